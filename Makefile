@@ -1,0 +1,39 @@
+# One way to do each verb. Every verb sets up what it needs; Python 3.11+, pip and make are enough to begin.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench format clean
+
+help: ## list the verbs
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: $(READY) ## run the examples with the embedded scripted model
+	@$(BIN)/holdfast demo
+
+test: $(READY) ## run the tests
+	$(BIN)/python -m pytest -q -n auto
+
+check: $(READY) ## lint, types, import direction
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports
+
+bench: $(READY) ## measure speed, as ratios against a bare client and the bare interpreter
+	$(BIN)/python -m benchmarks
+
+format: $(READY) ## rewrite the sources in the house style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## remove everything that the other verbs made
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .holdfast
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,55 @@
+"""How contributed parts are built. A factory is any callable of this shape, a class included."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from holdfast.ports.agent import Agent
+from holdfast.ports.environment import EnvironmentProvider
+from holdfast.ports.model import ChatModel
+from holdfast.records.base import Record
+
+
+class ModelSettings(Record):
+    """What a model is built from. `name` is what stands after the first `/`."""
+
+    name: str
+    folder: Path
+    variables: Mapping[str, str] = {}
+    timeout_s: float = 60.0
+    options: Mapping[str, Any] = {}
+
+
+class AgentSettings(Record):
+    """What an agent is built from. `target` is what stands after the first `:`; `model` the chat model it may use."""
+
+    target: str = ""
+    model: Any = None
+    folder: Path
+    variables: Mapping[str, str] = {}
+    options: Mapping[str, Any] = {}
+
+
+class EnvironmentSettings(Record):
+    """What an environment is built from. `root` is the folder that workspaces are made in."""
+
+    root: Path
+    trial_id: str
+    variables: Mapping[str, str] = {}
+    options: Mapping[str, Any] = {}
+
+
+class ModelFactory(Protocol):
+    def __call__(self, settings: ModelSettings) -> ChatModel:
+        """Raises `SetupError` when a key, package or file is missing. Opens no connection yet."""
+        ...
+
+
+class AgentFactory(Protocol):
+    def __call__(self, settings: AgentSettings) -> Agent: ...
+
+
+class EnvironmentFactory(Protocol):
+    def __call__(self, settings: EnvironmentSettings) -> EnvironmentProvider: ...

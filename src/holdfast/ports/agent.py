@@ -1,0 +1,95 @@
+"""What is under test."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from holdfast.ports.clock import Clock
+from holdfast.ports.environment import EnvironmentProvider
+from holdfast.ports.model import ChatModel
+from holdfast.records.base import Record
+from holdfast.records.event import AnyEvent
+from holdfast.records.message import Message
+from holdfast.records.model import ChatRequest, ChatResponse
+from holdfast.records.scenario import Scenario
+
+
+class Turn(Record):
+    """What the agent is asked now: the whole exchange so far, ending with the user's message."""
+
+    messages: tuple[Message, ...]
+    number: int = 1
+    deadline: float | None = None
+
+
+class Reply(Record):
+    """What the agent says at the end of its turn."""
+
+    text: str
+
+
+class TrialContext(Protocol):
+    """What a trial offers to the parts that take part in it."""
+
+    @property
+    def scenario(self) -> Scenario: ...
+
+    @property
+    def trial_id(self) -> str: ...
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def random(self) -> random.Random:
+        """The trial's seeded generator."""
+        ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def environment(self) -> EnvironmentProvider: ...
+
+    @property
+    def live(self) -> bool:
+        """Whether mocks and seeding are to be ignored."""
+        ...
+
+    @property
+    def variables(self) -> Mapping[str, Any]:
+        """What mocks match `context` against: scenario, step, turn, ids, and the scenario's own `context`."""
+        ...
+
+    def elapsed_ms(self) -> float:
+        """Milliseconds since the trial began; what `at_ms` of an event is set to."""
+        ...
+
+    def emit(self, event: AnyEvent) -> None: ...
+
+    async def call(self, model: ChatModel, request: ChatRequest) -> ChatResponse:
+        """Ask a model: queued, retried, timed and recorded. Raises `ModelError` when all attempts failed."""
+        ...
+
+
+class Agent(Protocol):
+    """Opened for a trial, answers turns, closed. One instance serves one trial.
+
+    `respond` raises `AgentError` or `ModelError` when it could not answer; what it did on the way it reports through
+    `TrialContext.emit`.
+    """
+
+    @property
+    def name(self) -> str:
+        """What reports call it, such as `model:openai/gpt`."""
+        ...
+
+    async def open(self, trial: TrialContext) -> None: ...
+
+    async def respond(self, turn: Turn) -> Reply: ...
+
+    async def close(self) -> None:
+        """Safe to call twice, and after a failed `open`."""
+        ...

@@ -1,0 +1,50 @@
+"""Turns of a conversation, and what came of it."""
+
+from __future__ import annotations
+
+from holdfast.records.base import Record
+from holdfast.records.evaluation import EvaluationResult
+from holdfast.records.trajectory import TrajectoryStep
+
+
+class ConversationTurn(Record):
+    """One exchange: what the user said, what the agent answered and did. `turn_number` counts from 1."""
+
+    turn_number: int
+    user_input: str
+    agent_response: str
+    room_id: str = ""
+    trajectory: tuple[TrajectoryStep, ...] = ()
+    duration_ms: float = 0.0
+    turn_evaluations: tuple[EvaluationResult, ...] = ()
+
+
+class TokenUsage(Record):
+    """Tokens by purpose, as counted by the servers."""
+
+    total: int = 0
+    user_simulation: int = 0
+    agent_responses: int = 0
+    evaluations: int = 0
+
+
+class ConversationMetrics(Record):
+    """Counted, never invented."""
+
+    total_duration_ms: float
+    turn_count: int
+    avg_turn_duration_ms: float
+    llm_calls_per_turn: float
+    token_usage: TokenUsage = TokenUsage()
+
+
+class ConversationResult(Record):
+    """The whole conversation. `termination_reason` names the condition that fired."""
+
+    turns: tuple[ConversationTurn, ...]
+    total_duration_ms: float
+    terminated_early: bool
+    termination_reason: str | None
+    final_evaluations: tuple[EvaluationResult, ...] = ()
+    conversation_transcript: str = ""
+    success: bool = True

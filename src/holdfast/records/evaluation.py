@@ -1,0 +1,97 @@
+"""A check to make, and what came of it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from holdfast.records.base import Record
+from holdfast.records.place import Place
+from holdfast.records.verdict import Verdict
+
+Stage = Literal["step", "turn", "final"]
+
+
+class EvaluationSpec(Record):
+    """A check as the scenario asks for it.
+
+    `params` are the evaluator's own, validated against its `Params` when the file was loaded. An evaluation with a
+    `severity` is a safety invariant; without one it is an ordinary check.
+    """
+
+    type: str
+    place: Place
+    params: dict[str, Any] = {}
+    name: str | None = None
+    description: str | None = None
+    severity: float | None = None
+    weight: float = 1.0
+
+
+class Evidence(Record):
+    """What was expected, what was found, and where."""
+
+    expected: str | None = None
+    found: str | None = None
+    where: str | None = None
+    excerpt: str | None = None
+
+
+class JudgeNote(Record):
+    """What a judge was asked and what it answered, so that its word can be checked."""
+
+    model: str
+    prompt_hash: str
+    raw: str
+    self_judged: bool = False
+    confidence: float | None = None
+    reasoning: str | None = None
+    capabilities: dict[str, bool] = {}
+    votes: tuple[str, ...] = ()
+    repaired: bool = False
+
+
+class EvaluationResult(Record):
+    """What came of a check.
+
+    An evaluator fills `verdict`, `message`, `evidence`, `figures` and `judge` (the functions below help); the engine
+    adds the rest from the specification it ran.
+    """
+
+    verdict: Verdict
+    message: str
+    evidence: Evidence | None = None
+    figures: dict[str, Any] = {}
+    judge: JudgeNote | None = None
+    type: str = ""
+    place: Place | None = None
+    name: str | None = None
+    description: str | None = None
+    severity: float | None = None
+    weight: float = 1.0
+    stage: Stage = "step"
+    step: int = 0
+    turn: int | None = None
+    duration_ms: float = 0.0
+
+    @property
+    def success(self) -> bool:
+        return self.verdict is Verdict.PASSED
+
+
+def passed(
+    message: str, *, evidence: Evidence | None = None, figures: dict[str, Any] | None = None
+) -> EvaluationResult:
+    return EvaluationResult(verdict=Verdict.PASSED, message=message, evidence=evidence, figures=figures or {})
+
+
+def failed(
+    message: str, *, evidence: Evidence | None = None, figures: dict[str, Any] | None = None
+) -> EvaluationResult:
+    return EvaluationResult(verdict=Verdict.FAILED, message=message, evidence=evidence, figures=figures or {})
+
+
+def inconclusive(
+    message: str, *, evidence: Evidence | None = None, figures: dict[str, Any] | None = None
+) -> EvaluationResult:
+    """It could not be told. Never a pass, and not the agent's failure."""
+    return EvaluationResult(verdict=Verdict.INCONCLUSIVE, message=message, evidence=evidence, figures=figures or {})

@@ -1,0 +1,142 @@
+"""What happens in a trial, one type per kind. Everything that is shown or stored is read off these.
+
+`at_ms` counts from the start of the trial; `step` and `turn` say where in the scenario it happened.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.records.base import Record
+from holdfast.records.evaluation import EvaluationResult
+from holdfast.records.message import Message, ToolCall
+from holdfast.records.model import Purpose, Usage
+from holdfast.records.timing import CallTiming
+from holdfast.records.trajectory import ActionStatus
+
+
+class Event(Record, tag_field="kind"):
+    at_ms: float
+    step: int | None = None
+    turn: int | None = None
+
+
+class Said(Event, tag="message"):
+    """A message of the transcript."""
+
+    message: Message
+
+
+class ModelCalled(Event, tag="model_call"):
+    """A finished model call, successful or not (`error`)."""
+
+    model: str
+    purpose: Purpose
+    timing: CallTiming
+    text: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    usage: Usage | None = None
+    error: str | None = None
+
+
+class Thought(Event, tag="thought"):
+    text: str
+
+
+class ActionTaken(Event, tag="action"):
+    """An action that ran to its end; `at_ms` is when it began."""
+
+    id: str
+    name: str
+    params: dict[str, Any] = {}
+    status: ActionStatus = "success"
+    duration_ms: float = 0.0
+
+
+class Observed(Event, tag="observation"):
+    """What came back from an action."""
+
+    action_id: str
+    name: str
+    content: Any = None
+
+
+class ServiceCalled(Event, tag="service_call"):
+    """A call to a service's method, mocked (`mock` is its place in the file) or real."""
+
+    service: str
+    method: str
+    args: list[Any] = []
+    input: dict[str, Any] = {}
+    mock: str | None = None
+    result: Any = None
+    error: str | None = None
+    duration_ms: float = 0.0
+
+
+class FileChanged(Event, tag="file_change"):
+    path: str
+    change: str
+    size: int = 0
+
+
+class CommandRan(Event, tag="command"):
+    """A command that the scenario or an evaluation ran in the environment."""
+
+    command: str
+    exit_code: int
+    stdout: str = ""
+    stderr: str = ""
+    duration_ms: float = 0.0
+    timed_out: bool = False
+
+
+class Evaluated(Event, tag="evaluation"):
+    result: EvaluationResult
+
+
+class LimitReached(Event, tag="limit"):
+    limit: str
+    used: float
+    allowed: float
+
+
+class Retried(Event, tag="retry"):
+    """A model call is tried again after `wait_ms`."""
+
+    model: str
+    purpose: Purpose
+    reason: str
+    wait_ms: float
+    attempt: int
+
+
+class ErrorHappened(Event, tag="error"):
+    phase: str
+    message: str
+    error_type: str
+    traceback: str | None = None
+
+
+class Noted(Event, tag="note"):
+    """Something the user should know about this trial; `level` is `info` or `warning`."""
+
+    message: str
+    level: str = "info"
+
+
+AnyEvent = (
+    Said
+    | ModelCalled
+    | Thought
+    | ActionTaken
+    | Observed
+    | ServiceCalled
+    | FileChanged
+    | CommandRan
+    | Evaluated
+    | LimitReached
+    | Retried
+    | ErrorHappened
+    | Noted
+)

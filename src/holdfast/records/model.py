@@ -1,0 +1,47 @@
+"""A question to a chat model and its answer."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from holdfast.records.base import Record
+from holdfast.records.message import Message, ToolCall, ToolSpec
+from holdfast.records.timing import Attempt
+
+Purpose = Literal["agent", "user", "judge", "summary"]
+
+
+class ChatRequest(Record):
+    """What to ask. `json_schema` asks for structured output, where the server offers it."""
+
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    temperature: float | None = None
+    max_tokens: int | None = None
+    seed: int | None = None
+    json_schema: dict[str, Any] | None = None
+    purpose: Purpose = "agent"
+    timeout_s: float | None = None
+
+
+class Usage(Record):
+    """Tokens as the server counted them. Never estimated: absent means unknown."""
+
+    input_tokens: int
+    output_tokens: int
+
+
+class ChatResponse(Record):
+    """What one successful attempt brought back.
+
+    `chunks` are (milliseconds after the request was sent, piece of text). `source` says whether the answer came
+    live from the model; anything else is never graded for latency.
+    """
+
+    text: str
+    attempt: Attempt
+    tool_calls: tuple[ToolCall, ...] = ()
+    usage: Usage | None = None
+    chunks: tuple[tuple[float, int], ...] = ()
+    finish_reason: str | None = None
+    source: Literal["live", "cached", "replayed"] = "live"

@@ -1,0 +1,80 @@
+"""The record of a run: a header, and one entry per finished trial."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.records.base import Record
+from holdfast.records.conversation import ConversationMetrics
+from holdfast.records.evaluation import EvaluationResult
+from holdfast.records.event import AnyEvent
+from holdfast.records.place import Place
+from holdfast.records.verdict import FailureClass, LatencyTier, Outcome, Verdict
+
+FORMAT_VERSION = 1
+
+
+class RunHeader(Record):
+    """What was asked for, fixed when the run starts."""
+
+    id: str
+    started_at: str
+    holdfast_version: str
+    command: tuple[str, ...] = ()
+    seed: int = 0
+    planned: int = 0
+    options: dict[str, Any] = {}
+
+
+class TrialKey(Record):
+    """Which trial this is: stable across a resume."""
+
+    scenario_id: str
+    index: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.scenario_id}#{self.index}"
+
+
+class PhaseRecord(Record):
+    """One phase of a trial. `error` is set when it failed."""
+
+    name: str
+    started_ms: float
+    duration_ms: float
+    error: str | None = None
+
+
+class Judged(Record):
+    """The verdict and everything that stands beside it. Nothing here is averaged into the verdict."""
+
+    verdict: Verdict
+    reason: str
+    outcome: Outcome | None = None
+    latency_ms: float | None = None
+    latency_tier: LatencyTier | None = None
+    latency_spoiled: tuple[str, ...] = ()
+    safety_score: float | None = None
+    failure_classes: tuple[FailureClass, ...] = ()
+
+
+class TrialRecord(Record):
+    """A finished trial, whole. `earlier` holds measurements that were repeated because latency was not gradable."""
+
+    key: TrialKey
+    scenario_name: str
+    place: Place
+    digest: str
+    started_at: str
+    duration_ms: float
+    judged: Judged
+    agent: str = ""
+    model: str | None = None
+    seed: int = 0
+    domain: str | None = None
+    tags: tuple[str, ...] = ()
+    phases: tuple[PhaseRecord, ...] = ()
+    evaluations: tuple[EvaluationResult, ...] = ()
+    events: tuple[AnyEvent, ...] = ()
+    metrics: ConversationMetrics | None = None
+    earlier: tuple[TrialRecord, ...] = ()

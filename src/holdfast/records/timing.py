@@ -1,0 +1,61 @@
+"""When things happened in a model call.
+
+All figures are milliseconds from the moment the call was asked for (`0` is when it entered our queue), read off
+one monotonic clock. *Latency* is from `sent_ms` to `last_byte_ms` of the one successful live attempt, so nothing
+of ours is in it.
+"""
+
+from __future__ import annotations
+
+from holdfast.records.base import Record
+
+
+class Attempt(Record):
+    """One try at a call. A figure is None when that point was not reached."""
+
+    started_ms: float
+    connected_ms: float | None = None
+    sent_ms: float | None = None
+    first_byte_ms: float | None = None
+    first_token_ms: float | None = None
+    last_byte_ms: float | None = None
+    status: int | None = None
+    reused_connection: bool = False
+    streamed: bool = False
+    error: str | None = None
+    backoff_ms: float = 0.0
+
+    @property
+    def latency_ms(self) -> float | None:
+        """Request sent to last byte, or None when either is missing or the attempt failed."""
+        if self.error is not None or self.sent_ms is None or self.last_byte_ms is None:
+            return None
+        return self.last_byte_ms - self.sent_ms
+
+
+class CallTiming(Record):
+    """The whole timing record of a call.
+
+    `chunks` holds (arrival after `sent_ms` of the last attempt, number of characters) for each piece of text; the
+    pieces in order make up the reply. `spoiled` lists why the latency must not be graded; empty means it may be.
+    """
+
+    queued_ms: float = 0.0
+    attempts: tuple[Attempt, ...] = ()
+    loop_lag_ms: float = 0.0
+    chunks: tuple[tuple[float, int], ...] = ()
+    spoiled: tuple[str, ...] = ()
+
+    @property
+    def latency_ms(self) -> float | None:
+        return self.attempts[-1].latency_ms if self.attempts else None
+
+    @property
+    def first_token_ms(self) -> float | None:
+        """Request sent to first token of the last attempt."""
+        if not self.attempts:
+            return None
+        last = self.attempts[-1]
+        if last.sent_ms is None or last.first_token_ms is None:
+            return None
+        return last.first_token_ms - last.sent_ms
