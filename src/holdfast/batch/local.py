@@ -1,0 +1,59 @@
+"""Many trials in this process, several at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+
+from holdfast.batch.plan import PlannedTrial
+from holdfast.engine.context import TrialParts
+from holdfast.engine.measuring import run_measured
+from holdfast.ports.observer import RunObserver
+from holdfast.records.run import TrialRecord
+
+Build = Callable[[PlannedTrial], TrialParts]
+
+
+class LocalBatch:
+    """Runs planned trials with `concurrency` workers. `keep` is called with each finished trial, before observers."""
+
+    def __init__(
+        self,
+        *,
+        build: Build,
+        keep: Callable[[TrialRecord], None],
+        observers: Sequence[RunObserver] = (),
+        concurrency: int = 1,
+    ) -> None:
+        self._build = build
+        self._keep = keep
+        self._observers = observers
+        self._concurrency = max(1, concurrency)
+
+    async def run(self, trials: Sequence[PlannedTrial]) -> None:
+        """Returns when every trial has been kept. An exception out of `keep` ends the run."""
+        waiting = iter(trials)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(self._concurrency, len(trials))):
+                    group.create_task(self._work(waiting))
+        except* Exception as failures:
+            raise _first(failures) from None
+
+    async def _work(self, waiting: Iterator[PlannedTrial]) -> None:
+        for planned in waiting:
+            for observer in self._observers:
+                observer.trial_started(planned.key, planned.scenario.name)
+            record = await run_measured(lambda planned=planned: self._build(planned))
+            self._keep(record)
+            for observer in self._observers:
+                observer.trial_finished(record)
+
+
+def _first(group: BaseExceptionGroup[Exception]) -> Exception:
+    """A worker's failure as itself: the caller handles `StoreError`, not a group of one."""
+    first: BaseException = group
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    assert isinstance(first, Exception)
+    return first

@@ -1,0 +1,31 @@
+"""Which trials a run consists of."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from holdfast.records.base import Record
+from holdfast.records.run import TrialKey
+from holdfast.records.scenario import Scenario
+
+
+class PlannedTrial(Record):
+    scenario: Scenario
+    key: TrialKey
+    seed: int
+
+
+def plan(scenarios: Sequence[Scenario], *, seed: int, trials: int = 1) -> list[PlannedTrial]:
+    """Every scenario, `trials` times, in order. A trial's seed depends on the run's seed and on its key alone."""
+    planned: list[PlannedTrial] = []
+    for scenario in scenarios:
+        for index in range(trials):
+            key = TrialKey(scenario_id=scenario.id, index=index)
+            planned.append(PlannedTrial(scenario=scenario, key=key, seed=trial_seed(seed, key)))
+    return planned
+
+
+def trial_seed(seed: int, key: TrialKey) -> int:
+    digest = hashlib.blake2b(f"{seed}/{key}".encode(), digest_size=4).digest()
+    return int.from_bytes(digest, "big") >> 1

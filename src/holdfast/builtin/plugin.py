@@ -1,0 +1,23 @@
+"""The built-in parts, brought in the way a third party's would be."""
+
+from __future__ import annotations
+
+from holdfast.builtin.evaluators.table import EVALUATORS
+from holdfast.plugins.plugin import Plugin
+
+
+def builtin_plugin() -> Plugin:
+    return Plugin(
+        name="holdfast",
+        evaluators=EVALUATORS,
+        models={
+            "openai": "holdfast.builtin.models.openai:OpenAIModel",
+            "scripted": "holdfast.builtin.models.scripted:ScriptedModel",
+        },
+        agents={
+            "model": "holdfast.builtin.agents.model:ModelAgent",
+        },
+        environments={
+            "local": "holdfast.builtin.environments.local:LocalEnvironment",
+        },
+    )

@@ -1,0 +1,97 @@
+"""The command `holdfast`: finds the subcommand, and turns errors into messages and exit codes.
+
+A command's module is imported when it is called, so that `holdfast --help` loads nothing else.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+import holdfast
+from holdfast.cli.exit_codes import USAGE
+
+_COMMANDS = {
+    "run": ("holdfast.cli.run:run", "Run scenarios and judge them."),
+    "validate": ("holdfast.cli.validate:validate", "Report every problem of every file, and run nothing."),
+    "list": ("holdfast.cli.listing:list_scenarios", "List scenarios with id, name, domain and tags."),
+    "runs": ("holdfast.cli.runs:runs", "List the runs on record."),
+    "show": ("holdfast.cli.show:show", "Show a run again from its record."),
+    "schema": ("holdfast.cli.schema:schema", "Write the JSON Schemas of the file formats, for editors."),
+    "scenario": ("holdfast.cli.main:scenario", "The same commands under the specification's name."),
+}
+_SCENARIO_COMMANDS = ("run", "validate", "list")
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands' names and one-line helps, and imports one when it is asked for."""
+
+    def __init__(self, *, names: Sequence[str], **options: Any) -> None:
+        super().__init__(**options)
+        self._names: tuple[str, ...] = tuple(names)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self._names)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self._names:
+            return None
+        module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
+        return getattr(importlib.import_module(module), attribute)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            raise click.UsageError(f"{error.format_message()} Commands: {', '.join(self._names)}.", ctx) from None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _COMMANDS[name][1]) for name in self._names])
+
+
+@click.command(cls=LazyGroup, names=tuple(_COMMANDS), context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(holdfast.__version__, prog_name="holdfast")
+def cli() -> None:
+    """Run scenarios against AI agents and models: the right thing, safely, in time."""
+
+
+@click.command(cls=LazyGroup, names=_SCENARIO_COMMANDS)
+def scenario() -> None:
+    """Run and check scenario files."""
+
+
+def main() -> None:
+    """Entry point of the process. Users' mistakes end in one message and exit code 2, without a traceback."""
+    try:
+        code = cli.main(standalone_mode=False)
+    except click.exceptions.Exit as leave:
+        code = leave.exit_code
+    except click.ClickException as error:
+        error.show(sys.stderr)
+        code = USAGE
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        code = 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        code = 1
+    except Exception as error:
+        code = _explained(error)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _explained(error: Exception) -> int:
+    """The exit code of an error that Holdfast raised on purpose, once it is shown; anything else goes on upwards."""
+    from holdfast.errors import StoreError, UsageError
+
+    if not isinstance(error, (UsageError, StoreError)):
+        raise error
+    click.echo(f"holdfast: {error}" if not hasattr(error, "problems") else str(error), err=True)
+    return USAGE

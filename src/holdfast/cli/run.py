@@ -1,0 +1,58 @@
+"""`holdfast run`: run scenarios and judge them."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from holdfast.cli import options as shared
+from holdfast.compose.options import RunOptions, Selection
+from holdfast.compose.running import Run
+from holdfast.judging.run import exit_code
+from holdfast.report.progress import progress_for
+from holdfast.report.writing import write_json, write_junit
+from holdfast.report.terminal import render_run
+from holdfast.store.reader import RunReader
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command()
+@shared.selection
+@click.option("--model", metavar="NAME", help="Model under test, as provider/model.")
+@click.option("--judge", metavar="NAME", help="Model that judges.")
+@click.option("--user-model", metavar="NAME", help="Model that plays the user.")
+@click.option("--agent", metavar="KIND", help="Agent under test.")
+@click.option("--environment", metavar="TYPE", help="Environment to run in, whatever the scenario says.")
+@click.option("--live", is_flag=True, help="Ignore mocks and database seeding; talk to real services.")
+@click.option("--env-file", type=_FILE, help="Variables for this run.")
+@click.option("--seed", type=int, help="Seed of everything random. [default: chosen anew and recorded]")
+@click.option("--concurrency", type=click.IntRange(min=1), help="Trials at a time. [default: 8]")
+@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), help="Seconds for a model call.")
+@click.option("--retries", type=click.IntRange(0, 20), help="How often a failed model call is tried again. [default: 2]")
+@shared.out
+@click.option("--json", "json_file", type=_FILE, help="Write the whole report as JSON.")
+@click.option("--junit", "junit_file", type=_FILE, help="Write a JUnit report.")
+@click.option("--no-progress", is_flag=True, help="Say nothing until the end.")
+@click.pass_context
+def run(ctx: click.Context, /, **given: Any) -> None:
+    """Run scenario files, folders or globs, and say of each whether it passed.
+
+    Exit codes: 0 all passed; 1 something failed; 2 it could not start; 3 nothing failed but something was
+    inconclusive or in error; 130 interrupted.
+    """
+    selection = Selection(paths=given.pop("paths"), tags=given.pop("tags"), expression=given.pop("expression"))
+    json_file, junit_file, quiet = given.pop("json_file"), given.pop("junit_file"), given.pop("no_progress")
+    prepared = Run(selection, RunOptions(command=tuple(sys.argv[1:]), **given))
+    record = asyncio.run(prepared.execute([progress_for(sys.stderr, quiet=quiet)]))
+    with RunReader.open(record) as reader:
+        click.echo(render_run(reader, terminal=sys.stdout.isatty()))
+        if json_file is not None:
+            write_json(json_file, reader)
+        if junit_file is not None:
+            write_junit(junit_file, reader)
+        ctx.exit(exit_code(reader.counts))

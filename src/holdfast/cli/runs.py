@@ -1,0 +1,21 @@
+"""`holdfast runs`: the runs on record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from holdfast.cli import options as shared
+from holdfast.compose.options import RunOptions
+from holdfast.compose.settings import Settings
+from holdfast.report.runs_table import render_runs
+from holdfast.store.listing import list_runs
+
+
+@click.command()
+@shared.out
+def runs(out: Path | None) -> None:
+    """List the runs on record, newest first."""
+    folder = Settings(RunOptions(out=out)).out
+    click.echo(render_runs(list_runs(folder), folder))

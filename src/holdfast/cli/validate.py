@@ -1,0 +1,65 @@
+"""`holdfast validate`: every problem of every file, and nothing is run."""
+
+from __future__ import annotations
+
+import json
+from typing import Literal
+
+import click
+import msgspec
+
+from holdfast.cli import options as shared
+from holdfast.compose.loading import load_files
+from holdfast.compose.registry import build_registry
+from holdfast.errors import ExitCode
+from holdfast.spec.load import Loaded
+
+
+@click.command()
+@shared.paths
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.pass_context
+def validate(ctx: click.Context, paths: tuple[str, ...], form: Literal["text", "json"]) -> None:
+    """Check files without running them. Problems come as file:line:col: path: message.
+
+    Exit codes: 0 when every file loads (warnings are shown), 2 otherwise.
+    """
+    loaded = load_files(paths, build_registry())
+    errors = sum(problem.level == "error" for problem in loaded.problems)
+    if form == "json":
+        click.echo(_as_json(loaded, errors))
+    else:
+        for problem in loaded.problems:
+            click.echo(str(problem))
+        click.echo(_summary(loaded, errors), err=True)
+    ctx.exit(ExitCode.USAGE if errors else ExitCode.PASSED)
+
+
+def _summary(loaded: Loaded, errors: int) -> str:
+    warnings = len(loaded.problems) - errors
+    parts = [f"{len(loaded.scenarios)} scenarios", f"{len(loaded.matrices)} matrices", f"{len(loaded.rubrics)} rubrics"]
+    return f"{', '.join(parts)}: {errors} errors, {warnings} warnings"
+
+
+def _as_json(loaded: Loaded, errors: int) -> str:
+    problems = [
+        {
+            "file": problem.place.file,
+            "line": problem.place.line,
+            "column": problem.place.column,
+            "path": problem.place.path,
+            "level": problem.level,
+            "code": problem.code,
+            "message": problem.message,
+        }
+        for problem in loaded.problems
+    ]
+    report = {
+        "format": 1,
+        "valid": errors == 0,
+        "scenarios": len(loaded.scenarios),
+        "matrices": len(loaded.matrices),
+        "rubrics": len(loaded.rubrics),
+        "problems": problems,
+    }
+    return json.dumps(msgspec.to_builtins(report), indent=2, ensure_ascii=False)

@@ -1,0 +1,85 @@
+"""The pipeline, end to end: load, plan, execute, record."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import holdfast
+from holdfast.batch.local import LocalBatch
+from holdfast.batch.plan import PlannedTrial, plan
+from holdfast.compose.building import Builder
+from holdfast.compose.loading import load_scenarios
+from holdfast.compose.options import RunOptions, Selection
+from holdfast.compose.registry import build_registry
+from holdfast.compose.settings import Settings
+from holdfast.engine.calling import OpenGate
+from holdfast.engine.lag import LagMonitor
+from holdfast.errors import StoreError
+from holdfast.ports.observer import RunObserver
+from holdfast.records.run import RunHeader
+from holdfast.store.identity import new_run_id
+from holdfast.store.writer import RunWriter
+
+
+class Run:
+    """A run that is loaded, checked and ready to go."""
+
+    def __init__(self, selection: Selection, options: RunOptions) -> None:
+        """Raises `UsageError` for anything that would stop the run from starting."""
+        self.settings: Settings = Settings(options)
+        self._registry = build_registry()
+        self.scenarios = load_scenarios(selection, self._registry)
+        seed = self.settings.seed
+        self.seed: int = seed if seed is not None else secrets.randbelow(2**31)
+        self.planned: list[PlannedTrial] = plan(self.scenarios, seed=self.seed)
+        self.header: RunHeader = RunHeader(
+            id=new_run_id(datetime.now(UTC)),
+            started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            holdfast_version=holdfast.__version__,
+            command=options.command,
+            seed=self.seed,
+            planned=len(self.planned),
+        )
+
+    async def execute(self, observers: Sequence[RunObserver]) -> Path:
+        """Run every trial into a new record and say where it is. Raises `SetupError` before anything ran."""
+        with LagMonitor() as lag:
+            builder = Builder(
+                registry=self._registry,
+                settings=self.settings,
+                workspaces=self.settings.out.parent / "workspaces",
+                lag=lag,
+                gate=OpenGate(),
+            )
+            try:
+                builder.prepare(self.scenarios)
+                return await self._record(builder, observers)
+            finally:
+                await builder.close()
+
+    async def _record(self, builder: Builder, observers: Sequence[RunObserver]) -> Path:
+        writer = RunWriter.create(self.settings.out, self.header)
+        for observer in observers:
+            observer.run_started(self.header)
+        try:
+            batch = LocalBatch(
+                build=builder.build,
+                keep=writer.append,
+                observers=observers,
+                concurrency=self.settings.concurrency,
+            )
+            await batch.run(self.planned)
+        except BaseException:
+            writer.close("interrupted")
+            raise
+        finally:
+            for observer in observers:
+                observer.run_finished()
+        writer.close("finished")
+        return writer.path
+
+
+__all__ = ["Run", "StoreError"]

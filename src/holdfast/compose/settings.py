@@ -1,0 +1,109 @@
+"""Settings of a scenario: command line over scenario over configuration over defaults."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from holdfast.compose.options import RunOptions
+from holdfast.errors import SetupError
+from holdfast.records.base import Record
+from holdfast.records.config import Config
+from holdfast.records.scenario import Scenario
+from holdfast.spec.config import find_config
+
+DEFAULT_OUT = Path(".holdfast/runs")
+DEFAULT_TIMEOUT_S = 60.0
+DEFAULT_RETRIES = 2
+DEFAULT_CONCURRENCY = 8
+
+
+class ModelRef(Record):
+    """A model by name, and the folder that a path in the name is relative to."""
+
+    name: str
+    folder: Path
+
+
+class Settings:
+    """Answers what holds for a scenario. Configuration files and environment files are read once each."""
+
+    def __init__(self, options: RunOptions) -> None:
+        self.options: RunOptions = options
+        self.base: Config = find_config(Path.cwd())
+        self._configs: dict[Path, Config] = {}
+        self._variables: dict[Path | None, Mapping[str, str]] = {}
+
+    def config(self, scenario: Scenario) -> Config:
+        folder = Path(scenario.place.file).absolute().parent
+        if folder not in self._configs:
+            self._configs[folder] = find_config(folder)
+        return self._configs[folder]
+
+    @property
+    def out(self) -> Path:
+        if self.options.out is not None:
+            return self.options.out
+        return self.base.folder / self.base.out if self.base.out else DEFAULT_OUT
+
+    @property
+    def concurrency(self) -> int:
+        return self.options.concurrency or self.base.concurrency or DEFAULT_CONCURRENCY
+
+    @property
+    def seed(self) -> int | None:
+        return self.options.seed if self.options.seed is not None else self.base.seed
+
+    def timeout_s(self, scenario: Scenario) -> float:
+        return self.options.timeout_s or self.config(scenario).timeout_s or DEFAULT_TIMEOUT_S
+
+    def retries(self, scenario: Scenario) -> int:
+        for value in (self.options.retries, self.config(scenario).retries):
+            if value is not None:
+                return value
+        return DEFAULT_RETRIES
+
+    def agent(self, scenario: Scenario) -> str:
+        return self.options.agent or scenario.agent or self.config(scenario).agent or "model"
+
+    def environment(self, scenario: Scenario) -> str:
+        return self.options.environment or scenario.environment
+
+    def model(self, scenario: Scenario) -> ModelRef | None:
+        """The model under test, aliases resolved; None when nobody names one."""
+        config = self.config(scenario)
+        if self.options.model is not None:
+            return self._resolve(self.options.model, Path.cwd(), config)
+        if scenario.character is not None and scenario.character.model is not None:
+            return self._resolve(scenario.character.model, Path(scenario.place.file).absolute().parent, config)
+        if config.model is not None:
+            return self._resolve(config.model, config.folder, config)
+        return None
+
+    def variables(self, scenario: Scenario) -> Mapping[str, str]:
+        """The process's environment, with the variables of the environment file over it."""
+        file = self.options.env_file
+        config = self.config(scenario)
+        if file is None and config.env_file is not None:
+            file = config.folder / config.env_file
+        if file not in self._variables:
+            self._variables[file] = {**os.environ, **_read_env(file)} if file else dict(os.environ)
+        return self._variables[file]
+
+    def _resolve(self, name: str, folder: Path, config: Config) -> ModelRef:
+        alias = config.models.get(name)
+        if alias is not None:
+            name, folder = alias, config.folder
+        if "/" not in name:
+            known = f" (aliases here: {', '.join(sorted(config.models))})" if config.models else ""
+            raise SetupError(f"model {name!r} names no provider; write it as provider/model, such as openai/{name}{known}")
+        return ModelRef(name=name, folder=folder)
+
+
+def _read_env(file: Path) -> dict[str, str]:
+    from dotenv import dotenv_values
+
+    if not file.is_file():
+        raise SetupError(f"environment file {file}: no such file")
+    return {key: value for key, value in dotenv_values(file).items() if value is not None}

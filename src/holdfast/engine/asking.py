@@ -1,0 +1,82 @@
+"""Put messages to the agent and take its reply, on the agent's own time."""
+
+from __future__ import annotations
+
+import asyncio
+
+from holdfast.engine.context import Trial
+from holdfast.errors import AgentError, LimitExceeded, TrialError
+from holdfast.ports.agent import Agent, Reply, Turn
+from holdfast.records.event import ModelCalled, Retried, Said
+from holdfast.records.execution import Latency
+from holdfast.records.message import Message
+
+
+class AgentTurn:
+    """One turn of the agent: its reply, how long it took of its own time, and its calls."""
+
+    def __init__(self, *, reply: str, duration_ms: float, calls: tuple[ModelCalled, ...], latency: Latency) -> None:
+        self.reply: str = reply
+        self.duration_ms: float = duration_ms
+        self.calls: tuple[ModelCalled, ...] = calls
+        self.latency: Latency = latency
+
+
+async def ask(trial: Trial, messages: tuple[Message, ...], *, number: int, timeout_ms: float | None) -> AgentTurn:
+    """One turn. Raises `AgentError`, `ModelError`, or `LimitExceeded("step_time")`.
+
+    A turn that ran out of time while the model was failing raises the model's trouble as an `AgentError`: an outage
+    is not the agent's slowness.
+    """
+    agent = trial.parts.agent
+    if agent is None:
+        raise AgentError("the scenario asks an agent something, and no agent was built for it")
+    mark = len(trial.events)
+    start_ms = trial.elapsed_ms()
+    waited_before = trial.caller.waits.total_ms
+    deadline = None if timeout_ms is None else trial.clock.now() + timeout_ms / 1000.0
+    turn = Turn(messages=messages, number=number, deadline=deadline)
+    try:
+        async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000.0):
+            reply = await _respond(agent, turn)
+    except TimeoutError:
+        used = trial.elapsed_ms() - start_ms
+        faults = trial.since(mark, Retried)
+        if faults:
+            raise AgentError(f"out of time after {used:.0f} ms while the model was failing: {faults[-1].reason}") from None
+        raise LimitExceeded("step_time", used=round(used), allowed=timeout_ms or 0) from None
+    end_ms = trial.elapsed_ms()
+    trial.emit(Said(at_ms=end_ms, message=Message(role="assistant", content=reply.text)))
+    calls = tuple(call for call in trial.since(mark, ModelCalled) if call.purpose == "agent")
+    duration_ms = max(0.0, end_ms - start_ms - (trial.caller.waits.total_ms - waited_before))
+    return AgentTurn(
+        reply=reply.text,
+        duration_ms=round(duration_ms, 3),
+        calls=calls,
+        latency=_latency(calls, duration_ms),
+    )
+
+
+async def _respond(agent: Agent, turn: Turn) -> Reply:
+    try:
+        reply = await agent.respond(turn)
+    except TrialError:
+        raise
+    except Exception as error:
+        raise AgentError(f"the agent raised {type(error).__name__}: {error}") from error
+    if not isinstance(reply, Reply):  # pyright: ignore[reportUnnecessaryIsInstance] - a third party's agent may not keep to the port
+        raise AgentError(f"the agent answered with {type(reply).__name__}, not with a Reply")
+    return reply
+
+
+def _latency(calls: tuple[ModelCalled, ...], duration_ms: float) -> Latency:
+    """The call's own latency when the turn was one call, else the agent's time for the turn."""
+    if len(calls) == 1 and calls[0].error is None:
+        timing = calls[0].timing
+        return Latency(ms=_rounded(timing.latency_ms), spoiled=timing.spoiled)
+    spoiled = tuple(dict.fromkeys(reason for call in calls for reason in call.timing.spoiled))
+    return Latency(ms=_rounded(duration_ms), spoiled=spoiled, source="agent_turn")
+
+
+def _rounded(ms: float | None) -> float | None:
+    return None if ms is None else round(ms, 3)

@@ -1,0 +1,182 @@
+"""A model call as a trial makes it: queued, tried, retried, timed, recorded.
+
+The provider stamps one attempt at the socket; this module puts the attempts together into a `CallTiming` and says
+whether the latency may be graded.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from holdfast.engine.lag import LagMonitor
+from holdfast.engine.waiting import WaitLedger
+from holdfast.errors import ModelError
+from holdfast.ports.clock import Clock
+from holdfast.ports.gate import Gate
+from holdfast.ports.model import ChatModel
+from holdfast.records.base import Record
+from holdfast.records.event import ModelCalled, Retried
+from holdfast.records.model import ChatRequest, ChatResponse
+from holdfast.records.timing import Attempt, CallTiming
+
+
+class RetryPolicy(Record):
+    """Exponential back-off with jitter; a server's own `Retry-After` goes first. `lag_limit_ms` spoils a grade."""
+
+    retries: int = 2
+    first_wait_s: float = 0.5
+    longest_wait_s: float = 30.0
+    lag_limit_ms: float = 25.0
+
+    def wait_s(self, retry: int, error: ModelError, generator: random.Random) -> float:
+        if error.retry_after_s is not None:
+            return error.retry_after_s
+        full = min(self.longest_wait_s, self.first_wait_s * 2**retry)
+        return full * (0.5 + 0.5 * generator.random())
+
+
+class OpenGate:
+    """Lets every call through at once."""
+
+    @asynccontextmanager
+    async def admit(self, model: str, request: ChatRequest) -> AsyncGenerator[None]:
+        yield
+
+
+class Caller:
+    """Makes calls for one trial. `now_ms` gives the trial's time for events."""
+
+    def __init__(
+        self,
+        *,
+        policy: RetryPolicy,
+        gate: Gate,
+        clock: Clock,
+        lag: LagMonitor | None,
+        generator: random.Random,
+        now_ms: Callable[[], float],
+        emit: Callable[[ModelCalled | Retried], None],
+    ) -> None:
+        self._policy = policy
+        self._gate = gate
+        self._clock = clock
+        self._lag = lag
+        self._random = generator
+        self._now_ms = now_ms
+        self._emit = emit
+        self.waits = WaitLedger()
+
+    async def call(self, model: ChatModel, request: ChatRequest) -> ChatResponse:
+        """Raises the last `ModelError` when no attempt succeeded. The call is an event either way."""
+        at_ms = self._now_ms()
+        zero = time.perf_counter()
+        attempts: list[Attempt] = []
+        queued_ms = 0.0
+        while True:
+            try:
+                response, waited_ms = await self._try_once(model, request, zero)
+            except ModelError as error:
+                attempts.append(error.attempt or _unsent(zero, error))
+                if not error.retryable or len(attempts) > self._policy.retries:
+                    timing = CallTiming(queued_ms=round(queued_ms, 3), attempts=tuple(attempts), spoiled=("failed",))
+                    self._emit(_event(model, request, at_ms, timing, error=str(error)))
+                    raise
+                attempts[-1] = await self._back_off(model, request, error, attempts)
+                continue
+            queued_ms += waited_ms
+            attempts.append(response.attempt)
+            timing = self._timing(response, tuple(attempts), queued_ms, zero)
+            self._emit(_event(model, request, at_ms, timing, response=response))
+            return response
+
+    async def _try_once(self, model: ChatModel, request: ChatRequest, zero: float) -> tuple[ChatResponse, float]:
+        asked = time.perf_counter()
+        self.waits.wait_begins()
+        waiting = True
+        try:
+            async with self._gate.admit(model.name, request):
+                waited_ms = (time.perf_counter() - asked) * 1000.0
+                self.waits.wait_ends()
+                waiting = False
+                self.waits.attempt_begins()
+                try:
+                    return await model.attempt(request, zero=zero), waited_ms
+                finally:
+                    self.waits.attempt_ends()
+        finally:
+            if waiting:
+                self.waits.wait_ends()
+
+    async def _back_off(
+        self, model: ChatModel, request: ChatRequest, error: ModelError, attempts: list[Attempt]
+    ) -> Attempt:
+        wait_s = self._policy.wait_s(len(attempts) - 1, error, self._random)
+        self._emit(
+            Retried(
+                at_ms=self._now_ms(),
+                model=model.name,
+                purpose=request.purpose,
+                reason=str(error),
+                wait_ms=round(wait_s * 1000.0, 1),
+                attempt=len(attempts),
+            )
+        )
+        self.waits.wait_begins()
+        try:
+            await self._clock.sleep(wait_s)
+        finally:
+            self.waits.wait_ends()
+        return msgspec.structs.replace(attempts[-1], backoff_ms=round(wait_s * 1000.0, 1))
+
+    def _timing(
+        self, response: ChatResponse, attempts: tuple[Attempt, ...], queued_ms: float, zero: float
+    ) -> CallTiming:
+        last = attempts[-1]
+        lag_ms = 0.0
+        if self._lag is not None and last.sent_ms is not None and last.last_byte_ms is not None:
+            lag_ms = self._lag.worst_ms(zero + last.sent_ms / 1000.0, zero + last.last_byte_ms / 1000.0)
+        spoiled: list[str] = []
+        if response.source != "live":
+            spoiled.append(f"the answer was {response.source}")
+        if len(attempts) > 1:
+            spoiled.append(f"the call was retried ({len(attempts)} attempts)")
+        if lag_ms > self._policy.lag_limit_ms:
+            spoiled.append(f"the event loop lagged {lag_ms:.0f} ms during the call")
+        return CallTiming(
+            queued_ms=round(queued_ms, 3),
+            attempts=attempts,
+            loop_lag_ms=round(lag_ms, 3),
+            chunks=response.chunks,
+            spoiled=tuple(spoiled),
+        )
+
+
+def _unsent(zero: float, error: ModelError) -> Attempt:
+    started_ms = round((time.perf_counter() - zero) * 1000.0, 3)
+    return Attempt(started_ms=started_ms, status=error.status, error=str(error))
+
+
+def _event(
+    model: ChatModel,
+    request: ChatRequest,
+    at_ms: float,
+    timing: CallTiming,
+    *,
+    response: ChatResponse | None = None,
+    error: str | None = None,
+) -> ModelCalled:
+    return ModelCalled(
+        at_ms=at_ms,
+        model=model.name,
+        purpose=request.purpose,
+        timing=timing,
+        text=response.text if response else None,
+        tool_calls=response.tool_calls if response else (),
+        usage=response.usage if response else None,
+        error=error,
+    )

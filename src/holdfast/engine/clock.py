@@ -1,0 +1,14 @@
+"""The clock that a trial runs by unless a test sets another."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+
+class SystemClock:
+    def now(self) -> float:
+        return time.perf_counter()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)

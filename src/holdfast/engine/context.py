@@ -1,0 +1,129 @@
+"""One trial in progress: what its parts see of it, and what it has noted so far."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from holdfast.engine.calling import Caller, OpenGate, RetryPolicy
+from holdfast.engine.clock import SystemClock
+from holdfast.engine.lag import LagMonitor
+from holdfast.ports.agent import Agent
+from holdfast.ports.clock import Clock
+from holdfast.ports.environment import EnvironmentProvider
+from holdfast.ports.evaluator import Evaluator
+from holdfast.ports.gate import Gate
+from holdfast.ports.model import ChatModel
+from holdfast.ports.sink import EventSink
+from holdfast.records.event import AnyEvent, Noted
+from holdfast.records.model import ChatRequest, ChatResponse
+from holdfast.records.run import TrialKey
+from holdfast.records.scenario import Scenario
+
+E = TypeVar("E", bound=AnyEvent)
+
+
+@dataclass(slots=True, kw_only=True)
+class TrialParts:
+    """A built trial: everything it needs, by object and not by name."""
+
+    scenario: Scenario
+    key: TrialKey
+    environment: EnvironmentProvider
+    evaluator: Callable[[str], Evaluator]
+    agent: Agent | None = None
+    model_name: str | None = None
+    seed: int = 0
+    live: bool = False
+    clock: Clock = field(default_factory=SystemClock)
+    gate: Gate = field(default_factory=OpenGate)
+    lag: LagMonitor | None = None
+    retry: RetryPolicy = RetryPolicy()
+    sinks: Sequence[EventSink] = ()
+    notes: Sequence[str] = ()
+
+
+class Trial:
+    """Implements `TrialContext` for the parts, and keeps the events for the record."""
+
+    def __init__(self, parts: TrialParts) -> None:
+        self.parts: TrialParts = parts
+        self.events: list[AnyEvent] = []
+        self.random: random.Random = random.Random(parts.seed)  # noqa: S311 - repeatability, not secrecy
+        self.step: int | None = None
+        self.turn: int | None = None
+        self.started_at: str = datetime.now(UTC).isoformat(timespec="milliseconds")
+        self._zero: float = parts.clock.now()
+        self.caller: Caller = Caller(
+            policy=parts.retry,
+            gate=parts.gate,
+            clock=parts.clock,
+            lag=parts.lag,
+            generator=random.Random(parts.seed ^ 0x5EED),  # noqa: S311 - jitter must not shift the trial's own draws
+            now_ms=self.elapsed_ms,
+            emit=self.emit,
+        )
+
+    @property
+    def scenario(self) -> Scenario:
+        return self.parts.scenario
+
+    @property
+    def trial_id(self) -> str:
+        return str(self.parts.key)
+
+    @property
+    def seed(self) -> int:
+        return self.parts.seed
+
+    @property
+    def clock(self) -> Clock:
+        return self.parts.clock
+
+    @property
+    def environment(self) -> EnvironmentProvider:
+        return self.parts.environment
+
+    @property
+    def live(self) -> bool:
+        return self.parts.live
+
+    @property
+    def variables(self) -> Mapping[str, Any]:
+        step = self.scenario.steps[self.step] if self.step is not None else None
+        return {
+            "scenario": self.scenario.name,
+            "scenario_id": self.scenario.id,
+            "step": step.name if step else None,
+            "step_index": self.step,
+            "turn": self.turn,
+            "user_id": "user",
+            "agent_id": self.parts.agent.name if self.parts.agent else None,
+            **self.scenario.context,
+        }
+
+    def elapsed_ms(self) -> float:
+        return round((self.parts.clock.now() - self._zero) * 1000.0, 3)
+
+    def emit(self, event: AnyEvent) -> None:
+        """Note an event, with the step and turn it happened in."""
+        if event.step is None and self.step is not None:
+            event = msgspec.structs.replace(event, step=self.step, turn=self.turn)
+        self.events.append(event)
+        for sink in self.parts.sinks:
+            sink.emit(event)
+
+    def warn(self, message: str) -> None:
+        self.emit(Noted(at_ms=self.elapsed_ms(), message=message, level="warning"))
+
+    def since(self, mark: int, kind: type[E]) -> list[E]:
+        """The events of one kind noted after `mark`, which was `len(events)` then."""
+        return [event for event in self.events[mark:] if isinstance(event, kind)]
+
+    async def call(self, model: ChatModel, request: ChatRequest) -> ChatResponse:
+        return await self.caller.call(model, request)

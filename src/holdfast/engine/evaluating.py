@@ -1,0 +1,87 @@
+"""The evaluate phase: every check of every step, each ending in a result."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.engine.context import Trial
+from holdfast.engine.steps import StepResult
+from holdfast.errors import LimitExceeded
+from holdfast.ports.evaluator import EvaluationContext
+from holdfast.records.evaluation import EvaluationResult, EvaluationSpec, Evidence, Stage, failed
+from holdfast.records.event import ErrorHappened, Evaluated
+from holdfast.records.execution import ExecutionResult
+from holdfast.records.scenario import Step
+from holdfast.records.verdict import Verdict
+
+
+class Evaluation:
+    """Runs checks and keeps their results, in the order they were made."""
+
+    def __init__(self, trial: Trial) -> None:
+        self._trial: Trial = trial
+        self.results: list[EvaluationResult] = []
+
+    async def steps(self, steps: Sequence[StepResult]) -> None:
+        for done in steps:
+            if done.limit is not None:
+                self._keep(_limit_result(done.step, done.limit))
+            for spec in done.step.evaluations:
+                await self.check(spec, done.result, stage="step", step=done.step.index)
+
+    async def check(
+        self, spec: EvaluationSpec, result: ExecutionResult, *, stage: Stage, step: int, turn: int | None = None
+    ) -> EvaluationResult:
+        """Run one check. An evaluator that raises makes this evaluation an error, never a failure of the agent."""
+        started = time.perf_counter()
+        try:
+            evaluator = self._trial.parts.evaluator(spec.type)
+            params = evaluator.params.model_validate(spec.params)
+            found = await evaluator.evaluate(params, result, EvaluationContext(trial=self._trial, spec=spec))
+        except Exception as error:  # noqa: BLE001 - whatever a check raises is recorded as its error
+            found = self._error(spec, error)
+        finished = msgspec.structs.replace(
+            found,
+            type=spec.type,
+            place=spec.place,
+            name=spec.name,
+            description=spec.description,
+            severity=spec.severity,
+            weight=spec.weight,
+            stage=stage,
+            step=step,
+            turn=turn,
+            duration_ms=round((time.perf_counter() - started) * 1000.0, 3),
+        )
+        self._keep(finished)
+        return finished
+
+    def _keep(self, result: EvaluationResult) -> None:
+        self.results.append(result)
+        self._trial.emit(Evaluated(at_ms=self._trial.elapsed_ms(), result=result))
+
+    def _error(self, spec: EvaluationSpec, error: Exception) -> EvaluationResult:
+        message = f"the check could not be made: {type(error).__name__}: {error}"
+        self._trial.emit(
+            ErrorHappened(
+                at_ms=self._trial.elapsed_ms(),
+                phase="evaluate",
+                message=f"{spec.type} at {spec.place}: {message}",
+                error_type=type(error).__name__,
+                traceback="".join(traceback.format_exception(error)),
+            )
+        )
+        return EvaluationResult(verdict=Verdict.ERROR, message=message)
+
+
+def _limit_result(step: Step, limit: LimitExceeded) -> EvaluationResult:
+    """A step that ran out of its time has failed, whatever else it did."""
+    result = failed(
+        f"the step did not finish: {limit}",
+        evidence=Evidence(expected=f"at most {limit.allowed:g} ms", found=f"{limit.used:g} ms"),
+    )
+    return msgspec.structs.replace(result, type="time_limit", place=step.place, name=step.name, step=step.index)

@@ -1,0 +1,56 @@
+"""How late the event loop runs.
+
+Bytes that arrive while the loop is busy are stamped late. The monitor asks to be woken every few milliseconds and
+notes by how much each wake-up was late, so that a call can be told how wrong its stamps may be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+
+INTERVAL_S = 0.01
+NOTED_FROM_MS = 2.0
+KEPT = 4096
+
+
+class LagMonitor:
+    """Use as a context manager around a run, inside its event loop."""
+
+    def __init__(self) -> None:
+        self._late: deque[tuple[float, float, float]] = deque(maxlen=KEPT)
+        self._timer: asyncio.TimerHandle | None = None
+        self._due: float = 0.0
+
+    def __enter__(self) -> LagMonitor:
+        self._schedule(asyncio.get_running_loop())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def worst_ms(self, start: float, end: float) -> float:
+        """The worst lag that overlaps the span between two readings of `time.perf_counter()`."""
+        worst = 0.0
+        for due, woken, late_ms in reversed(self._late):
+            if woken < start:
+                break
+            if due < end and late_ms > worst:
+                worst = late_ms
+        if self._timer is not None and self._due < end:
+            worst = max(worst, (end - self._due) * 1000.0)
+        return worst
+
+    def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._due = time.perf_counter() + INTERVAL_S
+        self._timer = loop.call_later(INTERVAL_S, self._wake, loop)
+
+    def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
+        now = time.perf_counter()
+        late_ms = (now - self._due) * 1000.0
+        if late_ms >= NOTED_FROM_MS:
+            self._late.append((self._due, now, late_ms))
+        self._schedule(loop)

@@ -1,0 +1,42 @@
+"""Measuring again a trial whose only gap is a latency that could not be graded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from holdfast.engine.context import TrialParts
+from holdfast.engine.trial import run_trial
+from holdfast.records.run import TrialRecord
+from holdfast.records.verdict import Verdict
+
+MEASURED_AGAIN = 2
+_PASSING_TROUBLE = ("retried", "lagged")
+
+
+async def run_measured(build: Callable[[], TrialParts]) -> TrialRecord:
+    """Run a trial, and again up to twice when nothing but its latency is missing; every attempt is kept.
+
+    Each attempt is judged by itself, so an unsafe answer in any of them ends it as failed.
+    """
+    earlier: list[TrialRecord] = []
+    while True:
+        record = await run_trial(build())
+        if len(earlier) == MEASURED_AGAIN or not only_latency_is_missing(record):
+            return msgspec.structs.replace(record, earlier=tuple(earlier)) if earlier else record
+        earlier.append(record)
+
+
+def only_latency_is_missing(record: TrialRecord) -> bool:
+    """Whether a fresh measurement may turn this inconclusive trial into a decided one."""
+    if record.judged.verdict is not Verdict.INCONCLUSIVE:
+        return False
+    undecided = [result for result in record.evaluations if result.verdict is not Verdict.PASSED]
+    spoiled = record.judged.latency_spoiled
+    return (
+        all(result.type == "latency_budget" for result in undecided)
+        and bool(undecided)
+        and bool(spoiled)
+        and all(any(word in reason for word in _PASSING_TROUBLE) for reason in spoiled)
+    )

@@ -1,0 +1,53 @@
+"""The phases of a trial: each leaves a record, also when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Awaitable
+
+from holdfast.engine.context import Trial
+from holdfast.errors import HoldfastError
+from holdfast.records.event import ErrorHappened
+from holdfast.records.run import PhaseRecord
+
+
+class PhaseLog:
+    def __init__(self, trial: Trial) -> None:
+        self._trial: Trial = trial
+        self.records: list[PhaseRecord] = []
+
+    @property
+    def errors(self) -> list[str]:
+        return [f"{record.name}: {record.error}" for record in self.records if record.error is not None]
+
+    async def run(self, name: str, work: Awaitable[None]) -> bool:
+        """Carry a phase out. True when it succeeded; a failure is recorded, and cancellation goes on upwards."""
+        trial = self._trial
+        started = trial.elapsed_ms()
+        error: str | None = None
+        try:
+            await work
+        except asyncio.CancelledError:
+            error = "interrupted"
+            raise
+        except HoldfastError as failure:
+            error = str(failure)
+            trial.emit(
+                ErrorHappened(at_ms=trial.elapsed_ms(), phase=name, message=error, error_type=type(failure).__name__)
+            )
+        except Exception as failure:  # noqa: BLE001 - a bug of ours must not take the other trials with it
+            error = f"unexpected {type(failure).__name__}: {failure}"
+            trial.emit(
+                ErrorHappened(
+                    at_ms=trial.elapsed_ms(),
+                    phase=name,
+                    message=error,
+                    error_type=type(failure).__name__,
+                    traceback=traceback.format_exc(),
+                )
+            )
+        finally:
+            duration = round(trial.elapsed_ms() - started, 3)
+            self.records.append(PhaseRecord(name=name, started_ms=started, duration_ms=duration, error=error))
+        return error is None
