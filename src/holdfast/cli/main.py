@@ -13,7 +13,6 @@ from typing import Any
 import click
 
 import holdfast
-from holdfast.cli.exit_codes import USAGE
 
 _COMMANDS = {
     "run": ("holdfast.cli.run:run", "Run scenarios and judge them."),
@@ -73,25 +72,8 @@ def main() -> None:
         code = cli.main(standalone_mode=False)
     except click.exceptions.Exit as leave:
         code = leave.exit_code
-    except click.ClickException as error:
-        error.show(sys.stderr)
-        code = USAGE
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("interrupted", err=True)
-        code = 130
-    except BrokenPipeError:
-        sys.stderr.close()
-        code = 1
-    except Exception as error:
-        code = _explained(error)
+    except (Exception, KeyboardInterrupt) as error:
+        from holdfast.cli.failures import explain
+
+        code = explain(error)
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def _explained(error: Exception) -> int:
-    """The exit code of an error that Holdfast raised on purpose, once it is shown; anything else goes on upwards."""
-    from holdfast.errors import StoreError, UsageError
-
-    if not isinstance(error, (UsageError, StoreError)):
-        raise error
-    click.echo(f"holdfast: {error}" if not hasattr(error, "problems") else str(error), err=True)
-    return USAGE
