@@ -30,7 +30,7 @@ class PluginRef(Record):
     config: dict[str, Any] = {}
 
 
-class MockError(Record):
+class MockFault(Record):
     code: str | None = None
     message: str | None = None
     status: int | None = None
@@ -53,7 +53,7 @@ class Mock(Record):
     when: MockWhen = MockWhen()
     response: Any = None
     response_fn: str | None = None
-    error: MockError | None = None
+    error: MockFault | None = None
     delay_ms: float = 0.0
     probability: float | None = None
 

@@ -1,0 +1,22 @@
+"""Running an author's JavaScript, without giving it anything but its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+
+class ScriptSandbox(Protocol):
+    """No I/O, no access to Python, bounded time and memory. Values go in and out as JSON."""
+
+    async def evaluate(self, expression: str, variables: Mapping[str, Any]) -> Any:
+        """The value of an expression over the variables. Raises `MockError` when it throws or exceeds a limit."""
+        ...
+
+    async def call(self, function: str, variables: Mapping[str, Any]) -> Any:
+        """The result of a function called with the variables' values, in their order. Raises `MockError`."""
+        ...
+
+    def check(self, source: str) -> str | None:
+        """What is wrong with the source's syntax, or None."""
+        ...
