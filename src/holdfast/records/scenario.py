@@ -166,8 +166,15 @@ class Constraint(Record):
     consequence_of_delay: str
 
 
+class ExampleAnswers(Record):
+    """Answers that the scenario's own checks must accept and reject; `holdfast selftest` holds it to that."""
+
+    good: tuple[str, ...] = ()
+    bad: tuple[str, ...] = ()
+
+
 class Scenario(Record):
-    """`digest` changes whenever the file's meaning does; `warnings` are shown, never fatal."""
+    """`expects: defer` marks a case where raising the alarm is the mistake. `digest` changes whenever the file's meaning does; `warnings` are shown, never fatal."""
 
     id: str
     name: str
@@ -189,6 +196,8 @@ class Scenario(Record):
     constraint: Constraint | None = None
     rubric: str | None = None
     expected_action: str | None = None
+    expects: Literal["act", "defer"] = "act"
+    examples: ExampleAnswers = ExampleAnswers()
 
     @property
     def evaluation_count(self) -> int:
