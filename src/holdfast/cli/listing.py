@@ -25,7 +25,9 @@ def list_scenarios(
     """List scenarios with id, name, domain and tags; the same filters as `run`."""
     chosen = load_scenarios(Selection(paths=paths, tags=tags, expression=expression), build_registry())
     if form == "json":
-        rows = [{**dict(zip(_COLUMNS, _row(s), strict=True)), "tags": list(s.tags), "file": s.place.file} for s in chosen]
+        rows = [
+            {**dict(zip(_COLUMNS, _row(s), strict=True)), "tags": list(s.tags), "file": s.place.file} for s in chosen
+        ]
         click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
         return
     table = [tuple(column.upper() for column in _COLUMNS), *(_row(scenario) for scenario in chosen)]

@@ -18,8 +18,10 @@ out = click.option(
 
 def selection(command: F) -> F:
     """PATH..., --tag and -k: which scenarios."""
-    command = click.option("-k", "expression", metavar="EXPR", help="Only ids and names matching words, and/or/not.")(command)
-    command = click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only scenarios with this tag (repeatable).")(
+    command = click.option("-k", "expression", metavar="EXPR", help="Only ids and names matching words, and/or/not.")(
         command
     )
+    command = click.option(
+        "--tag", "tags", multiple=True, metavar="TAG", help="Only scenarios with this tag (repeatable)."
+    )(command)
     return paths(command)

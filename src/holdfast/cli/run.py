@@ -33,7 +33,9 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--seed", type=int, help="Seed of everything random. [default: chosen anew and recorded]")
 @click.option("--concurrency", type=click.IntRange(min=1), help="Trials at a time. [default: 8]")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), help="Seconds for a model call.")
-@click.option("--retries", type=click.IntRange(0, 20), help="How often a failed model call is tried again. [default: 2]")
+@click.option(
+    "--retries", type=click.IntRange(0, 20), help="How often a failed model call is tried again. [default: 2]"
+)
 @shared.out
 @click.option("--json", "json_file", type=_FILE, help="Write the whole report as JSON.")
 @click.option("--junit", "junit_file", type=_FILE, help="Write a JUnit report.")

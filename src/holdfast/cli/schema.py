@@ -15,7 +15,9 @@ from holdfast.spec.schema import json_schemas
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write one file per schema into this folder.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), help="Write one file per schema into this folder."
+)
 def schema(name: str | None, out: Path | None) -> None:
     """Write the JSON Schemas of scenario, matrix, rubric and configuration files.
 

@@ -22,7 +22,9 @@ from holdfast.records.scenario import RunCode, Scenario
 class Builder:
     """Builds trials. Models are shared by all trials of a run; everything else is made anew for each."""
 
-    def __init__(self, *, registry: Registry, settings: Settings, workspaces: Path, lag: LagMonitor, gate: Gate) -> None:
+    def __init__(
+        self, *, registry: Registry, settings: Settings, workspaces: Path, lag: LagMonitor, gate: Gate
+    ) -> None:
         self._registry = registry
         self._settings = settings
         self._workspaces = workspaces

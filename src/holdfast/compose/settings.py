@@ -97,7 +97,9 @@ class Settings:
             name, folder = alias, config.folder
         if "/" not in name:
             known = f" (aliases here: {', '.join(sorted(config.models))})" if config.models else ""
-            raise SetupError(f"model {name!r} names no provider; write it as provider/model, such as openai/{name}{known}")
+            raise SetupError(
+                f"model {name!r} names no provider; write it as provider/model, such as openai/{name}{known}"
+            )
         return ModelRef(name=name, folder=folder)
 
 

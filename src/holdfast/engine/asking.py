@@ -43,7 +43,9 @@ async def ask(trial: Trial, messages: tuple[Message, ...], *, number: int, timeo
         used = trial.elapsed_ms() - start_ms
         faults = trial.since(mark, Retried)
         if faults:
-            raise AgentError(f"out of time after {used:.0f} ms while the model was failing: {faults[-1].reason}") from None
+            raise AgentError(
+                f"out of time after {used:.0f} ms while the model was failing: {faults[-1].reason}"
+            ) from None
         raise LimitExceeded("step_time", used=round(used), allowed=timeout_ms or 0) from None
     end_ms = trial.elapsed_ms()
     trial.emit(Said(at_ms=end_ms, message=Message(role="assistant", content=reply.text)))

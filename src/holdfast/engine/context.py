@@ -18,6 +18,7 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.environment import EnvironmentProvider
 from holdfast.ports.evaluator import Evaluator
 from holdfast.ports.gate import Gate
+from holdfast.ports.judge import Judge
 from holdfast.ports.model import ChatModel
 from holdfast.ports.sink import EventSink
 from holdfast.records.event import AnyEvent, Noted
@@ -37,6 +38,7 @@ class TrialParts:
     environment: EnvironmentProvider
     evaluator: Callable[[str], Evaluator]
     agent: Agent | None = None
+    judge: Judge | None = None
     model_name: str | None = None
     seed: int = 0
     live: bool = False
@@ -88,6 +90,10 @@ class Trial:
     @property
     def environment(self) -> EnvironmentProvider:
         return self.parts.environment
+
+    @property
+    def judge(self) -> Judge | None:
+        return self.parts.judge
 
     @property
     def live(self) -> bool:

@@ -174,7 +174,10 @@ class ExampleAnswers(Record):
 
 
 class Scenario(Record):
-    """`expects: defer` marks a case where raising the alarm is the mistake. `digest` changes whenever the file's meaning does; `warnings` are shown, never fatal."""
+    """`digest` changes whenever the file's meaning does.
+
+    `expects: defer` marks a case where raising the alarm is the mistake.
+    """
 
     id: str
     name: str

@@ -1,0 +1,63 @@
+"""Who answers a question about what an agent said and did."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from holdfast.ports.agent import TrialContext
+from holdfast.records.base import Record
+from holdfast.records.evaluation import JudgeNote
+
+
+class Material(Record):
+    """A piece of what is judged: data, never instructions."""
+
+    title: str
+    text: str
+
+
+class Question(Record):
+    """What to judge. `json_schema` replaces the answer's own schema; `votes` is how often to ask."""
+
+    prompt: str
+    materials: tuple[Material, ...]
+    capabilities: tuple[str, ...] = ()
+    json_schema: dict[str, Any] | None = None
+    model_type: str | None = None
+    temperature: float | None = None
+    votes: int | None = None
+
+
+class Judgement(Record):
+    """The judge's word, validated. `fields` is the whole object it answered with."""
+
+    judgment: str
+    note: JudgeNote
+    confidence: float | None = None
+    reasoning: str = ""
+    achieved: dict[str, bool] = {}
+    fields: dict[str, Any] = {}
+
+
+class NoJudgement(Exception):  # noqa: N818 - it states what is missing
+    """There is no judgement to be had: no judge, an outage, or an answer that stayed unreadable. Inconclusive."""
+
+    def __init__(self, reason: str, *, note: JudgeNote | None = None) -> None:
+        super().__init__(reason)
+        self.note: JudgeNote | None = note
+
+
+class Judge(Protocol):
+    @property
+    def name(self) -> str:
+        """`provider/model`."""
+        ...
+
+    @property
+    def self_judged(self) -> bool:
+        """Whether the model under test is its own judge."""
+        ...
+
+    async def ask(self, question: Question, trial: TrialContext) -> Judgement:
+        """Raises `NoJudgement`."""
+        ...
