@@ -37,7 +37,7 @@ class LocalBatch:
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(self._concurrency, len(trials))):
                     group.create_task(self._work(waiting))
-        except* Exception as failures:
+        except* Exception as failures:  # noqa: BLE001 - raised again as itself
             raise _first(failures) from None
 
     async def _work(self, waiting: Iterator[PlannedTrial]) -> None:

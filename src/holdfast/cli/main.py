@@ -72,7 +72,7 @@ def main() -> None:
         code = cli.main(standalone_mode=False)
     except click.exceptions.Exit as leave:
         code = leave.exit_code
-    except (Exception, KeyboardInterrupt) as error:
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - explained, or raised again
         from holdfast.cli.failures import explain
 
         code = explain(error)

@@ -14,8 +14,8 @@ from holdfast.compose.options import RunOptions, Selection
 from holdfast.compose.running import Run
 from holdfast.judging.run import exit_code
 from holdfast.report.progress import progress_for
-from holdfast.report.writing import write_json, write_junit
 from holdfast.report.terminal import render_run
+from holdfast.report.writing import write_json, write_junit
 from holdfast.store.reader import RunReader
 
 _FILE = click.Path(path_type=Path, dir_okay=False)

@@ -45,7 +45,7 @@ class TrialParts:
     clock: Clock = field(default_factory=SystemClock)
     gate: Gate = field(default_factory=OpenGate)
     lag: LagMonitor | None = None
-    retry: RetryPolicy = RetryPolicy()
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
     sinks: Sequence[EventSink] = ()
     notes: Sequence[str] = ()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from typing import Self
 
 INTERVAL_S = 0.01
 NOTED_FROM_MS = 2.0
@@ -23,7 +24,7 @@ class LagMonitor:
         self._timer: asyncio.TimerHandle | None = None
         self._due: float = 0.0
 
-    def __enter__(self) -> LagMonitor:
+    def __enter__(self) -> Self:
         self._schedule(asyncio.get_running_loop())
         return self
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import msgspec
 
 from holdfast.engine.asking import ask
+from holdfast.engine.code import code_command
 from holdfast.engine.context import Trial
 from holdfast.errors import LimitExceeded, TrialError
 from holdfast.records.event import AnyEvent, CommandRan, FileChanged, LimitReached, Said
 from holdfast.records.execution import CapturedFile, ExecutionResult
 from holdfast.records.message import Message
-from holdfast.engine.code import code_command
 from holdfast.records.scenario import Ask, Converse, RunCode, Step
 from holdfast.records.trajectory import trajectory_of
 

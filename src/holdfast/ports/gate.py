@@ -10,5 +10,5 @@ from holdfast.records.model import ChatRequest
 
 class Gate(Protocol):
     def admit(self, model: str, request: ChatRequest) -> AbstractAsyncContextManager[None]:
-        """Wait for leave to send, hold it while the attempt runs. The wait is recorded as queueing, never as latency."""
+        """Wait for leave to send, hold it while the attempt runs. The wait is queueing, never latency."""
         ...

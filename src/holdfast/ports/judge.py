@@ -39,7 +39,7 @@ class Judgement(Record):
     fields: dict[str, Any] = {}
 
 
-class NoJudgement(Exception):  # noqa: N818 - it states what is missing
+class NoJudgement(Exception):
     """There is no judgement to be had: no judge, an outage, or an answer that stayed unreadable. Inconclusive."""
 
     def __init__(self, reason: str, *, note: JudgeNote | None = None) -> None:

@@ -10,7 +10,7 @@ from holdfast.ports.agent import TrialContext
 MockFunction = Callable[..., Any | Awaitable[Any]]
 
 
-class ServiceFault(Exception):  # noqa: N818 - it is what a service answers, not a fault of ours
+class ServiceFault(Exception):
     """A service answered with an error, real or simulated. It is the agent's to deal with, never a trial error."""
 
     def __init__(self, message: str, *, code: str | None = None, status: int | None = None) -> None:
