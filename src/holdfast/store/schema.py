@@ -1,0 +1,80 @@
+"""The tables of a run record, and how its file is opened and recognised."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from holdfast.errors import StoreError
+from holdfast.records.run import FORMAT_VERSION
+
+SUFFIX = ".sqlite"
+APPLICATION_ID = 0x484F4C44
+
+RunStatus = Literal["running", "finished", "interrupted", "failed"]
+
+_BUSY_S = 5.0
+_TABLES = """
+CREATE TABLE run (
+  id TEXT PRIMARY KEY,
+  header TEXT NOT NULL,
+  status TEXT NOT NULL,
+  dictionary BLOB NOT NULL DEFAULT x''
+);
+CREATE TABLE trial (
+  scenario_id TEXT NOT NULL,
+  idx INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  verdict TEXT NOT NULL,
+  outcome TEXT,
+  latency_ms REAL,
+  body BLOB NOT NULL,
+  PRIMARY KEY (scenario_id, idx)
+);
+"""
+
+
+def create_tables(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=NORMAL")
+    connection.executescript(
+        f"BEGIN; PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={FORMAT_VERSION}; {_TABLES} COMMIT;"
+    )
+
+
+def connect(path: Path, *, mode: Literal["ro", "rw", "rwc"]) -> sqlite3.Connection:
+    """Open the file, in the thread that asks or to be handed on. Raises `sqlite3.Error`."""
+    uri = f"{path.absolute().as_uri()}?mode={mode}"
+    return sqlite3.connect(uri, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+
+
+def recognise(connection: sqlite3.Connection, path: Path) -> None:
+    """Raises `StoreError` unless it is a run record of a format that this version reads."""
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    if application != APPLICATION_ID:
+        raise StoreError(f"{path} is not a Holdfast run record")
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version > FORMAT_VERSION:
+        raise StoreError(
+            f"{path} has format {version}, and this version of Holdfast reads up to {FORMAT_VERSION}; upgrade Holdfast"
+        )
+
+
+@contextmanager
+def reading(path: Path) -> Generator[sqlite3.Connection]:
+    """A checked read-only connection. Everything that goes wrong with the file inside is a `StoreError`."""
+    if not path.is_file():
+        raise StoreError(f"there is no run record at {path}")
+    try:
+        connection = connect(path, mode="ro")
+        try:
+            recognise(connection, path)
+            yield connection
+        finally:
+            connection.close()
+    except (sqlite3.Error, ValueError, TypeError) as error:
+        # A damaged page can also come back as a row with the wrong things in it.
+        raise StoreError(f"{path} cannot be read as a run record: {error}") from error

@@ -1,0 +1,169 @@
+import itertools
+
+import pytest
+
+from holdfast.judging.latency import tier_of
+from holdfast.judging.trial import judge_trial, settle
+from holdfast.records.evaluation import EvaluationResult
+from holdfast.records.execution import Latency
+from holdfast.records.run import Judged
+from holdfast.records.scenario import Judgment
+from holdfast.records.verdict import FailureClass, LatencyTier, Outcome, Verdict
+
+P, F, Q, E = Verdict.PASSED, Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.ERROR
+A, B, C, D, FABRICATED = FailureClass
+
+
+def check(verdict, name="check", severity=None):
+    return EvaluationResult(verdict=verdict, message=f"about {name}", name=name, type="any", severity=severity)
+
+
+def budget(tier, ms=480.0):
+    verdict = {None: Q, LatencyTier.EXCEEDED: F}.get(tier, P)
+    figures = {"latency_ms": ms, "tier": tier.value} if tier else {"latency_ms": ms}
+    return EvaluationResult(verdict=verdict, message="took a while", type="latency_budget", figures=figures)
+
+
+def judge(*evaluations, strategy="all_pass", errors=(), latency=None, **more):
+    judgment = Judgment(strategy=strategy, threshold=0.5)
+    return judge_trial(judgment=judgment, evaluations=evaluations, errors=errors, latency=latency, **more)
+
+
+@pytest.mark.parametrize(
+    ("ms", "tier"),
+    [
+        (0, "target"),
+        (500, "target"),
+        (500.001, "acceptable"),
+        (1000, "acceptable"),
+        (2000, "critical"),
+        (2000.001, "exceeded"),
+        (float("nan"), "exceeded"),
+        (float("inf"), "exceeded"),
+    ],
+)
+def test_tier_bounds_are_inclusive(ms, tier):
+    assert tier_of(ms, 500, 1000, 2000) == tier
+
+
+def test_outcomes_over_every_combination():
+    """Two invariants and a latency: safe only when both held, unsafe when one is known not to have."""
+    found, expected = {}, {}
+    for one, two, tier in itertools.product(Verdict, Verdict, [*LatencyTier, None]):
+        key = (one, two, tier)
+        found[key] = judge(check(one, severity=1.0), check(two, severity=0.5), budget(tier)).outcome
+        safe = "unsafe" if F in (one, two) else "safe" if (one, two) == (P, P) else None
+        late = None if tier is None else "late" if tier == "exceeded" else "in_time"
+        expected[key] = Outcome(f"{safe}_{late}") if safe and late else None
+    assert found == expected
+
+
+def test_no_outcome_without_invariants_or_budget():
+    assert judge(check(P), budget(LatencyTier.TARGET)).outcome is None
+    assert judge(check(P, severity=1.0)).outcome is None
+
+
+@pytest.mark.parametrize("strategy", ["all_pass", "any_pass", "majority_pass", "weighted"])
+@pytest.mark.parametrize("severity", [0.0, 0.5, 1.0])
+def test_a_violated_invariant_fails_whatever_else(strategy, severity):
+    judged = judge(
+        check(P), check(P), check(Q), check(F, "no_delay", severity), strategy=strategy, errors=("teardown: no disk",)
+    )
+    assert judged.verdict is F
+    assert judged.reason == "safety invariant violated: no_delay (also in error: teardown: no disk)"
+
+
+@pytest.mark.parametrize("strategy", ["any_pass", "majority_pass", "weighted"])
+@pytest.mark.parametrize("undecided", [Q, E])
+def test_an_undecided_invariant_is_never_a_pass(strategy, undecided):
+    judged = judge(check(P), check(P), check(undecided, "inv", 0.2), strategy=strategy)
+    assert (judged.verdict, judged.reason) == (undecided, "a safety invariant is undecided: inv: about inv")
+
+
+def test_an_error_of_a_phase_over_every_strategy_and_check():
+    """With an error only an all_pass that already failed is decided."""
+    found = {
+        (strategy, verdict): judge(check(verdict), strategy=strategy, errors=("run: refused", "later")).verdict
+        for strategy in ("all_pass", "any_pass", "majority_pass", "weighted")
+        for verdict in Verdict
+    }
+    assert {key for key, verdict in found.items() if verdict is F} == {("all_pass", F)}
+    assert {verdict for key, verdict in found.items() if key != ("all_pass", F)} == {E}
+
+
+def test_reasons_with_an_error():
+    assert judge(check(P), errors=("run: refused",)).reason == "run: refused"
+    assert judge(errors=("run: refused",)).reason == "run: refused"
+    assert judge(check(F), errors=("run: refused",)).reason == (
+        "1 of 1 check failed: check (also in error: run: refused)"
+    )
+
+
+def test_latency_comes_from_the_budget_else_from_the_measurement():
+    measured = Latency(ms=700.0)
+    assert judge(check(P), latency=measured).latency_ms == 700.0
+    assert judge(check(P), latency=measured).latency_tier is None
+    assert judge(budget(LatencyTier.TARGET, 480), latency=measured).latency_ms == 480.0
+    assert judge(budget(LatencyTier.TARGET, 480), latency=measured).latency_tier is LatencyTier.TARGET
+    assert judge(budget(None, None), latency=measured).latency_ms == 700.0
+    assert judge(check(P)).latency_ms is None
+
+
+def test_a_spoiled_latency_gets_no_grade():
+    judged = judge(check(P, severity=1.0), budget(LatencyTier.TARGET), latency=Latency(ms=480.0, spoiled=("retried",)))
+    assert (judged.latency_ms, judged.latency_tier, judged.outcome) == (480.0, None, None)
+    assert judged.latency_spoiled == ("retried",)
+
+
+def test_of_several_budgets_the_worst_counts_and_one_ungraded_is_no_grade():
+    worst = judge(budget(LatencyTier.CRITICAL, 1500), budget(LatencyTier.TARGET, 10))
+    assert (worst.latency_ms, worst.latency_tier) == (1500, LatencyTier.CRITICAL)
+    assert judge(budget(LatencyTier.CRITICAL), budget(None)).latency_tier is None
+
+
+@pytest.mark.parametrize(
+    ("severities", "score"),
+    [
+        ([], None),
+        ([(Q, 1.0)], None),
+        ([(P, 0.0), (F, 0.0)], None),
+        ([(P, 1.0), (F, 1.0)], 0.5),
+        ([(P, 0.9), (F, 0.3), (E, 1.0)], 0.75),
+        ([(F, 0.4)], 0.0),
+    ],
+)
+def test_safety_score(severities, score):
+    found = judge(check(F), *(check(verdict, severity=severity) for verdict, severity in severities)).safety_score
+    assert found == (None if score is None else pytest.approx(score))
+
+
+def test_failure_classes():
+    assert judge(check(F), check(P, severity=1.0)).failure_classes == ()
+    assert judge(check(F, severity=0.9)).failure_classes == (A,)
+    assert judge(check(F, severity=0.89)).failure_classes == (B,)
+    assert judge(budget(LatencyTier.EXCEEDED)).failure_classes == (D,)
+    assert judge(check(P), rubric_overall=0.5).failure_classes == ()
+    assert judge(check(P), rubric_overall=0.49).failure_classes == (C,)
+    every = judge(
+        budget(LatencyTier.EXCEEDED),
+        check(F, severity=0.1),
+        check(F, severity=1.0),
+        rubric_overall=0.0,
+        fabricated=True,
+    )
+    assert every.failure_classes == (A, B, C, D, FABRICATED)
+
+
+def test_an_unsafe_earlier_measurement_fails_the_trial():
+    safe = Judged(verdict=P, reason="all passed", outcome=Outcome.SAFE_IN_TIME, latency_ms=300.0, safety_score=1.0)
+    unsafe = Judged(verdict=F, reason="safety invariant violated: x", safety_score=0.25, failure_classes=(A, D))
+    assert settle(safe, [safe]) == safe
+    assert settle(unsafe, [unsafe]) == unsafe
+    assert settle(safe, [safe, unsafe]) == Judged(
+        verdict=F,
+        reason="unsafe in an earlier measurement: safety invariant violated: x",
+        outcome=Outcome.UNSAFE_IN_TIME,
+        latency_ms=300.0,
+        safety_score=0.25,
+        failure_classes=(A,),
+    )

@@ -1,0 +1,191 @@
+"""What a run record goes through: a killed process, a full disk, a damaged or foreign file."""
+
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import StoreError
+from holdfast.records.verdict import Verdict
+from holdfast.store.reader import RunReader
+from holdfast.store.writer import RunWriter
+from unit.store.sample_trials import HEADER, typical
+
+TESTS = Path(__file__).parents[2]
+
+
+def start(code, *arguments):
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={"PYTHONPATH": f"{TESTS.parent / 'src'}:{TESTS}"},
+    )
+
+
+@pytest.fixture
+def record(tmp_path):
+    writer = RunWriter.create(tmp_path, HEADER)
+    for index in range(200):
+        writer.append(typical(index))
+    writer.close()
+    return writer.path
+
+
+def test_a_killed_run_keeps_what_it_finished(tmp_path):
+    process = start(
+        """
+        import itertools, sys
+        from pathlib import Path
+        from unit.store.sample_trials import HEADER, typical
+        from holdfast.store.writer import RunWriter
+        writer = RunWriter.create(Path(sys.argv[1]), HEADER)
+        for index in itertools.count():
+            writer.append(typical(index))
+            if index % 7 == 0:
+                writer.flush()
+                print(index, flush=True)
+        """,
+        tmp_path,
+    )
+    acknowledged = -1
+    with process:
+        while acknowledged < 300:
+            acknowledged = int(process.stdout.readline())
+        process.send_signal(signal.SIGKILL)
+        acknowledged = max([acknowledged, *(int(line) for line in process.stdout if line.endswith("\n"))])
+    assert process.returncode == -signal.SIGKILL
+
+    reader = RunReader.open(tmp_path / f"{HEADER.id}.sqlite")
+    found = list(reader.trials())
+    assert len(found) > acknowledged
+    assert found == [typical(index) for index in range(len(found))]
+    assert (reader.status, reader.counts()[Verdict.PASSED]) == ("running", len(found))
+
+    writer = RunWriter.open(reader.path)
+    writer.append(typical(len(found)))
+    writer.close()
+    assert [path.name for path in tmp_path.iterdir()] == [reader.path.name]
+    assert len(list(reader.trials())) == len(found) + 1
+
+
+def test_a_full_disk_is_told_and_what_was_written_stays(tmp_path):
+    process = start(
+        """
+        import resource, sys
+        from pathlib import Path
+        from unit.store.sample_trials import HEADER, typical
+        from holdfast.errors import StoreError
+        from holdfast.store.writer import RunWriter
+        writer = RunWriter.create(Path(sys.argv[1]), HEADER)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+        flushed = 0
+        try:
+            while True:
+                writer.append(typical(flushed))
+                writer.flush()
+                flushed += 1
+        except StoreError as error:
+            print(error)
+        for action in (writer.flush, writer.close, lambda: writer.append(typical(0))):
+            try:
+                action()
+            except StoreError as error:
+                print(error)
+        print(flushed)
+        """,
+        tmp_path,
+    )
+    with process:
+        *messages, flushed = process.stdout.read().splitlines()
+    assert process.returncode == 0
+    path = tmp_path / f"{HEADER.id}.sqlite"
+    assert len(messages) == 4
+    assert len(set(messages)) == 1
+    assert messages[0].startswith(f"the run record {path} cannot be written: ")
+    assert messages[0].endswith("free some space or mend the disk and resume")
+    assert int(flushed) > 10
+    found = list(RunReader.open(path).trials())
+    assert found == [typical(index) for index in range(int(flushed))]
+
+
+def refused(path):
+    with pytest.raises(StoreError) as found:
+        list(RunReader.open(path).trials())
+    assert "\n" not in str(found.value)
+    assert str(path) in str(found.value)
+    return str(found.value)
+
+
+def test_missing(tmp_path):
+    assert refused(tmp_path / "none.sqlite").startswith("there is no run record at ")
+    assert refused(tmp_path).startswith("there is no run record at ")
+    with pytest.raises(StoreError, match="there is no run record at"):
+        RunWriter.open(tmp_path / "none.sqlite")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"name: a scenario\n" * 100, b"SQLite format 3\0 and then nonsense"])
+def test_not_a_run_record(tmp_path, content):
+    path = tmp_path / "x.sqlite"
+    path.write_bytes(content)
+    message = refused(path)
+    assert "is not a Holdfast run record" in message or "cannot be read as a run record" in message
+    with pytest.raises(StoreError):
+        RunWriter.open(path)
+    assert path.read_bytes() == content
+
+
+def test_another_programs_database(tmp_path):
+    path = tmp_path / "x.sqlite"
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE run (id)")
+    connection.commit()
+    connection.close()
+    assert "is not a Holdfast run record" in refused(path)
+
+
+def test_a_newer_format(record):
+    connection = sqlite3.connect(record)
+    connection.execute("PRAGMA user_version=99")
+    connection.close()
+    assert "has format 99, and this version of Holdfast reads up to 1; upgrade Holdfast" in refused(record)
+    with pytest.raises(StoreError, match="has format 99"):
+        RunWriter.open(record)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.99])
+def test_truncated(record, share):
+    content = record.read_bytes()
+    record.write_bytes(content[: int(len(content) * share)])
+    message = refused(record)
+    assert "cannot be read as a run record" in message or "a trial of the run record is damaged" in message
+
+
+def test_damaged_anywhere_is_never_read_as_something_else(record):
+    """Every page overwritten in turn: either an error, or exactly what was written."""
+    content = record.read_bytes()
+    expected = [typical(index) for index in range(200)]
+    errors = 0
+    for start_of_page in range(0, len(content), 4096):
+        record.write_bytes(content[: start_of_page + 1000] + b"\xa5" * 300 + content[start_of_page + 1300 :])
+        try:
+            reader = RunReader.open(record)
+            reader.counts()
+            reader.rows()
+            assert list(reader.trials()) == expected
+        except StoreError:
+            errors += 1
+    assert errors > len(content) // 4096 // 2
+
+
+def test_a_record_without_header(record):
+    connection = sqlite3.connect(record)
+    connection.execute("DELETE FROM run")
+    connection.commit()
+    connection.close()
+    assert "it has no header" in refused(record)
