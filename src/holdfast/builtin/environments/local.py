@@ -74,6 +74,9 @@ class LocalEnvironment:
         argv = [_shell(), "-c", command] if isinstance(command, str) else list(command)
         if not argv:
             raise WorkspaceError("there is no command to run: the list of arguments is empty")
+        # Some event loops cut such a text short instead of refusing it, and run another command than was asked for.
+        if any("\0" in text for text in (*argv, *(env or {}), *(env or {}).values())):
+            raise WorkspaceError(f"could not run {_shown(command)}: it, or a variable given to it, has a NUL character")
         self._make()
         self._commands += 1
         mark = f"{self._workspace.name}.{self._commands}"
