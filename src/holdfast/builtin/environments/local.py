@@ -1,0 +1,181 @@
+"""The local environment: a folder of its own for each trial, and commands that leave nothing behind.
+
+It keeps honest programs apart; it is no sandbox. A command can read what the user can read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from holdfast.builtin.environments.capture import capture_files, regular_files
+from holdfast.builtin.environments.limits import LocalLimits
+from holdfast.builtin.environments.owner import write_owner
+from holdfast.builtin.environments.process import Command, run_command
+from holdfast.builtin.environments.strays import COMMAND_MARK, TRIAL_MARK, kill_command
+from holdfast.builtin.environments.sweep import remove_workspace, scratch_folder
+from holdfast.builtin.environments.workspace_files import LeadsOut, open_inside, split_path
+from holdfast.errors import SetupError, WorkspaceError
+from holdfast.plugins.factories import EnvironmentSettings
+from holdfast.records.execution import CapturedFile, ExecutionResult, FileSystemOperation
+
+_INHERITED = ("PATH", "LANG", "TERM", "TZ")
+
+
+class LocalEnvironment:
+    """Implements `ports.environment.EnvironmentProvider` on this machine.
+
+    The workspace is `<root>/<trial id>-<random>`, made when the first file is written or the first command run.
+    """
+
+    def __init__(self, settings: EnvironmentSettings, limits: LocalLimits | None = None) -> None:
+        """Raises `SetupError` on a system without the file calls that keep paths inside."""
+        if os.open not in os.supports_dir_fd or not hasattr(os, "O_NOFOLLOW"):
+            raise SetupError("the local environment needs Linux or macOS; on Windows run Holdfast under WSL")
+        trial = re.sub(r"[^A-Za-z0-9._-]+", "_", settings.trial_id)[:80].strip(".")
+        root = Path(os.path.realpath(settings.root))
+        self._workspace: Path = root / f"{trial or 'trial'}-{secrets.token_hex(4)}"
+        self._limits: LocalLimits = limits or LocalLimits()
+        self._made: bool = False
+        self._closed: bool = False
+        self._commands: int = 0
+
+    @property
+    def name(self) -> str:
+        return "local"
+
+    @property
+    def workspace(self) -> Path:
+        """Where the workspace is, or will be."""
+        return self._workspace
+
+    async def setup(self, files: Sequence[FileSystemOperation]) -> None:
+        if files:
+            await asyncio.to_thread(self._write_all, files)
+
+    def _write_all(self, files: Sequence[FileSystemOperation]) -> None:
+        for file in files:
+            self._write(file.path, file.content)
+
+    async def run(
+        self,
+        command: str | Sequence[str],
+        *,
+        timeout_s: float | None = None,
+        stdin: bytes | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> ExecutionResult:
+        argv = [_shell(), "-c", command] if isinstance(command, str) else list(command)
+        if not argv:
+            raise WorkspaceError("there is no command to run: the list of arguments is empty")
+        # Some event loops cut such a text short instead of refusing it, and run another command than was asked for.
+        if any("\0" in text for text in (*argv, *(env or {}), *(env or {}).values())):
+            raise WorkspaceError(f"could not run {_shown(command)}: it, or a variable given to it, has a NUL character")
+        self._make()
+        self._commands += 1
+        mark = f"{self._workspace.name}.{self._commands}"
+        prepared = Command(
+            argv=argv,
+            folder=self._workspace,
+            env=self._environ(env or {}, mark),
+            timeout_s=self._limits.command_timeout_s if timeout_s is None else timeout_s,
+            output_limit=self._limits.output,
+            stdin=stdin,
+        )
+        try:
+            return await run_command(prepared, lambda pid: kill_command(mark, after=pid))
+        except (OSError, ValueError) as error:
+            raise WorkspaceError(f"could not run {_shown(command)}: {error}") from error
+
+    def _environ(self, given: Mapping[str, str], mark: str) -> dict[str, str]:
+        """What a command gets to see: nothing of ours that could be a secret."""
+        inherited = {name: value for name, value in os.environ.items() if name in _INHERITED or name.startswith("LC_")}
+        return {
+            "PATH": os.defpath,
+            "TERM": "dumb",
+            **inherited,
+            "HOME": str(self._workspace),
+            "PWD": str(self._workspace),
+            "TMPDIR": str(scratch_folder(self._workspace)),
+            **given,
+            TRIAL_MARK: self._workspace.name,
+            COMMAND_MARK: mark,
+        }
+
+    async def read(self, path: str) -> bytes | None:
+        return await asyncio.to_thread(self._read, path) if self._made else None
+
+    def _read(self, path: str) -> bytes | None:
+        try:
+            descriptor = open_inside(self._workspace, split_path(path, self._workspace), os.O_RDONLY)
+        except LeadsOut:
+            return None
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.EIO):
+                raise WorkspaceError(f"could not read {path!r} in the workspace: {error.strerror}") from error
+            return None
+        with os.fdopen(descriptor, "rb") as file:
+            content = file.read(self._limits.read + 1)
+        if len(content) > self._limits.read:
+            raise WorkspaceError(f"could not read {path!r}: it is larger than {self._limits.read} bytes")
+        return content
+
+    async def write(self, path: str, content: bytes) -> None:
+        await asyncio.to_thread(self._write, path, content)
+
+    def _write(self, path: str, content: bytes) -> None:
+        try:
+            parts = split_path(path, self._workspace)
+            self._make()
+            descriptor = open_inside(self._workspace, parts, os.O_WRONLY | os.O_CREAT, make_folders=True)
+            with os.fdopen(descriptor, "wb") as file:
+                file.truncate(0)
+                file.write(content)
+        except LeadsOut as error:
+            raise WorkspaceError(f"could not write {path!r}: it does not name a file inside the workspace") from error
+        except OSError as error:
+            raise WorkspaceError(f"could not write {path!r} in the workspace: {error.strerror}") from error
+
+    async def list_files(self) -> Sequence[str]:
+        if not self._made:
+            return []
+        return [path for path, _ in await asyncio.to_thread(regular_files, self._workspace)]
+
+    async def capture(self) -> Mapping[str, CapturedFile]:
+        return await asyncio.to_thread(capture_files, self._workspace, self._limits) if self._made else {}
+
+    async def teardown(self) -> None:
+        self._closed = True
+        if self._made:
+            await asyncio.to_thread(remove_workspace, self._workspace, ran_commands=self._commands > 0)
+            self._made = False
+
+    def _make(self) -> None:
+        if self._closed:
+            raise WorkspaceError(f"the workspace {self._workspace.name} has been torn down")
+        if self._made and self._workspace.is_dir():
+            return
+        try:
+            self._workspace.parent.mkdir(parents=True, exist_ok=True)
+            if not self._made:
+                self._made = True
+                write_owner(self._workspace)
+            self._workspace.mkdir(mode=0o700, exist_ok=True)
+            scratch_folder(self._workspace).mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise WorkspaceError(f"could not make the workspace {self._workspace}: {error.strerror}") from error
+
+
+def _shell() -> str:
+    return shutil.which("bash", path="/bin:/usr/bin:/usr/local/bin") or shutil.which("bash") or "/bin/sh"
+
+
+def _shown(command: str | Sequence[str]) -> str:
+    text = command if isinstance(command, str) else " ".join(command)
+    return repr(text if len(text) <= 200 else text[:200] + "...")
