@@ -230,23 +230,12 @@ async def _finish(content: aiohttp.StreamReader) -> None:
 
 
 def _response(reader: AnswerReader, stamps: Stamps, zero: float, *, streamed: bool) -> ChatResponse:
-    sent = stamps.sent if stamps.sent is not None else stamps.started
-    arrival = stamps.arrival
-    chunks: list[tuple[float, int]] = []
-    last = -1.0
-    for count, characters in reader.pieces:
-        at = round((arrival(count) - sent) * 1000, 3)
-        if at == last:
-            chunks[-1] = (at, chunks[-1][1] + characters)
-        else:
-            chunks.append((at, characters))
-            last = at
     return ChatResponse(
         text=reader.text,
         attempt=_attempt(stamps, zero, streamed=streamed, reader=reader),
         tool_calls=reader.tool_calls,
         usage=reader.usage,
-        chunks=tuple(chunks),
+        chunks=stamps.chunks(reader.pieces),
         finish_reason=reader.finish_reason,
     )
 

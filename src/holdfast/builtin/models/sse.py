@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 _BOM = b"\xef\xbb\xbf"
 DONE = b"[DONE]"
 
 
-class Event(NamedTuple):
-    """The data of one event; `end` is how many bytes of the stream it took to complete it."""
-
-    data: bytes
-    end: int
+Event = tuple[bytes, int]
+"""The data of one event, and how many bytes of the stream it took to complete it."""
 
 
 class EventStream:
@@ -46,7 +41,7 @@ class EventStream:
                 line = line[:-1]  # noqa: PLW2901 -- the loop's own copy
             if not line:
                 if data:
-                    events.append(Event(data[0] if len(data) == 1 else b"\n".join(data), end))
+                    events.append((data[0] if len(data) == 1 else b"\n".join(data), end))
                     data.clear()
                 continue
             if line[:1] != b"d":
@@ -54,7 +49,7 @@ class EventStream:
             if line[:5] == b"data:":
                 value = line[6:] if line[5:6] == b" " else line[5:]
                 if value == DONE and not data:
-                    events.append(Event(value, end))
+                    events.append((value, end))
                 else:
                     data.append(value)
         self._end = end

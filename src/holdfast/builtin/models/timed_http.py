@@ -56,6 +56,25 @@ class Stamps:
         """When the first `count` bytes of the body had all come in."""
         return self.times[min(bisect_left(self.totals, count), len(self.times) - 1)]
 
+    def chunks(self, pieces: list[tuple[int, int]]) -> tuple[tuple[float, int], ...]:
+        """(milliseconds after `sent`, characters) for (bytes of the body, characters); one packet makes one chunk."""
+        sent = self.sent if self.sent is not None else self.started
+        totals = self.totals
+        chunks: list[tuple[float, int]] = []
+        packet = -1
+        reach = characters = 0
+        for count, length in pieces:
+            if packet < 0 or count > reach:
+                if packet >= 0:
+                    chunks.append((round((self.times[packet] - sent) * 1000, 3), characters))
+                packet = min(bisect_left(totals, count), len(totals) - 1)
+                reach = max(totals[packet], count)
+                characters = 0
+            characters += length
+        if packet >= 0:
+            chunks.append((round((self.times[packet] - sent) * 1000, 3), characters))
+        return tuple(chunks)
+
 
 class StampingHandler(ResponseHandler):
     """aiohttp's client protocol, with a note of when data came in."""
