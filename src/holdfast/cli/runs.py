@@ -10,7 +10,7 @@ from holdfast.cli import options as shared
 from holdfast.compose.options import RunOptions
 from holdfast.compose.settings import Settings
 from holdfast.report.runs_table import render_runs
-from holdfast.store.listing import list_runs
+from holdfast.store.catalogue import list_runs
 
 
 @click.command()

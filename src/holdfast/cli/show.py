@@ -12,7 +12,7 @@ from holdfast.compose.options import RunOptions
 from holdfast.compose.settings import Settings
 from holdfast.report.terminal import render_run
 from holdfast.report.writing import write_json, write_junit
-from holdfast.store.listing import find_run
+from holdfast.store.catalogue import find_run
 from holdfast.store.reader import RunReader
 
 _FILE = click.Path(path_type=Path, dir_okay=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -17,10 +18,9 @@ from holdfast.compose.registry import build_registry
 from holdfast.compose.settings import Settings
 from holdfast.engine.calling import OpenGate
 from holdfast.engine.lag import LagMonitor
-from holdfast.errors import StoreError
 from holdfast.ports.observer import RunObserver
 from holdfast.records.run import RunHeader
-from holdfast.store.identity import new_run_id
+from holdfast.store.ids import new_run_id
 from holdfast.store.writer import RunWriter
 
 
@@ -36,7 +36,7 @@ class Run:
         self.seed: int = seed if seed is not None else secrets.randbelow(2**31)
         self.planned: list[PlannedTrial] = plan(self.scenarios, seed=self.seed)
         self.header: RunHeader = RunHeader(
-            id=new_run_id(datetime.now(UTC)),
+            id=new_run_id(datetime.now(UTC), random.SystemRandom()),
             started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
             holdfast_version=holdfast.__version__,
             command=options.command,
@@ -80,6 +80,3 @@ class Run:
                 observer.run_finished()
         writer.close("finished")
         return writer.path
-
-
-__all__ = ["Run", "StoreError"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -13,6 +13,7 @@ import msgspec
 from holdfast.engine.calling import Caller, OpenGate, RetryPolicy
 from holdfast.engine.clock import SystemClock
 from holdfast.engine.lag import LagMonitor
+from holdfast.errors import PluginError
 from holdfast.ports.agent import Agent
 from holdfast.ports.clock import Clock
 from holdfast.ports.environment import EnvironmentProvider
@@ -20,13 +21,21 @@ from holdfast.ports.evaluator import Evaluator
 from holdfast.ports.gate import Gate
 from holdfast.ports.judge import Judge
 from holdfast.ports.model import ChatModel
+from holdfast.ports.services import Services
 from holdfast.ports.sink import EventSink
+from holdfast.ports.user import UserSimulator
+from holdfast.records.conversation import ConversationTurn
 from holdfast.records.event import AnyEvent, Noted
 from holdfast.records.model import ChatRequest, ChatResponse
 from holdfast.records.run import TrialKey
 from holdfast.records.scenario import Scenario
 
+TerminationFunction = Callable[[Sequence[ConversationTurn]], "bool | Awaitable[bool]"]
 E = TypeVar("E", bound=AnyEvent)
+
+
+def no_termination_function(name: str) -> TerminationFunction:
+    raise PluginError(f"no plugin brings the termination function {name!r}")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,6 +48,9 @@ class TrialParts:
     evaluator: Callable[[str], Evaluator]
     agent: Agent | None = None
     judge: Judge | None = None
+    user: UserSimulator | None = None
+    services: Services | None = None
+    termination: Callable[[str], TerminationFunction] = no_termination_function
     model_name: str | None = None
     seed: int = 0
     live: bool = False
@@ -90,6 +102,10 @@ class Trial:
     @property
     def environment(self) -> EnvironmentProvider:
         return self.parts.environment
+
+    @property
+    def services(self) -> Services | None:
+        return self.parts.services
 
     @property
     def judge(self) -> Judge | None:

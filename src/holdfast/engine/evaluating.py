@@ -9,13 +9,13 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast.engine.context import Trial
-from holdfast.engine.steps import StepResult
+from holdfast.engine.outcome import StepResult
 from holdfast.errors import LimitExceeded
 from holdfast.ports.evaluator import EvaluationContext
 from holdfast.records.evaluation import EvaluationResult, EvaluationSpec, Evidence, Stage, failed
 from holdfast.records.event import ErrorHappened, Evaluated
 from holdfast.records.execution import ExecutionResult
-from holdfast.records.scenario import Step
+from holdfast.records.scenario import Converse, Step
 from holdfast.records.verdict import Verdict
 
 
@@ -30,6 +30,9 @@ class Evaluation:
         for done in steps:
             if done.limit is not None:
                 self._keep(_limit_result(done.step, done.limit))
+            if isinstance(done.step.task, Converse):
+                for spec in done.step.task.config.final_evaluations:
+                    await self.check(spec, done.result, stage="final", step=done.step.index)
             for spec in done.step.evaluations:
                 await self.check(spec, done.result, stage="step", step=done.step.index)
 

@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from holdfast.engine.asking import ask
+from holdfast.engine.asking import AgentTurn, ask
 from holdfast.engine.code import code_command
 from holdfast.engine.context import Trial
-from holdfast.errors import LimitExceeded, TrialError
-from holdfast.records.event import AnyEvent, CommandRan, FileChanged, LimitReached, Said
-from holdfast.records.execution import CapturedFile, ExecutionResult
+from holdfast.engine.conversation import ConversationManager
+from holdfast.engine.evaluating import Evaluation
+from holdfast.engine.outcome import StepResult
+from holdfast.errors import LimitExceeded
+from holdfast.records.event import AnyEvent, CommandRan, FileChanged, LimitReached, Said, ServiceCalled
+from holdfast.records.execution import CapturedFile, ExecutionResult, Latency
+from holdfast.records.history import trajectory_of
 from holdfast.records.message import Message
 from holdfast.records.scenario import Ask, Converse, RunCode, Step
-from holdfast.records.trajectory import trajectory_of
-
-
-class StepResult:
-    """What a step left behind. `limit` is set when it was cut short for taking too long: the step has failed."""
-
-    def __init__(self, step: Step, result: ExecutionResult, limit: LimitExceeded | None = None) -> None:
-        self.step: Step = step
-        self.result: ExecutionResult = result
-        self.limit: LimitExceeded | None = limit
 
 
 class StepRunner:
-    """Runs steps one after another; the agent's conversation goes on from step to step."""
+    """Runs steps one after another; what is said to the agent goes on from step to step."""
 
-    def __init__(self, trial: Trial) -> None:
+    def __init__(self, trial: Trial, evaluation: Evaluation) -> None:
         self._trial: Trial = trial
+        self._evaluation: Evaluation = evaluation
         self._messages: tuple[Message, ...] = ()
         self._turns: int = 0
         self._files: Mapping[str, CapturedFile] = {}
@@ -53,11 +48,12 @@ class StepRunner:
         started = trial.elapsed_ms()
         limit: LimitExceeded | None = None
         try:
-            result = await self._perform(step, mark)
+            result, limit = await self._perform(step, mark)
         except LimitExceeded as error:
             limit = error
-            trial.emit(LimitReached(at_ms=trial.elapsed_ms(), limit=error.kind, used=error.used, allowed=error.allowed))
             result = ExecutionResult(exit_code=1, stderr=str(error), duration_ms=error.used, messages=self._said(mark))
+        if limit is not None:
+            trial.emit(LimitReached(at_ms=trial.elapsed_ms(), limit=limit.kind, used=limit.used, allowed=limit.allowed))
         files = await self._capture()
         result = msgspec.structs.replace(
             result,
@@ -65,17 +61,18 @@ class StepRunner:
             started_at_ms=started,
             ended_at_ms=trial.elapsed_ms(),
             trajectory=trajectory_of(trial.events[mark:]),
+            service_calls=tuple(trial.since(mark, ServiceCalled)),
         )
         return StepResult(step, result, limit)
 
-    async def _perform(self, step: Step, mark: int) -> ExecutionResult:
+    async def _perform(self, step: Step, mark: int) -> tuple[ExecutionResult, LimitExceeded | None]:
         match step.task:
             case Ask(messages=messages):
-                return await self._ask(step, messages, mark)
+                return await self._ask(step, messages, mark), None
             case RunCode() as task:
-                return await self._run_code(step, task)
-            case Converse():
-                raise TrialError("conversations with a simulated user cannot be run by this version")
+                return await self._run_code(step, task), None
+            case Converse() as task:
+                return await self._converse(step, task, mark)
 
     async def _ask(self, step: Step, messages: tuple[Message, ...], mark: int) -> ExecutionResult:
         trial = self._trial
@@ -94,6 +91,27 @@ class StepRunner:
             latency=turn.latency,
         )
 
+    async def _converse(self, step: Step, task: Converse, mark: int) -> tuple[ExecutionResult, LimitExceeded | None]:
+        manager = ConversationManager(self._trial, step, task, self._evaluation)
+        try:
+            conversation = await manager.execute_conversation(self._messages)
+        finally:
+            self._messages = manager.messages
+            self._turns += len(manager.turns)
+        turns = manager.agent_turns
+        result = ExecutionResult(
+            exit_code=0 if conversation.success else 1,
+            stdout=conversation.conversation_transcript,
+            stderr="" if manager.limit is None else str(manager.limit),
+            reply=turns[-1].reply if turns else "",
+            duration_ms=round(sum(turn.duration_ms for turn in turns), 3),
+            messages=self._said(mark),
+            calls=tuple(call for turn in turns for call in turn.calls),
+            latency=_slowest(turns),
+            conversation=conversation,
+        )
+        return result, manager.limit
+
     async def _run_code(self, step: Step, task: RunCode) -> ExecutionResult:
         trial = self._trial
         started = trial.elapsed_ms()
@@ -111,7 +129,8 @@ class StepRunner:
             )
         )
         if result.timed_out:
-            raise LimitExceeded("step_time", used=round(result.duration_ms), allowed=step.timeout_ms or 0)
+            used = round(result.duration_ms)
+            raise LimitExceeded("step_time", used=used, allowed=step.timeout_ms or used)
         return msgspec.structs.replace(result, reply=result.stdout)
 
     async def _capture(self) -> Mapping[str, CapturedFile]:
@@ -122,6 +141,16 @@ class StepRunner:
 
     def _said(self, mark: int) -> tuple[Message, ...]:
         return tuple(event.message for event in self._trial.since(mark, Said))
+
+
+def _slowest(turns: Sequence[AgentTurn]) -> Latency | None:
+    """The latency of a conversation is that of its slowest turn; a turn that cannot be graded spoils it."""
+    measured = [turn.latency for turn in turns if turn.latency.ms is not None]
+    if not measured:
+        return None
+    slowest = max(measured, key=lambda latency: latency.ms or 0.0)
+    spoiled = tuple(dict.fromkeys(reason for latency in measured for reason in latency.spoiled))
+    return msgspec.structs.replace(slowest, spoiled=spoiled)
 
 
 def _changes(before: Mapping[str, CapturedFile], after: Mapping[str, CapturedFile], at_ms: float) -> list[AnyEvent]:

@@ -20,8 +20,8 @@ async def run_trial(parts: TrialParts) -> TrialRecord:
     for note in parts.notes:
         trial.warn(note)
     phases = PhaseLog(trial)
-    runner = StepRunner(trial)
     evaluation = Evaluation(trial)
+    runner = StepRunner(trial, evaluation)
     try:
         if await phases.run("set_up", _set_up(trial)):
             await phases.run("run", runner.run())
@@ -38,6 +38,8 @@ async def _set_up(trial: Trial) -> None:
         for path, content in trial.scenario.setup.virtual_fs.items()
     ]
     await trial.environment.setup(files)
+    if trial.parts.services is not None:
+        await trial.parts.services.open(trial)
     if trial.parts.agent is not None:
         await trial.parts.agent.open(trial)
 
@@ -47,7 +49,11 @@ async def _tear_down(trial: Trial) -> None:
         if trial.parts.agent is not None:
             await trial.parts.agent.close()
     finally:
-        await trial.environment.teardown()
+        try:
+            if trial.parts.services is not None:
+                await trial.parts.services.close()
+        finally:
+            await trial.environment.teardown()
 
 
 def _record(trial: Trial, phases: PhaseLog, evaluation: Evaluation, latency: Latency | None) -> TrialRecord:

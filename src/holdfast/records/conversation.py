@@ -45,6 +45,7 @@ class ConversationResult(Record):
     total_duration_ms: float
     terminated_early: bool
     termination_reason: str | None
+    termination_evidence: str | None = None
     final_evaluations: tuple[EvaluationResult, ...] = ()
     conversation_transcript: str = ""
     success: bool = True

@@ -104,6 +104,7 @@ class TerminationCondition(Record):
     place: Place
     description: str | None = None
     keywords: tuple[str, ...] = ()
+    function: str | None = None
     llm_judge: TerminationJudge | None = None
 
 
@@ -113,9 +114,20 @@ class DebugOptions(Record):
     export_full_transcript: bool = True
 
 
+class ScriptedTurn(Record):
+    """What the user says next: `say` word for word, or the simulator when it is None. Checks follow the reply."""
+
+    say: str | None = None
+    type: str | None = None
+    evaluations: tuple[EvaluationSpec, ...] = ()
+
+
 class ConversationConfig(Record):
+    """`script` says what the user says after the opening, entry by entry; then the simulator goes on, if there is one."""
+
     max_turns: int
-    user_simulator: UserSimulatorConfig
+    user_simulator: UserSimulatorConfig | None = None
+    script: tuple[ScriptedTurn, ...] = ()
     timeout_per_turn_ms: int = 30_000
     total_timeout_ms: int = 300_000
     termination_conditions: tuple[TerminationCondition, ...] = ()
@@ -138,9 +150,9 @@ class RunCode(Record, tag="code", tag_field="kind"):
 
 
 class Converse(Record, tag="conversation", tag_field="kind"):
-    """Open with `opening` and let the simulated user carry on."""
+    """Open with these messages and let the user carry on, by script or simulated."""
 
-    opening: str
+    opening: tuple[Message, ...]
     config: ConversationConfig
 
 
@@ -209,5 +221,7 @@ class Scenario(Record):
         for step in self.steps:
             total += len(step.evaluations)
             if isinstance(step.task, Converse):
-                total += len(step.task.config.turn_evaluations) + len(step.task.config.final_evaluations)
+                config = step.task.config
+                total += len(config.turn_evaluations) + len(config.final_evaluations)
+                total += sum(len(scripted.evaluations) for scripted in config.script)
         return total

@@ -4,16 +4,15 @@ import shutil
 
 import pytest
 
-from holdfast.builtin.environments.code import code_command
+from holdfast.engine.code import code_command
 from holdfast.builtin.environments.local import LocalEnvironment
-from holdfast.builtin.environments.output import BoundedOutput
 from holdfast.plugins.factories import EnvironmentSettings
 
 
 @pytest.mark.parametrize(
     ("lang", "code", "printed"),
     [
-        (None, "echo ${BASH_VERSION:+bash}", "bash"),
+        ("bash", "echo ${BASH_VERSION:+bash}", "bash"),
         ("bash", "x=(1 2); echo ${x[1]}", "2"),
         ("sh", "echo 'it is $0'", "it is $0"),
         ("python", "print(1 +\n  1)", "2"),
@@ -34,20 +33,3 @@ async def test_code_is_run_by_its_language(tmp_path, lang, code, printed):
 
 def test_other_languages_get_their_code_with_dash_c():
     assert code_command("fish", "echo 1") == ["fish", "-c", "echo 1"]
-
-
-@pytest.mark.parametrize(
-    ("pieces", "text", "truncated"),
-    [
-        ([], "", False),
-        ([b"abcdef"], "abcdef", False),
-        ([b"a", b"bcd", b"ef"], "abcdef", False),
-        ([b"abcdefg"], "abc\n[... 1 bytes left out ...]\nefg", True),
-        ([b"a"] * 3 + [b"x"] * 100 + [b"yz"], "aaa\n[... 99 bytes left out ...]\nxyz", True),
-    ],
-)
-def test_output_keeps_its_ends(pieces, text, truncated):
-    output = BoundedOutput(6)
-    for piece in pieces:
-        output.add(piece)
-    assert (output.text(), output.truncated) == (text, truncated)
