@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from holdfast.ports.clock import Clock
 from holdfast.ports.environment import EnvironmentProvider
@@ -14,6 +14,9 @@ from holdfast.records.event import AnyEvent
 from holdfast.records.message import Message
 from holdfast.records.model import ChatRequest, ChatResponse
 from holdfast.records.scenario import Scenario
+
+if TYPE_CHECKING:
+    from holdfast.ports.services import Services
 
 
 class Turn(Record):
@@ -52,6 +55,11 @@ class TrialContext(Protocol):
 
     @property
     def environment(self) -> EnvironmentProvider: ...
+
+    @property
+    def services(self) -> Services | None:
+        """The services and actions of this trial; None where nobody built any."""
+        ...
 
     @property
     def live(self) -> bool:
