@@ -17,9 +17,9 @@ from holdfast.records.conversation import ConversationResult, ConversationTurn
 from holdfast.records.evaluation import EvaluationResult
 from holdfast.records.event import Noted, Said
 from holdfast.records.execution import ExecutionResult
+from holdfast.records.history import trajectory_of
 from holdfast.records.message import Message
 from holdfast.records.scenario import Converse, ScriptedTurn, Step
-from holdfast.records.history import trajectory_of
 
 MAX_TURNS_REACHED = "max_turns_reached"
 SCRIPT_FINISHED = "script_finished"

@@ -100,11 +100,13 @@ async def _asked(function: TerminationFunction, name: str, turns: Sequence[Conve
         raise PluginError(f"termination function {name!r} raised {type(error).__name__}: {error}") from error
 
 
-async def _judged(condition: TerminationCondition, turns: Sequence[ConversationTurn], trial: TrialContext) -> str | None:
+async def _judged(
+    condition: TerminationCondition, turns: Sequence[ConversationTurn], trial: TrialContext
+) -> str | None:
     asked = condition.llm_judge
     assert asked is not None
     if trial.judge is None:
-        raise TrialError(f"{condition.place}: {condition.type} needs a judge: give --judge, or `judge` in holdfast.toml")
+        raise TrialError(f"{condition.place}: {condition.type} needs a judge: set --judge or `judge` in holdfast.toml")
     question = Question(prompt=asked.prompt, materials=(Material(title="transcript", text=transcript_text(turns)),))
     try:
         answer = await trial.judge.ask(question, trial)

@@ -17,6 +17,7 @@ from holdfast.records.scenario import Scenario
 
 if TYPE_CHECKING:
     from holdfast.ports.judge import Judge
+    from holdfast.ports.services import Services
 
 
 class Turn(Record):
@@ -59,6 +60,11 @@ class TrialContext(Protocol):
     @property
     def judge(self) -> Judge | None:
         """Who judges; None when nobody was named and the agent has no model of its own."""
+        ...
+
+    @property
+    def services(self) -> Services | None:
+        """The services and actions of this trial; None where nobody built any."""
         ...
 
     @property

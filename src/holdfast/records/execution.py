@@ -6,7 +6,7 @@ from typing import Literal
 
 from holdfast.records.base import Record
 from holdfast.records.conversation import ConversationResult
-from holdfast.records.event import ModelCalled
+from holdfast.records.event import ModelCalled, ServiceCalled
 from holdfast.records.message import Message
 from holdfast.records.trajectory import TrajectoryStep
 
@@ -63,5 +63,6 @@ class ExecutionResult(Record):
     messages: tuple[Message, ...] = ()
     trajectory: tuple[TrajectoryStep, ...] = ()
     calls: tuple[ModelCalled, ...] = ()
+    service_calls: tuple[ServiceCalled, ...] = ()
     latency: Latency | None = None
     conversation: ConversationResult | None = None

@@ -123,7 +123,7 @@ class ScriptedTurn(Record):
 
 
 class ConversationConfig(Record):
-    """`script` says what the user says after the opening, entry by entry; then the simulator goes on, if there is one."""
+    """`script` is what the user says after the opening, entry by entry; then the simulator goes on, if any."""
 
     max_turns: int
     user_simulator: UserSimulatorConfig | None = None
