@@ -49,8 +49,9 @@ class ConversationManager:
         trial, config = self._trial, self._task.config
         self.messages = history
         started = trial.elapsed_ms()
+        total = asyncio.timeout(config.total_timeout_ms / 1000.0)
         try:
-            async with asyncio.timeout(config.total_timeout_ms / 1000.0) as total:
+            async with total:
                 ending = await self._talk()
         except TimeoutError:
             if not total.expired():

@@ -1,0 +1,31 @@
+"""`make bench`: every benchmark, its figures beside their targets, and an exit code.
+
+A benchmark measures itself side by side with a bare client or the bare interpreter in the same run, so that a slow or
+busy machine does not change the ratios. `python -m benchmarks startup load` runs some of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+BENCHMARKS = {
+    "startup": "start-up",
+    "load": "loading files",
+    "latency": "the clock",
+}
+
+
+def main() -> int:
+    missed = 0
+    for name in sys.argv[1:] or BENCHMARKS:
+        print(f"{BENCHMARKS[name]}:", flush=True)
+        for figure in importlib.import_module(f"benchmarks.{name}").measure():
+            print(figure, flush=True)
+            missed += figure.missed
+    print(f"{missed} targets missed by more than a third" if missed else "every target met, or missed by less than a third")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

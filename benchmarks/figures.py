@@ -1,0 +1,33 @@
+"""A measured figure beside the target it must keep to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SLACK = 4 / 3  # these machines are shared and noisy: a target counts as missed when it is missed by more than a third
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """`value` must be at most `at_most`, or at least `at_least`; without either it is shown and never fails."""
+
+    name: str
+    value: float
+    unit: str = ""
+    at_most: float | None = None
+    at_least: float | None = None
+
+    @property
+    def missed(self) -> bool:
+        too_much = self.at_most is not None and self.value > self.at_most * SLACK
+        too_little = self.at_least is not None and self.value < self.at_least / SLACK
+        return too_much or too_little
+
+    def __str__(self) -> str:
+        target = ""
+        if self.at_most is not None:
+            target = f"target <= {self.at_most:g}"
+        elif self.at_least is not None:
+            target = f"target >= {self.at_least:g}"
+        mark = "MISSED" if self.missed else ""
+        return f"  {self.name:<62} {self.value:>10.3g} {self.unit:<8} {target:<18} {mark}".rstrip()
