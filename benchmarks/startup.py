@@ -17,33 +17,32 @@ EXAMPLE = Path(__file__).parent.parent / "examples" / "decisions" / "stemi.yaml"
 
 
 def measure() -> list[Figure]:
-    with tempfile.TemporaryDirectory() as out:
+    with tempfile.TemporaryDirectory() as folder:
+        scenario, model = _write_scenario(Path(folder))
         holdfast = str(Path(sys.executable).parent / "holdfast")
         commands = {
             "bare": [sys.executable, "-c", "pass"],
             "help": [holdfast, "--help"],
-            "run": [holdfast, "run", str(EXAMPLE), "--no-progress", "--out", out],
+            "run": [holdfast, "run", scenario, "--model", model, "--no-progress", "--out", f"{folder}/runs"],
         }
         times: dict[str, list[float]] = {name: [] for name in commands}
         for _ in range(ROUNDS):
             for name, command in commands.items():
                 times[name].append(_seconds(command))
-    bare = statistics.median(times["bare"])
+    bare, help_, run = (statistics.median(times[name]) for name in ("bare", "help", "run"))
     return [
         Figure(name="python -c pass", value=bare * 1000, unit="ms"),
-        Figure(name="holdfast --help / python -c pass", value=statistics.median(times["help"]) / bare, unit="x", at_most=8),
-        Figure(
-            name="holdfast run, one scripted scenario / python -c pass",
-            value=(statistics.median(times["run"]) - _scripted_wait()) / bare,
-            unit="x",
-            at_most=25,
-        ),
+        Figure(name="holdfast --help / python -c pass", value=help_ / bare, unit="x", at_most=8),
+        Figure(name="holdfast run, one scripted scenario / python -c pass", value=run / bare, unit="x", at_most=25),
     ]
 
 
-def _scripted_wait() -> float:
-    """The example's own scripted thinking time, which is the model's and not ours."""
-    return 0.0
+def _write_scenario(folder: Path) -> tuple[str, str]:
+    """An example with an instant model: the answer's thinking time would not be ours."""
+    (folder / "stemi.yaml").write_text(EXAMPLE.read_text())
+    reply = "Activate the cath lab now and give aspirin."
+    (folder / "instant.yaml").write_text(f"rules:\n  - reply: {reply}\n")
+    return str(folder / "stemi.yaml"), f"scripted/{folder}/instant.yaml"
 
 
 def _seconds(command: list[str]) -> float:
