@@ -67,7 +67,7 @@ def _properties(trial: TrialRecord) -> Iterator[str]:
     found = {
         "verdict": judged.verdict.value,
         "outcome": judged.outcome,
-        "latency_ms": None if judged.latency_ms is None else f"{judged.latency_ms:g}",
+        "latency_ms": None if judged.latency_ms is None else f"{judged.latency_ms:.3f}",
         "latency_tier": judged.latency_tier,
         "latency_not_graded": "; ".join(judged.latency_spoiled) or None,
         "safety_score": None if judged.safety_score is None else f"{judged.safety_score:g}",

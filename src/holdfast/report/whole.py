@@ -8,7 +8,7 @@ import msgspec
 
 
 def whole(value: Any) -> Any:
-    """Like `msgspec.to_builtins`, but what is at its default is told too. Values that users brought stay as they are."""
+    """Like `msgspec.to_builtins`, but with what is at its default. Values that users brought stay as they are."""
     if isinstance(value, msgspec.Struct):
         return {name: whole(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, tuple):
