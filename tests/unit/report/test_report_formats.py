@@ -98,3 +98,19 @@ def test_junit_survives_what_xml_forbids():
 
 def test_junit_of_nothing():
     assert ET.fromstring(to_junit(HEADER, [])).get("tests") == "0"
+
+
+def test_the_documentation_names_every_key():
+    text = (Path(__file__).parents[3] / "docs" / "json-report.md").read_text(encoding="utf-8")
+
+    def keys(schema):
+        if isinstance(schema, dict):
+            yield from schema.get("properties", {})
+            for value in schema.values():
+                yield from keys(value)
+        elif isinstance(schema, list):
+            for value in schema:
+                yield from keys(value)
+
+    words = set(text.replace("`", " ").replace(",", " ").split())
+    assert set(keys(report_schema())) - words - {"properties"} == set()
