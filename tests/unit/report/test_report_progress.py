@@ -2,6 +2,7 @@ import contextlib
 import io
 import os
 import pty
+import threading
 
 from holdfast.records.run import TrialKey
 from holdfast.report.progress import PlainProgress, SilentProgress, progress_for
@@ -55,9 +56,19 @@ def test_live_on_a_terminal(monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.delenv("NO_COLOR", raising=False)
     master, slave = pty.openpty()
+    pieces = []
+
+    def read_to_the_end():
+        with contextlib.suppress(OSError):
+            while piece := os.read(master, 4096):
+                pieces.append(piece)
+
+    reader = threading.Thread(target=read_to_the_end)
+    reader.start()
     with os.fdopen(slave, "w") as stream:
         watch(progress_for(stream))
-        shown = os.read(master, 1 << 16).decode()
+    reader.join()
     os.close(master)
+    shown = b"".join(pieces).decode()
     for expected in ("4/4", "1 passed", "1 failed", "1 inconclusive", "1 error", "still running", "note: mocks"):
         assert expected in shown

@@ -55,6 +55,10 @@ def test_a_run_in_which_everything_passed():
     ]
 
 
+def test_columns_that_nothing_fills_are_left_out():
+    assert render([BROKEN], width=40).splitlines()[:2] == ["verdict  scenario  checks", "error    files     0/0"]
+
+
 def test_nothing_was_run():
     header = msgspec.structs.replace(HEADER, planned=0)
     assert render([], header=header) == "\nno trial was run\nrecord: runs/x.sqlite\n"
