@@ -1,0 +1,40 @@
+"""The JSON report: a run for machines, in a documented shape with a version."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from holdfast.judging.run import summarise
+from holdfast.records.run import RunHeader, TrialRecord
+from holdfast.records.verdict import Verdict
+from holdfast.report.trial_json import trial_json
+from holdfast.report.whole import whole
+from holdfast.store.plain import plain
+
+REPORT_FORMAT = 1
+
+
+def to_json(header: RunHeader, trials: Iterable[TrialRecord]) -> Iterator[bytes]:
+    """The report in pieces, one line per trial, so that a run of any length is written as it is read.
+
+    The summary stands at the end because it is counted from the trials that were written.
+    """
+    yield b'{"format":%d,\n"run":%b,\n"trials":[' % (REPORT_FORMAT, _encode(whole(header)))
+    counts: Counter[Verdict] = Counter()
+    for trial in trials:
+        yield (b",\n" if counts else b"\n") + _encode(trial_json(trial))
+        counts[trial.judged.verdict] += 1
+    summary = summarise(counts, planned=header.planned)
+    told = {**whole(summary), "total": summary.total, "exit_code": int(summary.exit_code)}
+    yield b'\n],\n"summary":%b}\n' % _encode(told)
+
+
+def _encode(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value, enc_hook=repr)
+    except (ValueError, TypeError):
+        return msgspec.json.encode(plain(value))

@@ -1,0 +1,207 @@
+"""The JSON Schema of the JSON report. Nothing is optional and nothing else may occur."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from holdfast.records.evaluation import Stage
+from holdfast.records.message import Role
+from holdfast.records.model import Purpose
+from holdfast.records.verdict import FailureClass, LatencyTier, Outcome, Verdict
+from holdfast.report.json_report import REPORT_FORMAT
+
+_TEXT = {"type": "string"}
+_NUMBER = {"type": "number"}
+_COUNT = {"type": "integer", "minimum": 0}
+_INTEGER = {"type": "integer"}
+_FLAG = {"type": "boolean"}
+_MAPPING = {"type": "object"}
+_ANYTHING: dict[str, Any] = {}
+
+
+def report_schema() -> dict[str, Any]:
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Holdfast report",
+        **_object(
+            format={"const": REPORT_FORMAT},
+            run=_object(
+                id=_TEXT,
+                started_at=_TEXT,
+                holdfast_version=_TEXT,
+                command=_list(_TEXT),
+                seed=_INTEGER,
+                planned=_COUNT,
+                options=_MAPPING,
+            ),
+            trials=_list({"$ref": "#/$defs/trial"}),
+            summary=_object(
+                passed=_COUNT,
+                failed=_COUNT,
+                inconclusive=_COUNT,
+                error=_COUNT,
+                not_run=_COUNT,
+                total=_COUNT,
+                exit_code={"enum": [0, 1, 3]},
+            ),
+        ),
+        "$defs": {
+            "trial": _trial(),
+            "evaluation": _evaluation(),
+            "trajectory_entry": _trajectory_entry(),
+            "call": _call(),
+        },
+    }
+
+
+def _trial() -> dict[str, Any]:
+    return _object(
+        scenario=_object(id=_TEXT, name=_TEXT, file=_TEXT, digest=_TEXT, domain=_or_null(_TEXT), tags=_list(_TEXT)),
+        trial=_COUNT,
+        seed=_INTEGER,
+        agent=_TEXT,
+        model=_or_null(_TEXT),
+        verdict=_one_of(Verdict),
+        reason=_TEXT,
+        outcome=_or_null(_one_of(Outcome)),
+        latency_ms=_or_null(_NUMBER),
+        latency_tier=_or_null(_one_of(LatencyTier)),
+        latency_not_graded=_list(_TEXT),
+        safety_score=_or_null({"type": "number", "minimum": 0, "maximum": 1}),
+        failure_classes=_list(_one_of(FailureClass)),
+        evaluations=_list({"$ref": "#/$defs/evaluation"}),
+        transcript=_list(_object(role=_words(Role), content=_TEXT, **_moment())),
+        trajectory=_list({"$ref": "#/$defs/trajectory_entry"}),
+        timing=_object(
+            started_at=_TEXT,
+            duration_ms=_NUMBER,
+            phases=_list(_object(name=_TEXT, started_ms=_NUMBER, duration_ms=_NUMBER, error=_or_null(_TEXT))),
+            calls=_list({"$ref": "#/$defs/call"}),
+        ),
+        errors=_list(
+            _object(phase=_TEXT, message=_TEXT, type=_or_null(_TEXT), at_ms=_NUMBER, traceback=_or_null(_TEXT))
+        ),
+        notes=_list(_object(level=_TEXT, message=_TEXT, at_ms=_NUMBER)),
+        metrics=_or_null(_metrics()),
+        earlier=_list({"$ref": "#/$defs/trial"}),
+    )
+
+
+def _evaluation() -> dict[str, Any]:
+    text = _or_null(_TEXT)
+    return _object(
+        type=_TEXT,
+        name=text,
+        description=text,
+        verdict=_one_of(Verdict),
+        success=_FLAG,
+        message=_TEXT,
+        where=text,
+        path=text,
+        stage=_words(Stage),
+        step=_COUNT,
+        turn=_or_null(_COUNT),
+        severity=_or_null({"type": "number", "minimum": 0, "maximum": 1}),
+        weight=_NUMBER,
+        evidence=_or_null(_object(expected=text, found=text, where=text, excerpt=text)),
+        figures=_MAPPING,
+        duration_ms=_NUMBER,
+        judge=_or_null(
+            _object(
+                model=_TEXT,
+                prompt_hash=_TEXT,
+                raw=_TEXT,
+                self_judged=_FLAG,
+                confidence=_or_null(_NUMBER),
+                reasoning=text,
+                capabilities={"type": "object", "additionalProperties": _FLAG},
+                votes=_list(_TEXT),
+                repaired=_FLAG,
+            )
+        ),
+    )
+
+
+def _trajectory_entry() -> dict[str, Any]:
+    return _object(
+        type={"enum": ["thought", "action", "observation", "service_call"]},
+        **_moment(),
+        name=_or_null(_TEXT),
+        params=_or_null(_MAPPING),
+        status=_or_null({"enum": ["success", "error"]}),
+        content=_ANYTHING,
+        duration_ms=_or_null(_NUMBER),
+        mock=_or_null(_TEXT),
+        error=_or_null(_TEXT),
+    )
+
+
+def _call() -> dict[str, Any]:
+    figure = _or_null(_NUMBER)
+    return _object(
+        model=_TEXT,
+        purpose=_words(Purpose),
+        **_moment(),
+        queued_ms=_NUMBER,
+        attempts=_list(
+            _object(
+                started_ms=_NUMBER,
+                connected_ms=figure,
+                sent_ms=figure,
+                first_byte_ms=figure,
+                first_token_ms=figure,
+                last_byte_ms=figure,
+                status=_or_null(_INTEGER),
+                reused_connection=_FLAG,
+                streamed=_FLAG,
+                error=_or_null(_TEXT),
+                backoff_ms=_NUMBER,
+            )
+        ),
+        loop_lag_ms=_NUMBER,
+        latency_ms=figure,
+        first_token_ms=figure,
+        chunks=_list({"type": "array", "prefixItems": [_NUMBER, _COUNT], "minItems": 2, "maxItems": 2}),
+        spoiled=_list(_TEXT),
+        usage=_or_null(_object(input_tokens=_COUNT, output_tokens=_COUNT)),
+        error=_or_null(_TEXT),
+    )
+
+
+def _metrics() -> dict[str, Any]:
+    return _object(
+        total_duration_ms=_NUMBER,
+        turn_count=_COUNT,
+        avg_turn_duration_ms=_NUMBER,
+        llm_calls_per_turn=_NUMBER,
+        token_usage=_object(total=_COUNT, user_simulation=_COUNT, agent_responses=_COUNT, evaluations=_COUNT),
+    )
+
+
+def _moment() -> dict[str, Any]:
+    return {"at_ms": _NUMBER, "step": _or_null(_COUNT), "turn": _or_null(_COUNT)}
+
+
+def _object(**properties: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def _list(items: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def _one_of(words: type[Verdict | Outcome | LatencyTier | FailureClass]) -> dict[str, Any]:
+    return {"enum": [word.value for word in words]}
+
+
+def _words(literal: Any) -> dict[str, Any]:
+    return {"enum": list(get_args(literal))}

@@ -1,0 +1,136 @@
+"""What a person reads when a run is over, and when a stored run is shown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from holdfast.judging.run import RunSummary, summarise
+from holdfast.records.event import Noted
+from holdfast.records.run import RunHeader, TrialRecord
+from holdfast.records.verdict import Outcome, Verdict
+from holdfast.report import wording
+from holdfast.report.details import render_details
+from holdfast.report.page import Page, one_line
+from holdfast.report.table import Cell, render_table
+
+_COLUMNS = ("verdict", "scenario", "outcome", "latency", "checks")
+_OUTCOME_STYLE = {
+    Outcome.SAFE_IN_TIME: "good",
+    Outcome.SAFE_LATE: "fair",
+    Outcome.UNSAFE_IN_TIME: "bad",
+    Outcome.UNSAFE_LATE: "bad",
+}
+_ROWS = 200
+_DETAILED = 20
+
+
+class _Row(NamedTuple):
+    scenario_id: str
+    number: int
+    name: str
+    verdict: Verdict
+    cells: tuple[Cell, Cell, Cell]
+
+
+class _Gathered:
+    """What is kept of the trials while they pass by; the whole ones only where they are shown in detail."""
+
+    def __init__(self) -> None:
+        self.rows: list[_Row] = []
+        self.detailed: list[TrialRecord] = []
+        self.warnings: Counter[str] = Counter()
+        self.counts: Counter[Verdict] = Counter()
+
+    def add(self, trial: TrialRecord) -> None:
+        verdict = trial.judged.verdict
+        self.counts[verdict] += 1
+        self.rows.append(_row(trial))
+        self.warnings.update(
+            {event.message for event in trial.events if isinstance(event, Noted) and event.level == "warning"}
+        )
+        if verdict is not Verdict.PASSED and len(self.detailed) < _DETAILED:
+            self.detailed.append(trial)
+
+
+def render_run(
+    header: RunHeader, trials: Iterable[TrialRecord], page: Page, *, record: Path | None = None
+) -> Iterator[str]:
+    """The lines, without their ends: the table, why trials did not pass, warnings, the sum and where the record is."""
+    found = _Gathered()
+    for trial in trials:
+        found.add(trial)
+    several = Counter(row.scenario_id for row in found.rows)
+    yield from _table(found, several, page)
+    for trial in found.detailed:
+        yield ""
+        yield from render_details(trial, page, numbered=several[trial.key.scenario_id] > 1)
+    hidden = sum(found.counts.values()) - found.counts[Verdict.PASSED] - len(found.detailed)
+    if hidden:
+        yield ""
+        yield f"and {hidden} more that did not pass; the run record has all of them"
+    if found.warnings:
+        yield ""
+        yield from _warnings(found.warnings, page)
+    yield ""
+    yield summary_line(summarise(found.counts, planned=header.planned), page)
+    if record is not None:
+        yield f"record: {record}"
+
+
+def summary_line(summary: RunSummary, page: Page) -> str:
+    """Such as `3 trials: 2 passed, 1 failed`. Every verdict that occurs is counted on its own."""
+    counts = {verdict: getattr(summary, verdict.value) for verdict in Verdict}
+    told = ", ".join(page.paint(f"{count} {verdict}", verdict) for verdict, count in counts.items() if count)
+    trials = "1 trial" if summary.total == 1 else f"{summary.total} trials"
+    line = f"{trials}: {told}" if told else "no trial was run"
+    return line + (f"; {summary.not_run} planned but not run" if summary.not_run else "")
+
+
+def _table(found: _Gathered, several: Counter[str], page: Page) -> Iterator[str]:
+    folded = len(found.rows) > _ROWS
+    rows = [row for row in found.rows if not folded or row.verdict is not Verdict.PASSED]
+    left_out = len(found.rows) - len(rows)
+    cut, rows = len(rows) - _ROWS, rows[:_ROWS]
+    table = [
+        (
+            Cell(text=row.verdict, style=row.verdict),
+            Cell(text=f"{row.scenario_id}{f'#{row.number}' if several[row.scenario_id] > 1 else ''}{row.name}"),
+            *row.cells,
+        )
+        for row in rows
+    ]
+    yield from render_table(_COLUMNS, table, page, giving_way=1)
+    if left_out:
+        yield f"({left_out} passed trials are not listed)"
+    if cut > 0:
+        yield f"({cut} more that did not pass are not listed)"
+
+
+def _row(trial: TrialRecord) -> _Row:
+    judged = trial.judged
+    passed = sum(evaluation.success for evaluation in trial.evaluations)
+    named = trial.scenario_name and trial.scenario_name != trial.key.scenario_id
+    return _Row(
+        scenario_id=one_line(trial.key.scenario_id),
+        number=trial.key.index,
+        name=f"  {one_line(trial.scenario_name)}" if named else "",
+        verdict=judged.verdict,
+        cells=(
+            Cell(text=judged.outcome.replace("_", " "), style=_OUTCOME_STYLE[judged.outcome])
+            if judged.outcome
+            else Cell(),
+            Cell(text=wording.latency(judged, trial.evaluations)),
+            Cell(text=f"{passed}/{len(trial.evaluations)}"),
+        ),
+    )
+
+
+def _warnings(warnings: Counter[str], page: Page) -> Iterator[str]:
+    for message, count in warnings.items():
+        mark = f" ({count} trials)" if count > 1 else ""
+        lines = list(page.wrap(message + mark, indent=len("warning: ")))
+        yield f"{page.paint('warning:', 'fair')} {lines[0]}"
+        yield from (" " * len("warning: ") + line for line in lines[1:])

@@ -1,0 +1,175 @@
+"""One trial as the JSON report tells it; docs/json-report.md is the user's side of this file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from holdfast.records.evaluation import EvaluationResult
+from holdfast.records.event import (
+    ActionTaken,
+    AnyEvent,
+    ErrorHappened,
+    ModelCalled,
+    Noted,
+    Observed,
+    ServiceCalled,
+    Thought,
+)
+from holdfast.records.history import transcript_of
+from holdfast.records.run import TrialRecord
+from holdfast.report.whole import whole
+
+
+def trial_json(trial: TrialRecord) -> dict[str, Any]:
+    judged = trial.judged
+    return {
+        "scenario": {
+            "id": trial.key.scenario_id,
+            "name": trial.scenario_name,
+            "file": trial.place.file,
+            "digest": trial.digest,
+            "domain": trial.domain,
+            "tags": trial.tags,
+        },
+        "trial": trial.key.index,
+        "seed": trial.seed,
+        "agent": trial.agent,
+        "model": trial.model,
+        "verdict": judged.verdict,
+        "reason": judged.reason,
+        "outcome": judged.outcome,
+        "latency_ms": judged.latency_ms,
+        "latency_tier": judged.latency_tier,
+        "latency_not_graded": judged.latency_spoiled,
+        "safety_score": judged.safety_score,
+        "failure_classes": judged.failure_classes,
+        "evaluations": [_evaluation(result) for result in trial.evaluations],
+        "transcript": [
+            {
+                "role": said.message.role,
+                "content": said.message.content,
+                "at_ms": said.at_ms,
+                "step": said.step,
+                "turn": said.turn,
+            }
+            for said in transcript_of(trial.events)
+        ],
+        "trajectory": _trajectory(trial.events),
+        "timing": {
+            "started_at": trial.started_at,
+            "duration_ms": trial.duration_ms,
+            "phases": whole(trial.phases),
+            "calls": [_call(event) for event in trial.events if isinstance(event, ModelCalled)],
+        },
+        "errors": _errors(trial),
+        "notes": [
+            {"level": event.level, "message": event.message, "at_ms": event.at_ms}
+            for event in trial.events
+            if isinstance(event, Noted)
+        ],
+        "metrics": whole(trial.metrics),
+        "earlier": [trial_json(earlier) for earlier in trial.earlier],
+    }
+
+
+def _evaluation(result: EvaluationResult) -> dict[str, Any]:
+    return {
+        "type": result.type,
+        "name": result.name,
+        "description": result.description,
+        "verdict": result.verdict,
+        "success": result.success,
+        "message": result.message,
+        "where": str(result.place) if result.place else None,
+        "path": result.place.path if result.place else None,
+        "stage": result.stage,
+        "step": result.step,
+        "turn": result.turn,
+        "severity": result.severity,
+        "weight": result.weight,
+        "evidence": whole(result.evidence),
+        "figures": result.figures,
+        "duration_ms": result.duration_ms,
+        "judge": whole(result.judge),
+    }
+
+
+def _trajectory(events: Iterable[AnyEvent]) -> list[dict[str, Any]]:
+    """Told in one shape, by the time each began. Service calls are told too: what an agent did, it did through them."""
+    found = [entry for event in events if (entry := _entry(event)) is not None]
+    return sorted(found, key=lambda entry: entry["at_ms"])
+
+
+def _entry(event: AnyEvent) -> dict[str, Any] | None:
+    told: dict[str, Any]
+    match event:
+        case Thought():
+            told = {"type": "thought", "content": event.text}
+        case ActionTaken():
+            told = {
+                "type": "action",
+                "name": event.name,
+                "params": event.params,
+                "status": event.status,
+                "duration_ms": event.duration_ms,
+            }
+        case Observed():
+            told = {"type": "observation", "name": event.name, "content": event.content}
+        case ServiceCalled():
+            told = {
+                "type": "service_call",
+                "name": f"{event.service}.{event.method}",
+                "params": {"args": event.args, "input": event.input},
+                "status": "success" if event.error is None else "error",
+                "content": event.result,
+                "duration_ms": event.duration_ms,
+                "mock": event.mock,
+                "error": event.error,
+            }
+        case _:
+            return None
+    blank = dict.fromkeys(("name", "params", "status", "content", "duration_ms", "mock", "error"))
+    at = {"at_ms": event.at_ms, "step": event.step, "turn": event.turn}
+    return {"type": told["type"], **at, **blank, **told}
+
+
+def _call(event: ModelCalled) -> dict[str, Any]:
+    timing = event.timing
+    return {
+        "model": event.model,
+        "purpose": event.purpose,
+        "at_ms": event.at_ms,
+        "step": event.step,
+        "turn": event.turn,
+        "queued_ms": timing.queued_ms,
+        "attempts": whole(timing.attempts),
+        "loop_lag_ms": timing.loop_lag_ms,
+        "latency_ms": timing.latency_ms,
+        "first_token_ms": timing.first_token_ms,
+        "chunks": timing.chunks,
+        "spoiled": timing.spoiled,
+        "usage": whole(event.usage),
+        "error": event.error,
+    }
+
+
+def _errors(trial: TrialRecord) -> list[dict[str, Any]]:
+    """What broke: the errors that were reported, and those of phases that only their record tells of."""
+    found = [
+        {
+            "phase": event.phase,
+            "message": event.message,
+            "type": event.error_type,
+            "at_ms": event.at_ms,
+            "traceback": event.traceback,
+        }
+        for event in trial.events
+        if isinstance(event, ErrorHappened)
+    ]
+    told = {error["phase"] for error in found}
+    for phase in trial.phases:
+        if phase.error is not None and phase.name not in told:
+            at = phase.started_ms + phase.duration_ms
+            found.append({"phase": phase.name, "message": phase.error, "type": None, "at_ms": at, "traceback": None})
+    return found

@@ -1,0 +1,54 @@
+"""How reports put figures and names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from holdfast.judging.trial import LATENCY_BUDGET
+from holdfast.records.evaluation import EvaluationResult
+from holdfast.records.run import Judged, TrialRecord
+from holdfast.records.verdict import LatencyTier
+
+
+def milliseconds(ms: float) -> str:
+    """Rounded up, so that a figure never looks better than it was: 500.2 is not within 500."""
+    if not math.isfinite(ms):
+        return f"{ms} ms"
+    return f"{math.ceil(ms)} ms" if ms >= 10 else f"{math.ceil(ms * 10) / 10:g} ms"
+
+
+def seconds(ms: float) -> str:
+    return f"{ms / 1000:.1f} s" if ms < 60_000 else f"{int(ms // 60_000)} min {int(ms % 60_000 // 1000)} s"
+
+
+def latency(judged: Judged, evaluations: Iterable[EvaluationResult]) -> str:
+    """The figure and where it stands in its budget, such as `480 ms  target <=500`."""
+    if judged.latency_ms is None:
+        return ""
+    figure = milliseconds(judged.latency_ms)
+    if judged.latency_spoiled:
+        return f"{figure}  not graded"
+    tier = judged.latency_tier
+    if tier is None:
+        return figure
+    if tier is LatencyTier.EXCEEDED:
+        bound = _bound(evaluations, "critical_ms")
+        return f"{figure}  over {bound:g}" if bound is not None else f"{figure}  exceeded"
+    bound = _bound(evaluations, f"{tier}_ms")
+    return f"{figure}  {tier} <={bound:g}" if bound is not None else f"{figure}  {tier}"
+
+
+def _bound(evaluations: Iterable[EvaluationResult], name: str) -> float | None:
+    for evaluation in evaluations:
+        bound = evaluation.figures.get(name) if evaluation.type == LATENCY_BUDGET else None
+        if isinstance(bound, (int, float)):
+            return bound
+    return None
+
+
+def scenario_label(trial: TrialRecord, *, numbered: bool) -> str:
+    """Id and name; with the number of the trial where a scenario has several."""
+    mark = f"#{trial.key.index}" if numbered else ""
+    name = " ".join(trial.scenario_name.split()) if trial.scenario_name != trial.key.scenario_id else ""
+    return f"{trial.key.scenario_id}{mark}  {name}".rstrip()

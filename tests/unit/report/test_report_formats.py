@@ -1,0 +1,116 @@
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import jsonschema
+import msgspec
+import pytest
+
+from holdfast.records.evaluation import EvaluationResult
+from holdfast.records.event import Observed
+from holdfast.records.run import Judged
+from holdfast.records.verdict import Verdict
+from holdfast.report.json_report import to_json
+from holdfast.report.json_schema import report_schema
+from holdfast.report.junit import to_junit
+from unit.report.sample_run import BROKEN, HEADER, SAFE, TRIALS, UNSAFE
+from unit.store.sample_trials import typical
+
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+
+
+def report(trials, header=HEADER):
+    found = json.loads(b"".join(to_json(header, trials)))
+    schema = report_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.Draft202012Validator(schema).validate(found)
+    return found
+
+
+def test_the_whole_json_report():
+    assert report(TRIALS) == json.loads((SNAPSHOTS / "report.json").read_text(encoding="utf-8"))
+
+
+def test_one_line_per_trial():
+    text = b"".join(to_json(HEADER, TRIALS)).decode()
+    assert len(text.splitlines()) == 2 + 1 + len(TRIALS) + 2
+    assert text.endswith("}\n")
+
+
+@pytest.mark.parametrize(
+    ("trials", "planned", "summary"),
+    [
+        ([], 0, {"total": 0, "not_run": 0, "exit_code": 3}),
+        ([SAFE], 1, {"total": 1, "not_run": 0, "exit_code": 0}),
+        ([SAFE], 2, {"total": 1, "not_run": 1, "exit_code": 3}),
+        ([SAFE, BROKEN], 2, {"total": 2, "not_run": 0, "exit_code": 3}),
+        ([SAFE, BROKEN, UNSAFE], 3, {"total": 3, "not_run": 0, "exit_code": 1}),
+    ],
+)
+def test_summary(trials, planned, summary):
+    found = report(trials, msgspec.structs.replace(HEADER, planned=planned))["summary"]
+    assert {key: found[key] for key in summary} == summary
+
+
+def test_measured_trials_keep_to_the_schema():
+    assert len(report([typical(index) for index in range(5)])["trials"]) == 5
+
+
+def test_strange_values_are_written_all_the_same():
+    content = {"half": "\ud800", "object": object, "n": 10**30, "nan": float("nan"), "bytes": b"\xff"}
+    event = Observed(at_ms=1.0, action_id="1", name="A", content=content)
+    (trial,) = report([msgspec.structs.replace(SAFE, events=(event,))])["trials"]
+    assert trial["trajectory"][0]["content"] == {
+        "half": "\\ud800",
+        "object": "<class 'object'>",
+        "n": "1" + "0" * 30,
+        "nan": None,
+        "bytes": "/w==",
+    }
+
+
+def test_the_schema_refuses_what_is_not_in_the_shape():
+    found = report([SAFE])
+    del found["trials"][0]["outcome"]
+    with pytest.raises(jsonschema.ValidationError, match="'outcome' is a required property"):
+        jsonschema.Draft202012Validator(report_schema()).validate(found)
+
+
+def test_the_whole_junit_report():
+    assert to_junit(HEADER, TRIALS) == (SNAPSHOTS / "report.xml").read_text(encoding="utf-8")
+
+
+def test_junit_survives_what_xml_forbids():
+    nasty = 'a\x00b\x1b[31m <&> "q" \ud800 \ufffe 日\nline\r]]>'
+    trial = msgspec.structs.replace(
+        SAFE,
+        scenario_name=nasty,
+        domain=None,
+        judged=Judged(verdict=Verdict.FAILED, reason=nasty),
+        evaluations=(EvaluationResult(verdict=Verdict.FAILED, message=nasty, type="x"),),
+    )
+    root = ET.fromstring(to_junit(HEADER, [trial]).encode())
+    case = root.find("testsuite/testcase")
+    assert case.get("classname") == "scenarios.clinical"
+    assert case.find("failure").get("message") == 'ab[31m <&> "q"   日\nline\r]]>'
+    assert root.get("failures") == "1"
+
+
+def test_junit_of_nothing():
+    assert ET.fromstring(to_junit(HEADER, [])).get("tests") == "0"
+
+
+def test_the_documentation_names_every_key():
+    text = (Path(__file__).parents[3] / "docs" / "json-report.md").read_text(encoding="utf-8")
+
+    def keys(schema):
+        if isinstance(schema, dict):
+            yield from schema.get("properties", {})
+            for value in schema.values():
+                yield from keys(value)
+        elif isinstance(schema, list):
+            for value in schema:
+                yield from keys(value)
+
+    words = set(text.replace("`", " ").replace(",", " ").split())
+    assert set(keys(report_schema())) - words - {"properties"} == set()

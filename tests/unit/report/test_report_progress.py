@@ -1,0 +1,74 @@
+import contextlib
+import io
+import os
+import pty
+import threading
+
+from holdfast.records.run import TrialKey
+from holdfast.report.progress import PlainProgress, SilentProgress, progress_for
+from unit.report.sample_run import BROKEN, HEADER, TRIALS, UNSAFE
+
+
+def watch(observer):
+    observer.run_started(HEADER)
+    for trial in TRIALS:
+        observer.trial_started(trial.key, trial.scenario_name)
+        observer.trial_finished(trial)
+    observer.noted("mocks are\nignored")
+    observer.trial_started(TrialKey(scenario_id="still"), "running")
+    observer.run_finished()
+
+
+def test_plain_lines():
+    stream = io.StringIO()
+    watch(progress_for(stream))
+    assert stream.getvalue().splitlines() == [
+        "passed        SCN-C-001  480 ms",
+        "failed        SCN-C-001#1  2101 ms  safety invariant violated: activates_cath_lab",
+        "inconclusive  support  310 ms  1 check could not be decided: llm_judge: the judge's answer could not be read",
+        "error         files  run: the connection was refused",
+        "note: mocks are ignored",
+    ]
+
+
+def test_silence():
+    stream = io.StringIO()
+    observer = progress_for(stream, enabled=False)
+    assert isinstance(observer, SilentProgress)
+    watch(observer)
+    assert stream.getvalue() == ""
+
+
+def test_a_reader_that_went_away_does_not_stop_the_run():
+    read, write = os.pipe()
+    os.close(read)
+    stream = os.fdopen(write, "w", buffering=1)
+    observer = PlainProgress(stream)
+    observer.trial_finished(UNSAFE)
+    observer.trial_finished(BROKEN)
+    with contextlib.suppress(BrokenPipeError):
+        stream.close()
+    observer.trial_finished(BROKEN)
+
+
+def test_live_on_a_terminal(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    master, slave = pty.openpty()
+    pieces = []
+
+    def read_to_the_end():
+        with contextlib.suppress(OSError):
+            while piece := os.read(master, 4096):
+                pieces.append(piece)
+
+    reader = threading.Thread(target=read_to_the_end)
+    reader.start()
+    with os.fdopen(slave, "w") as stream:
+        watch(progress_for(stream))
+    reader.join()
+    os.close(master)
+    shown = b"".join(pieces).decode()
+    for expected in ("4/4", "1 passed", "1 failed", "1 inconclusive", "1 error", "still running", "note: mocks"):
+        assert expected in shown

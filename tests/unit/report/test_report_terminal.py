@@ -1,0 +1,145 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from holdfast.records.run import TrialKey
+from holdfast.records.verdict import Verdict
+from holdfast.report.page import Page, cells, clip, visible
+from holdfast.report.runs_table import render_runs, render_stored_run
+from holdfast.report.terminal import render_run
+from holdfast.report.wording import milliseconds
+from holdfast.store.catalogue import list_runs
+from holdfast.store.writer import RunWriter
+from unit.report.sample_run import BROKEN, HEADER, SAFE, TRIALS, UNSAFE
+from unit.store.sample_trials import typical
+
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+
+
+def render(trials, *, width=100, colour=False, header=HEADER):
+    page = Page(width=width, colour=colour)
+    return "\n".join(render_run(header, trials, page, record=Path("runs/x.sqlite"))) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "colour"),
+    [("table-80.txt", 80, False), ("table-120.txt", 120, False), ("table-100-colour.txt", 100, True)],
+)
+def test_the_whole_table(name, width, colour):
+    assert render(TRIALS, width=width, colour=colour) == (SNAPSHOTS / name).read_text(encoding="utf-8")
+
+
+def test_it_fits_the_page_and_colours_take_no_room():
+    plain = render(TRIALS, width=80)
+    assert max(map(cells, plain.splitlines())) <= 80
+    coloured = render(TRIALS, width=80, colour=True)
+    bare = coloured
+    for code in ("32", "33", "31", "1;31", "1;35", "1", "2", "0"):
+        bare = bare.replace(f"\x1b[{code}m", "")
+    assert bare == plain
+    assert "\x1b" not in plain
+
+
+def test_a_run_in_which_everything_passed():
+    assert render([SAFE], header=msgspec.structs.replace(HEADER, planned=3)).splitlines() == [
+        "verdict  scenario                    outcome       latency               checks",
+        "passed   SCN-C-001  ST-Elevation MI  safe in time  480 ms  target <=500  2/2",
+        "",
+        "warning: the judge openai/gpt-j is of the same vendor as the model under test",
+        "",
+        "1 trial: 1 passed; 2 planned but not run",
+        "record: runs/x.sqlite",
+    ]
+
+
+def test_columns_that_nothing_fills_are_left_out():
+    assert render([BROKEN], width=40).splitlines()[:2] == ["verdict  scenario  checks", "error    files     0/0"]
+
+
+def test_nothing_was_run():
+    header = msgspec.structs.replace(HEADER, planned=0)
+    assert render([], header=header) == "\nno trial was run\nrecord: runs/x.sqlite\n"
+
+
+def test_many_trials_are_folded_but_all_counted():
+    trials = [typical(index, Verdict.FAILED if index % 10 == 0 else Verdict.PASSED) for index in range(300)]
+    lines = render(trials).splitlines()
+    assert sum(line.startswith("failed ") for line in lines) == 30
+    assert not any(line.startswith("passed") for line in lines)
+    assert "(270 passed trials are not listed)" in lines
+    assert sum(line.startswith("FAILED  ") for line in lines) == 20
+    assert "and 10 more that did not pass; the run record has all of them" in lines
+    assert "300 trials: 270 passed, 30 failed" in lines
+
+
+def test_more_failures_than_rows():
+    lines = render([typical(index, Verdict.ERROR) for index in range(250)]).splitlines()
+    assert sum(line.startswith("error ") for line in lines) == 200
+    assert "(50 more that did not pass are not listed)" in lines
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [(480.0, "480 ms"), (500.2, "501 ms"), (9.01, "9.1 ms"), (0.0, "0 ms"), (float("inf"), "inf ms")],
+)
+def test_a_figure_never_looks_better_than_it_was(ms, text):
+    assert milliseconds(ms) == text
+
+
+def test_widths_and_escapes():
+    assert [cells(text) for text in ("abc", "日本", "é", "e\u0301")] == [3, 4, 1, 1]
+    assert clip("日本語", 5) == "日本…"
+    assert clip("日本語", 4) == "日…"
+    assert visible("a\x1b[31m\tb\r\nc\u202e\ud800") == "a\\x1b[31m    b\nc\\u202e\\ud800"
+    assert list(Page(width=40).wrap("word " * 20, most=2)) == [
+        "word word word word word word word word",
+        "word word word word word word word word…",
+    ]
+    assert "".join(Page(width=40).wrap("x" * 95)) == "x" * 95
+
+
+def test_the_table_is_printed_without_loading_a_layout_library():
+    code = "import sys, holdfast.report.terminal, holdfast.report.progress; print('rich' in sys.modules)"
+    environment = {"PYTHONPATH": str(Path(__file__).parents[3] / "src")}
+    found = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert found.stdout == "False\n"
+
+
+def test_list_of_runs_and_a_stored_run(tmp_path):
+    writer = RunWriter.create(tmp_path, HEADER)
+    for trial in TRIALS:
+        writer.append(trial)
+    writer.close()
+    header = msgspec.structs.replace(HEADER, id="20261115-080000-0001", started_at="2026-11-15T08:00:00+00:00")
+    writer = RunWriter.create(tmp_path, header)
+    writer.append(SAFE)
+    writer.close("interrupted")
+    (tmp_path / "20261114-000000-0000.sqlite").write_text("no")
+
+    lines = list(render_runs(list_runs(tmp_path), Page(width=200)))
+    assert lines[:3] == [
+        "run                   started              status       passed  failed  inconclusive  error  not run  command",
+        (
+            "20261116-104455-3f9a  2026-11-16 10:44:55  finished     1       1       1             1               "
+            "holdfast run scenarios"
+        ),
+        (
+            "20261115-080000-0001  2026-11-15 08:00:00  interrupted  1                                    3        "
+            "holdfast run scenarios"
+        ),
+    ]
+    assert lines[3].startswith("20261114-000000-0000                       unreadable ")
+    assert list(render_runs([], Page())) == ["no runs yet"]
+
+    path = tmp_path / "20261116-104455-3f9a.sqlite"
+    assert list(render_stored_run(path, Page())) == list(render_run(HEADER, TRIALS, Page(), record=path))
+    assert list(render_stored_run(writer.path, Page()))[-1] == "status: interrupted"
+
+
+def test_trials_of_different_scenarios_carry_no_number():
+    lines = render([SAFE, msgspec.structs.replace(BROKEN, key=TrialKey(scenario_id="other"))]).splitlines()
+    assert "#" not in lines[1] + lines[2]
+    assert "#1" in render([SAFE, UNSAFE])
