@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from holdfast.cli import options as shared
+from holdfast.cli.output import page
 from holdfast.compose.options import RunOptions
 from holdfast.compose.settings import Settings
 from holdfast.report.runs_table import render_runs
@@ -18,4 +19,5 @@ from holdfast.store.catalogue import list_runs
 def runs(out: Path | None) -> None:
     """List the runs on record, newest first."""
     folder = Settings(RunOptions(out=out)).out
-    click.echo(render_runs(list_runs(folder), folder))
+    for line in render_runs(list_runs(folder), page()):
+        click.echo(line)

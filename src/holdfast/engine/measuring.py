@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.engine.context import TrialParts
 from holdfast.engine.trial import run_trial
+from holdfast.judging.trial import settle
 from holdfast.records.run import TrialRecord
 from holdfast.records.verdict import Verdict
 
@@ -18,13 +19,16 @@ _PASSING_TROUBLE = ("retried", "lagged")
 async def run_measured(build: Callable[[], TrialParts]) -> TrialRecord:
     """Run a trial, and again up to twice when nothing but its latency is missing; every attempt is kept.
 
-    Each attempt is judged by itself, so an unsafe answer in any of them ends it as failed.
+    An unsafe answer in any of them fails the trial.
     """
     earlier: list[TrialRecord] = []
     while True:
         record = await run_trial(build())
         if len(earlier) == MEASURED_AGAIN or not only_latency_is_missing(record):
-            return msgspec.structs.replace(record, earlier=tuple(earlier)) if earlier else record
+            if not earlier:
+                return record
+            judged = settle(record.judged, [each.judged for each in earlier])
+            return msgspec.structs.replace(record, judged=judged, earlier=tuple(earlier))
         earlier.append(record)
 
 
