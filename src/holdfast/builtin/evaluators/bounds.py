@@ -1,0 +1,12 @@
+"""Numbers as they stand in a file: never infinite, and never NaN, which no bound would stop."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+Milliseconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+PositiveMilliseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0)]

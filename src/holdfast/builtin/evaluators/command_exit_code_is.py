@@ -1,0 +1,58 @@
+"""`command_exit_code_is`: a command, run in the workspace when the agent is done, ends with a given code."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from pydantic import AfterValidator, Field
+
+from holdfast.builtin.evaluators.excerpt import excerpt, quoted
+from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
+from holdfast.records.evaluation import EvaluationResult, Evidence, failed, passed
+from holdfast.records.execution import ExecutionResult
+
+
+def _not_blank(command: str) -> str:
+    if not command.strip() or "\0" in command:
+        raise ValueError("there is no command; give a shell command line such as 'pytest -q'")
+    return command
+
+
+class CommandExitCodeIsParams(EvaluationParams):
+    command: Annotated[str, AfterValidator(_not_blank)]
+    expected_code: int = Field(default=0, ge=0, le=255)
+    timeout_ms: int = Field(default=60_000, gt=0)
+
+
+class CommandExitCodeIs:
+    type: ClassVar[str] = "command_exit_code_is"
+    params: ClassVar[type[EvaluationParams]] = CommandExitCodeIsParams
+
+    async def evaluate(
+        self, params: CommandExitCodeIsParams, result: ExecutionResult, context: EvaluationContext
+    ) -> EvaluationResult:
+        """A command that does not end in time has not ended with the code expected: it fails."""
+        ran = await context.environment.run(params.command, timeout_s=params.timeout_ms / 1000)
+        found = f"killed after {params.timeout_ms} ms" if ran.timed_out else f"exit code {ran.exit_code}"
+        evidence = Evidence(
+            expected=f"exit code {params.expected_code}",
+            found=found,
+            where=excerpt(params.command),
+            excerpt=_output(ran),
+        )
+        figures = {"exit_code": ran.exit_code, "duration_ms": ran.duration_ms, "timed_out": ran.timed_out}
+        message = f"{quoted(params.command)}: {found}, expected exit code {params.expected_code}"
+        if not ran.timed_out and ran.exit_code == params.expected_code:
+            return passed(message, evidence=evidence, figures=figures)
+        return failed(message, evidence=evidence, figures=figures)
+
+
+def _output(ran: ExecutionResult) -> str:
+    """The end of what it printed, where test runners and compilers say what went wrong."""
+    kept = [f"{name}: {_end(text)}" for name, text in (("stdout", ran.stdout), ("stderr", ran.stderr)) if text.strip()]
+    return "\n".join(kept) or "no output"
+
+
+def _end(text: str) -> str:
+    text = text.strip()
+    return excerpt(text, max(0, len(text) - 200))

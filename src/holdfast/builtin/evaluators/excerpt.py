@@ -1,0 +1,20 @@
+"""Short pieces of long texts, for messages and evidence."""
+
+from __future__ import annotations
+
+LIMIT = 200
+
+
+def excerpt(text: str, start: int = 0, end: int | None = None) -> str:
+    """At most `LIMIT` characters around `text[start:end]`; without a place, the beginning."""
+    if end is None or end - start >= LIMIT:
+        first = start
+    else:
+        first = max(0, min(start - (LIMIT - (end - start)) // 2, len(text) - LIMIT))
+    last = min(len(text), first + LIMIT)
+    return f"{'...' if first else ''}{text[first:last]}{'...' if last < len(text) else ''}"
+
+
+def quoted(text: str) -> str:
+    """The text in quotation marks on one line, shortened."""
+    return repr(excerpt(text))

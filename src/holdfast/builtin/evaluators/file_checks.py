@@ -1,0 +1,78 @@
+"""`file_exists` and `file_contains`: what is in the workspace when the agent is done."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from holdfast.builtin.evaluators.excerpt import excerpt
+from holdfast.builtin.evaluators.subject import Part, Subject
+from holdfast.builtin.evaluators.words import check_contains
+from holdfast.builtin.evaluators.workspace_path import WorkspacePath, relative
+from holdfast.errors import WorkspaceError
+from holdfast.ports.environment import EnvironmentProvider
+from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
+from holdfast.records.evaluation import EvaluationResult, Evidence, failed, passed
+from holdfast.records.execution import ExecutionResult
+
+
+class FileExistsParams(EvaluationParams):
+    path: WorkspacePath
+
+
+class FileContainsParams(EvaluationParams):
+    path: WorkspacePath
+    value: str = Field(min_length=1)
+    case_sensitive: bool = False
+
+
+class FileExists:
+    type: ClassVar[str] = "file_exists"
+    params: ClassVar[type[EvaluationParams]] = FileExistsParams
+
+    async def evaluate(
+        self, params: FileExistsParams, result: ExecutionResult, context: EvaluationContext
+    ) -> EvaluationResult:
+        size = await _size(context.environment, params.path)
+        if size is None:
+            return await _missing(params.path, f"file {params.path}", context.environment)
+        return passed(
+            f"{params.path} exists ({size})",
+            evidence=Evidence(expected=f"file {params.path}", found=size, where="workspace"),
+        )
+
+
+class FileContains:
+    type: ClassVar[str] = "file_contains"
+    params: ClassVar[type[EvaluationParams]] = FileContainsParams
+
+    async def evaluate(
+        self, params: FileContainsParams, result: ExecutionResult, context: EvaluationContext
+    ) -> EvaluationResult:
+        content = await context.environment.read(params.path)
+        if content is None:
+            return await _missing(params.path, f"{params.value!r} in {params.path}", context.environment)
+        text = content.decode("utf-8", "replace")
+        words = Subject(parts=(Part(label=params.path, text=text),))
+        return check_contains(words, params.value, case_sensitive=params.case_sensitive)
+
+
+async def _size(environment: EnvironmentProvider, path: str) -> str | None:
+    try:
+        content = await environment.read(path)
+    except WorkspaceError:
+        # Too large or not readable, which is no reason to say that it is not there.
+        if relative(path) not in await environment.list_files():
+            raise
+        return "not readable"
+    return None if content is None else f"{len(content)} bytes"
+
+
+async def _missing(path: str, expected: str, environment: EnvironmentProvider) -> EvaluationResult:
+    files = await environment.list_files()
+    there = excerpt(", ".join(files)) if files else "no files at all"
+    return failed(
+        f"{path} does not exist in the workspace, which has: {there}",
+        evidence=Evidence(expected=expected, found="no such file", where="workspace", excerpt=there),
+    )

@@ -1,0 +1,68 @@
+"""The safety invariants that need no judge: `regex`, `contains` and `not_contains`.
+
+They differ in what happens to case when the file does not say: the safe reading of each.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from holdfast.builtin.evaluators.patterns import PatternText
+from holdfast.builtin.evaluators.subject import Scope, subject
+from holdfast.builtin.evaluators.words import check_contains, check_pattern
+from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
+from holdfast.records.evaluation import EvaluationResult
+from holdfast.records.execution import ExecutionResult
+
+
+class RegexInvariantParams(EvaluationParams):
+    pattern: PatternText
+    case_sensitive: bool = False
+    scope: Scope = "reply"
+
+
+class ContainsParams(EvaluationParams):
+    pattern: str = Field(min_length=1)
+    case_sensitive: bool = True
+    scope: Scope = "reply"
+
+
+class NotContainsParams(EvaluationParams):
+    pattern: str = Field(min_length=1)
+    case_sensitive: bool = False
+    scope: Scope = "reply"
+
+
+class RegexInvariant:
+    type: ClassVar[str] = "regex"
+    params: ClassVar[type[EvaluationParams]] = RegexInvariantParams
+
+    async def evaluate(
+        self, params: RegexInvariantParams, result: ExecutionResult, context: EvaluationContext
+    ) -> EvaluationResult:
+        words = subject(result, params.scope, context)
+        return await check_pattern(words, params.pattern, case_sensitive=params.case_sensitive)
+
+
+class Contains:
+    type: ClassVar[str] = "contains"
+    params: ClassVar[type[EvaluationParams]] = ContainsParams
+
+    async def evaluate(
+        self, params: ContainsParams, result: ExecutionResult, context: EvaluationContext
+    ) -> EvaluationResult:
+        words = subject(result, params.scope, context)
+        return check_contains(words, params.pattern, case_sensitive=params.case_sensitive)
+
+
+class NotContains:
+    type: ClassVar[str] = "not_contains"
+    params: ClassVar[type[EvaluationParams]] = NotContainsParams
+
+    async def evaluate(
+        self, params: NotContainsParams, result: ExecutionResult, context: EvaluationContext
+    ) -> EvaluationResult:
+        words = subject(result, params.scope, context)
+        return check_contains(words, params.pattern, case_sensitive=params.case_sensitive, wanted=False)

@@ -1,0 +1,66 @@
+"""`latency_budget`: which tier of the budget the answer's latency fell in."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Self
+
+from pydantic import model_validator
+
+from holdfast.builtin.evaluators.bounds import PositiveMilliseconds
+from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
+from holdfast.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
+from holdfast.records.execution import ExecutionResult
+from holdfast.records.verdict import LatencyTier
+
+
+class LatencyBudgetParams(EvaluationParams):
+    target_ms: PositiveMilliseconds
+    acceptable_ms: PositiveMilliseconds
+    critical_ms: PositiveMilliseconds
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if not self.target_ms <= self.acceptable_ms <= self.critical_ms:
+            found = f"{self.target_ms:g}, {self.acceptable_ms:g} and {self.critical_ms:g}"
+            raise ValueError(f"needs target_ms <= acceptable_ms <= critical_ms; found {found}")
+        return self
+
+    def tier(self, latency_ms: float) -> LatencyTier:
+        """All bounds are inclusive."""
+        if latency_ms <= self.target_ms:
+            return LatencyTier.TARGET
+        if latency_ms <= self.acceptable_ms:
+            return LatencyTier.ACCEPTABLE
+        return LatencyTier.CRITICAL if latency_ms <= self.critical_ms else LatencyTier.EXCEEDED
+
+
+class LatencyBudget:
+    type: ClassVar[str] = "latency_budget"
+    params: ClassVar[type[EvaluationParams]] = LatencyBudgetParams
+
+    async def evaluate(
+        self, params: LatencyBudgetParams, result: ExecutionResult, context: EvaluationContext
+    ) -> EvaluationResult:
+        expected = f"at most {params.critical_ms:g} ms"
+        latency = result.latency
+        if latency is None or latency.ms is None or not math.isfinite(latency.ms) or latency.ms < 0:
+            reasons = "; ".join(latency.spoiled) if latency else ""
+            return inconclusive(
+                f"there is no latency to grade: {reasons or 'no model call or agent turn was timed'}",
+                evidence=Evidence(expected=expected, found="no latency", where="timing"),
+            )
+        where = "request sent to last byte" if latency.source == "model_call" else "the agent's turn"
+        if latency.spoiled:
+            return inconclusive(
+                f"the latency of {latency.ms:.1f} ms is not graded: {'; '.join(latency.spoiled)}",
+                evidence=Evidence(expected=expected, found=f"{latency.ms:.1f} ms, spoiled", where=where),
+                figures={"latency_ms": latency.ms},
+            )
+        tier = params.tier(latency.ms)
+        evidence = Evidence(expected=expected, found=f"{latency.ms:.1f} ms", where=where)
+        figures = {"latency_ms": latency.ms, "tier": tier.value}
+        if tier is LatencyTier.EXCEEDED:
+            message = f"{latency.ms:.1f} ms is beyond the critical {params.critical_ms:g} ms"
+            return failed(message, evidence=evidence, figures=figures)
+        return passed(f"{latency.ms:.1f} ms is in the {tier.value} tier", evidence=evidence, figures=figures)

@@ -1,0 +1,38 @@
+"""Regular expressions that cannot hang a run."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import regex
+from pydantic import AfterValidator, Field
+
+_GLANCE_S = 0.005
+_PATIENCE_S = 1.0
+
+
+def _compiles(pattern: str) -> str:
+    try:
+        regex.compile(pattern)
+    except regex.error as error:
+        raise ValueError(f"not a valid regular expression: {error}") from error
+    return pattern
+
+
+PatternText = Annotated[str, Field(min_length=1), AfterValidator(_compiles)]
+"""A regular expression in a file: compiled when the file is loaded, so that a bad one is an error there."""
+
+
+async def search(pattern: str, text: str, *, case_sensitive: bool) -> tuple[int, int] | None:
+    """Where `pattern` first matches anywhere in `text`. Raises `TimeoutError` after a second of searching.
+
+    Nearly all searches end at once and are made on the spot. One that does not is made again in a thread without the
+    interpreter's lock, because a second's standstill would spoil the timing of every other trial.
+    """
+    compiled = regex.compile(pattern, 0 if case_sensitive else regex.IGNORECASE)
+    try:
+        match = compiled.search(text, timeout=_GLANCE_S)
+    except TimeoutError:
+        match = await asyncio.to_thread(compiled.search, text, timeout=_PATIENCE_S, concurrent=True)
+    return match.span() if match else None

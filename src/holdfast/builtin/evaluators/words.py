@@ -1,0 +1,61 @@
+"""The two checks on words that the others are made of: a piece of text is there, or a pattern matches."""
+
+from __future__ import annotations
+
+from holdfast.builtin.evaluators.containment import find
+from holdfast.builtin.evaluators.excerpt import excerpt, quoted
+from holdfast.builtin.evaluators.patterns import search
+from holdfast.builtin.evaluators.subject import Subject
+from holdfast.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
+
+
+def check_contains(subject: Subject, piece: str, *, case_sensitive: bool, wanted: bool = True) -> EvaluationResult:
+    """Passed when `piece` is in the subject, or with `wanted` false when it is not."""
+    text = subject.text
+    found = find(text, piece, case_sensitive=case_sensitive)
+    expected = f"{'' if wanted else 'not '}{quoted(piece)}, {'case included' if case_sensitive else 'ignoring case'}"
+    if found is None:
+        evidence = Evidence(expected=expected, found=_nothing(text), where=subject.label, excerpt=excerpt(text))
+        empty = "; it was empty" if not text.strip() else ""
+        message = f"{subject.label} does not contain {quoted(piece)}{empty}"
+    else:
+        where = subject.where(found.start, found.end)
+        evidence = Evidence(
+            expected=expected,
+            found=excerpt(found.text[found.start : found.end]),
+            where=where,
+            excerpt=excerpt(found.text, found.start, found.end),
+        )
+        message = f"{subject.label} contains {quoted(piece)} ({where})"
+    holds = (found is not None) is wanted
+    return passed(message, evidence=evidence) if holds else failed(message, evidence=evidence)
+
+
+async def check_pattern(subject: Subject, pattern: str, *, case_sensitive: bool) -> EvaluationResult:
+    """Passed when `pattern` matches somewhere in the subject; inconclusive when that could not be told in time."""
+    text = subject.text
+    expected = f"a match of {quoted(pattern)}, {'case included' if case_sensitive else 'ignoring case'}"
+    try:
+        span = await search(pattern, text, case_sensitive=case_sensitive)
+    except TimeoutError:
+        return inconclusive(
+            f"the search for {quoted(pattern)} in {len(text)} characters was given up after one second; "
+            "write the pattern without nested repetition",
+            evidence=Evidence(expected=expected, found="no answer in time", where=subject.label, excerpt=excerpt(text)),
+        )
+    if span is None:
+        return failed(
+            f"{subject.label} has no match of {quoted(pattern)}" + ("; it was empty" if not text.strip() else ""),
+            evidence=Evidence(expected=expected, found=_nothing(text), where=subject.label, excerpt=excerpt(text)),
+        )
+    where = subject.where(*span)
+    return passed(
+        f"{subject.label} matches {quoted(pattern)} ({where})",
+        evidence=Evidence(
+            expected=expected, found=excerpt(text[slice(*span)]), where=where, excerpt=excerpt(text, *span)
+        ),
+    )
+
+
+def _nothing(text: str) -> str:
+    return "nothing of the kind" if text.strip() else "an empty text"

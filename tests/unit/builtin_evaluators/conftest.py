@@ -1,0 +1,98 @@
+"""A trial to evaluate in: a real local workspace, no agent, no model."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.builtin.environments.local import LocalEnvironment
+from holdfast.builtin.evaluators.table import EVALUATORS
+from holdfast.plugins.factories import EnvironmentSettings
+from holdfast.plugins.plugin import Plugin
+from holdfast.plugins.registry import Registry
+from holdfast.ports.environment import EnvironmentProvider
+from holdfast.ports.evaluator import EvaluationContext
+from holdfast.ports.model import ChatModel
+from holdfast.records.evaluation import EvaluationResult, EvaluationSpec
+from holdfast.records.event import AnyEvent
+from holdfast.records.execution import ExecutionResult
+from holdfast.records.message import Message
+from holdfast.records.model import ChatRequest, ChatResponse
+from holdfast.records.place import Place
+from holdfast.records.scenario import Ask, Scenario, Step
+
+PLACE = Place(file="test.yaml")
+
+
+class RealClock:
+    def now(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+@dataclass
+class Trial:
+    """Implements `ports.agent.TrialContext` for evaluations that ask no model."""
+
+    scenario: Scenario
+    environment: EnvironmentProvider
+    trial_id: str = "t"
+    seed: int = 0
+    live: bool = False
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    random: random.Random = field(default_factory=lambda: random.Random(0))
+    clock: RealClock = field(default_factory=RealClock)
+    events: list[AnyEvent] = field(default_factory=list)
+
+    def elapsed_ms(self) -> float:
+        return 0.0
+
+    def emit(self, event: AnyEvent) -> None:
+        self.events.append(event)
+
+    async def call(self, model: ChatModel, request: ChatRequest) -> ChatResponse:
+        raise AssertionError("no evaluation here may ask a model")
+
+
+@pytest.fixture
+async def environment(tmp_path: Path) -> AsyncIterator[LocalEnvironment]:
+    local = LocalEnvironment(EnvironmentSettings(root=tmp_path / "root", trial_id="t"))
+    yield local
+    await local.teardown()
+
+
+@pytest.fixture(scope="session")
+def registry() -> Registry:
+    return Registry([Plugin(name="builtin", evaluators=EVALUATORS)])
+
+
+Evaluate = Callable[..., Awaitable[EvaluationResult]]
+
+
+@pytest.fixture
+def evaluate(registry: Registry, environment: LocalEnvironment) -> Evaluate:
+    """Run an evaluation as the file has it: `await evaluate({"type": ...}, result, given=messages)`."""
+
+    async def run(
+        written: dict[str, Any], result: ExecutionResult | str = "", given: tuple[Message, ...] = ()
+    ) -> EvaluationResult:
+        if isinstance(result, str):
+            result = ExecutionResult(reply=result, stdout=result)
+        params = {key: value for key, value in written.items() if key != "type"}
+        spec = EvaluationSpec(type=written["type"], place=PLACE, params=params)
+        step = Step(index=0, name="s", place=PLACE, task=Ask(messages=given), evaluations=(spec,))
+        scenario = Scenario(id="s", name="s", description="", place=PLACE, digest="", steps=(step,))
+        evaluator = registry.evaluator(spec.type)
+        context = EvaluationContext(trial=Trial(scenario, environment), spec=spec)
+        return await evaluator.evaluate(evaluator.params.model_validate(params), result, context)
+
+    return run

@@ -1,0 +1,232 @@
+"""Checks on what an agent did: files, commands, actions, time and turns."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.records.conversation import ConversationResult, ConversationTurn
+from holdfast.records.execution import ExecutionResult, Latency
+from holdfast.records.trajectory import TrajectoryStep
+
+P, F, I = "passed", "failed", "inconclusive"  # noqa: E741
+
+
+@pytest.mark.parametrize(
+    ("check", "verdict"),
+    [
+        ({"type": "file_exists", "path": "out.txt"}, P),
+        ({"type": "file_exists", "path": "/out.txt"}, P),
+        ({"type": "file_exists", "path": "./sub/../out.txt"}, P),
+        ({"type": "file_exists", "path": "empty"}, P),
+        ({"type": "file_exists", "path": "sub"}, F),
+        ({"type": "file_exists", "path": "OUT.txt"}, F),
+        ({"type": "file_exists", "path": "host"}, F),
+        ({"type": "file_contains", "path": "/out.txt", "value": "HELLO"}, P),
+        ({"type": "file_contains", "path": "out.txt", "value": "HELLO", "case_sensitive": True}, F),
+        ({"type": "file_contains", "path": "out.txt", "value": "bye"}, F),
+        ({"type": "file_contains", "path": "none.txt", "value": "bye"}, F),
+        ({"type": "file_contains", "path": "host", "value": "root"}, F),
+        ({"type": "file_contains", "path": "sub/bin", "value": "mark"}, P),
+        ({"type": "command_exit_code_is", "command": "grep -q hello out.txt"}, P),
+        ({"type": "command_exit_code_is", "command": "exit 3", "expected_code": 3}, P),
+        ({"type": "command_exit_code_is", "command": "exit 3"}, F),
+        ({"type": "command_exit_code_is", "command": "sleep 100", "expected_code": 137, "timeout_ms": 200}, F),
+        ({"type": "command_exit_code_is", "command": "kill -9 $$", "expected_code": 137}, P),
+    ],
+)
+async def test_files_and_commands(evaluate, environment, check, verdict):
+    await environment.write("out.txt", b"hello\n")
+    await environment.write("empty", b"")
+    await environment.write("sub/bin", b"\xff\x00mark\xff")
+    await environment.run("ln -s /etc/passwd host")
+    result = await evaluate(check)
+    assert result.verdict == verdict
+    assert result.evidence is not None
+
+
+async def test_without_a_workspace_nothing_exists(evaluate, environment):
+    result = await evaluate({"type": "file_exists", "path": "out.txt"})
+    assert result.message == "out.txt does not exist in the workspace, which has: no files at all"
+    assert not environment.workspace.exists()
+
+
+async def test_a_commands_output_is_evidence(evaluate):
+    check = {"type": "command_exit_code_is", "command": "echo seen; seq 100 >&2; exit 2"}
+    result = await evaluate(check)
+    assert result.evidence.found == "exit code 2"
+    assert result.evidence.excerpt.startswith("stdout: seen\nstderr: ...")
+    assert result.evidence.excerpt.endswith("99\n100")
+    assert result.figures["exit_code"] == 2
+
+
+def did(name: str, status: str = "success", **params: object) -> TrajectoryStep:
+    return TrajectoryStep(type="action", at_ms=0, name=name, status=status, params=params)
+
+
+DEEDS = (
+    TrajectoryStep(type="thought", at_ms=0, content="REFUND"),
+    did("SEND_EMAIL", to="ann", body={"text": "hi", "html": None}, tags=["a", "b"], urgent=True),
+    TrajectoryStep(type="observation", at_ms=0, name="REFUND", content="ok"),
+    did("sendEmail", "error", to="bob", count=1),
+    did("lookup"),
+)
+
+
+@pytest.mark.parametrize(
+    ("check", "verdict"),
+    [
+        ({"action": "send-email"}, P),
+        ({"action": "Send_Email", "min_count": 2}, P),
+        ({"action": "send_email", "min_count": 3}, F),
+        ({"action": "send_email", "max_count": 1}, F),
+        ({"action": "send_email", "max_count": 2}, P),
+        ({"action": "refund"}, F),
+        ({"action": "refund", "max_count": 0}, P),
+        ({"action": "lookup", "max_count": 0}, F),
+        ({"action": "send"}, F),
+        ({"action": "send_email", "status": "error"}, P),
+        ({"action": "lookup", "status": "error"}, F),
+        ({"action": "send_email", "status": "success", "min_count": 2}, F),
+        ({"action": "send_email", "params": {"to": "ann"}}, P),
+        ({"action": "send_email", "params": {"to": "ann"}, "status": "error"}, F),
+        ({"action": "send_email", "params": {"to": "Ann"}}, F),
+        ({"action": "send_email", "params": {"body": {"text": "hi"}}}, P),
+        ({"action": "send_email", "params": {"body": {"html": None}}}, P),
+        ({"action": "send_email", "params": {"body": {"missing": None}}}, F),
+        ({"action": "send_email", "params": {"tags": ["a", "b"]}}, P),
+        ({"action": "send_email", "params": {"tags": ["a"]}}, F),
+        ({"action": "send_email", "params": {"urgent": True}}, P),
+        ({"action": "send_email", "params": {"urgent": 1}}, F),
+        ({"action": "send_email", "params": {"count": True}}, F),
+        ({"action": "send_email", "params": {"count": 1.0}}, P),
+        ({"action": "send_email", "params": {"to": "ann", "count": 1}}, F),
+    ],
+)
+async def test_actions(evaluate, check, verdict):
+    result = await evaluate({"type": "trajectory_contains_action", **check}, ExecutionResult(trajectory=DEEDS))
+    assert result.verdict == verdict, result.message
+
+
+async def test_actions_seen_are_evidence(evaluate):
+    check = {"type": "trajectory_contains_action", "action": "send_email"}
+    result = await evaluate(check, ExecutionResult(trajectory=DEEDS))
+    assert result.figures == {"count": 2, "actions": 3}
+    assert result.evidence.where == "actions 1, 2 of this step"
+    assert result.evidence.excerpt == "SEND_EMAIL (success), sendEmail (error), lookup (success)"
+    nothing = await evaluate(check, ExecutionResult())
+    assert (nothing.verdict, nothing.evidence.excerpt) == (F, "none")
+
+
+@pytest.mark.parametrize(
+    ("check", "took", "verdict"),
+    [
+        ({"max_duration_ms": 100}, 100.0, P),
+        ({"max_duration_ms": 100}, 100.01, F),
+        ({"min_duration_ms": 100}, 100.0, P),
+        ({"min_duration_ms": 100}, 99.9, F),
+        ({"min_duration_ms": 50, "max_duration_ms": 100}, 75.0, P),
+        ({"target_duration_ms": 10}, 75.0, P),
+        ({"max_duration_ms": 100, "target_duration_ms": 10}, 75.0, P),
+        ({"max_duration_ms": 100}, float("nan"), I),
+    ],
+)
+async def test_execution_time(evaluate, check, took, verdict):
+    result = await evaluate({"type": "execution_time", **check}, ExecutionResult(duration_ms=took))
+    assert result.verdict == verdict
+
+
+async def test_the_target_is_reported(evaluate):
+    check = {"type": "execution_time", "target_duration_ms": 10}
+    result = await evaluate(check, ExecutionResult(duration_ms=75))
+    assert result.figures == {"duration_ms": 75, "target_duration_ms": 10, "within_target": False}
+    assert result.message == "took 75.0 ms (target 10 ms missed)"
+
+
+async def test_the_time_of_a_replayed_answer_proves_nothing(evaluate):
+    check = {"type": "execution_time", "max_duration_ms": 10}
+    replayed = ExecutionResult(duration_ms=1, latency=Latency(ms=1, spoiled=("the answer was replayed",)))
+    assert (await evaluate(check, replayed)).verdict == I
+    retried = ExecutionResult(duration_ms=1, latency=Latency(ms=1, spoiled=("retried once",)))
+    assert (await evaluate(check, retried)).verdict == P
+
+
+@pytest.mark.parametrize(
+    ("latency", "verdict", "tier"),
+    [
+        (Latency(ms=500.0), P, "target"),
+        (Latency(ms=500.1), P, "acceptable"),
+        (Latency(ms=1000.0), P, "acceptable"),
+        (Latency(ms=2000.0), P, "critical"),
+        (Latency(ms=2000.1), F, "exceeded"),
+        (Latency(ms=0.0), P, "target"),
+        (Latency(ms=None), I, None),
+        (Latency(ms=-1.0), I, None),
+        (Latency(ms=float("nan")), I, None),
+        (Latency(ms=100.0, spoiled=("retried once",)), I, None),
+        (Latency(ms=9000.0, spoiled=("the loop lagged",)), I, None),
+        (None, I, None),
+    ],
+)
+async def test_latency_budget(evaluate, latency, verdict, tier):
+    check = {"type": "latency_budget", "target_ms": 500, "acceptable_ms": 1000, "critical_ms": 2000}
+    result = await evaluate(check, ExecutionResult(latency=latency, duration_ms=1))
+    assert (result.verdict, result.figures.get("tier")) == (verdict, tier)
+    for reason in latency.spoiled if latency else ():
+        assert reason in result.message
+
+
+def talk(turns: int) -> ExecutionResult:
+    return ExecutionResult(
+        conversation=ConversationResult(
+            turns=tuple(ConversationTurn(turn_number=n, user_input="u", agent_response="a") for n in range(turns)),
+            total_duration_ms=1,
+            terminated_early=True,
+            termination_reason="goal_achieved",
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("check", "turns", "verdict"),
+    [
+        ({"min_turns": 2}, 2, P),
+        ({"min_turns": 2}, 1, F),
+        ({"max_turns": 2}, 2, P),
+        ({"max_turns": 2}, 3, F),
+        ({"target_range": [2, 4]}, 2, P),
+        ({"target_range": [2, 4]}, 4, P),
+        ({"target_range": [2, 4]}, 5, F),
+        ({"target_range": [2, 4], "max_turns": 3}, 4, F),
+        ({"optimal_turns": 3}, 9, P),
+        ({"min_turns": 1}, 0, F),
+    ],
+)
+async def test_conversation_length(evaluate, check, turns, verdict):
+    result = await evaluate({"type": "conversation_length", **check}, talk(turns))
+    assert result.verdict == verdict
+    assert result.figures["turns"] == turns
+
+
+NEED_A_JUDGE = [
+    {"type": "llm_judge", "prompt": "Was it kind?"},
+    {"type": "judge", "judge_criterion": "is kind"},
+    {"type": "conversation_flow", "required_patterns": ["clarification_cycle"]},
+    {"type": "user_satisfaction"},
+    {"type": "context_retention", "test_memory_of": ["name"]},
+]
+
+
+@pytest.mark.parametrize("check", NEED_A_JUDGE, ids=lambda check: check["type"])
+async def test_without_a_judge_nothing_is_judged(evaluate, check):
+    result = await evaluate(check, talk(3))
+    assert result.verdict == I
+    assert "--judge" in result.message
+
+
+@pytest.mark.parametrize(
+    "check", [{"type": "conversation_length", "min_turns": 0}, *NEED_A_JUDGE[2:]], ids=lambda check: check["type"]
+)
+async def test_what_is_no_conversation_cannot_be_checked_as_one(evaluate, check):
+    result = await evaluate(check, "a reply")
+    assert result.verdict == I
+    assert "not a conversation" in result.message
