@@ -10,12 +10,11 @@ from typing import Any
 import click
 
 from holdfast.cli import options as shared
+from holdfast.cli.output import report_files, show_run
 from holdfast.compose.options import RunOptions, Selection
 from holdfast.compose.running import Run
-from holdfast.judging.run import exit_code
+from holdfast.judging.run import summarise
 from holdfast.report.progress import progress_for
-from holdfast.report.terminal import render_run
-from holdfast.report.writing import write_json, write_junit
 from holdfast.store.reader import RunReader
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -37,8 +36,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "--retries", type=click.IntRange(0, 20), help="How often a failed model call is tried again. [default: 2]"
 )
 @shared.out
-@click.option("--json", "json_file", type=_FILE, help="Write the whole report as JSON.")
-@click.option("--junit", "junit_file", type=_FILE, help="Write a JUnit report.")
+@report_files
 @click.option("--no-progress", is_flag=True, help="Say nothing until the end.")
 @click.pass_context
 def run(ctx: click.Context, /, **given: Any) -> None:
@@ -48,13 +46,9 @@ def run(ctx: click.Context, /, **given: Any) -> None:
     inconclusive or in error; 130 interrupted.
     """
     selection = Selection(paths=given.pop("paths"), tags=given.pop("tags"), expression=given.pop("expression"))
-    json_file, junit_file, quiet = given.pop("json_file"), given.pop("junit_file"), given.pop("no_progress")
+    files = {name: given.pop(name) for name in ("json_file", "junit_file")}
+    progress = progress_for(sys.stderr, enabled=not given.pop("no_progress"))
     prepared = Run(selection, RunOptions(command=tuple(sys.argv[1:]), **given))
-    record = asyncio.run(prepared.execute([progress_for(sys.stderr, quiet=quiet)]))
-    with RunReader.open(record) as reader:
-        click.echo(render_run(reader, terminal=sys.stdout.isatty()))
-        if json_file is not None:
-            write_json(json_file, reader)
-        if junit_file is not None:
-            write_junit(junit_file, reader)
-        ctx.exit(exit_code(reader.counts))
+    reader = RunReader.open(asyncio.run(prepared.execute([progress])))
+    show_run(reader, **files)
+    ctx.exit(summarise(reader.counts(), planned=reader.header.planned).exit_code)

@@ -55,11 +55,11 @@ class LatencyBudget:
             return inconclusive(
                 f"the latency of {latency.ms:.1f} ms is not graded: {'; '.join(latency.spoiled)}",
                 evidence=Evidence(expected=expected, found=f"{latency.ms:.1f} ms, spoiled", where=where),
-                figures={"latency_ms": latency.ms},
+                figures={"latency_ms": latency.ms, **params.model_dump()},
             )
         tier = params.tier(latency.ms)
         evidence = Evidence(expected=expected, found=f"{latency.ms:.1f} ms", where=where)
-        figures = {"latency_ms": latency.ms, "tier": tier.value}
+        figures = {"latency_ms": latency.ms, "tier": tier.value, **params.model_dump()}
         if tier is LatencyTier.EXCEEDED:
             message = f"{latency.ms:.1f} ms is beyond the critical {params.critical_ms:g} ms"
             return failed(message, evidence=evidence, figures=figures)
