@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import PurePath
 from typing import Any, cast
 
@@ -15,6 +15,7 @@ from holdfast.spec.conversation import lower_conversation
 from holdfast.spec.document import Document
 from holdfast.spec.evaluations import Catalogue, read_evaluations
 from holdfast.spec.findings import Findings
+from holdfast.spec.naming import Path
 from holdfast.spec.setup import digest_with, lower_setup, read_sql
 from holdfast.spec.shape_errors import validate
 from holdfast.spec.shapes.agent import AgentShape, CharacterShape, RunStepShape
@@ -47,18 +48,23 @@ def read_agent(
     )
 
 
-def _read_specs(data: dict[str, Any], catalogue: Catalogue, findings: Findings) -> Specs:
-    specs: Specs = {}
+def _groups(data: dict[str, Any]) -> Iterator[tuple[int, str, Path, Any]]:
+    """Every list of evaluations: the step's index, the stage, its path, and what is there."""
     for index, step in mappings(data.get("run")):
-        path = ("run", index)
-        specs[index, "step"] = read_evaluations(step.get("evaluations"), (*path, "evaluations"), catalogue, findings)
+        yield index, "step", ("run", index, "evaluations"), step.get("evaluations")
         conversation = step.get("conversation")
         if isinstance(conversation, dict):
             for stage in ("turn", "final"):
                 key = f"{stage}_evaluations"
                 entries = cast("dict[str, Any]", conversation).get(key)
-                specs[index, stage] = read_evaluations(entries, (*path, "conversation", key), catalogue, findings)
-    return specs
+                yield index, stage, ("run", index, "conversation", key), entries
+
+
+def _read_specs(data: dict[str, Any], catalogue: Catalogue, findings: Findings) -> Specs:
+    return {
+        (index, stage): read_evaluations(entries, path, catalogue, findings)
+        for index, stage, path, entries in _groups(data)
+    }
 
 
 def _check_weights(data: dict[str, Any], specs: Specs, findings: Findings) -> None:
@@ -69,7 +75,13 @@ def _check_weights(data: dict[str, Any], specs: Specs, findings: Findings) -> No
     if strategy == "weighted":
         if checks and not any(spec.weight for spec in checks) and not findings.failed:
             findings.error(("judgment",), "every evaluation has weight 0, so nothing could pass", "bad-value")
-    elif not checks and not findings.failed:
+        return
+    for _, _, path, entries in _groups(data):
+        for index, entry in mappings(entries):
+            if "weight" in entry:
+                message = "is used by the strategy weighted only"
+                findings.warning((*path, index, "weight"), message, "unused-key", key=True)
+    if not checks and not findings.failed:
         findings.warning((), "evaluates nothing: its verdict can only be inconclusive", "no-evaluations")
 
 

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
+from holdfast.records.place import Place
 from holdfast.records.problem import Problem
-from holdfast.spec.document import Document
 from holdfast.spec.naming import Path
+
+
+class Located(Protocol):
+    """A file that can say where a field of it stands."""
+
+    def locate(self, path: Path, *, key: bool = False) -> Place: ...
 
 
 class Findings:
     """Collects the problems of one document. `failed` once one of them is an error."""
 
-    def __init__(self, document: Document, problems: Sequence[Problem] = ()) -> None:
-        self.document: Document = document
+    def __init__(self, document: Located, problems: Sequence[Problem] = ()) -> None:
+        self.document: Located = document
         self._problems: list[Problem] = list(problems)
 
     def error(self, path: Path, message: str, code: str, *, key: bool = False) -> None:

@@ -170,6 +170,8 @@ def _explain(detail: ErrorDetails) -> tuple[str, str]:
         return "bad-value", f"expected one of the allowed values, found {describe(found)}{hint}"
     if kind in {"value_error", "assertion_error"}:
         return "bad-value", str(context.get("error", detail["msg"]))
+    if kind == "string_pattern_mismatch":
+        return "bad-value", f"expected text of the form {context['pattern']}, found {describe(found)}"
     bound = _bound(kind, context)
     if bound:
         return "out-of-range", f"expected {bound}, found {describe(found)}"
@@ -197,8 +199,6 @@ def _bound(kind: str, context: Mapping[str, Any]) -> str | None:
         return _count("at least", context["min_length"], kind)
     if kind in {"too_long", "string_too_long"}:
         return _count("at most", context["max_length"], kind)
-    if kind == "string_pattern_mismatch":
-        return f"text of the form {context['pattern']}"
     return None
 
 
