@@ -1,0 +1,151 @@
+"""Files to scenarios, matrices and rubrics, with everything that is wrong with any of them."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Collection, Generator, Sequence
+from contextlib import contextmanager
+
+from holdfast.records.base import Record
+from holdfast.records.matrix import Matrix
+from holdfast.records.place import Place
+from holdfast.records.problem import Problem
+from holdfast.records.rubric import Rubric
+from holdfast.records.scenario import Scenario
+from holdfast.spec.agent_dialect import read_agent
+from holdfast.spec.decision_dialect import read_decision
+from holdfast.spec.dialects import SHAPES, recognise
+from holdfast.spec.discover import Found, discover
+from holdfast.spec.document import Document, read_document
+from holdfast.spec.evaluations import Catalogue
+from holdfast.spec.findings import Findings, describe
+from holdfast.spec.identity import Identified, settle_ids
+from holdfast.spec.matrix_file import read_matrix
+from holdfast.spec.patterns import Finding, inspect_pattern
+from holdfast.spec.rubric_file import read_rubric
+
+ENVIRONMENTS = ("local", "e2b")
+
+
+class Loaded(Record):
+    """What could be read, and in `problems` every error and warning of all files, file by file in order."""
+
+    scenarios: tuple[Scenario, ...] = ()
+    matrices: tuple[Matrix, ...] = ()
+    rubrics: tuple[Rubric, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def errors(self) -> tuple[Problem, ...]:
+        return tuple(problem for problem in self.problems if problem.level == "error")
+
+    @property
+    def warnings(self) -> tuple[Problem, ...]:
+        return tuple(problem for problem in self.problems if problem.level == "warning")
+
+
+def load(
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    catalogue: Catalogue,
+    environments: Collection[str] = ENVIRONMENTS,
+) -> Loaded:
+    """Read files, folders and globs. Never raises for what is in them: one bad file hides no other.
+
+    `catalogue` goes from each type of evaluation to the model of its parameters; `environments` are the values
+    that `environment.type` may have.
+    """
+    found, problems = discover(paths)
+    reader = _Reader(catalogue, environments)
+    with _without_collection():
+        for file in found:
+            reader.read(file)
+    scenarios, clashes = settle_ids(reader.scenarios)
+    if found and not (reader.recognised or reader.problems or problems):
+        message = f"none of the {len(found)} YAML files found is a scenario: {SHAPES}"
+        problems.append(Problem(place=Place(file=os.fspath(paths[0])), message=message, code="no-scenarios"))
+    return Loaded(
+        scenarios=tuple(scenarios),
+        matrices=tuple(reader.matrices),
+        rubrics=tuple(reader.rubrics),
+        problems=(*problems, *_merge(reader.problems, clashes, found)),
+    )
+
+
+def _merge(problems: list[Problem], clashes: list[Problem], found: list[Found]) -> list[Problem]:
+    """Both in the order of the files."""
+    if not clashes:
+        return problems
+    order = {file.file: index for index, file in enumerate(found)}
+    return sorted([*problems, *clashes], key=lambda problem: order.get(problem.place.file, -1))
+
+
+@contextmanager
+def _without_collection() -> Generator[None]:
+    """Thousands of short-lived nodes without a cycle among them: collecting while they are made finds nothing."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+class _Reader:
+    """Reads one file after the other. A pattern that several files share is inspected once."""
+
+    def __init__(self, catalogue: Catalogue, environments: Collection[str]) -> None:
+        self._catalogue: Catalogue = catalogue
+        self._environments: Collection[str] = environments
+        self._patterns: dict[str, Finding] = {}
+        self.scenarios: list[Identified] = []
+        self.matrices: list[Matrix] = []
+        self.rubrics: list[Rubric] = []
+        self.problems: list[Problem] = []
+        self.recognised: int = 0
+
+    def read(self, file: Found) -> None:
+        document, faults = read_document(file.path, file.file)
+        if document is None:
+            self.problems.extend(faults)
+            return
+        dialect = recognise(document.data)
+        findings = Findings(document, faults)
+        if dialect is None:
+            if not file.named:
+                return
+            self._refuse(document, findings)
+        elif dialect == "agent":
+            scenario = read_agent(document, findings, catalogue=self._catalogue, environments=self._environments)
+            self._keep(scenario, file, document)
+        elif dialect == "decision":
+            self._keep(read_decision(document, findings, self._inspect), file, document)
+        elif dialect == "matrix":
+            matrix = read_matrix(document, findings)
+            self.matrices.extend([matrix] if matrix else [])
+        else:
+            rubric = read_rubric(document, findings)
+            self.rubrics.extend([rubric] if rubric else [])
+        self.recognised += dialect is not None
+        self.problems.extend(findings.problems)
+
+    def _keep(self, scenario: Scenario | None, file: Found, document: Document) -> None:
+        if scenario is not None:
+            defaulted = "id" not in document.data
+            place = scenario.place if defaulted else document.locate(("id",))
+            self.scenarios.append(Identified(scenario, file.path, place, defaulted))
+
+    def _refuse(self, document: Document, findings: Findings) -> None:
+        if isinstance(document.data, dict):
+            message = f"the file is in none of the known formats: {SHAPES}"
+        else:
+            message = f"expected a mapping, found {describe(document.data)}; {SHAPES}"
+        findings.error((), message, "unknown-format")
+
+    def _inspect(self, pattern: str) -> Finding:
+        known = self._patterns.get(pattern)
+        if known is None:
+            known = self._patterns[pattern] = inspect_pattern(pattern)
+        return known
