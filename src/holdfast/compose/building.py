@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from holdfast.batch.plan import PlannedTrial
 from holdfast.compose.settings import ModelRef, Settings
@@ -16,6 +17,7 @@ from holdfast.plugins.registry import Registry
 from holdfast.ports.agent import Agent
 from holdfast.ports.gate import Gate
 from holdfast.ports.model import ChatModel
+from holdfast.records.config import ProviderConfig
 from holdfast.records.scenario import RunCode, Scenario
 
 
@@ -97,10 +99,18 @@ class Builder:
                     folder=ref.folder,
                     variables=self._settings.variables(scenario),
                     timeout_s=timeout_s,
-                    options=provided.as_options() if provided else {},
+                    options=provider_options(provided),
                 )
             )
         return self._models[key]
+
+
+def provider_options(config: ProviderConfig | None) -> dict[str, Any]:
+    """What configuration says of a provider, as the options its factory reads."""
+    if config is None:
+        return {}
+    own = {"base_url": config.base_url, "api_key_env": config.api_key_env, "stream": config.stream}
+    return {**config.options, **{key: value for key, value in own.items() if value is not None}}
 
 
 def needs_agent(scenario: Scenario) -> bool:

@@ -125,7 +125,7 @@ def _step(document: Document, index: int, shape: RunStepShape, specs: Specs) -> 
             turn=specs[index, "turn"],
             final=specs[index, "final"],
         )
-        task = Converse(opening=shape.input or "", config=config)
+        task = Converse(opening=(Message(role="user", content=shape.input or ""),), config=config)
     elif shape.code is not None:
         task = RunCode(code=shape.code, lang=shape.lang or "bash")
     else:

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import Any, cast
 
-from holdfast.records.scenario import DatabaseSeed, Mock, MockError, MockWhen, Setup
+from holdfast.records.scenario import DatabaseSeed, Mock, MockFault, MockWhen, Setup
 from holdfast.spec.document import Document
 from holdfast.spec.findings import Findings
 from holdfast.spec.shapes.setup import MockShape, SetupShape
@@ -39,7 +39,7 @@ def _mock(shape: MockShape, document: Document, index: int) -> Mock:
         ),
         response=shape.response,
         response_fn=shape.response_fn,
-        error=MockError(code=error.code, message=error.message, status=error.status) if error else None,
+        error=MockFault(code=error.code, message=error.message, status=error.status) if error else None,
         delay_ms=shape.metadata.delay,
         probability=shape.metadata.probability,
     )
