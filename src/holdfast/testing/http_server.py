@@ -114,6 +114,8 @@ class Connection(asyncio.Protocol):
     def _parse(self) -> Request | None:
         head_end = self._buffer.find(b"\r\n\r\n")
         if head_end < 0:
+            if self._buffer and not self._buffer[:1].isalpha():
+                self.close()  # not HTTP, most likely TLS: as a real server would, end it
             return None
         first, *lines = self._buffer[:head_end].decode("latin-1").split("\r\n")
         headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}

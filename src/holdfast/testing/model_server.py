@@ -42,6 +42,7 @@ class ModelServer:
         self._connected: int = 0
         self._received: int = 0
         self._failure: Exception | None = None
+        self._arrived: asyncio.Event = asyncio.Event()
 
     @property
     def port(self) -> int:
@@ -65,6 +66,17 @@ class ModelServer:
     def open_connections(self) -> int:
         return sum(not connection.lost.is_set() for connection in self._connections)
 
+    async def until_received(self, count: int) -> None:
+        """Wait until so many requests have come in."""
+        while self._received < count:
+            self._arrived.clear()
+            await self._arrived.wait()
+
+    async def until_disconnected(self) -> None:
+        """Wait until every connection is closed."""
+        for connection in list(self._connections):
+            await connection.lost.wait()
+
     async def __aenter__(self) -> Self:
         self._server = await asyncio.get_running_loop().create_server(
             self._connect, self._host, self._port, backlog=1024
@@ -82,8 +94,7 @@ class ModelServer:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        for connection in self._connections:
-            await connection.lost.wait()
+        await self.until_disconnected()
         if self._failure is not None:
             raise self._failure
 
@@ -115,6 +126,7 @@ class ModelServer:
 
     async def _complete(self, request: Request, connection: Connection) -> None:
         self._received += 1
+        self._arrived.set()
         body = _decode(request.body)
         served = Served(
             number=self._received,

@@ -158,7 +158,7 @@ class OpenAIModel:
 
     def _require_complete(self, reader: AnswerReader) -> None:
         if reader.done is None and reader.finish_reason is None:
-            raise self._error("the stream ended before the answer did", "stream")
+            raise self._error("the stream ended before the answer did", "stream", 200)
         if not reader.seen:
             raise Unreadable("the stream has no choices")
 

@@ -1,0 +1,65 @@
+"""The clock to set, the sink that remembers, and the names that are public."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import holdfast.testing
+from holdfast.records.event import Noted, Thought
+from holdfast.testing import RecordingSink, SettableClock
+
+
+def test_every_public_name_is_there():
+    for name in holdfast.testing.__all__:
+        assert getattr(holdfast.testing, name) is not None
+    with pytest.raises(AttributeError):
+        _ = holdfast.testing.nothing
+
+
+async def test_sleeping_moves_the_clock():
+    clock = SettableClock(100.0)
+    await clock.sleep(3600)
+    await clock.sleep(0)
+    assert clock.now() == 3700.0
+    assert clock.slept == [3600, 0]
+
+
+async def test_a_clock_that_is_not_advanced_keeps_sleepers_waiting_in_order():
+    clock = SettableClock(auto_advance=False)
+    woken: list[str] = []
+
+    async def sleeper(name: str, seconds: float) -> None:
+        await clock.sleep(seconds)
+        woken.append(name)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(sleeper("late", 10))
+        group.create_task(sleeper("early", 5))
+        gone = group.create_task(sleeper("gone", 1))
+        await asyncio.sleep(0)
+        assert clock.sleepers == 3
+        gone.cancel()
+        await asyncio.sleep(0)
+        assert clock.sleepers == 2
+        clock.advance(5)
+        await asyncio.sleep(0)
+        assert woken == ["early"]
+        clock.set(10)
+    assert woken == ["early", "late"]
+
+
+def test_the_clock_does_not_go_back():
+    clock = SettableClock(5.0)
+    with pytest.raises(ValueError, match="cannot go back"):
+        clock.set(4.0)
+
+
+def test_the_sink_keeps_events_in_order():
+    sink = RecordingSink()
+    first, second = Noted(at_ms=1, message="a"), Thought(at_ms=2, text="b")
+    sink.emit(first)
+    sink.emit(second)
+    assert sink.events == [first, second]
+    assert sink.of(Thought) == [second]
