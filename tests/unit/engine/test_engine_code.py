@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
-from holdfast.engine.code import code_command
 from holdfast.builtin.environments.local import LocalEnvironment
+from holdfast.engine.code import code_command
 from holdfast.plugins.factories import EnvironmentSettings
 
 

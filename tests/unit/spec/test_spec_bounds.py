@@ -16,9 +16,7 @@ DECISION = {
     "description": "d",
     "messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}],
     "latency_budget": {"target_ms": 500, "acceptable_ms": 1000, "critical_ms": 2000},
-    "safety_invariants": [
-        {"name": "i", "description": "d", "check_type": "contains", "pattern": "p", "severity": 1.0}
-    ],
+    "safety_invariants": [{"name": "i", "description": "d", "check_type": "contains", "pattern": "p", "severity": 1.0}],
     "constraint": {"description": "d", "time_pressure": "hours", "consequence_of_delay": "c"},
     "rubric": "r",
     "expected_action": "e",
