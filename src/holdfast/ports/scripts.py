@@ -14,8 +14,8 @@ class ScriptSandbox(Protocol):
     ) -> Any:
         """The value of an expression over the variables, which it can read but not change.
 
-        `seed` makes `Math.random` repeatable, `now_ms` stops the clock at that moment. Raises `MockError` when it throws
-        or exceeds a limit.
+        `seed` makes `Math.random` repeatable, `now_ms` stops the clock at that moment. Raises `MockError` when it
+        throws or exceeds a limit.
         """
         ...
 

@@ -11,7 +11,7 @@ from holdfast.records.place import Place
 MockFunction = Callable[..., Any | Awaitable[Any]]
 
 
-class ServiceFault(Exception):  # noqa: N818 - it is what a service answers, not a fault of ours
+class ServiceFault(Exception):
     """A service answered with an error, real or simulated. It is the agent's to deal with, never a trial error.
 
     `mock` is the mock that simulated it, None when it is real.
