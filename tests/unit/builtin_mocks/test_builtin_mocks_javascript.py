@@ -5,6 +5,8 @@ import gc
 import os
 import signal
 import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -243,6 +245,31 @@ def test_a_process_killed_from_outside_is_replaced() -> None:
     os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
     assert sandbox.check("2") is None
     sandbox.close()
+
+
+PARENT = """
+import asyncio, sys
+from holdfast.builtin.mocks.javascript import QuickJsSandbox
+sandbox = QuickJsSandbox(workers=1)
+sandbox.check("1")
+print(next(iter(sandbox._idle))._process.pid, flush=True)
+asyncio.run(sandbox.evaluate(sys.argv[1], {})) if sys.argv[1] else input()
+"""
+
+
+@pytest.mark.parametrize("script", ["", "new Array(2 ** 30).join('x')"])
+def test_a_process_does_not_outlive_a_parent_that_was_killed(script: str) -> None:
+    command = [sys.executable, "-c", PARENT, script]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        parent.kill()
+    for _ in range(500):
+        state = subprocess.run(["ps", "-o", "stat=", "-p", str(child)], capture_output=True, text=True, check=False)
+        if state.stdout.strip().startswith(("Z", "X")) or not state.stdout.strip():
+            return
+        time.sleep(0.02)
+    pytest.fail(f"process {child} is still there")
 
 
 def test_it_can_be_used_from_one_event_loop_after_another() -> None:
