@@ -252,12 +252,18 @@ import asyncio, sys
 from holdfast.builtin.mocks.javascript import QuickJsSandbox
 sandbox = QuickJsSandbox(workers=1)
 sandbox.check("1")
-print(next(iter(sandbox._idle))._process.pid, flush=True)
-asyncio.run(sandbox.evaluate(sys.argv[1], {})) if sys.argv[1] else input()
+pid = sandbox._idle[0]._process.pid
+async def main():
+    script = asyncio.ensure_future(sandbox.evaluate(sys.argv[1], {}))
+    await asyncio.sleep(0.2)
+    print(pid, flush=True)
+    await script
+    await asyncio.sleep(60)
+asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("script", ["", "new Array(2 ** 30).join('x')"])
+@pytest.mark.parametrize("script", ["1", "new Array(2 ** 30).join('x')"])
 def test_a_process_does_not_outlive_a_parent_that_was_killed(script: str) -> None:
     command = [sys.executable, "-c", PARENT, script]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
