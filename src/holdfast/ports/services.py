@@ -6,17 +6,24 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from holdfast.ports.agent import TrialContext
+from holdfast.records.place import Place
 
 MockFunction = Callable[..., Any | Awaitable[Any]]
 
 
 class ServiceFault(Exception):
-    """A service answered with an error, real or simulated. It is the agent's to deal with, never a trial error."""
+    """A service answered with an error, real or simulated. It is the agent's to deal with, never a trial error.
 
-    def __init__(self, message: str, *, code: str | None = None, status: int | None = None) -> None:
+    `mock` is the mock that simulated it, None when it is real.
+    """
+
+    def __init__(
+        self, message: str, *, code: str | None = None, status: int | None = None, mock: Place | None = None
+    ) -> None:
         super().__init__(message)
         self.code: str | None = code
         self.status: int | None = status
+        self.mock: Place | None = mock
 
 
 class Services(Protocol):

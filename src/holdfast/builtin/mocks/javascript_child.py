@@ -1,0 +1,171 @@
+"""The process that runs an author's JavaScript. Started by `javascript_process`, never imported for its effects.
+
+It runs as a plain file in isolated mode, so it imports the standard library and QuickJS only. It reads one request
+per line on stdin and answers one line on stdout: `=` and JSON for a value, `!` and JSON text for what went wrong.
+Every request gets a context of its own, thrown away afterwards.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib
+import json
+import os
+import sys
+import time
+from typing import Any
+
+# Runs once per context, before any source of an author, and keeps its own references to what it needs.
+PRELUDE = r"""
+(function () {
+  "use strict";
+  const { parse, stringify } = JSON;
+  const { freeze } = Object;
+  const SourceFunction = Function, RealDate = Date, RealPromise = Promise, imul = Math.imul;
+  const RealError = Error, EngineError = InternalError, text_of = String;
+  const join = Function.prototype.call.bind(Array.prototype.join);
+
+  function seed_random(seed) {
+    let state = seed >>> 0;
+    Math.random = function random() {
+      state = (state + 0x6d2b79f5) | 0;
+      let mixed = imul(state ^ (state >>> 15), 1 | state);
+      mixed = (mixed + imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+      return ((mixed ^ (mixed >>> 14)) >>> 0) / 4294967296;
+    };
+  }
+
+  function stop_clock(now) {
+    globalThis.Date = class Date extends RealDate {
+      constructor(...given) { if (given.length === 0) { super(now); } else { super(...given); } }
+      static now() { return now; }
+    };
+  }
+
+  function refuse(key, value) {
+    const where = key === "" ? "the value is" : "the value holds, at " + stringify(key) + ",";
+    if (typeof value === "function") { throw new TypeError(where + " a function, which is not JSON"); }
+    if (typeof value === "symbol") { throw new TypeError(where + " a symbol, which is not JSON"); }
+    if (value instanceof RealPromise) { throw new TypeError(where + " a promise; await it first"); }
+    return value;
+  }
+
+  function encode(value, limit) {
+    const text = stringify(value, refuse);
+    if (text === undefined) { return "=null"; }
+    if (text.length > limit) {
+      throw new RangeError("the value is " + text.length + " characters of JSON, more than the limit of " + limit);
+    }
+    return tagged("=", text);
+  }
+
+  // Adding long strings makes a rope, which the binding to Python cannot read; joining makes one flat string.
+  function tagged(tag, text) {
+    return join([tag, text], "");
+  }
+
+  function shorten(text) {
+    return text.length > 1000 ? text.slice(0, 1000) + "..." : text;
+  }
+
+  function describe(thrown) {
+    // Running out of memory surfaces as one of these; the host words it.
+    if (thrown === null || thrown instanceof EngineError) { throw thrown; }
+    if (thrown instanceof RealError) { return tagged("!", stringify(shorten(text_of(thrown)))); }
+    const shown = typeof thrown === "object" ? stringify(thrown) : text_of(thrown);
+    return tagged("!", stringify("threw " + shorten(shown)));
+  }
+
+  return function answer(line) {
+    const { mode, names, values, source, seed, now, limit } = parse(line);
+    let outcome = "?";
+    try {
+      const body = SourceFunction(...names, '"use strict"; return (' + source + "\n)");
+      if (mode === "check") { return "=null"; }
+      if (seed !== null) { seed_random(seed); }
+      if (now !== null) { stop_clock(now); }
+      const given = mode === "evaluate" ? parse(values, (_, value) => freeze(value)) : parse(values);
+      let value = body(...given);
+      if (mode === "call") {
+        if (typeof value !== "function") { throw new TypeError("the source is not a function but " + typeof value); }
+        value = value(...given);
+      }
+      if (!(value instanceof RealPromise)) { return encode(value, limit); }
+      const settle = (finish) => (result) => {
+        try { outcome = finish(result); } catch (thrown) { outcome = describe(thrown); }
+      };
+      value.then(settle((result) => encode(result, limit)), settle(describe));
+    } catch (thrown) {
+      return describe(thrown);
+    }
+    return () => outcome;
+  };
+})()
+"""
+
+
+def _fresh_context(memory_bytes: int, stack_bytes: int, time_s: float) -> tuple[Any, Any]:
+    quickjs: Any = importlib.import_module("quickjs")
+    context = quickjs.Context()
+    context.set_memory_limit(memory_bytes)
+    context.set_max_stack_size(stack_bytes)
+    context.set_time_limit(time_s)
+    return context, context.eval(PRELUDE)
+
+
+def _run(context: Any, answer: Any, line: str, time_s: float) -> str:
+    """What the source came to, as the line to send. Promises are followed until they settle or the time is up."""
+    deadline = time.monotonic() + time_s
+    outcome = answer(line)
+    if isinstance(outcome, str):
+        return outcome
+    while context.execute_pending_job():
+        if time.monotonic() > deadline:
+            return "!" + json.dumps(f"ran longer than the time limit of {time_s:g} s")
+    settled = outcome()
+    return settled if settled != "?" else "!" + json.dumps("returned a promise that never settles")
+
+
+def _worded(error: Exception, memory_bytes: int, time_s: float) -> str:
+    first = str(error).split("\n", 1)[0].strip()[:1000]
+    memory = f"ran out of memory; the limit is {memory_bytes / 2**20:g} MiB"
+    if first == "InternalError: interrupted":
+        return f"ran longer than the time limit of {time_s:g} s"
+    if first == "null":
+        return f"threw null, or {memory}"
+    if "out of memory" in first or "too long" in first:
+        return f"{memory} ({first})"
+    return first or type(error).__name__
+
+
+def main() -> None:
+    folder, time_s, grace_s, memory_bytes, stack_bytes = (
+        sys.argv[1],
+        float(sys.argv[2]),
+        float(sys.argv[3]),
+        int(sys.argv[4]),
+        int(sys.argv[5]),
+    )
+    sys.path.append(folder)
+    with open(os.devnull, "w") as silent:  # noqa: PTH123 - this process starts faster without pathlib
+        ready = _fresh_context(memory_bytes, stack_bytes, time_s)
+        sys.stdout.buffer.write(b"ready\n")
+        sys.stdout.buffer.flush()
+        for line in sys.stdin.buffer:
+            # Native loops of QuickJS ignore its own time limit; this ends the process from outside the interpreter,
+            # and does so even when the parent is gone.
+            faulthandler.dump_traceback_later(time_s + grace_s, exit=True, file=silent)
+            try:
+                reply = _run(*ready, line.decode("ascii"), time_s)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the parent has to be told
+                reply = "!" + json.dumps(_worded(error, memory_bytes, time_s))
+            finally:
+                faulthandler.cancel_dump_traceback_later()
+            sys.stdout.buffer.write(reply.encode("utf-8") + b"\n")
+            sys.stdout.buffer.flush()
+            # Made ahead, while nobody waits.
+            ready = _fresh_context(memory_bytes, stack_bytes, time_s)
+
+
+if __name__ == "__main__":
+    main()
