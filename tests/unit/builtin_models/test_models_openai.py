@@ -270,6 +270,15 @@ async def test_an_end_that_comes_late_does_not_count_and_keeps_the_connection():
         assert server.connected == 1
 
 
+async def test_the_previous_answer_on_a_connection_does_not_shift_the_times_of_the_next():
+    """While headers arrive in pieces there is no body yet, whatever came over this connection before."""
+    async with serving(Answer(text="abc", write_size=1, first_token_s=0.02)) as (_, model):
+        await ask(model)
+        attempt = (await ask(model)).attempt
+    assert attempt.reused_connection
+    assert attempt.first_token_ms - attempt.first_byte_ms >= 19
+
+
 async def test_64_calls_at_once():
     async with serving(lambda request: Answer(text=request.prompt * 3, first_token_s=0.02)) as (server, model):
         requests = [ChatRequest(messages=(Message(role="user", content=f"call {n}, "),)) for n in range(64)]
