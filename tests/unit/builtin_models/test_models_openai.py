@@ -272,7 +272,8 @@ async def test_an_end_that_comes_late_does_not_count_and_keeps_the_connection():
 
 async def test_the_previous_answer_on_a_connection_does_not_shift_the_times_of_the_next():
     """While headers arrive in pieces there is no body yet, whatever came over this connection before."""
-    async with serving(Answer(text="abc", write_size=1, first_token_s=0.02)) as (_, model):
+    long_headers = {"X-Padding": "x" * 2000}
+    async with serving(Answer(text="abc", headers=long_headers, write_size=1, first_token_s=0.02)) as (_, model):
         await ask(model)
         attempt = (await ask(model)).attempt
     assert attempt.reused_connection
