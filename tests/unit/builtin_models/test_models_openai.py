@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.builtin.models.openai import OpenAIModel
+from holdfast.builtin.models.timed_http import Stamps
 from holdfast.errors import SetupError
 from holdfast.plugins.factories import ModelSettings
 from holdfast.records.message import Message, ToolCall, ToolSpec
@@ -269,6 +270,16 @@ async def test_an_end_that_comes_late_does_not_count_and_keeps_the_connection():
         assert server.connected == 1
 
 
+async def test_the_previous_answer_on_a_connection_does_not_shift_the_times_of_the_next():
+    """While headers arrive in pieces there is no body yet, whatever came over this connection before."""
+    long_headers = {"X-Padding": "x" * 2000}
+    async with serving(Answer(text="abc", headers=long_headers, write_size=1, first_token_s=0.02)) as (_, model):
+        await ask(model)
+        attempt = (await ask(model)).attempt
+    assert attempt.reused_connection
+    assert attempt.first_token_ms - attempt.first_byte_ms >= 19
+
+
 async def test_64_calls_at_once():
     async with serving(lambda request: Answer(text=request.prompt * 3, first_token_s=0.02)) as (server, model):
         requests = [ChatRequest(messages=(Message(role="user", content=f"call {n}, "),)) for n in range(64)]
@@ -326,15 +337,48 @@ async def test_reported_times_lie_around_the_servers_own(streaming):
 
 
 async def test_a_late_reader_still_reports_when_the_bytes_came():
-    """The loop is held up after the packets came in: the stamps must be the packets', not the reader's."""
-    async with serving(Answer(text="abcd", piece_chars=1)) as (_, model):
-        task = asyncio.create_task(ask(model))
-        while not task.done():
-            time.sleep(0.002)  # noqa: ASYNC251 -- holding up the loop is the point
+    """Other tasks hold up the loop between the bytes' arrival and the reader's turn: that wait is not the model's."""
+    held_s = 0.01
+
+    async def hold_up() -> None:
+        while True:
+            time.sleep(held_s)  # noqa: ASYNC251 -- holding up the loop is the point
             await asyncio.sleep(0)
-        response = task.result()
-    assert response.attempt.first_byte_ms == response.attempt.last_byte_ms
-    assert len(response.chunks) == 1
+
+    async with serving(Answer(text="abcd")) as (_, model):
+        await ask(model)
+        holding = asyncio.create_task(hold_up())
+        zero = time.perf_counter()
+        response = await model.attempt(ASKED, zero=zero)
+        ended_ms = (time.perf_counter() - zero) * 1000
+        holding.cancel()
+    assert response.attempt.last_byte_ms is not None
+    assert ended_ms - response.attempt.last_byte_ms >= held_s * 1000
+
+
+def stamped() -> Stamps:
+    """Headers, then bodies of 10, 25 and 40 bytes in all, 10 ms apart, the first 30 ms after the request."""
+    stamps = Stamps()
+    stamps.sent = 100.0
+    stamps.times = [100.02, 100.03, 100.04, 100.05]
+    stamps.totals = [0, 10, 25, 40]
+    return stamps
+
+
+def test_each_byte_has_the_time_of_its_packet():
+    stamps = stamped()
+    assert [stamps.arrival(count) for count in (1, 10, 11, 25, 26, 40)] == [
+        *(100.03, 100.03),
+        *(100.04, 100.04),
+        *(100.05, 100.05),
+    ]
+    assert (stamps.first_byte, stamps.last_byte) == (100.02, 100.05)
+
+
+def test_one_packet_makes_one_chunk():
+    stamps = stamped()
+    assert stamps.chunks([(4, 2), (10, 3), (12, 1), (40, 7)]) == ((30.0, 5), (40.0, 1), (50.0, 7))
+    assert stamps.chunks([]) == ()
 
 
 def build(variables: dict[str, str], **options) -> OpenAIModel:

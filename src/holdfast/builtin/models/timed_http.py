@@ -2,8 +2,9 @@
 
 Stamps are taken in the protocol itself: the request's in the payload that is being written, the response's in
 `data_received`, before the bytes are parsed and before the task that waits for them can run. aiohttp's `TraceConfig`
-was measured against it: it reports a chunk when the waiting task reads it, so a loop with 64 calls in flight adds its
-own queue to every figure, and it costs a coroutine per event.
+cannot do that: it tells of a body once, when the waiting task has read the whole of it, so there are no chunks and the
+loop's own queue is in the figure. Measured with 64 calls in flight against the server's own log, the median error is
+0.3 ms here, 0.55 ms traced and 0.65 ms around a bare call; a stamp costs a list entry, a trace a coroutine.
 
 Every arrival is kept with the number of body bytes there were by then. A reader that comes late, and finds several
 packets in one block, can still tell when each of its bytes came in.
