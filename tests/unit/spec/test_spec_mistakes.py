@@ -129,9 +129,7 @@ def test_a_cross_field_rule_of_a_check_is_reported_at_the_evaluation(load_text):
     text = AGENT.split("tags:", maxsplit=1)[0].replace("enviroment", "environment")
     text += "run:\n  - input: a\n    evaluations:\n      - type: execution_time\njudgment: {strategy: all_pass}\n"
     (problem,) = load_text(text).problems
-    assert str(problem) == (
-        "file.yaml:8:9: run[0].evaluations[0]: expected max_duration_ms or min_duration_ms"
-    )
+    assert str(problem) == ("file.yaml:8:9: run[0].evaluations[0]: expected max_duration_ms or min_duration_ms")
 
 
 def test_one_bad_file_hides_no_other(tmp_path, load_text):
