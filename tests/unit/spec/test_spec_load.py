@@ -9,7 +9,13 @@ import pytest
 from holdfast.records.place import Place
 from holdfast.spec.load import load
 
-AGENT = "name: {name}\ndescription: d\nenvironment: {{type: local}}\nrun: [{{input: hi}}]\njudgment: {{strategy: all_pass}}\n"
+AGENT = """\
+name: {name}
+description: d
+environment: {{type: local}}
+run: [{{input: hi}}]
+judgment: {{strategy: all_pass}}
+"""
 
 
 def agent(name="a", **more):
@@ -97,7 +103,7 @@ def test_a_misspelt_deciding_key_is_still_recognised(tree):
 def test_absolute_paths_below_here_are_shown_relative(tree):
     root = tree({"s/a.yaml": agent()})
     (scenario,) = load([root / "s"], catalogue={}).scenarios
-    assert scenario.place == Place(file=os.path.join("s", "a.yaml"), line=1, column=1)
+    assert scenario.place == Place(file="s/a.yaml", line=1, column=1)
 
 
 def test_made_up_ids_that_collide_get_their_folder(tree):
