@@ -128,7 +128,7 @@ def _check_messages(messages: Any, findings: Findings) -> None:
     index = len(cast("list[Any]", messages)) - 1
     last = cast("list[Any]", messages)[index]
     role = cast("dict[str, Any]", last).get("role") if isinstance(last, dict) else None
-    if role in {"system", "assistant"}:
+    if role in ("system", "assistant"):
         message = f"expected the last message to be the user's, found the {role}'s"
         findings.error(("messages", index, "role"), message, "bad-value")
 

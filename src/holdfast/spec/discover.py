@@ -50,8 +50,10 @@ def _expand(given: str) -> tuple[list[tuple[str, bool]], Problem | None]:
     if os.path.isdir(given):  # noqa: PTH112
         below = [(path, False) for path in _walk(given)]
         return below, None if below else _problem(given, "the folder holds no .yaml or .yml file", "no-scenarios")
-    if os.path.exists(given):  # noqa: PTH110
+    if os.path.isfile(given):  # noqa: PTH113
         return [(given, True)], None
+    if os.path.exists(given):  # noqa: PTH110
+        return [], _problem(given, "expected a file or folder, found a pipe or device", "unreadable")
     if not glob.has_magic(given):
         return [], _problem(given, "no such file or folder", "missing-file")
     matches = sorted(glob.glob(given, recursive=True))  # noqa: PTH207
@@ -59,7 +61,7 @@ def _expand(given: str) -> tuple[list[tuple[str, bool]], Problem | None]:
     for match in matches:
         if os.path.isdir(match):  # noqa: PTH112
             expanded.extend((path, False) for path in _walk(match))
-        elif match.endswith(_ENDINGS):
+        elif match.endswith(_ENDINGS) and os.path.isfile(match):  # noqa: PTH113
             expanded.append((match, False))
     return expanded, None if expanded else _problem(given, "the pattern matches no .yaml or .yml file", "no-match")
 
@@ -74,12 +76,17 @@ def _walk(folder: str) -> list[str]:
             if entry.is_dir(follow_symlinks=False):
                 if not name.startswith(".") and name not in _SKIPPED:
                     folders.append(entry.path)
-            elif name.endswith(_ENDINGS) and not name.startswith("."):
+            elif name.endswith(_ENDINGS) and not name.startswith(".") and _readable(entry):
                 files.append(entry.path)
     for below in folders:
         if not os.path.exists(os.path.join(below, "pyvenv.cfg")):  # noqa: PTH110, PTH118
             files.extend(_walk(below))
     return files
+
+
+def _readable(entry: os.DirEntry[str]) -> bool:
+    """Not a pipe or device, which would block. A link to nowhere stays in, to be reported."""
+    return entry.is_file() or not os.path.exists(entry.path)  # noqa: PTH110
 
 
 def _problem(given: str, message: str, code: str) -> Problem:

@@ -82,7 +82,7 @@ def parse_document(content: bytes, path: str, file: str) -> tuple[Document | Non
         return None, [_problem(error.fault, file)]
     digest = hashlib.sha256(content).hexdigest()[:16]
     document = Document(file, os.path.dirname(path), data, root=root, digest=digest)  # noqa: PTH120
-    return document, [_problem(fault, file, root) for fault in faults]
+    return document, _located(faults, file, root)
 
 
 def _decode(content: bytes) -> str:
@@ -106,26 +106,29 @@ def _byte_position(content: bytes, offset: int) -> tuple[int, int]:
     return before.count(b"\n") + 1, len(before[start:].decode(errors="replace")) + 1
 
 
-def _problem(fault: YamlFault, file: str, root: Node | None = None) -> Problem:
-    path = _path_to(root, fault.node) if root is not None and fault.node is not None else ()
-    place = Place(file=file, line=fault.line, column=fault.column, path=show_path(path or ()))
+def _problem(fault: YamlFault, file: str, path: Path = ()) -> Problem:
+    place = Place(file=file, line=fault.line, column=fault.column, path=show_path(path))
     return Problem(place=place, message=fault.message, code=fault.code)
 
 
-def _path_to(node: Node, wanted: Node) -> Path | None:
-    """The path of a key's or value's node. Aliases were measured before, so the walk ends."""
-    if node is wanted:
-        return ()
-    pairs: list[tuple[str | int, Node]] = []
+def _located(faults: list[YamlFault], file: str, root: Node) -> list[Problem]:
+    if not faults:
+        return []
+    paths: dict[int, Path] = {}
+    _note_paths(root, (), {id(fault.node) for fault in faults}, paths)
+    return [_problem(fault, file, paths.get(id(fault.node), ())) for fault in faults]
+
+
+def _note_paths(node: Node, path: Path, wanted: set[int], paths: dict[int, Path]) -> None:
+    """The paths of the wanted keys and values, found in one walk. Aliases were measured before, so it ends."""
+    if id(node) in wanted:
+        paths.setdefault(id(node), path)
     if isinstance(node, SequenceNode):
-        pairs = list(enumerate(cast("list[Node]", node.value)))
+        for index, child in enumerate(cast("list[Node]", node.value)):
+            _note_paths(child, (*path, index), wanted, paths)
     elif isinstance(node, MappingNode):
         for key_node, value_node in node.value:
-            if key_node is wanted:
-                return (str(key_node.value),) if isinstance(key_node, ScalarNode) else ()
-            pairs.append((str(key_node.value), value_node))
-    for part, child in pairs:
-        found = _path_to(child, wanted)
-        if found is not None:
-            return (part, *found)
-    return None
+            inner = (*path, str(key_node.value)) if isinstance(key_node, ScalarNode) else path
+            if id(key_node) in wanted:
+                paths.setdefault(id(key_node), inner)
+            _note_paths(value_node, inner, wanted, paths)

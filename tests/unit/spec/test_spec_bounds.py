@@ -3,9 +3,11 @@
 import copy
 import json
 
+import jsonschema
 import pytest
 
 from holdfast.spec.naming import show_path
+from holdfast.spec.schema import json_schemas
 
 MISSING = object()
 
@@ -59,7 +61,7 @@ def test_the_bases_are_right(load_text):
 
 
 GOOD = [
-    *[(DECISION, ("domain",), value) for value in ("robotic", "my-domain_2", "finance")],
+    *[(DECISION, ("domain",), value) for value in ("clinical", "custom-domain_2", "c")],
     *[(DECISION, ("constraint", "time_pressure"), value) for value in ("immediate", "urgent", "minutes", "hours")],
     *[(DECISION, ("severity",), value) for value in (0, 1, 0.0, 1.0)],
     *[(DECISION, (*INVARIANT, "severity"), value) for value in (0, 1)],
@@ -117,6 +119,13 @@ def test_accepted(base, path, value, load_text):
     loaded = load_text(changed(base, path, value))
     assert loaded.problems == ()
     assert len(loaded.scenarios) == 1
+
+
+def test_the_schemas_accept_what_the_loader_accepts(catalogue):
+    schemas = json_schemas(catalogue)
+    for base, path, value in GOOD:
+        schema = schemas["decision" if base is DECISION else "agent"]
+        jsonschema.Draft202012Validator(schema).validate(json.loads(changed(base, path, value)))
 
 
 REQUIRED_DECISION = [(key,) for key in DECISION] + [

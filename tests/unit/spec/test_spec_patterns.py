@@ -1,0 +1,43 @@
+import random
+import warnings
+
+import pytest
+import regex
+
+from holdfast.spec.patterns import check_pattern, inspect_pattern
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["plain words", r"\bstop\b", r"(?i)a|b", r"(?<=a+)b", r"\p{L}+", r"a++", r"[[a-z]--[b]]", "°C", r"(?P<n>a)\1"],
+)
+def test_right_ones(pattern):
+    assert check_pattern(pattern) is None
+
+
+@pytest.mark.parametrize("pattern", ["(", "a)", "*", "[z-a]", "a{2,1}", r"\p{Nope}", "(?P<a>x)(?P<a"])
+def test_wrong_ones(pattern):
+    assert check_pattern(pattern)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "always"), [("a*", True), ("a|", True), ("^", True), ("a+", False), (r"\p{L}?", True), ("a", False)]
+)
+def test_whether_it_matches_everything(pattern, always):
+    assert inspect_pattern(pattern).always is always
+
+
+def test_whatever_is_accepted_compiles_with_the_module_that_runs_it():
+    """The quick way must never accept what the real one refuses."""
+    chance = random.Random(5)
+    text = r"(?i) (?<= (?: (?! ( ) a b 0 . | * + ? {2} {1,} {,2} \b \d \. [a-z] [^0-9,] [+*] [z-a] ^ $ ?? - #"
+    atoms = text.split()
+    accepted = 0
+    for _ in range(4000):
+        pattern = "".join(chance.choice(atoms) for _ in range(chance.randint(1, 6)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if check_pattern(pattern) is None:
+                accepted += 1
+                regex.compile(pattern)
+    assert accepted > 500
