@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.records.message import Message
 from holdfast.records.place import Place
-from holdfast.records.scenario import Ask, Converse, MockError, MockWhen
+from holdfast.records.scenario import Ask, Converse, MockFault, MockWhen
 from holdfast.spec.schema import json_schemas
 from holdfast.spec.yaml12 import parse
 
@@ -84,7 +84,7 @@ def test_the_mock(load_text):
     )
     assert mock.response == {"data": {"key": "value"}}
     assert mock.response_fn == "() => ({ timestamp: Date.now() })"
-    assert mock.error == MockError(code="API_ERROR", message="Rate limit exceeded", status=429)
+    assert mock.error == MockFault(code="API_ERROR", message="Rate limit exceeded", status=429)
     assert (mock.delay_ms, mock.probability) == (1000, 0.1)
 
 
