@@ -29,7 +29,8 @@ ActionHandler = Callable[[dict[str, Any], ActionContext], Any | Awaitable[Any]]
 
 
 class Action(Record):
-    """`parameters` is a JSON Schema of an object, empty for any object; what an agent sends is checked against it before `handler` runs.
+    """`parameters` is a JSON Schema of an object, empty for any object; what an agent sends is checked against it
+    before `handler` runs.
 
     The handler, a coroutine or a plain function (run in a thread), answers with something that JSON can hold. To
     refuse, it raises `ports.services.ServiceFault`, which the agent gets to read; anything else it raises is the
