@@ -168,7 +168,7 @@ async def test_only_public_methods_can_be_called(tmp_path: Path, method: str):
 async def test_a_proxy_has_no_private_methods(tmp_path: Path):
     runtime, _ = await opened(tmp_path)
     with pytest.raises(AttributeError):
-        runtime.get_service("x")._secret
+        _ = runtime.get_service("x")._secret
 
 
 async def test_a_service_that_cannot_start_or_stop(tmp_path: Path):
