@@ -16,16 +16,16 @@ MockFunction = Callable[..., Any | Awaitable[Any]]
 class ServiceFault(Exception):
     """A service answered with an error, real or simulated. It is the agent's to deal with, never a trial error.
 
-    `place` is where the mock stands that simulated it.
+    `mock` is the mock that simulated it, None when it is real.
     """
 
     def __init__(
-        self, message: str, *, code: str | None = None, status: int | None = None, place: Place | None = None
+        self, message: str, *, code: str | None = None, status: int | None = None, mock: Place | None = None
     ) -> None:
         super().__init__(message)
         self.code: str | None = code
         self.status: int | None = status
-        self.place: Place | None = place
+        self.mock: Place | None = mock
 
 
 class ProvidedService(Record):
