@@ -33,7 +33,7 @@ class AgentRuntime:
         self._mocks: MockSource = mocks or NoMocks()
         self._actions: Mapping[str, Action] = actions or {}
         self._live: LiveServices = LiveServices(services or {})
-        self._functions: dict[str, MockFunction] = {}
+        self._functions: dict[tuple[str, str], MockFunction] = {}
         self._trial: TrialContext | None = None
 
     async def open(self, trial: TrialContext) -> None:
@@ -80,35 +80,31 @@ class AgentRuntime:
         return ServiceProxy(name, self.call)
 
     def register_mock(self, key: str, function: MockFunction) -> None:
-        """`service.method`, or `method` alone for that method on every service. The last function registered for a
-        key holds, and it goes before the scenario's mocks."""
-        if not key.rpartition(".")[2]:
-            raise ValueError(f"a mock is registered for 'service.method', not for {key!r}")
-        self._functions[key] = function
+        """The last function registered for `service.method` holds, and it goes before the scenario's mocks.
+
+        Raises `PluginError` when the key does not name a service and a method.
+        """
+        service, _, method = key.rpartition(".")
+        if not service or not method:
+            raise PluginError(f"register_mock got {key!r}; expected 'service.method', such as 'github.readFile'")
+        self._functions[service, method] = function
 
     async def call(self, service: str, method: str, args: list[Any], named: dict[str, Any]) -> Any:
-        """A lone object argument counts as the named parameters, which is how such services are mostly called."""
         trial = self._opened()
-        call = ServiceCall(
-            service=service,
-            method=method,
-            args=args,
-            input=named or _lone_object(args),
-            context=dict(trial.variables),
-        )
+        call = ServiceCall(service=service, method=method, args=args, input=named, context=dict(trial.variables))
         at_ms, began = trial.elapsed_ms(), trial.clock.now()
         mock: str | None = None
         result: Any = None
         error: str | None = None
         passed_args, passed_named = plain(args), plain(named)
         try:
-            answered = None if trial.live else await self._mocked_answer(call, named)
+            answered = None if trial.live else await self._mocked_answer(call)
             if answered is not None:
                 result, mock = answered
             else:
-                result = await self._real_answer(call, named)
+                result = await self._real_answer(call)
         except ServiceFault as fault:
-            error, mock = str(fault), str(fault.place) if fault.place else mock
+            error, mock = str(fault), str(fault.mock) if fault.mock else mock
             raise
         except asyncio.CancelledError:
             error = "interrupted before it answered"
@@ -139,23 +135,25 @@ class AgentRuntime:
         assert self._trial is not None, "used before open"
         return self._trial
 
-    async def _mocked_answer(self, call: ServiceCall, named: dict[str, Any]) -> tuple[Any, str] | None:
-        for key in (f"{call.service}.{call.method}", call.method):
-            function = self._functions.get(key)
-            if function is not None:
-                return await self._registered(key, function, call, named), f"registered for {key}"
+    async def _mocked_answer(self, call: ServiceCall) -> tuple[Any, str] | None:
+        function = self._functions.get((call.service, call.method))
+        if function is not None:
+            return await self._registered(function, call), f"register_mock({call.name!r})"
         answer = await self._mocks.answer(call)
         return None if answer is None else (answer.value, str(answer.place))
 
-    async def _registered(self, key: str, function: MockFunction, call: ServiceCall, named: dict[str, Any]) -> Any:
+    async def _registered(self, function: MockFunction, call: ServiceCall) -> Any:
         try:
-            return await run_either(function, *call.args, **named)
+            return await run_either(function, *call.args, **call.input)
         except (ServiceFault, HoldfastError):
             raise
         except Exception as error:
-            raise MockError(f"the function registered for {key!r} raised {raised(error)}") from error
+            raise MockError(
+                f"the function registered as mock of {call.name} raised {raised(error)}; "
+                "to simulate a failure of the service, raise ServiceFault"
+            ) from error
 
-    async def _real_answer(self, call: ServiceCall, named: dict[str, Any]) -> Any:
+    async def _real_answer(self, call: ServiceCall) -> Any:
         provided = self._live.provided.get(call.service)
         if provided is None:
             raise ServiceFault(self._nobody(call), code="SERVICE_NOT_FOUND")
@@ -165,7 +163,7 @@ class AgentRuntime:
             message = f"the service {call.service!r} has no method {call.method!r} (it has: {known})"
             raise ServiceFault(message, code="METHOD_NOT_FOUND")
         try:
-            return await run_either(function, *call.args, **named)
+            return await run_either(function, *call.args, **call.input)
         except (ServiceFault, HoldfastError):
             raise
         except Exception as error:
@@ -174,27 +172,17 @@ class AgentRuntime:
 
     def _mocked(self) -> list[tuple[str | None, str]]:
         """Every mocked method once: the scenario's, then those registered."""
-        registered = [(key.rpartition(".")[0] or None, key.rpartition(".")[2]) for key in self._functions]
-        return list(dict.fromkeys([*self._mocks.methods(), *registered]))
+        return list(dict.fromkeys([*self._mocks.methods(), *self._functions]))
 
     def _nobody(self, call: ServiceCall) -> str:
-        what = f"{call.service}.{call.method}" if call.service else call.method
+        what = call.name if call.service else call.method
         if self._opened().live:
             return (
                 f"cannot call {what}: no plugin provides the service {call.service!r}, and mocks are off in live mode"
             )
         mocked = ", ".join(f"{service}.{method}" if service else method for service, method in self._mocked())
-        why = "no mock matches these arguments" if self._covered(call) else "it is not mocked"
+        why = "no mock matches these arguments" if self._mocks.covers(call.service, call.method) else "it is not mocked"
         return (
             f"cannot call {what}: {why}, and no plugin provides the service {call.service!r} "
             f"(mocked here: {mocked or 'nothing'})"
         )
-
-    def _covered(self, call: ServiceCall) -> bool:
-        return self._mocks.covers(call.service, call.method)
-
-
-def _lone_object(args: list[Any]) -> dict[str, Any]:
-    if len(args) == 1 and isinstance(args[0], dict):
-        return args[0]  # pyright: ignore[reportUnknownVariableType] - whatever the caller passed
-    return {}

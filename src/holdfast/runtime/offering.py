@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 from holdfast.ports.services import ServiceMethod
 from holdfast.records.scenario import Mock
@@ -18,17 +18,18 @@ def mocked_method(service: str | None, method: str, mocks: Iterable[Mock]) -> Se
     """A mocked method. Its schema names the parameters that the mocks ask about, never their values.
 
     `args` is required when any of the mocks looks at positional arguments, so that an agent that leaves them out is
-    told so instead of missing every mock.
+    told so instead of missing every mock. One object alone may be passed by name, so it asks for no `args`.
     """
     named: dict[str, Any] = {}
     positional = False
     for mock in mocks:
         if mock.method != method or (mock.service is not None and service is not None and mock.service != service):
             continue
-        for name in mock.when.input or {}:
-            named[name] = {}
+        alone = [_lone_object(given) for given in (mock.when.args, mock.when.partial_args) if given]
+        for known in (mock.when.input, *alone):
+            named |= {name: {} for name in known or {}}
         scripts = f"{mock.when.matcher or ''} {mock.response_fn or ''}"
-        positional |= bool(mock.when.args or mock.when.partial_args or _READS_ARGS.search(scripts))
+        positional |= None in alone or bool(_READS_ARGS.search(scripts))
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {**named, "args": _ARGS},
@@ -60,3 +61,14 @@ def real_method(service: str, method: str, function: Callable[..., Any]) -> Serv
     ]
     parameters["properties"] = {**{name: {} for name in names}, "args": _ARGS}
     return ServiceMethod(service=service, method=method, description=described, parameters=parameters)
+
+
+def _lone_object(args: list[Any]) -> dict[str, Any] | None:
+    """The keys to name when the mock asks for one object and nothing else; None when it asks for other arguments."""
+    found: dict[str, Any] = {}
+    for choice in args:
+        inner = cast("list[Any]", choice) if isinstance(choice, list) else [choice]
+        if len(inner) != 1 or not isinstance(inner[0], dict):
+            return None
+        found |= cast("dict[str, Any]", inner[0])
+    return found if len(args) == 1 or all(isinstance(choice, list) for choice in args) else None

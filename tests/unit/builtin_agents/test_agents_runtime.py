@@ -172,9 +172,9 @@ async def test_a_bug_in_a_plugin_ends_the_trial(tmp_path: Path):
 
 
 async def test_a_failing_mock_ends_the_trial(tmp_path: Path):
-    played = await Played(tmp_path, calls(("bad", {}))).open()
+    played = await Played(tmp_path, calls(("bad_one", {}))).open()
     assert played.trial.services is not None
-    played.trial.services.register_mock("bad", lambda: 1 / 0)
+    played.trial.services.register_mock("bad.one", lambda: 1 / 0)
     await played.agent.open(played.trial)
     with pytest.raises(MockError):
         await played.turn()

@@ -168,10 +168,10 @@ class ListedMocks:
         for mock in self.mocks:
             if mock.method != call.method or mock.service not in (None, call.service):
                 continue
-            if mock.when.input is not None and mock.when.input != call.input:
+            if mock.when.input is not None and mock.when.input != call.named:
                 continue
             if mock.error is not None:
-                raise ServiceFault(mock.error.message or "", code=mock.error.code, place=mock.place)
+                raise ServiceFault(mock.error.message or "", code=mock.error.code, mock=mock.place)
             return Answered(mock.response, mock.place)
         return None
 
