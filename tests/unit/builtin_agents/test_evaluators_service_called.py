@@ -14,10 +14,12 @@ from holdfast.records.execution import ExecutionResult
 from unit.runtime.trial_stand_in import HERE, TrialStandIn
 
 CALLS = (
-    ServiceCalled(at_ms=1.0, service="github-service", method="listIssues", input={"owner": "me", "page": {"n": 1, "size": 5}}),
+    ServiceCalled(
+        at_ms=1.0, service="github-service", method="listIssues", input={"owner": "me", "page": {"n": 1, "m": 5}}
+    ),
     ServiceCalled(at_ms=2.0, service="github-service", method="listIssues", args=["me", True], error="rate limit"),
     ServiceCalled(at_ms=3.0, service="mail", method="send", args=[{"to": "a", "cc": "b"}]),
-)  # fmt: skip
+)
 
 
 async def evaluate(folder: Path, **params: Any) -> EvaluationResult:
