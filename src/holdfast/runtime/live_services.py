@@ -28,7 +28,7 @@ class LiveServices:
             if name not in self._built:
                 provided = self.provided[name]
                 try:
-                    service = await asyncio.to_thread(provided.build)
+                    service = provided.build()  # on the loop: clients made in a constructor look for it
                     self._built[name] = service
                     start = getattr(service, "start", None)
                     if callable(start):

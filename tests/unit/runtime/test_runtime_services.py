@@ -141,6 +141,16 @@ async def test_concurrent_first_calls_build_one_service(tmp_path: Path):
     assert built[0].log == ["start a#0"]
 
 
+async def test_a_service_is_built_where_the_event_loop_is(tmp_path: Path):
+    class NeedsLoop(Weather):
+        def __init__(self) -> None:
+            super().__init__()
+            self.loop = asyncio.get_running_loop()
+
+    runtime, _ = await opened(tmp_path, services={"n": ProvidedService(build=NeedsLoop, plugin="p")})
+    assert await runtime.call("n", "slow", [], {}) == "done"
+
+
 async def test_plain_methods_run_in_a_thread(tmp_path: Path):
     service = Weather()
     runtime, _ = await opened(tmp_path, services=weather(service))
