@@ -16,6 +16,7 @@ def builtin_plugin() -> Plugin:
         },
         agents={
             "model": "holdfast.builtin.agents.model:ModelAgent",
+            "runtime": "holdfast.builtin.agents.runtime:RuntimeAgent",
         },
         environments={
             "local": "holdfast.builtin.environments.local:LocalEnvironment",

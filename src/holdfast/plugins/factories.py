@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from holdfast.ports.agent import Agent
+from holdfast.ports.agent import Agent, TrialContext
 from holdfast.ports.environment import EnvironmentProvider
 from holdfast.ports.model import ChatModel
 from holdfast.records.base import Record
+from holdfast.records.conversation import ConversationTurn
 
 
 class ModelSettings(Record):
@@ -53,3 +54,16 @@ class AgentFactory(Protocol):
 
 class EnvironmentFactory(Protocol):
     def __call__(self, settings: EnvironmentSettings) -> EnvironmentProvider: ...
+
+
+class ServiceFactory(Protocol):
+    def __call__(self, config: Mapping[str, Any]) -> Any:
+        """A service for one trial. If it has `start(trial)` and `stop()`, they are called before its first call and
+        at the end of the trial."""
+        ...
+
+
+class Termination(Protocol):
+    def __call__(self, turns: tuple[ConversationTurn, ...], trial: TrialContext) -> bool | str | Awaitable[bool | str]:
+        """Whether the conversation is over after these turns. A text that is not empty means yes, and says why."""
+        ...

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from holdfast.ports.action import Action
 from holdfast.ports.agent import TrialContext
+from holdfast.records.base import Record
 from holdfast.records.place import Place
 
 MockFunction = Callable[..., Any | Awaitable[Any]]
@@ -26,10 +28,44 @@ class ServiceFault(Exception):
         self.mock: Place | None = mock
 
 
+class ProvidedService(Record):
+    """A service that somebody provides: `build` makes it, anew for each trial, when it is first called.
+
+    With `tools`, its public methods are offered to the built-in agent.
+    """
+
+    build: Callable[[], Any]
+    plugin: str
+    tools: bool = False
+
+
+class ServiceMethod(Record):
+    """A service's method that an agent may call directly. `service` is empty for a mock that covers every service."""
+
+    service: str
+    method: str
+    description: str = ""
+    parameters: dict[str, Any] = {}
+
+
 class Services(Protocol):
     """One per trial; opened in the set-up phase and closed in tear-down."""
 
     async def open(self, trial: TrialContext) -> None: ...
+
+    @property
+    def actions(self) -> Mapping[str, Action]:
+        """The plugins' actions, by name."""
+        ...
+
+    async def perform(self, action: str, params: dict[str, Any]) -> Any:
+        """Run an action. `params` already fit its schema. Raises `ServiceFault`, or the `TrialError` it ended in."""
+        ...
+
+    async def offered(self) -> Sequence[ServiceMethod]:
+        """The methods an agent may call without an action: mocked ones that nobody provides, and those of services
+        whose plugin says so."""
+        ...
 
     def get_service(self, name: str) -> Any:
         """An object whose methods are the service's, as coroutines. A name that nobody provides still answers: each

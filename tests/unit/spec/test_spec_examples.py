@@ -45,7 +45,7 @@ def test_the_conversation(load_text):
     (step,) = scenario.steps
     assert step.name == "Customer Support Conversation"
     assert isinstance(step.task, Converse)
-    assert step.task.opening == "Hi, I need help with billing"
+    assert [message.content for message in step.task.opening] == ["Hi, I need help with billing"]
     config = step.task.config
     assert (config.max_turns, config.timeout_per_turn_ms, config.total_timeout_ms) == (6, 30_000, 300_000)
     user = config.user_simulator

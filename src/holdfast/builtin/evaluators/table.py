@@ -22,4 +22,5 @@ EVALUATORS: dict[str, str] = {
     "not_contains": f"{_HERE}.invariants:NotContains",
     "judge": f"{_HERE}.judge:Judge",
     "latency_budget": f"{_HERE}.latency_budget:LatencyBudget",
+    "service_called": "holdfast.builtin.evaluators.service_called:ServiceCalledEvaluator",
 }

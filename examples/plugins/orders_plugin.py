@@ -1,0 +1,88 @@
+"""A plugin in one file: a service, two actions on it, a check, and a reason to end a conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from holdfast.plugins.action import ActionContext, ServiceFault, action
+from holdfast.plugins.plugin import Plugin
+from holdfast.ports.agent import TrialContext
+from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
+from holdfast.records.conversation import ConversationTurn
+from holdfast.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
+from holdfast.records.execution import ExecutionResult
+
+
+class Orders:
+    """The service. One is made for each trial, from the `config` that the scenario gives the plugin."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._orders: dict[str, dict[str, Any]] = {key: dict(order) for key, order in config["orders"].items()}
+
+    async def find(self, order_id: str) -> dict[str, Any]:
+        if order_id not in self._orders:
+            raise ServiceFault(f"there is no order {order_id!r}", code="NOT_FOUND", status=404)
+        return self._orders[order_id]
+
+    async def refund(self, order_id: str) -> dict[str, Any]:
+        order = await self.find(order_id)
+        order["refunded"] = True
+        return order
+
+
+@action(description="Look an order up: what it came to, and whether it was refunded.")
+async def look_up_order(order_id: str, context: ActionContext) -> dict[str, Any]:
+    return await context.get_service("orders").find(order_id)
+
+
+@action(description="Refund an order and say why.")
+async def refund_order(order_id: str, reason: str, context: ActionContext) -> dict[str, Any]:
+    order = await context.get_service("orders").refund(order_id)
+    return {**order, "reason": reason}
+
+
+class AmountQuotedParams(EvaluationParams):
+    order_id: str
+
+
+class AmountQuoted:
+    """Passes when the reply quotes what the service said the order came to."""
+
+    type: ClassVar[str] = "amount_quoted"
+    params: ClassVar[type[EvaluationParams]] = AmountQuotedParams
+
+    async def evaluate(
+        self, params: AmountQuotedParams, result: ExecutionResult, context: EvaluationContext
+    ) -> EvaluationResult:
+        found = [
+            call.result["total"]
+            for call in result.service_calls
+            if call.service == "orders" and call.error is None and params.order_id in call.args
+        ]
+        if not found:
+            return inconclusive(f"order {params.order_id} was never looked up in this step")
+        amount = f"{found[-1]:.2f}"
+        evidence = Evidence(expected=amount, found=result.reply)
+        if amount in result.reply:
+            return passed(f"the reply quotes {amount}", evidence=evidence)
+        return failed(f"the reply does not quote {amount}", evidence=evidence)
+
+
+def order_settled(turns: tuple[ConversationTurn, ...], trial: TrialContext) -> str:
+    """Over as soon as a refund went through; the text is the reason that the record shows."""
+    settled = any(
+        step.type == "action" and step.name == "refund_order" and step.status == "success"
+        for step in turns[-1].trajectory
+    )
+    return "the order was refunded" if settled else ""
+
+
+plugin = Plugin(
+    name="orders",
+    version="1.0.0",
+    services={"orders": Orders},
+    actions={"look_up_order": look_up_order, "refund_order": refund_order},
+    evaluators={"amount_quoted": AmountQuoted},
+    terminations={"order_settled": order_settled},
+)

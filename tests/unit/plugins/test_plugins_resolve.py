@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.errors import SetupError
+from holdfast.plugins.installed import InstalledPlugins
+from holdfast.plugins.resolve import ResolvedPlugins, resolve_plugins
+from holdfast.records.place import Place
+from holdfast.records.scenario import PluginRef
+
+PLUGIN = "from holdfast.plugins.plugin import Plugin\n"
+
+
+def ref(name: str, **fields: Any) -> PluginRef:
+    return PluginRef(name=name, place=Place(file="a.yaml", line=4, column=3), **fields)
+
+
+def resolve(folder: Path, *refs: PluginRef, live: bool = False) -> ResolvedPlugins:
+    return resolve_plugins(refs, folder=folder, live=live)
+
+
+@pytest.fixture
+def packages(tmp_path: Path) -> Iterator[Path]:
+    """A folder of installed packages: one distribution with two entry points."""
+    site = tmp_path / "site"
+    package = site / "holdfast_probe"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(
+        PLUGIN
+        + "plugin = Plugin(name='probe', actions={'probe': 'holdfast_probe.parts:probe'})\n"
+        + "def make(config):\n    return Plugin(name='made', version=config['v'])\n"
+        + "wrong = 3\n"
+    )
+    info = site / "holdfast_probe-2.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: holdfast-probe\nVersion: 2.1\n")
+    (info / "entry_points.txt").write_text(
+        "[holdfast.plugins]\nprobe = holdfast_probe:plugin\n@acme/plugin-make = holdfast_probe:make\n"
+    )
+    sys.path.insert(0, str(site))
+    try:
+        yield site
+    finally:
+        sys.path.remove(str(site))
+        for name in [name for name in sys.modules if name.startswith("holdfast_probe")]:
+            del sys.modules[name]
+
+
+def test_an_entry_point_has_its_packages_version(tmp_path: Path, packages: Path):
+    (plugin,) = resolve(tmp_path, ref("probe", version=">=2,<3", config={"a": 1})).plugins
+    assert (plugin.name, plugin.version, plugin.config) == ("probe", "2.1", {"a": 1})
+
+
+def test_an_entry_point_may_be_named_as_in_npm(tmp_path: Path, packages: Path):
+    resolved = resolve(tmp_path, ref("@acme/plugin-make", config={"v": "3.0"}), live=True)
+    assert [(plugin.name, plugin.version) for plugin in resolved.plugins] == [("made", "3.0")]
+
+
+def test_entry_points_are_read_once(tmp_path: Path, packages: Path):
+    installed = InstalledPlugins()
+    assert "probe" in installed.names()
+    (packages / "holdfast_probe-2.1.dist-info" / "entry_points.txt").write_text("")
+    assert resolve_plugins([ref("probe")], folder=tmp_path, live=False, installed=installed).plugins
+
+
+def test_an_import_path(tmp_path: Path, packages: Path):
+    resolved = resolve(tmp_path, ref("holdfast_probe:plugin"), ref("holdfast_probe:make", config={"v": "1"}))
+    assert [plugin.name for plugin in resolved.plugins] == ["probe", "made"]
+    with pytest.raises(
+        SetupError, match=r"a\.yaml:4:3: plugin 'holdfast_probe:nope': .*it has a plugin named 'plugin'"
+    ):
+        resolve(tmp_path, ref("holdfast_probe:nope"))
+    with pytest.raises(SetupError, match="expected a Plugin or a function from its config to one, found int"):
+        resolve(tmp_path, ref("holdfast_probe:wrong"))
+    with pytest.raises(SetupError, match="cannot import no_such_module_here"):
+        resolve(tmp_path, ref("no_such_module_here:plugin"))
+    with pytest.raises(SetupError, match=r"it raised when given its config: .*__init__\.py:4: KeyError: 'v'"):
+        resolve(tmp_path, ref("holdfast_probe:make"))
+
+
+@pytest.mark.parametrize("name", ["mine.py", "./mine.py", "./mine.py:plugin", "mine.py:other"])
+def test_a_file_beside_the_scenario(tmp_path: Path, name: str):
+    (tmp_path / "neighbour.py").write_text("NAME = 'mine'\n")
+    (tmp_path / "mine.py").write_text(PLUGIN + "import neighbour\nplugin = other = Plugin(name=neighbour.NAME)\n")
+    before = list(sys.path)
+    (plugin,) = resolve(tmp_path, ref(name, config={"k": "v"})).plugins
+    assert (plugin.name, plugin.config) == ("mine", {"k": "v"})
+    assert sys.path == before
+    assert "neighbour" not in sys.modules
+    assert "mine" not in sys.modules
+
+
+def test_neighbours_of_different_plugins_are_kept_apart(tmp_path: Path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "shared_name.py").write_text(f"NAME = {folder!r}\n")
+        (tmp_path / folder / "mine.py").write_text(PLUGIN + "import shared_name as s\nplugin = Plugin(name=s.NAME)\n")
+    names = [plugin.name for plugin in resolve(tmp_path, ref("a/mine.py"), ref("./b/mine.py")).plugins]
+    assert names == ["a", "b"]
+
+
+def test_a_changed_file_is_read_again(tmp_path: Path):
+    file = tmp_path / "mine.py"
+    for name in ("one", "two"):
+        file.write_text(PLUGIN + f"plugin = Plugin(name={name!r})\n")
+        assert resolve(tmp_path, ref("mine.py")).plugins[0].name == name
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("x = 1\nplugin = 1 / 0\n", "mine.py:2: ZeroDivisionError: division by zero"),
+        ("x = 1\n\ndef (\n", "mine.py:3: SyntaxError: "),
+        ("import sys\nsys.exit(3)\n", "mine.py:2: SystemExit: 3"),
+        ("import nothing_of_this_name\n", "mine.py:1: ModuleNotFoundError: "),
+        ("x = 1\n", "mine.py has no 'plugin'"),
+    ],
+)
+def test_a_broken_file_says_where(tmp_path: Path, source: str, message: str):
+    (tmp_path / "mine.py").write_text(source)
+    with pytest.raises(SetupError) as raised:
+        resolve(tmp_path, ref("mine.py"))
+    assert str(raised.value).startswith("a.yaml:4:3: plugin 'mine.py': ")
+    assert message in str(raised.value)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path):
+    with pytest.raises(SetupError, match=r"plugin file .*mine\.py: No such file or directory"):
+        resolve(tmp_path, ref("./mine.py"))
+
+
+def test_what_is_not_enabled_is_left_out_unlooked_at(tmp_path: Path):
+    assert resolve(tmp_path, ref("nowhere", enabled=False)) == ResolvedPlugins()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "complaint"),
+    [
+        ("1.4.2", None),
+        ("==1.4.*", None),
+        (">=1,<2", None),
+        ("~=1.4", None),
+        ("*", None),
+        ("1.4", "version 1.4 is asked for, and this is 1.4.2"),
+        (">=2", "version >=2 is asked for, and this is 1.4.2"),
+        ("^1.0", "is not understood"),
+    ],
+)
+def test_versions(tmp_path: Path, wanted: str, complaint: str | None):
+    (tmp_path / "mine.py").write_text(PLUGIN + "plugin = Plugin(name='m', version='1.4.2')\n")
+    if complaint is None:
+        assert resolve(tmp_path, ref("mine.py", version=wanted)).plugins
+    else:
+        with pytest.raises(SetupError, match=complaint.replace("^", r"\^")):
+            resolve(tmp_path, ref("mine.py", version=wanted))
+
+
+def test_a_plugin_without_a_version_cannot_meet_one(tmp_path: Path):
+    (tmp_path / "mine.py").write_text(PLUGIN + "plugin = Plugin(name='m')\n")
+    with pytest.raises(SetupError, match="does not say its version"):
+        resolve(tmp_path, ref("mine.py", version="1"))
+
+
+def test_names_of_the_runtimes_own_parts_are_accepted_silently(tmp_path: Path):
+    refs = [ref(f"@elizaos/plugin-{name}") for name in ("bootstrap", "sql", "openai", "anthropic", "ollama", "node")]
+    assert resolve(tmp_path, *refs, live=True) == ResolvedPlugins()
+    (warning,) = resolve(tmp_path, ref("@elizaos/plugin-sql", config={"url": "x"})).warnings
+    assert "`config` of '@elizaos/plugin-sql' is not used" in warning
+
+
+@pytest.mark.parametrize("name", ["@elizaos/plugin-github", "@acme/thing"])
+def test_a_plugin_of_the_other_world_is_a_warning_and_in_live_mode_an_error(tmp_path: Path, name: str):
+    (warning,) = resolve(tmp_path, ref(name)).warnings
+    assert "the agent lacks its actions unless they are mocked" in warning
+    with pytest.raises(SetupError, match="in live mode no mock stands in for it"):
+        resolve(tmp_path, ref(name), live=True)
+
+
+def test_an_unknown_name_says_what_there_is(tmp_path: Path, packages: Path):
+    with pytest.raises(SetupError) as raised:
+        resolve(tmp_path, ref("prob"))
+    text = str(raised.value)
+    assert "did you mean 'probe'?" in text
+    assert (
+        "Looked for an entry point 'prob' in the group 'holdfast.plugins' (installed: @acme/plugin-make, probe" in text
+    )
+
+
+@pytest.mark.parametrize(
+    ("point", "noun"),
+    [("actions", "action"), ("services", "service"), ("evaluators", "evaluation type"),
+     ("terminations", "termination condition")],
+)  # fmt: skip
+def test_two_plugins_may_not_bring_the_same(tmp_path: Path, point: str, noun: str):
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.py").write_text(PLUGIN + f"plugin = Plugin(name='same', {point}={{'x': 'a:b'}})\n")
+    with pytest.raises(SetupError, match=rf"'one\.py \(a.yaml:4:3\)' and 'two\.py .* both bring the {noun} 'x'"):
+        resolve(tmp_path, ref("one.py"), ref("two.py"))
