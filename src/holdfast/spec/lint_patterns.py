@@ -48,7 +48,7 @@ class Pattern:
     def forbidden(self) -> list[list[Token]]:
         """The bodies of the negative lookaheads, when the pattern is nothing but a prohibition over the whole text."""
         tokens = self.tokens
-        if not tokens or not (tokens[0].text == r"\A" or (tokens[0].text == "^" and not self.multiline)):
+        if not tokens or not _is_anchor(tokens[0], "^", r"\A") or (tokens[0].text == "^" and self.multiline):
             return []
         bodies: list[list[Token]] = []
         at = 1
@@ -66,7 +66,12 @@ class Pattern:
 
 
 def _says_nothing(token: Token) -> bool:
-    return token.kind in ("dot", "repeat", "class") or token.text in (r"\s", r"\S", "$", r"\Z")
+    return token.kind in ("dot", "repeat", "class") or token.text in (r"\s", r"\S") or _is_anchor(token, "$", r"\Z")
+
+
+def _is_anchor(token: Token, *texts: str) -> bool:
+    """Whether it is one of these anchors, and not the character itself, escaped."""
+    return token.kind == "anchor" and token.text in texts
 
 
 def truncated_stems(pattern: Pattern, texts: Sequence[str]) -> list[str]:
@@ -131,9 +136,9 @@ def impossible_parts(pattern: Pattern) -> list[str]:
         after = tokens[index + 1] if index + 1 < len(tokens) else None
         if token.kind == "class" and token.text in _EMPTY_CLASSES:
             found.append(f"`{token.text}` is an empty set of characters")
-        elif token.text in ("$", r"\Z") and _ends_too_early(pattern, token, tokens[index + 1 : index + 3]):
+        elif _is_anchor(token, "$", r"\Z") and _ends_too_early(pattern, token, tokens[index + 1 : index + 3]):
             found.append(f"`{token.text}` is the end of the text, and more is expected after it")
-        elif token.text in ("^", r"\A") and before and _begins_too_late(pattern, token, before):
+        elif _is_anchor(token, "^", r"\A") and before and _begins_too_late(pattern, token, before):
             found.append(f"`{token.text}` is the beginning of the text, and something is expected before it")
         elif token.text == r"\b" and before and after and _is_letter(before) and _is_letter(after):
             if not _is_optional(tokens[index + 2 : index + 3]):
