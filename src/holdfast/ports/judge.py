@@ -7,13 +7,9 @@ from typing import Any, Protocol
 from holdfast.ports.agent import TrialContext
 from holdfast.records.base import Record
 from holdfast.records.evaluation import JudgeNote
+from holdfast.records.material import Material
 
-
-class Material(Record):
-    """A piece of what is judged: data, never instructions."""
-
-    title: str
-    text: str
+__all__ = ["Judge", "Judgement", "Material", "NoJudgement", "Question"]
 
 
 class Question(Record):
@@ -29,7 +25,10 @@ class Question(Record):
 
 
 class Judgement(Record):
-    """The judge's word, validated. `fields` is the whole object it answered with."""
+    """The judge's word, validated. `fields` is the whole object it answered with.
+
+    `confidence` is how sure the judge is that the answer is yes: 0 certainly no, 1 certainly yes.
+    """
 
     judgment: str
     note: JudgeNote
@@ -39,7 +38,7 @@ class Judgement(Record):
     fields: dict[str, Any] = {}
 
 
-class NoJudgement(Exception):  # noqa: N818 - it states what is missing
+class NoJudgement(Exception):
     """There is no judgement to be had: no judge, an outage, or an answer that stayed unreadable. Inconclusive."""
 
     def __init__(self, reason: str, *, note: JudgeNote | None = None) -> None:
