@@ -22,11 +22,18 @@ def shares(lengths: Sequence[int], total: int = TOTAL, piece: int = PIECE) -> li
     return granted
 
 
-def head_and_tail(text: str, room: int) -> tuple[str, str | None]:
-    """The text, defused, as one piece (and None), or its beginning and its end when it does not fit."""
-    if len(text) <= room:
-        whole = defuse(text)
-        if len(whole) <= room + room // 4:
-            return whole, None
+def fit(texts: Sequence[str], total: int = TOTAL, piece: int = PIECE) -> list[tuple[str, str | None]]:
+    """Each text, defused, in one piece (and None), or its beginning and its end when it does not fit."""
+    whole = [defuse(text) if len(text) <= piece else None for text in texts]
+    lengths = [len(text) if shown is None else len(shown) for text, shown in zip(texts, whole, strict=True)]
+    rooms = shares(lengths, total, piece)
+    return [
+        (shown, None) if shown is not None and len(shown) <= room else _head_and_tail(text, room)
+        for text, shown, room in zip(texts, whole, rooms, strict=True)
+    ]
+
+
+def _head_and_tail(text: str, room: int) -> tuple[str, str]:
     head, tail = room - room // 3, room // 3
-    return defuse(text[:head])[:head], defuse(text[len(text) - tail :])[-tail:] if tail else ""
+    ending = defuse(text[len(text) - tail :])
+    return defuse(text[:head])[:head], ending[len(ending) - tail :]

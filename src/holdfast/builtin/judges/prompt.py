@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from holdfast.builtin.judges.bounding import head_and_tail, shares
+from holdfast.builtin.judges.bounding import fit
 from holdfast.builtin.judges.defuse import defuse, escaped
 from holdfast.ports.judge import Question
 from holdfast.records.base import Record
@@ -85,8 +85,8 @@ def with_repair(prompt: Prompt, answer: str, problem: str) -> tuple[Message, ...
 
 def data_blocks(materials: Sequence[Material], nonce: str) -> str:
     """The materials between marks, defused and bounded."""
-    rooms = shares([len(material.text) for material in materials])
-    blocks = [_block(material, room, nonce) for material, room in zip(materials, rooms, strict=True)]
+    fitted = fit([material.text for material in materials])
+    blocks = [_block(material, pieces, nonce) for material, pieces in zip(materials, fitted, strict=True)]
     return "\n\n".join(blocks) if blocks else "(there are no records)"
 
 
@@ -104,9 +104,9 @@ def nonce_for(question: Question) -> str:
     return digest.hexdigest()[:_NONCE_LENGTH]
 
 
-def _block(material: Material, room: int, nonce: str) -> str:
+def _block(material: Material, pieces: tuple[str, str | None], nonce: str) -> str:
     title = _without(nonce, defuse(" ".join(material.title[:_TITLE].split())))
-    head, tail = head_and_tail(material.text, room)
+    head, tail = pieces
     body = _without(nonce, head)
     if tail is not None:
         body += f"\n<<<cut {nonce} the whole is {len(material.text)} characters long>>>\n{_without(nonce, tail)}"
