@@ -7,13 +7,9 @@ from typing import Any, Protocol
 from holdfast.ports.agent import TrialContext
 from holdfast.records.base import Record
 from holdfast.records.evaluation import JudgeNote
+from holdfast.records.material import Material
 
-
-class Material(Record):
-    """A piece of what is judged: data, never instructions."""
-
-    title: str
-    text: str
+__all__ = ["Judge", "Judgement", "Material", "NoJudgement", "Question"]
 
 
 class Question(Record):
@@ -29,7 +25,10 @@ class Question(Record):
 
 
 class Judgement(Record):
-    """The judge's word, validated. `fields` is the whole object it answered with."""
+    """The judge's word, validated. `fields` is the whole object it answered with.
+
+    `confidence` is how sure the judge is that the answer is yes: 0 certainly no, 1 certainly yes.
+    """
 
     judgment: str
     note: JudgeNote

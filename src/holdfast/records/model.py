@@ -12,7 +12,10 @@ Purpose = Literal["agent", "user", "judge", "summary"]
 
 
 class ChatRequest(Record):
-    """What to ask. `json_schema` asks for structured output, where the server offers it."""
+    """What to ask.
+
+    `json_schema` asks for structured output, `json_mode` for any JSON object, where the server offers it.
+    """
 
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
@@ -20,6 +23,7 @@ class ChatRequest(Record):
     max_tokens: int | None = None
     seed: int | None = None
     json_schema: dict[str, Any] | None = None
+    json_mode: bool = False
     purpose: Purpose = "agent"
     timeout_s: float | None = None
 

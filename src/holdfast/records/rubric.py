@@ -1,8 +1,9 @@
-"""What a judge scores a reply by."""
+"""What a judge scores a reply by, and how the reply scored."""
 
 from __future__ import annotations
 
 from holdfast.records.base import Record
+from holdfast.records.evaluation import JudgeNote
 from holdfast.records.place import Place
 
 
@@ -18,7 +19,7 @@ class RubricDimension(Record):
 
     name: str
     weight: float
-    description: str
+    description: str = ""
     anchors: tuple[Anchor, ...] = ()
 
 
@@ -27,6 +28,21 @@ class Rubric(Record):
 
     name: str
     place: Place
-    digest: str
     dimensions: tuple[RubricDimension, ...]
+    digest: str = ""
     description: str = ""
+
+
+class RubricScore(Record):
+    """How a reply scored, from 0 to 1 by dimension. A score that could not be had is absent, and then so is `overall`.
+
+    `reason` says what is missing. `fabricated` is None when nobody could tell.
+    """
+
+    name: str
+    scores: dict[str, float] = {}
+    overall: float | None = None
+    fabricated: bool | None = None
+    evidence: str | None = None
+    reason: str | None = None
+    note: JudgeNote | None = None

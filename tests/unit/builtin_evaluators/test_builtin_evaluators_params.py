@@ -35,6 +35,7 @@ GOOD = [
     ("contains", {"pattern": "a", "case_sensitive": False}),
     ("not_contains", {"pattern": "a", "case_sensitive": True}),
     ("judge", {"judge_criterion": "is kind"}),
+    ("service_called", {"service": "github", "method": "listIssues", "input": {"repo": "a/b"}, "max_count": 2}),
     ("latency_budget", BUDGET),
     ("latency_budget", {"target_ms": 2, "acceptable_ms": 2, "critical_ms": 2.5}),
 ]
@@ -89,16 +90,20 @@ BAD = [
     ("context_retention", {"test_memory_of": ["a"], "retention_turns": 0}, "greater than or equal"),
     ("judge", {}, "judge_criterion"),
     ("judge", {"judge_criterion": " "}, "blank"),
-    ("llm_judge", {"prompt": ""}, "blank"),
-    ("llm_judge", {"prompt": "p", "expected": "1.5+"}, "not a range"),
-    ("llm_judge", {"prompt": "p", "expected": "0.9-0.2"}, "not a range"),
+    ("llm_judge", {"prompt": ""}, "at least 1"),
+    ("llm_judge", {"prompt": "p", "expected": "1.5+"}, "between 0 and 1"),
+    ("llm_judge", {"prompt": "p", "expected": "0.9-0.2"}, "is empty"),
     ("llm_judge", {"prompt": "p", "expected": True}, "string"),
     ("llm_judge", {"prompt": "p", "temperature": 2.1}, "less than or equal"),
     ("llm_judge", {"prompt": "p", "votes": 0}, "greater than or equal"),
     ("llm_judge", {"prompt": "p", "capabilities": [""]}, "blank"),
-    ("llm_judge", {"prompt": "p", "json_schema": {"type": "strin"}}, "not a valid JSON Schema"),
+    ("llm_judge", {"prompt": "p", "json_schema": {"type": "strin"}}, "is not a JSON Schema"),
     ("llm_judge", {"prompt": "p", "json_schema": {"type": "array"}}, "must describe an object"),
-    ("llm_judge", {"prompt": "p", "json_schema": {"type": "object", "properties": {}}}, "judgment"),
+    (
+        "llm_judge",
+        {"prompt": "p", "json_schema": {"type": "object", "properties": {}, "additionalProperties": False}},
+        "judgment",
+    ),
 ]
 
 

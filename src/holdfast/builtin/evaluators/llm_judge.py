@@ -1,72 +1,134 @@
-"""`llm_judge`: a judge answers a question about the agent's words."""
+"""`llm_judge`: ask a judge a question about what the agent said and did."""
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Any, ClassVar, cast
+from typing import Any, ClassVar, Self
 
-from pydantic import AfterValidator, Field
+from msgspec.structs import replace
+from pydantic import Field, field_validator, model_validator
 
-from holdfast.builtin.evaluators.excerpt import excerpt
-from holdfast.builtin.evaluators.no_judge import no_judge
+from holdfast.judging.answer_schema import check_answer_schema
+from holdfast.judging.expected import Comparison, Expected, compare, parse_expected
+from holdfast.judging.material import materials_of
 from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
-from holdfast.records.evaluation import EvaluationResult
+from holdfast.ports.judge import Judgement, NoJudgement, Question
+from holdfast.records.evaluation import EvaluationResult, Evidence, JudgeNote, failed, inconclusive, passed
 from holdfast.records.execution import ExecutionResult
 
-_NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)"
-_RANGE = re.compile(rf"(?P<low>{_NUMBER})\s*(?:\+|-\s*(?P<high>{_NUMBER})?)")
-
-
-def _not_blank(text: str) -> str:
-    if not text.strip():
-        raise ValueError("is blank")
-    return text
-
-
-def _reachable(expected: str) -> str:
-    """A score that no answer can have would be a check that cannot pass."""
-    match = _RANGE.fullmatch(_not_blank(expected).strip())
-    if match is None:
-        return expected
-    bounds = [float(bound) for bound in match.groups() if bound is not None]
-    if any(bound > 1 for bound in bounds) or bounds != sorted(bounds):
-        raise ValueError(f"{expected!r} is not a range of scores; write one within 0 to 1, such as '0.8+' or '0.2-0.9'")
-    return expected
-
-
-def _allows_judgment(schema: dict[str, Any]) -> dict[str, Any]:
-    from jsonschema import Draft202012Validator, SchemaError
-
-    try:
-        Draft202012Validator.check_schema(schema)
-    except SchemaError as error:
-        raise ValueError(f"is not a valid JSON Schema: {error.message}") from error
-    if schema.get("type", "object") != "object":
-        raise ValueError(f"must describe an object, not {schema['type']!r}")
-    properties = cast("dict[str, Any]", schema.get("properties", {}))
-    if properties.get("judgment", False) is False:
-        raise ValueError("must have the property 'judgment', which the judge's answer is read from")
-    return schema
-
-
-Text = Annotated[str, AfterValidator(_not_blank)]
+NO_JUDGE = "there is no judge: set --judge provider/model, or `judge` in holdfast.toml"
 
 
 class LlmJudgeParams(EvaluationParams):
-    prompt: Text
-    expected: Annotated[str, AfterValidator(_reachable)] = "yes"
-    capabilities: list[Text] = Field(default_factory=list)
-    json_schema: Annotated[dict[str, Any], AfterValidator(_allows_judgment)] | None = None
-    model_type: Text | None = None
-    temperature: Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)] | None = None
-    votes: int = Field(default=1, ge=1)
+    prompt: str = Field(min_length=1)
+    expected: str = "yes"
+    capabilities: list[str] = []
+    json_schema: dict[str, Any] | None = None
+    model_type: str | None = None
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    votes: int | None = Field(default=None, ge=1)
+
+    @field_validator("prompt")
+    @classmethod
+    def _asks_something(cls, prompt: str) -> str:
+        if not prompt.strip():
+            raise ValueError("the prompt is blank; write the question to the judge")
+        return prompt
+
+    @field_validator("expected")
+    @classmethod
+    def _is_comparable(cls, expected: str) -> str:
+        parse_expected(expected)
+        return expected
+
+    @field_validator("capabilities")
+    @classmethod
+    def _can_be_told_apart(cls, capabilities: list[str]) -> list[str]:
+        plain = [capability.strip().casefold() for capability in capabilities]
+        if "" in plain:
+            raise ValueError("a capability is blank")
+        for index, capability in enumerate(plain):
+            if capability in plain[:index]:
+                raise ValueError(f"the capability {capabilities[index]!r} is listed twice")
+        return capabilities
+
+    @model_validator(mode="after")
+    def _can_be_answered(self) -> Self:
+        expected = parse_expected(self.expected)
+        if self.json_schema is not None:
+            check_answer_schema(self.json_schema, expected)
+        elif expected.word is not None and expected.word[0] in ".0123456789" and _is_number(expected.word):
+            raise ValueError(f"`expected` is the bare number {expected.text}: write `{expected.text}+` for at least")
+        return self
 
 
-class LlmJudge:
+class LlmJudgeEvaluator:
     type: ClassVar[str] = "llm_judge"
     params: ClassVar[type[EvaluationParams]] = LlmJudgeParams
 
     async def evaluate(
         self, params: LlmJudgeParams, result: ExecutionResult, context: EvaluationContext
     ) -> EvaluationResult:
-        return no_judge(f"{params.expected} to: {excerpt(params.prompt)}")
+        question = Question(
+            prompt=params.prompt,
+            materials=materials_of(result, context.scenario.setup.virtual_fs),
+            capabilities=tuple(params.capabilities),
+            json_schema=params.json_schema,
+            model_type=params.model_type,
+            temperature=params.temperature,
+            votes=params.votes,
+        )
+        return await judged(question, parse_expected(params.expected), context)
+
+
+async def judged(question: Question, expected: Expected, context: EvaluationContext) -> EvaluationResult:
+    """Put the question to the trial's judge and hold its answer against what is expected. The judge never sees that."""
+    judge = context.trial.judge
+    if judge is None:
+        return inconclusive(NO_JUDGE)
+    try:
+        judgement = await judge.ask(question, context.trial)
+    except NoJudgement as error:
+        return replace(inconclusive(str(error)), judge=error.note)
+    comparison = compare(
+        expected, judgment=judgement.judgment, confidence=judgement.confidence, achieved=judgement.achieved
+    )
+    return _result(judgement, expected, comparison)
+
+
+def _result(judgement: Judgement, expected: Expected, comparison: Comparison) -> EvaluationResult:
+    note = judgement.note
+    make = {"met": passed, "missed": failed, "unknown": inconclusive}[comparison.outcome]
+    said = comparison.reason
+    if comparison.outcome == "missed":
+        said += f"; expected {expected.text!r}"
+    if judgement.reasoning:
+        said += f": {_short(judgement.reasoning)}"
+    if note.self_judged:
+        said += " (self-judged)"
+    found = judgement.judgment if judgement.confidence is None else f"{judgement.judgment} ({judgement.confidence:g})"
+    evidence = Evidence(expected=expected.text, found=found, where=f"judge {note.model}", excerpt=judgement.reasoning)
+    return replace(make(said, evidence=evidence, figures=_figures(judgement, note)), judge=note)
+
+
+def _figures(judgement: Judgement, note: JudgeNote) -> dict[str, Any]:
+    figures: dict[str, Any] = {}
+    if judgement.confidence is not None:
+        figures["confidence"] = judgement.confidence
+    if note.votes:
+        agreeing = sum(vote.casefold() == judgement.judgment.casefold() for vote in note.votes)
+        figures["votes"] = len(note.votes)
+        figures["agreement"] = round(agreeing / len(note.votes), 3)
+    return figures
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 300 else f"{line[:300]}..."

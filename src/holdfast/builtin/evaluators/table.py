@@ -11,7 +11,7 @@ EVALUATORS: dict[str, str] = {
     "file_contains": f"{_HERE}.file_checks:FileContains",
     "command_exit_code_is": f"{_HERE}.command_exit_code_is:CommandExitCodeIs",
     "trajectory_contains_action": f"{_HERE}.trajectory_contains_action:TrajectoryContainsAction",
-    "llm_judge": f"{_HERE}.llm_judge:LlmJudge",
+    "llm_judge": f"{_HERE}.llm_judge:LlmJudgeEvaluator",
     "execution_time": f"{_HERE}.execution_time:ExecutionTime",
     "conversation_length": f"{_HERE}.conversation_length:ConversationLength",
     "conversation_flow": f"{_HERE}.conversation_flow:ConversationFlow",
@@ -20,7 +20,7 @@ EVALUATORS: dict[str, str] = {
     "regex": f"{_HERE}.invariants:RegexInvariant",
     "contains": f"{_HERE}.invariants:Contains",
     "not_contains": f"{_HERE}.invariants:NotContains",
-    "judge": f"{_HERE}.judge:Judge",
+    "judge": f"{_HERE}.judge_criterion:JudgeCriterion",
     "latency_budget": f"{_HERE}.latency_budget:LatencyBudget",
-    "service_called": "holdfast.builtin.evaluators.service_called:ServiceCalledEvaluator",
+    "service_called": f"{_HERE}.service_called:ServiceCalledEvaluator",
 }

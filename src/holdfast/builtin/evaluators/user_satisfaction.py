@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from holdfast.builtin.evaluators.bounds import Share
-from holdfast.builtin.evaluators.llm_judge import Text
 from holdfast.builtin.evaluators.no_judge import no_judge
+from holdfast.builtin.evaluators.text import Text
 from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
 from holdfast.records.evaluation import EvaluationResult, inconclusive
 from holdfast.records.execution import ExecutionResult

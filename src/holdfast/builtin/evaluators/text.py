@@ -1,0 +1,16 @@
+"""Text that says something: a blank one is a mistake in the file."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must not be blank")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_not_blank)]

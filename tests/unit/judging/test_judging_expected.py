@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import pytest
+
+from holdfast.judging.answer_schema import check_answer_schema
+from holdfast.judging.expected import compare, parse_expected
+
+
+@pytest.mark.parametrize(
+    ("expected", "judgment", "confidence", "outcome"),
+    [
+        ("yes", "yes", 0.9, "met"),
+        ("YES ", " Yes", None, "met"),
+        ("yes", "no", 0.9, "missed"),
+        ("yes", "yes, but", 0.9, "missed"),
+        ("yes", "yesterday", 0.9, "missed"),
+        ("no", "no", 0.1, "met"),
+        ("no", "yes", 0.9, "missed"),
+        ("0.8+", "yes", 0.8, "met"),
+        ("0.8+", "yes", 0.7999, "missed"),
+        (".8 +", "yes", 0.8, "met"),
+        ("1+", "yes", 1.0, "met"),
+        ("0.3-", "no", 0.3, "met"),
+        ("0.3-", "no", 0.31, "missed"),
+        ("0.2-0.9", "yes", 0.2, "met"),
+        ("0.2 - 0.9", "yes", 0.9, "met"),
+        ("0.2-0.9", "yes", 0.95, "missed"),
+        ("0.2-0.9", "no", 0.1, "missed"),
+        ("0.8+", "yes", None, "unknown"),
+        ("0.8+", "no", 0.95, "unknown"),
+        ("Needs Work", "needs work", None, "met"),
+        ("needs work", "work", None, "missed"),
+    ],
+)
+def test_what_an_answer_has_to_be(expected: str, judgment: str, confidence: float | None, outcome: str):
+    found = compare(parse_expected(expected), judgment=judgment, confidence=confidence, achieved={})
+    assert found.outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("expected", "judgment", "outcome"),
+    [("yes", "yes", "missed"), ("0.8+", "yes", "missed"), ("no", "no", "met"), ("no", "yes", "missed")],
+)
+def test_a_missed_capability_misses_everything_but_a_plain_no(expected: str, judgment: str, outcome: str):
+    found = compare(
+        parse_expected(expected), judgment=judgment, confidence=0.95, achieved={"greets": True, "explains": False}
+    )
+    assert found.outcome == outcome
+
+
+def test_the_missed_capabilities_are_named():
+    found = compare(parse_expected("yes"), judgment="yes", confidence=1.0, achieved={"greets": True, "explains": False})
+    assert found.reason == "1 of 2 capabilities not achieved: 'explains'"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "  ", "1.2+", "1.01-", "0.9-0.2", "0.5-1.5", "-0.3", "0.8++", ">=0.8", "80%", "0,8+", "0.2\u20130.9"]
+)
+def test_malformed_numbers_are_refused(text: str):
+    with pytest.raises(ValueError):
+        parse_expected(text)
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected", "complaint"),
+    [
+        ({"type": "array"}, "yes", "must describe an object"),
+        ({"type": "objekt"}, "yes", "is not a JSON Schema"),
+        ({"type": "object", "properties": {"x": {}}, "additionalProperties": False}, "yes", "rules out a `judgment`"),
+        ({"type": "object", "properties": {"judgment": {"type": "boolean"}}}, "yes", "must allow a string"),
+        ({"type": "object", "properties": {"judgment": {"enum": [1, 2]}}}, "yes", "must allow a string"),
+        ({"type": "object", "properties": {"judgment": {"enum": ["good", "bad"]}}}, "yes", "allows only 'good', 'bad'"),
+        (
+            {"type": "object", "properties": {"judgment": {"type": "string"}}, "additionalProperties": False},
+            "0.8+",
+            "rules out a `confidence`",
+        ),
+    ],
+)
+def test_a_schema_that_cannot_give_the_answer_is_refused(schema: dict, expected: str, complaint: str):
+    with pytest.raises(ValueError, match=complaint):
+        check_answer_schema(schema, parse_expected(expected))
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        ({"type": "object"}, "yes"),
+        ({"properties": {"judgment": {"type": ["string", "null"]}}}, "approved"),
+        ({"type": "object", "properties": {"judgment": {"enum": ["Good", "bad"]}}}, "good"),
+        ({"type": "object", "properties": {"judgment": {"enum": ["yes", "no"]}, "confidence": {}}}, "0.2-0.9"),
+    ],
+)
+def test_a_schema_that_can_is_taken(schema: dict, expected: str):
+    check_answer_schema(schema, parse_expected(expected))

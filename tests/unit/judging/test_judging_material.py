@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from holdfast.judging.material import materials_of
+from holdfast.records.conversation import ConversationResult, ConversationTurn
+from holdfast.records.execution import CapturedFile, ExecutionResult
+from holdfast.records.message import Message
+from holdfast.records.trajectory import TrajectoryStep
+
+
+def shown(result: ExecutionResult, before: dict[str, str] | None = None) -> dict[str, str]:
+    return {piece.title: piece.text for piece in materials_of(result, before or {})}
+
+
+def file(text: str | bytes) -> CapturedFile:
+    content = text.encode() if isinstance(text, str) else text
+    return CapturedFile(size=len(content), content=content)
+
+
+def test_every_message_stands_alone_and_the_reply_comes_last():
+    result = ExecutionResult(
+        reply="Call 112.",
+        messages=(
+            Message(role="system", content="Be brief."),
+            Message(role="user", content="Help!"),
+            Message(role="assistant", content="Call 112."),
+        ),
+    )
+    assert list(shown(result).items()) == [
+        ("message 1, from the system prompt", "Be brief."),
+        ("message 2, from the user", "Help!"),
+        ("the agent's final reply", "Call 112."),
+    ]
+
+
+def test_an_empty_reply_is_shown_as_empty():
+    result = ExecutionResult(messages=(Message(role="user", content="Help!"), Message(role="assistant")))
+    assert shown(result)["the agent's final reply"] == "(the reply is empty)"
+
+
+def test_a_conversation_without_messages_is_read_off_its_turns():
+    turns = (
+        ConversationTurn(turn_number=1, user_input="Hi", agent_response="Hello"),
+        ConversationTurn(turn_number=2, user_input="Bye", agent_response="Goodbye"),
+    )
+    talk = ConversationResult(turns=turns, total_duration_ms=1, terminated_early=False, termination_reason=None)
+    assert list(shown(ExecutionResult(conversation=talk)).values()) == ["Hi", "Hello", "Bye", "Goodbye"]
+
+
+def test_actions_and_results_are_a_line_each():
+    result = ExecutionResult(
+        messages=(Message(role="assistant", content="Done."),),
+        trajectory=(
+            TrajectoryStep(type="thought", at_ms=0, content="hm"),
+            TrajectoryStep(type="action", at_ms=1, name="run", params={"command": "ls\n"}, status="error"),
+            TrajectoryStep(type="observation", at_ms=2, name="run", content={"exit_code": 2}),
+        ),
+    )
+    assert shown(result)["actions taken, and their results"].splitlines() == [
+        '{"action": "run", "params": {"command": "ls\\n"}, "status": "error"}',
+        '{"result_of": "run", "content": {"exit_code": 2}}',
+    ]
+
+
+def test_a_large_result_and_a_long_list_are_shortened():
+    many = tuple(TrajectoryStep(type="observation", at_ms=n, name=f"a{n}", content="x" * 9_000) for n in range(300))
+    lines = shown(ExecutionResult(trajectory=many))["actions taken, and their results"].splitlines()
+    assert len(lines) == 201
+    assert "(100 entries left out)" in lines
+    assert max(len(line) for line in lines) < 2_200
+    assert "7000 characters left out" in lines[0]
+
+
+def test_only_files_that_changed_are_shown():
+    result = ExecutionResult(
+        files={"same.txt": file("a"), "new.txt": file("hello"), "edited.txt": file("b"), "image.png": file(b"\xff\xfe")}
+    )
+    pieces = shown(result, {"same.txt": "a", "edited.txt": "a", "gone.txt": "x"})
+    assert pieces["files changed"].splitlines() == [
+        '{"file": "edited.txt", "change": "modified", "bytes": 1}',
+        '{"file": "image.png", "change": "created", "bytes": 2}',
+        '{"file": "new.txt", "change": "created", "bytes": 5}',
+        '{"file": "gone.txt", "change": "deleted"}',
+    ]
+    assert pieces["content of the file new.txt"] == "hello"
+    assert "content of the file image.png" not in pieces
+    assert "content of the file same.txt" not in pieces
+
+
+def test_code_shows_its_exit_code_and_output():
+    pieces = shown(ExecutionResult(exit_code=3, stdout="out", stderr="bad", reply="out"))
+    assert pieces == {"how the step ended": '{"exit_code": 3, "stderr": "bad"}', "standard output": "out"}
