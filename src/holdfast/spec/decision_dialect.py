@@ -75,6 +75,7 @@ def _lower(document: Document, shape: DecisionShape) -> Scenario:
         steps=(step,),
         judgment=_ALL_PASS,
         setup=_NO_SETUP,
+        default_agent="model",
         domain=shape.domain,
         tags=tuple(shape.tags),
         metadata=shape.metadata,
