@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
@@ -48,6 +49,9 @@ class Builder:
         if any(needs_services(scenario) for scenario in scenarios):
             self._services = TrialServices()
             self._services.check(scenarios)
+        if self._services is not None or any(needs_judge(scenario) for scenario in scenarios):
+            # An import in the middle of a run holds up the event loop, and spoils what is being timed.
+            importlib.import_module("jsonschema")
         for scenario in scenarios:
             warnings = [*self._registries.warnings(scenario), *self._judges.warnings(scenario)]
             self._notes[scenario.id] = tuple(warnings)
@@ -56,7 +60,6 @@ class Builder:
                 self._judges.get(scenario)
             self._environment(scenario, "prepare")
             for spec in evaluation_specs(scenario):
-                # An import in the middle of a run would hold up the event loop, and spoil what is being timed.
                 self._registries.registry(scenario).evaluator(spec.type)
 
     def build(self, planned: PlannedTrial) -> TrialParts:
