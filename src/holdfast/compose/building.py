@@ -6,12 +6,12 @@ import importlib
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from holdfast.batch.plan import PlannedTrial
 from holdfast.compose.judges import Judges, needs_judge
 from holdfast.compose.models import Models
 from holdfast.compose.plugins import ScenarioRegistries
-from holdfast.compose.services import TrialServices, needs_services
 from holdfast.compose.settings import Settings
 from holdfast.engine.calling import RetryPolicy
 from holdfast.engine.clock import SystemClock
@@ -23,6 +23,9 @@ from holdfast.ports.environment import EnvironmentProvider
 from holdfast.ports.gate import Gate
 from holdfast.ports.model import ChatModel
 from holdfast.records.scenario import RunCode, Scenario, evaluation_specs
+
+if TYPE_CHECKING:
+    from holdfast.compose.services import TrialServices
 
 
 class Builder:
@@ -47,6 +50,8 @@ class Builder:
         Raises `UsageError`.
         """
         if any(needs_services(scenario) for scenario in scenarios):
+            from holdfast.compose.services import TrialServices  # most decisions need none of it
+
             self._services = TrialServices()
             self._services.check(scenarios)
         if self._services is not None or any(needs_judge(scenario) for scenario in scenarios):
@@ -128,3 +133,8 @@ class Builder:
 def needs_agent(scenario: Scenario) -> bool:
     """Whether any step asks an agent; a scenario of code alone needs none."""
     return any(not isinstance(step.task, RunCode) for step in scenario.steps)
+
+
+def needs_services(scenario: Scenario) -> bool:
+    """A plain question to a plain model has no use for them."""
+    return bool(scenario.setup.mocks or scenario.plugins or scenario.default_agent != "model")

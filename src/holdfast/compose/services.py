@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
+from holdfast.builtin.mocks.javascript import QuickJsSandbox
 from holdfast.errors import FileError
 from holdfast.plugins.registry import Registry
 from holdfast.ports.clock import Clock
@@ -13,14 +14,13 @@ from holdfast.records.problem import Problem
 from holdfast.records.scenario import Mock, Scenario
 from holdfast.runtime.agent_runtime import AgentRuntime
 from holdfast.runtime.answering import MockSource
+from holdfast.runtime.mocks import MockTable
 
 
 class TrialServices:
     """Builds the runtime of each trial. The JavaScript sandbox is one for the run, made when a mock has a script."""
 
     def __init__(self) -> None:
-        from holdfast.builtin.mocks.javascript import QuickJsSandbox
-
         self._sandbox = QuickJsSandbox()
 
     def check(self, scenarios: Sequence[Scenario]) -> None:
@@ -40,8 +40,6 @@ class TrialServices:
         generator = random.Random(seed)  # noqa: S311 - repeatability, not secrecy
         mocks: MockSource | None = None
         if scenario.setup.mocks:
-            from holdfast.runtime.mocks import MockTable
-
             mocks = MockTable(scenario.setup.mocks, scripts=self._sandbox, random=generator, clock=clock)
         return AgentRuntime(mocks=mocks, actions=registry.actions(), services=registry.services())
 
@@ -54,8 +52,3 @@ def _scripts(mock: Mock) -> Iterator[tuple[str, str]]:
         yield "matcher", mock.when.matcher
     if mock.response_fn is not None:
         yield "responseFn", mock.response_fn
-
-
-def needs_services(scenario: Scenario) -> bool:
-    """A plain question to a plain model has no use for them."""
-    return bool(scenario.setup.mocks or scenario.plugins or scenario.default_agent != "model")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator
-from pathlib import PurePath
 from typing import Any, cast
 
 from holdfast.records.evaluation import EvaluationSpec
@@ -13,6 +11,7 @@ from holdfast.records.scenario import Ask, Character, Converse, Judgment, RunCod
 from holdfast.spec.agent_plugins import plugin_refs
 from holdfast.spec.agent_rules import check_agent_rules, mappings
 from holdfast.spec.conversation import lower_conversation
+from holdfast.spec.default_id import default_id
 from holdfast.spec.document import Document
 from holdfast.spec.evaluations import Catalogue, read_evaluations
 from holdfast.spec.findings import Findings
@@ -140,15 +139,3 @@ def _character(shape: CharacterShape) -> Character:
         model=shape.llm.model,
         temperature=temperature,
     )
-
-
-def default_id(file: str) -> str:
-    """An id from a file's name: `Refund Flow.scenario.yaml` is `refund-flow`."""
-    name = PurePath(file).name
-    for ending in (".yaml", ".yml"):
-        name = name.removesuffix(ending)
-    return slug(name.removesuffix(".scenario"))
-
-
-def slug(text: str) -> str:
-    return re.sub(r"[^\w.]+", "-", text.lower()).strip("-") or "scenario"
