@@ -23,9 +23,14 @@ class EvaluationParams(BaseModel):
 
 
 class EvaluationContext:
-    """What a check may look at beside the result it judges."""
+    """What a check may look at beside the result it judges.
 
-    def __init__(self, *, trial: TrialContext, spec: EvaluationSpec) -> None:
+    `current` says whether the environment still is as the step left it; when later steps ran, only the files captured
+    in the result are.
+    """
+
+    def __init__(self, *, trial: TrialContext, spec: EvaluationSpec, current: bool = True) -> None:
+        self.current: bool = current
         self.trial: TrialContext = trial
         self.spec: EvaluationSpec = spec
 
