@@ -17,6 +17,7 @@ from holdfast.compose.options import RunOptions, Selection
 from holdfast.compose.plugins import ScenarioRegistries
 from holdfast.compose.registry import build_registry
 from holdfast.compose.settings import Settings
+from holdfast.compose.workspaces import clean_workspaces
 from holdfast.engine.calling import OpenGate
 from holdfast.engine.lag import LagMonitor
 from holdfast.ports.observer import RunObserver
@@ -51,7 +52,7 @@ class Run:
             builder = Builder(
                 registries=self._registries,
                 settings=self.settings,
-                workspaces=self.settings.out.parent / "workspaces",
+                workspaces=clean_workspaces(),
                 lag=lag,
                 gate=OpenGate(),
             )
