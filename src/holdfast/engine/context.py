@@ -14,7 +14,7 @@ from holdfast.engine.calling import Caller, OpenGate, RetryPolicy
 from holdfast.engine.clock import SystemClock
 from holdfast.engine.lag import LagMonitor
 from holdfast.errors import PluginError
-from holdfast.ports.agent import Agent
+from holdfast.ports.agent import Agent, TrialContext
 from holdfast.ports.clock import Clock
 from holdfast.ports.environment import EnvironmentProvider
 from holdfast.ports.evaluator import Evaluator
@@ -26,11 +26,15 @@ from holdfast.ports.sink import EventSink
 from holdfast.ports.user import UserSimulator
 from holdfast.records.conversation import ConversationTurn
 from holdfast.records.event import AnyEvent, Noted
+from holdfast.records.material import Material
 from holdfast.records.model import ChatRequest, ChatResponse
+from holdfast.records.rubric import RubricScore
 from holdfast.records.run import TrialKey
 from holdfast.records.scenario import Scenario
+from holdfast.records.verdict import LatencyTier
 
 TerminationFunction = Callable[[Sequence[ConversationTurn]], "bool | Awaitable[bool]"]
+ScoreRubric = Callable[[Sequence[Material], LatencyTier | None, TrialContext], Awaitable[RubricScore]]
 E = TypeVar("E", bound=AnyEvent)
 
 
@@ -40,7 +44,11 @@ def no_termination_function(name: str) -> TerminationFunction:
 
 @dataclass(slots=True, kw_only=True)
 class TrialParts:
-    """A built trial: everything it needs, by object and not by name."""
+    """A built trial: everything it needs, by object and not by name.
+
+    `enforce_deadline` cuts a model's answer off at `critical_ms` of its latency budget. `score_rubric` is asked when
+    everything else is evaluated, with what a judge is shown of the last step and the tier of the latency.
+    """
 
     scenario: Scenario
     key: TrialKey
@@ -60,6 +68,8 @@ class TrialParts:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     sinks: Sequence[EventSink] = ()
     notes: Sequence[str] = ()
+    enforce_deadline: bool = False
+    score_rubric: ScoreRubric | None = None
 
 
 class Trial:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict
 
@@ -55,4 +56,17 @@ class Evaluator(Protocol):
         Answer with `passed`, `failed` or `inconclusive`. An exception makes the evaluation an *error*, never a
         failure of the agent.
         """
+        ...
+
+
+@runtime_checkable
+class TextCheck(Protocol):
+    """An evaluator may offer this too when all it reads is the text of the reply.
+
+    Such a check can be made on what there was of an answer at any moment, and so has a time from which on it held.
+    """
+
+    def on_text(self, params: Any) -> Callable[[str], Awaitable[bool]]:
+        """A function that says whether `evaluate` would pass with this reply. It raises `TimeoutError` when that
+        cannot be told in time."""
         ...

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.judging.alarm import Alarm, alarm_of
 from holdfast.judging.run import summarise
 from holdfast.records.run import RunHeader, TrialRecord
 from holdfast.records.verdict import Verdict
@@ -25,10 +26,13 @@ def to_json(header: RunHeader, trials: Iterable[TrialRecord]) -> Iterator[bytes]
     """
     yield b'{"format":%d,\n"run":%b,\n"trials":[' % (REPORT_FORMAT, _encode(whole(header)))
     counts: Counter[Verdict] = Counter()
+    alarms: Counter[Alarm] = Counter()
     for trial in trials:
         yield (b",\n" if counts else b"\n") + _encode(trial_json(trial))
         counts[trial.judged.verdict] += 1
-    summary = summarise(counts, planned=header.planned)
+        if alarm := alarm_of(trial):
+            alarms[alarm] += 1
+    summary = summarise(counts, planned=header.planned, alarms=alarms)
     told = {**whole(summary), "total": summary.total, "exit_code": int(summary.exit_code)}
     yield b'\n],\n"summary":%b}\n' % _encode(told)
 
