@@ -12,17 +12,22 @@ from holdfast.batch.plan import PlannedTrial
 from holdfast.compose.judges import Judges, needs_judge
 from holdfast.compose.models import Models
 from holdfast.compose.plugins import ScenarioRegistries
+from holdfast.compose.rubrics import Rubrics
 from holdfast.compose.settings import Settings
 from holdfast.engine.calling import RetryPolicy
 from holdfast.engine.clock import SystemClock
-from holdfast.engine.context import TrialParts
+from holdfast.engine.context import ScoreRubric, TrialParts
 from holdfast.engine.lag import LagMonitor
+from holdfast.judging.rubric import timeliness_of
 from holdfast.plugins.factories import AgentSettings, EnvironmentSettings
-from holdfast.ports.agent import Agent
+from holdfast.ports.agent import Agent, TrialContext
 from holdfast.ports.environment import EnvironmentProvider
 from holdfast.ports.gate import Gate
 from holdfast.ports.model import ChatModel
+from holdfast.records.material import Material
+from holdfast.records.rubric import RubricScore
 from holdfast.records.scenario import RunCode, Scenario, evaluation_specs
+from holdfast.records.verdict import LatencyTier
 
 if TYPE_CHECKING:
     from holdfast.compose.services import TrialServices
@@ -41,6 +46,7 @@ class Builder:
         self._gate = gate
         self._models = Models(registries, settings)
         self._judges = Judges(self._models, settings)
+        self._rubrics = Rubrics(settings)
         self._services: TrialServices | None = None
         self._notes: dict[str, tuple[str, ...]] = {}
 
@@ -63,6 +69,7 @@ class Builder:
             self._agent(scenario)
             if needs_judge(scenario):
                 self._judges.get(scenario)
+            self._rubric_scorer(scenario)
             self._environment(scenario, "prepare")
             for spec in evaluation_specs(scenario):
                 self._registries.registry(scenario).evaluator(spec.type)
@@ -86,6 +93,8 @@ class Builder:
             services=services,
             model_name=model.name if model else None,
             seed=planned.seed,
+            score_rubric=self._rubric_scorer(scenario),
+            enforce_deadline=settings.options.enforce_deadline,
             live=settings.options.live,
             clock=clock,
             lag=self._lag,
@@ -93,6 +102,21 @@ class Builder:
             retry=RetryPolicy(retries=settings.retries(scenario)),
             notes=self._notes.get(scenario.id, ()),
         )
+
+    def _rubric_scorer(self, scenario: Scenario) -> ScoreRubric | None:
+        """A rubric is scored only by a judge that somebody named, never by the model under test."""
+        rubric = self._rubrics.get(scenario) if self._settings.judge(scenario) is not None else None
+        if rubric is None:
+            return None
+        judge = self._judges.get(scenario)
+
+        async def score(materials: Sequence[Material], tier: LatencyTier | None, trial: TrialContext) -> RubricScore:
+            from holdfast.builtin.judges.rubric import score_rubric
+
+            timeliness = timeliness_of(tier)
+            return await score_rubric(rubric, scenario, materials, judge=judge, trial=trial, timeliness=timeliness)
+
+        return score
 
     async def close(self) -> None:
         if self._services is not None:
