@@ -14,7 +14,7 @@ from holdfast.engine.calling import Caller, OpenGate, RetryPolicy
 from holdfast.engine.clock import SystemClock
 from holdfast.engine.lag import LagMonitor
 from holdfast.errors import PluginError
-from holdfast.ports.agent import Agent
+from holdfast.ports.agent import Agent, TrialContext
 from holdfast.ports.clock import Clock
 from holdfast.ports.environment import EnvironmentProvider
 from holdfast.ports.evaluator import Evaluator
@@ -30,7 +30,9 @@ from holdfast.records.model import ChatRequest, ChatResponse
 from holdfast.records.run import TrialKey
 from holdfast.records.scenario import Scenario
 
-TerminationFunction = Callable[[Sequence[ConversationTurn]], "bool | Awaitable[bool]"]
+TerminationFunction = Callable[[tuple[ConversationTurn, ...], TrialContext], "bool | str | Awaitable[bool | str]"]
+"""A plugin's word on whether a conversation is over; a text that is not empty means yes, and says why."""
+
 E = TypeVar("E", bound=AnyEvent)
 
 

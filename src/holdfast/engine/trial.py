@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
+
 from holdfast.engine.context import Trial, TrialParts
 from holdfast.engine.evaluating import Evaluation
+from holdfast.engine.metrics import conversation_metrics
 from holdfast.engine.phases import PhaseLog
 from holdfast.engine.steps import StepRunner
 from holdfast.judging.trial import judge_trial
@@ -29,7 +32,8 @@ async def run_trial(parts: TrialParts) -> TrialRecord:
     finally:
         await asyncio.shield(phases.run("tear_down", _tear_down(trial)))
     latency = next((done.result.latency for done in reversed(runner.results) if done.result.latency), None)
-    return _record(trial, phases, evaluation, latency)
+    metrics = conversation_metrics(tuple(runner.talks.values()), runner.talks, trial.events)
+    return msgspec.structs.replace(_record(trial, phases, evaluation, latency), metrics=metrics)
 
 
 async def _set_up(trial: Trial) -> None:
