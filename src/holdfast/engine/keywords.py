@@ -12,53 +12,11 @@ _CLAUSE = re.compile(
     r"[.,;:!?()\n\u2013\u2014]|\s-\s|\b(?:but|however|although|though|yet|because|until|unless)\b", re.IGNORECASE
 )
 _WORD = re.compile(r"[\w']+")
-_NEGATORS = frozenset(
-    [
-        "not",
-        "no",
-        "never",
-        "neither",
-        "nor",
-        "without",
-        "hardly",
-        "barely",
-        "scarcely",
-        "cannot",
-        "cant",
-        "dont",
-        "doesnt",
-        "didnt",
-        "isnt",
-        "wasnt",
-        "arent",
-        "werent",
-        "wont",
-        "wouldnt",
-        "couldnt",
-        "shouldnt",
-        "havent",
-        "hasnt",
-        "hadnt",
-        "aint",
-    ]
+_NEGATOR = re.compile(
+    r"not|no|never|neither|nor|without|hardly|barely|scarcely|cannot|\w+n't"
+    r"|(?:ca|do|does|did|is|was|are|were|wo|would|could|should|have|has|had)nt"
 )
-_UNDONE_BY = frozenset(
-    [
-        "only",
-        "hesitate",
-        "wait",
-        "delay",
-        "forget",
-        "fail",
-        "postpone",
-        "worry",
-        "doubt",
-        "afraid",
-        "stop",
-        "just",
-        "merely",
-    ]
-)
+_UNDONE_BY = re.compile(r"only|hesitate|wait|delay|forget|fail|postpone|worry|doubt|afraid|stop|just|merely")
 _REACH = 4
 
 
@@ -108,8 +66,8 @@ def is_negated(text: str, start: int) -> bool:
     words = [word.casefold() for word in _WORD.findall(before)][-_REACH:]
     for index in range(len(words) - 1, -1, -1):
         word = words[index]
-        if word in _UNDONE_BY:
+        if _UNDONE_BY.fullmatch(word):
             return False
-        if word.replace("'", "") in _NEGATORS or word.endswith("n't"):
+        if _NEGATOR.fullmatch(word):
             return True
     return False
