@@ -52,6 +52,7 @@ class Trial:
     random: random.Random = field(default_factory=lambda: random.Random(0))
     clock: RealClock = field(default_factory=RealClock)
     events: list[AnyEvent] = field(default_factory=list)
+    judge: Any = None
 
     def elapsed_ms(self) -> float:
         return 0.0
