@@ -15,7 +15,7 @@ WITHDRAWN_BY: tuple[str, ...] = (
     r"\b(?:is|are|was)n't (?:really |strictly |actually |that |so )?(?:necessary|needed|required|urgent)\b",
     r"\bnot (?:really |strictly |actually |that |so )?(?:necessary|needed|required|urgent)\b",
     r"\bunnecessary\b",
-    r"\b(?:you|it|this|that) c(?:an|ould) (?:\w+ly )?wait\b(?! (?:\w+side|t?here|with|for (?:help|them|(?:the|an) amb)))",
+    r"\b(?:you|it|this|that) c(?:an|ould) (?:\w+ly )?wait\b(?! (?:\w+side|t?here|with|for (?:help|them|\w+ amb)))",
     r"\bwait (?:and see|until (?:tomorrow|morning|monday|next week))\b",
     r"\bnever ?mind\b",
     r"\b(?:forget|ignore|disregard) (?:what i said|my (?:earlier|previous|last) (?:advice|recommendation|message))\b",
