@@ -119,6 +119,8 @@ class ConversationManager:
             self._decision(number, ending)
             if ending is not None:
                 return ending
+        if config.user_simulator is None and self._script.entry_at(config.max_turns + 1) is None:
+            return Ending(reason=SCRIPT_FINISHED, evidence=f"the script ended after turn {config.max_turns}")
         return Ending(reason=MAX_TURNS_REACHED, evidence=f"{config.max_turns} turns")
 
     async def _execute_turn(self, said: tuple[Message, ...], number: int) -> None:
