@@ -7,7 +7,12 @@ import asyncio
 import pytest
 from talking import USER, ToldAgent, ToldUser, check, ending, hold, notes, scenario
 
+from holdfast.builtin.users.simulator import LlmUserSimulator
 from holdfast.errors import ModelError
+from holdfast.plugins.plugin import Plugin
+from holdfast.plugins.registry import Registry
+from holdfast.ports.evaluator import EvaluationParams
+from holdfast.records.evaluation import passed
 from holdfast.records.event import LimitReached, Noted, Said
 from holdfast.records.scenario import ConversationConfig, DebugOptions, ScriptedTurn
 from holdfast.records.verdict import FailureClass, Verdict
@@ -108,6 +113,54 @@ async def test_debug_options(tmp_path):
     record = await hold(tmp_path, loud, ToldAgent("a"), user=ToldUser("b"))
     logged = [event.message for event in record.events if isinstance(event, Noted) and event.level == "debug"]
     assert [line.split(":")[0] for line in logged] == ["turn 1", "turn 2"]
+
+
+class Seen(EvaluationParams):
+    pass
+
+
+class Transcript:
+    """Shows what checks are given."""
+
+    type = "transcript_seen"
+    params = Seen
+
+    async def evaluate(self, params, result, context):
+        return passed(repr(result.conversation.conversation_transcript))
+
+
+@pytest.mark.parametrize(
+    ("exported", "shown"), [(True, "'User: Hello\\nAgent: a\\nUser: b\\nAgent: a'"), (False, "''")]
+)
+async def test_the_transcript_is_left_out_on_request(tmp_path, exported, shown):
+    config = ConversationConfig(
+        max_turns=2,
+        script=(ScriptedTurn(say="b"),),
+        final_evaluations=(check("transcript_seen"),),
+        debug_options=DebugOptions(export_full_transcript=exported),
+    )
+    registry = Registry([Plugin(name="mine", evaluators={"transcript_seen": Transcript})])
+    record = await hold(tmp_path, scenario(config), ToldAgent("a"), registry)
+    assert [result.message for result in record.evaluations] == [shown]
+
+
+class FailingModel:
+    name = "test/down"
+
+    async def attempt(self, request, *, zero):
+        raise ModelError("503", kind="server", retryable=True, retry_after_s=60.0)
+
+    async def close(self):
+        pass
+
+
+async def test_time_lost_to_an_outage_is_an_error_and_not_the_agents_failure(tmp_path):
+    config = ConversationConfig(max_turns=2, user_simulator=USER, total_timeout_ms=200)
+    user = LlmUserSimulator(lambda _: FailingModel())
+    told = scenario(config, evaluations=[check("conversation_length", max_turns=9)])
+    record = await hold(tmp_path, told, ToldAgent("a"), user=user)
+    assert record.judged.verdict is Verdict.ERROR
+    assert "while a model was failing: 503" in record.judged.reason
 
 
 PRESSED = ConversationConfig(
