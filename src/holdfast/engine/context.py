@@ -33,7 +33,9 @@ from holdfast.records.run import TrialKey
 from holdfast.records.scenario import Scenario
 from holdfast.records.verdict import LatencyTier
 
-TerminationFunction = Callable[[Sequence[ConversationTurn]], "bool | Awaitable[bool]"]
+TerminationFunction = Callable[[tuple[ConversationTurn, ...], TrialContext], "bool | str | Awaitable[bool | str]"]
+"""A plugin's word on whether a conversation is over; a text that is not empty means yes, and says why."""
+
 ScoreRubric = Callable[[Sequence[Material], LatencyTier | None, TrialContext], Awaitable[RubricScore]]
 E = TypeVar("E", bound=AnyEvent)
 

@@ -7,9 +7,11 @@ import asyncio
 from holdfast.engine.assessing import Assessment
 from holdfast.engine.context import Trial, TrialParts
 from holdfast.engine.evaluating import Evaluation
+from holdfast.engine.metrics import conversation_metrics
 from holdfast.engine.phases import PhaseLog
 from holdfast.engine.steps import StepRunner
 from holdfast.judging.trial import judge_trial
+from holdfast.records.conversation import ConversationMetrics
 from holdfast.records.event import Evaluated
 from holdfast.records.execution import FileSystemOperation
 from holdfast.records.run import TrialRecord
@@ -31,7 +33,8 @@ async def run_trial(parts: TrialParts) -> TrialRecord:
             await phases.run("assess", assessment.make())
     finally:
         await asyncio.shield(phases.run("tear_down", _tear_down(trial)))
-    return _record(trial, phases, evaluation, assessment)
+    metrics = conversation_metrics(tuple(runner.talks.values()), runner.talks, trial.events)
+    return _record(trial, phases, evaluation, assessment, metrics)
 
 
 async def _set_up(trial: Trial) -> None:
@@ -58,7 +61,13 @@ async def _tear_down(trial: Trial) -> None:
             await trial.environment.teardown()
 
 
-def _record(trial: Trial, phases: PhaseLog, evaluation: Evaluation, assessment: Assessment) -> TrialRecord:
+def _record(
+    trial: Trial,
+    phases: PhaseLog,
+    evaluation: Evaluation,
+    assessment: Assessment,
+    metrics: ConversationMetrics | None,
+) -> TrialRecord:
     """Evaluation events are kept as `evaluations`, all others as `events`."""
     parts = trial.parts
     judged = judge_trial(
@@ -84,6 +93,7 @@ def _record(trial: Trial, phases: PhaseLog, evaluation: Evaluation, assessment: 
         expects=parts.scenario.expects,
         tags=parts.scenario.tags,
         phases=tuple(phases.records),
+        metrics=metrics,
         evaluations=tuple(evaluation.results),
         events=tuple(event for event in trial.events if not isinstance(event, Evaluated)),
     )

@@ -48,12 +48,12 @@ class Trial:
     trial_id: str = "t"
     seed: int = 0
     live: bool = False
-    judge: None = None
     services: None = None
     variables: Mapping[str, Any] = field(default_factory=dict)
     random: random.Random = field(default_factory=lambda: random.Random(0))
     clock: RealClock = field(default_factory=RealClock)
     events: list[AnyEvent] = field(default_factory=list)
+    judge: Any = None
 
     def elapsed_ms(self) -> float:
         return 0.0
