@@ -18,6 +18,11 @@ class EnvironmentProvider(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def sandboxed(self) -> bool:
+        """Whether commands are kept from the host: its files, its processes and its network."""
+        ...
+
     async def setup(self, files: Sequence[FileSystemOperation]) -> None:
         """Make the workspace and write the files. Called once, first."""
         ...

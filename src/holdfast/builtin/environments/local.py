@@ -51,6 +51,10 @@ class LocalEnvironment:
         return "local"
 
     @property
+    def sandboxed(self) -> bool:
+        return False
+
+    @property
     def workspace(self) -> Path:
         """Where the workspace is, or will be."""
         return self._workspace
