@@ -1,33 +1,51 @@
-"""What every environment provider must do. To hold another one to it, add its factory to `PROVIDERS`."""
+"""What every environment provider must do.
+
+To hold another one to it, add to `PROVIDERS` a generator that yields its factory, and cleans up after it.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from holdfast.builtin.environments.local import LocalEnvironment
+from holdfast.builtin.environments.sandbox import sandbox_available
 from holdfast.errors import WorkspaceError
 from holdfast.plugins.factories import EnvironmentSettings
 from holdfast.ports.environment import EnvironmentProvider
 from holdfast.records.execution import FileSystemOperation
 
-PROVIDERS: dict[str, Callable[[EnvironmentSettings], EnvironmentProvider]] = {
-    "local": LocalEnvironment,
+Provider = Callable[[EnvironmentSettings], EnvironmentProvider]
+
+
+def _local() -> Iterator[Provider]:
+    yield LocalEnvironment
+
+
+def _sandbox() -> Iterator[Provider]:
+    refusal = sandbox_available()
+    if refusal is not None:
+        pytest.skip(refusal)
+    yield lambda settings: LocalEnvironment(msgspec.structs.replace(settings, options={"sandbox": True}))
+
+
+PROVIDERS: dict[str, Callable[[], Iterator[Provider]]] = {
+    "local": _local,
+    "sandbox": _sandbox,
 }
 
 
 @pytest.fixture(params=PROVIDERS)
-def provider(request: pytest.FixtureRequest) -> Callable[[EnvironmentSettings], EnvironmentProvider]:
-    return PROVIDERS[request.param]
+def provider(request: pytest.FixtureRequest) -> Iterator[Provider]:
+    yield from PROVIDERS[request.param]()
 
 
 @pytest.fixture
-async def environment(
-    provider: Callable[[EnvironmentSettings], EnvironmentProvider], tmp_path: Path
-) -> AsyncIterator[EnvironmentProvider]:
+async def environment(provider: Provider, tmp_path: Path) -> AsyncIterator[EnvironmentProvider]:
     made = provider(EnvironmentSettings(root=tmp_path / "workspaces", trial_id="SCN-1#0"))
     yield made
     await made.teardown()
