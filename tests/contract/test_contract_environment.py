@@ -6,42 +6,52 @@ To hold another one to it, add to `PROVIDERS` a generator that yields its factor
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from holdfast.builtin.environments.e2b import E2BEnvironment
 from holdfast.builtin.environments.local import LocalEnvironment
 from holdfast.builtin.environments.sandbox import sandbox_available
 from holdfast.errors import WorkspaceError
 from holdfast.plugins.factories import EnvironmentSettings
 from holdfast.ports.environment import EnvironmentProvider
 from holdfast.records.execution import FileSystemOperation
+from holdfast.testing.e2b_server import E2BServer
 
 Provider = Callable[[EnvironmentSettings], EnvironmentProvider]
 
 
-def _local() -> Iterator[Provider]:
+async def _local() -> AsyncIterator[Provider]:
     yield LocalEnvironment
 
 
-def _sandbox() -> Iterator[Provider]:
+async def _sandbox() -> AsyncIterator[Provider]:
     refusal = sandbox_available()
     if refusal is not None:
         pytest.skip(refusal)
     yield lambda settings: LocalEnvironment(msgspec.structs.replace(settings, options={"sandbox": True}))
 
 
-PROVIDERS: dict[str, Callable[[], Iterator[Provider]]] = {
+async def _e2b() -> AsyncIterator[Provider]:
+    pytest.importorskip("e2b", reason="the package e2b is not installed")
+    async with E2BServer() as server:
+        yield lambda settings: E2BEnvironment(msgspec.structs.replace(settings, variables=server.variables))
+
+
+PROVIDERS: dict[str, Callable[[], AsyncIterator[Provider]]] = {
     "local": _local,
     "sandbox": _sandbox,
+    "e2b": _e2b,
 }
 
 
 @pytest.fixture(params=PROVIDERS)
-def provider(request: pytest.FixtureRequest) -> Iterator[Provider]:
-    yield from PROVIDERS[request.param]()
+async def provider(request: pytest.FixtureRequest) -> AsyncIterator[Provider]:
+    async for made in PROVIDERS[request.param]():
+        yield made
 
 
 @pytest.fixture
