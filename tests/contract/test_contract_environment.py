@@ -145,6 +145,13 @@ async def test_stdin_and_variables_reach_the_command(environment):
     assert ran.stdout == "piped hello\n"
 
 
+async def test_exported_variables_reach_every_command_until_it_is_given_others(environment):
+    await environment.setup([])
+    environment.export({"GREETING": "hello", "OTHER": "kept"})
+    assert (await environment.run('echo "$GREETING $OTHER"')).stdout == "hello kept\n"
+    assert (await environment.run('echo "$GREETING $OTHER"', env={"GREETING": "hi"})).stdout == "hi kept\n"
+
+
 async def test_without_stdin_there_is_nothing_to_wait_for(environment):
     await environment.setup([])
     assert (await environment.run("cat", timeout_s=20)).exit_code == 0

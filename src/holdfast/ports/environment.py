@@ -42,6 +42,10 @@ class EnvironmentProvider(Protocol):
         """
         ...
 
+    def export(self, variables: Mapping[str, str]) -> None:
+        """Give these variables to every command from now on; what `run` is given goes before them."""
+        ...
+
     async def read(self, path: str) -> bytes | None:
         """The file's content, or None when there is no such file inside the workspace."""
         ...

@@ -45,6 +45,7 @@ class E2BEnvironment:
         self._box: AsyncSandbox | None = None
         self._closed: bool = False
         self._commands: int = 0
+        self._exported: dict[str, str] = {}
         self._name: str = re.sub(r"[^A-Za-z0-9]+", "-", settings.trial_id)[:40] + "-" + secrets.token_hex(4)
 
     @property
@@ -87,7 +88,7 @@ class E2BEnvironment:
         box = self._running()
         self._commands += 1
         mark = f"{self._name}.{self._commands}"
-        line = command_line(command, env or {}, mark)
+        line = command_line(command, {**self._exported, **(env or {})}, mark)
         stdout, stderr = BoundedOutput(self._limits.output), BoundedOutput(self._limits.output)
         began = time.perf_counter()
         with _told("start a command"):
@@ -138,6 +139,9 @@ class E2BEnvironment:
     async def _kill(self, mark: str) -> None:
         with _told("kill a command"):
             await self._running().commands.run(kill_line(mark), timeout=_DEATH_S)
+
+    def export(self, variables: Mapping[str, str]) -> None:
+        self._exported.update(variables)
 
     async def read(self, path: str) -> bytes | None:
         if self._box is None:

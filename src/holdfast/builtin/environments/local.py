@@ -51,6 +51,7 @@ class LocalEnvironment:
         self._made: bool = False
         self._closed: bool = False
         self._commands: int = 0
+        self._exported: dict[str, str] = {}
         self._confinement: Confinement | None = _confinement(settings.options, self._workspace)
 
     @property
@@ -82,11 +83,12 @@ class LocalEnvironment:
         stdin: bytes | None = None,
         env: Mapping[str, str] | None = None,
     ) -> ExecutionResult:
+        env = {**self._exported, **(env or {})}
         argv = [_shell(), "-c", command] if isinstance(command, str) else list(command)
         if not argv:
             raise WorkspaceError("there is no command to run: the list of arguments is empty")
         # Some event loops cut such a text short instead of refusing it, and run another command than was asked for.
-        if any("\0" in text for text in (*argv, *(env or {}), *(env or {}).values())):
+        if any("\0" in text for text in (*argv, *env, *env.values())):
             raise WorkspaceError(f"could not run {_shown(command)}: it, or a variable given to it, has a NUL character")
         self._make()
         self._commands += 1
@@ -94,7 +96,7 @@ class LocalEnvironment:
         prepared = Command(
             argv=argv,
             folder=self._workspace,
-            env=self._environ(env or {}, mark),
+            env=self._environ(env, mark),
             timeout_s=self._limits.command_timeout_s if timeout_s is None else timeout_s,
             output_limit=self._limits.output,
             stdin=stdin,
@@ -123,6 +125,9 @@ class LocalEnvironment:
             TRIAL_MARK: self._workspace.name,
             COMMAND_MARK: mark,
         }
+
+    def export(self, variables: Mapping[str, str]) -> None:
+        self._exported.update(variables)
 
     async def read(self, path: str) -> bytes | None:
         return await asyncio.to_thread(self._read, path) if self._made else None
