@@ -22,5 +22,6 @@ EVALUATORS: dict[str, str] = {
     "not_contains": f"{_HERE}.invariants:NotContains",
     "judge": f"{_HERE}.judge:Judge",
     "latency_budget": f"{_HERE}.latency_budget:LatencyBudget",
+    "database_query": f"{_HERE}.database_query:DatabaseQuery",
     "service_called": "holdfast.builtin.evaluators.service_called:ServiceCalledEvaluator",
 }
