@@ -16,6 +16,7 @@ from holdfast.engine.lag import LagMonitor
 from holdfast.errors import PluginError
 from holdfast.ports.agent import Agent, TrialContext
 from holdfast.ports.clock import Clock
+from holdfast.ports.database import Database
 from holdfast.ports.environment import EnvironmentProvider
 from holdfast.ports.evaluator import Evaluator
 from holdfast.ports.gate import Gate
@@ -60,6 +61,7 @@ class TrialParts:
     judge: Judge | None = None
     user: UserSimulator | None = None
     services: Services | None = None
+    database: Database | None = None
     termination: Callable[[str], TerminationFunction] = no_termination_function
     model_name: str | None = None
     seed: int = 0
@@ -118,6 +120,10 @@ class Trial:
     @property
     def services(self) -> Services | None:
         return self.parts.services
+
+    @property
+    def database(self) -> Database | None:
+        return self.parts.database
 
     @property
     def judge(self) -> Judge | None:

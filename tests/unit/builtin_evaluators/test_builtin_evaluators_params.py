@@ -18,6 +18,7 @@ GOOD = [
     ("file_exists", {"path": "/a/../b.txt"}),
     ("file_contains", {"path": "a", "value": "b", "case_sensitive": True}),
     ("command_exit_code_is", {"command": "true", "expected_code": 1, "timeout_ms": 5}),
+    ("database_query", {"query": "SELECT 1", "expected_rows": [[1]], "ordered": True, "max_rows": 1}),
     ("trajectory_contains_action", {"action": "A", "params": {"a": 1}, "status": "error", "max_count": 0}),
     ("llm_judge", {"prompt": "Is it?"}),
     (

@@ -25,4 +25,6 @@ EVALUATORS: dict[str, str] = {
     "latency_budget": f"{_HERE}.latency_budget:LatencyBudget",
     "sequence": f"{_HERE}.sequence:Sequence",
     "service_called": f"{_HERE}.service_called:ServiceCalledEvaluator",
+    "database_query": f"{_HERE}.database_query:DatabaseQuery",
+    "service_called": "holdfast.builtin.evaluators.service_called:ServiceCalledEvaluator",
 }
