@@ -24,12 +24,14 @@ from holdfast.ports.agent import Agent, TrialContext
 from holdfast.ports.environment import EnvironmentProvider
 from holdfast.ports.gate import Gate
 from holdfast.ports.model import ChatModel
+from holdfast.ports.user import UserSimulator
 from holdfast.records.material import Material
 from holdfast.records.rubric import RubricScore
-from holdfast.records.scenario import RunCode, Scenario, evaluation_specs
+from holdfast.records.scenario import Converse, RunCode, Scenario, evaluation_specs
 from holdfast.records.verdict import LatencyTier
 
 if TYPE_CHECKING:
+    from holdfast.builtin.services.database import TrialDatabase
     from holdfast.compose.services import TrialServices
 
 
@@ -70,7 +72,10 @@ class Builder:
             if needs_judge(scenario):
                 self._judges.get(scenario)
             self._rubric_scorer(scenario)
-            self._environment(scenario, "prepare")
+            self._user(scenario)
+            self._database(scenario, self._environment(scenario, "prepare"))
+            for name in termination_functions(scenario):
+                self._registries.registry(scenario).termination(name)
             for spec in evaluation_specs(scenario):
                 self._registries.registry(scenario).evaluator(spec.type)
 
@@ -80,14 +85,19 @@ class Builder:
         registry = self._registries.registry(scenario)
         model = self._model(scenario)
         clock = SystemClock()
+        environment = self._environment(scenario, f"{planned.key.index}-{secrets.token_hex(4)}")
+        database = self._database(scenario, environment)
         services = None
         if self._services is not None and needs_services(scenario):
-            services = self._services.build(scenario, registry, seed=planned.seed, clock=clock)
+            services = self._services.build(scenario, registry, seed=planned.seed, clock=clock, database=database)
         return TrialParts(
             scenario=scenario,
             key=planned.key,
-            environment=self._environment(scenario, f"{planned.key.index}-{secrets.token_hex(4)}"),
+            environment=environment,
+            database=database,
             evaluator=registry.evaluator,
+            termination=registry.termination,
+            user=self._user(scenario),
             agent=self._agent(scenario),
             judge=self._judges.get(scenario) if needs_judge(scenario) else None,
             services=services,
@@ -134,6 +144,26 @@ class Builder:
             )
         )
 
+    def _database(self, scenario: Scenario, environment: EnvironmentProvider) -> TrialDatabase | None:
+        seed = scenario.setup.database
+        if seed is None:
+            return None
+        from holdfast.builtin.services.database import make_database
+
+        folder = Path(scenario.place.file).absolute().parent
+        return make_database(seed, environment=environment, folder=folder, live=self._settings.options.live)
+
+    def _user(self, scenario: Scenario) -> UserSimulator | None:
+        """Who plays the user: the model named for it, else the model under test, else nobody."""
+        ref = self._settings.user_model(scenario) if needs_user(scenario) else None
+        if ref is None:
+            return None
+        from holdfast.builtin.users.simulator import LlmUserSimulator
+
+        self._models.get(ref, scenario)
+        named = self._settings.options.user_model is not None
+        return LlmUserSimulator(self._models.chooser(ref, scenario, fixed=named))
+
     def _agent(self, scenario: Scenario) -> Agent | None:
         if not needs_agent(scenario):
             return None
@@ -161,4 +191,21 @@ def needs_agent(scenario: Scenario) -> bool:
 
 def needs_services(scenario: Scenario) -> bool:
     """A plain question to a plain model has no use for them."""
-    return bool(scenario.setup.mocks or scenario.plugins or scenario.default_agent != "model")
+    return bool(
+        scenario.setup.mocks or scenario.plugins or scenario.setup.database or scenario.default_agent != "model"
+    )
+
+
+def needs_user(scenario: Scenario) -> bool:
+    """Whether a simulated user takes part; a conversation may be scripted alone."""
+    return any(isinstance(step.task, Converse) and step.task.config.user_simulator for step in scenario.steps)
+
+
+def termination_functions(scenario: Scenario) -> list[str]:
+    return [
+        condition.function
+        for step in scenario.steps
+        if isinstance(step.task, Converse)
+        for condition in step.task.config.termination_conditions
+        if condition.function is not None
+    ]

@@ -16,7 +16,7 @@ from holdfast.engine.lag import LagMonitor
 from holdfast.errors import PluginError
 from holdfast.ports.agent import Agent, TrialContext
 from holdfast.ports.clock import Clock
-from holdfast.ports.database import Database
+from holdfast.ports.database import Database, TrialDatabase
 from holdfast.ports.environment import EnvironmentProvider
 from holdfast.ports.evaluator import Evaluator
 from holdfast.ports.gate import Gate
@@ -61,7 +61,7 @@ class TrialParts:
     judge: Judge | None = None
     user: UserSimulator | None = None
     services: Services | None = None
-    database: Database | None = None
+    database: TrialDatabase | None = None
     termination: Callable[[str], TerminationFunction] = no_termination_function
     model_name: str | None = None
     seed: int = 0

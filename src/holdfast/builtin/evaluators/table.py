@@ -26,5 +26,4 @@ EVALUATORS: dict[str, str] = {
     "sequence": f"{_HERE}.sequence:Sequence",
     "service_called": f"{_HERE}.service_called:ServiceCalledEvaluator",
     "database_query": f"{_HERE}.database_query:DatabaseQuery",
-    "service_called": "holdfast.builtin.evaluators.service_called:ServiceCalledEvaluator",
 }
