@@ -50,7 +50,7 @@ def run(ctx: click.Context, /, **given: Any) -> None:
     inconclusive or in error; 130 interrupted.
     """
     selection = Selection(paths=given.pop("paths"), tags=given.pop("tags"), expression=given.pop("expression"))
-    files = {name: given.pop(name) for name in ("json_file", "junit_file")}
+    files = {name: given.pop(name) for name in ("json_file", "junit_file", "transcripts")}
     progress = progress_for(sys.stderr, enabled=not given.pop("no_progress"))
     prepared = Run(selection, RunOptions(command=tuple(sys.argv[1:]), **given))
     reader = RunReader.open(asyncio.run(prepared.execute([progress])))
