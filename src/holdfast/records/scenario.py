@@ -188,7 +188,9 @@ class ExampleAnswers(Record):
 class Scenario(Record):
     """`digest` changes whenever the file's meaning does.
 
-    `expects: defer` marks a case where raising the alarm is the mistake.
+    `expects: defer` marks a case where raising the alarm is the mistake. `trials` is how often to run it and
+    `pass_rate` the share of them that must pass, where it says so. `overrides` is what a matrix sets of `model`,
+    `agent` and `judge`; it goes before every other setting.
     """
 
     id: str
@@ -213,6 +215,9 @@ class Scenario(Record):
     expected_action: str | None = None
     expects: Literal["act", "defer"] = "act"
     examples: ExampleAnswers = ExampleAnswers()
+    trials: int | None = None
+    pass_rate: float | None = None
+    overrides: dict[str, str] = {}
 
     @property
     def evaluation_count(self) -> int:
