@@ -5,7 +5,9 @@ from __future__ import annotations
 import queue
 import sqlite3
 import threading
+from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -13,15 +15,25 @@ from holdfast.errors import StoreError
 from holdfast.records.run import RunHeader, TrialKey, TrialRecord
 from holdfast.records.verdict import Verdict
 from holdfast.store import codec
-from holdfast.store.schema import SUFFIX, RunStatus, connect, create_tables, recognise
+from holdfast.store.lock import RunLock
+from holdfast.store.plan import PlanEntry, write_plan
+from holdfast.store.schema import SUFFIX, RunStatus, begin_tables, connect, recognise
 
-_UPSERT = """
-INSERT INTO trial (scenario_id, idx, name, verdict, outcome, latency_ms, body) VALUES (?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (scenario_id, idx) DO UPDATE SET
-  name=excluded.name, verdict=excluded.verdict, outcome=excluded.outcome, latency_ms=excluded.latency_ms,
-  body=excluded.body
-WHERE trial.verdict = 'error'
+_INSERT = """
+INSERT INTO trial (name, verdict, outcome, latency_ms, body, position, scenario_id, idx) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """
+_REPLACE = """
+UPDATE trial SET name=?, verdict=?, outcome=?, latency_ms=?, body=?
+WHERE position=? AND scenario_id=? AND idx=? AND verdict='error'
+"""
+
+
+class _Row(NamedTuple):
+    """A trial, where it goes, and whether that place holds an error which it replaces."""
+
+    record: TrialRecord
+    position: int
+    replaces: bool
 
 
 class _Flush:
@@ -40,39 +52,58 @@ class RunWriter:
     write, the next call of any method raises `StoreError`; what was committed before stays readable.
     """
 
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+    def __init__(self, path: Path, connection: sqlite3.Connection, lock: RunLock) -> None:
         """Use `create` or `open`."""
         self.path: Path = path
         self._connection: sqlite3.Connection = connection
-        rows = connection.execute("SELECT scenario_id, idx, verdict FROM trial")
-        self._verdicts: dict[TrialKey, Verdict] = {
-            TrialKey(scenario_id=scenario, index=index): Verdict(verdict) for scenario, index, verdict in rows
-        }
+        self._lock: RunLock = lock
+        keys = connection.execute("SELECT scenario_id, idx, position FROM plan")
+        self._positions: dict[tuple[str, int], int] = {(scenario, index): at for scenario, index, at in keys}
+        self._next: int = 1
+        self._planned: bool = bool(self._positions)
+        rows = connection.execute("SELECT scenario_id, idx, verdict, position FROM trial")
+        self._verdicts: dict[int, Verdict] = {}
+        for scenario, index, verdict, position in rows:
+            self._positions[scenario, index] = position
+            self._verdicts[position] = Verdict(verdict)
+            self._next = max(self._next, position + 1)
         self._dictionary: bytes = connection.execute("SELECT dictionary FROM run").fetchone()[0]
-        self._queue: queue.SimpleQueue[TrialRecord | _Flush | _Stop] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Row | _Flush | _Stop] = queue.SimpleQueue()
         self._failure: StoreError | None = None
         self._closed: bool = False
         self._thread: threading.Thread = threading.Thread(target=self._work, name="run-record", daemon=True)
         self._thread.start()
 
     @classmethod
-    def create(cls, folder: Path, header: RunHeader) -> RunWriter:
-        """Begin a new record, `<folder>/<run id>.sqlite`. Raises `StoreError` when it exists or cannot be made."""
+    def create(cls, folder: Path, header: RunHeader, plan: Iterable[PlanEntry] = ()) -> RunWriter:
+        """Begin a new record, `<folder>/<run id>.sqlite`. Raises `StoreError` when it exists or cannot be made.
+
+        With a `plan` only its trials can be appended, and they are listed in its order; without one, in the order
+        in which they come.
+        """
         path = folder / f"{header.id}{SUFFIX}"
         if path.exists():
             raise StoreError(f"{path} exists already; a run record is never overwritten")
         try:
             folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"the run record {path} cannot be made: {error}") from error
+        lock = RunLock.take(path)
+        try:
             connection = connect(path, mode="rwc")
-        except (OSError, sqlite3.Error) as error:
+        except sqlite3.Error as error:
+            lock.release()
             raise StoreError(f"the run record {path} cannot be made: {error}") from error
         try:
-            create_tables(connection)
+            begin_tables(connection)
             text = msgspec.json.encode(header, enc_hook=repr).decode()
             connection.execute("INSERT INTO run (id, header, status) VALUES (?, ?, 'running')", (header.id, text))
-            return cls(path, connection)
+            write_plan(connection, plan)
+            connection.execute("COMMIT")
+            return cls(path, connection, lock)
         except (sqlite3.Error, ValueError, TypeError) as error:
             connection.close()
+            lock.release()
             raise StoreError(f"the run record {path} cannot be made: {error}") from error
 
     @classmethod
@@ -80,18 +111,21 @@ class RunWriter:
         """Carry on an existing record. Raises `StoreError` when it cannot be written or is no run record."""
         if not path.is_file():
             raise StoreError(f"there is no run record at {path}")
+        lock = RunLock.take(path)
         try:
             connection = connect(path, mode="rw")
         except sqlite3.Error as error:
+            lock.release()
             raise StoreError(f"the run record {path} cannot be opened: {error}") from error
         try:
             recognise(connection, path)
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")
             connection.execute("UPDATE run SET status='running'")
-            return cls(path, connection)
+            return cls(path, connection, lock)
         except (sqlite3.Error, StoreError, ValueError, TypeError) as error:
             connection.close()
+            lock.release()
             if isinstance(error, StoreError):
                 raise
             raise StoreError(f"the run record {path} cannot be opened: {error}") from error
@@ -103,11 +137,27 @@ class RunWriter:
         `StoreError` and nothing changes.
         """
         self._check()
-        known = self._verdicts.get(record.key)
+        position = self._position(record.key)
+        known = self._verdicts.get(position)
         if known is not None and known is not Verdict.ERROR:
             raise StoreError(f"trial {record.key} is in the run record already, as {known}; only an error is replaced")
-        self._verdicts[record.key] = record.judged.verdict
-        self._queue.put(record)
+        self._verdicts[position] = record.judged.verdict
+        self._queue.put(_Row(record, position, known is not None))
+
+    def verdict(self, key: TrialKey) -> Verdict | None:
+        """What a trial came to so far, or None when it has not run."""
+        position = self._positions.get((key.scenario_id, key.index))
+        return None if position is None else self._verdicts.get(position)
+
+    def _position(self, key: TrialKey) -> int:
+        found = self._positions.get((key.scenario_id, key.index))
+        if found is not None:
+            return found
+        if self._planned:
+            raise StoreError(f"trial {key} is not in the plan of the run record {self.path}")
+        position = self._positions[key.scenario_id, key.index] = self._next
+        self._next += 1
+        return position
 
     def flush(self) -> None:
         """Wait until everything appended so far is committed."""
@@ -135,6 +185,7 @@ class RunWriter:
             self._failure = self._cannot_write(error)
         finally:
             self._connection.close()
+            self._lock.release()
         if self._failure is not None:
             raise self._failure
 
@@ -166,7 +217,7 @@ class RunWriter:
             batch = [self._queue.get()]
             while not self._queue.empty():
                 batch.append(self._queue.get())
-            records = [item for item in batch if isinstance(item, TrialRecord)]
+            records = [item for item in batch if isinstance(item, _Row)]
             if records and self._failure is None:
                 try:
                     self._commit(records)
@@ -179,31 +230,37 @@ class RunWriter:
                     item.done.set()
                 stopping = stopping or isinstance(item, _Stop)
 
-    def _commit(self, records: list[TrialRecord]) -> None:
+    def _commit(self, rows: list[_Row]) -> None:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
-            for record in records:
-                self._write(record)
+            for row in rows:
+                self._write(row)
             self._connection.execute("COMMIT")
         except BaseException:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             raise
 
-    def _write(self, record: TrialRecord) -> None:
+    def _write(self, row: _Row) -> None:
+        record = row.record
         data = codec.encode(record)
         if not self._dictionary:
             self._dictionary = codec.dictionary_from(data)
             self._connection.execute("UPDATE run SET dictionary=?", (self._dictionary,))
         judged = record.judged
-        row = (
-            record.key.scenario_id,
-            record.key.index,
+        values = (
             record.scenario_name,
             judged.verdict.value,
             judged.outcome.value if judged.outcome else None,
             judged.latency_ms,
             codec.compress(data, self._dictionary),
+            row.position,
+            record.key.scenario_id,
+            record.key.index,
         )
-        if self._connection.execute(_UPSERT, row).rowcount != 1:
+        try:
+            written = self._connection.execute(_REPLACE if row.replaces else _INSERT, values).rowcount
+        except sqlite3.IntegrityError:
+            written = 0
+        if written != 1:
             raise StoreError(f"trial {record.key} was written to {self.path} by somebody else meanwhile")
