@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from typing import Self
 
 from holdfast.batch.breaker import Breaker
 from holdfast.batch.window import Spend, Window
@@ -132,7 +133,7 @@ class _Admission:
         self._told: bool = False
         self.reason: str = ""
 
-    async def __aenter__(self) -> _Admission:
+    async def __aenter__(self) -> Self:
         provider = self._provider
         if provider.slots is not None:
             if provider.slots.locked():
