@@ -105,6 +105,7 @@ class LimitExceeded(TrialError):
     def __init__(self, kind: LimitKind, *, used: float, allowed: float, unit: str = "ms") -> None:
         super().__init__(f"{kind.replace('_', ' ')} limit reached: {used:g} of {allowed:g} {unit}")
         self.kind: LimitKind = kind
+        self.unit: str = unit
         self.used: float = used
         self.allowed: float = allowed
 

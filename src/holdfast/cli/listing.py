@@ -10,6 +10,7 @@ import click
 from holdfast.cli import options as shared
 from holdfast.compose.loading import load_scenarios
 from holdfast.compose.options import Selection
+from holdfast.compose.plugins import ScenarioRegistries
 from holdfast.compose.registry import build_registry
 from holdfast.records.scenario import Scenario
 
@@ -23,7 +24,8 @@ def list_scenarios(
     paths: tuple[str, ...], tags: tuple[str, ...], expression: str | None, form: Literal["text", "json"]
 ) -> None:
     """List scenarios with id, name, domain and tags; the same filters as `run`."""
-    chosen = load_scenarios(Selection(paths=paths, tags=tags, expression=expression), build_registry())
+    selection = Selection(paths=paths, tags=tags, expression=expression)
+    chosen = load_scenarios(selection, ScenarioRegistries(build_registry()))
     if form == "json":
         rows = [
             {**dict(zip(_COLUMNS, _row(s), strict=True)), "tags": list(s.tags), "file": s.place.file} for s in chosen

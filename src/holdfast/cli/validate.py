@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.cli import options as shared
 from holdfast.compose.loading import load_files
+from holdfast.compose.plugins import ScenarioRegistries
 from holdfast.compose.registry import build_registry
 from holdfast.errors import ExitCode
 from holdfast.spec.load import Loaded
@@ -24,7 +25,7 @@ def validate(ctx: click.Context, paths: tuple[str, ...], form: Literal["text", "
 
     Exit codes: 0 when every file loads (warnings are shown), 2 otherwise.
     """
-    loaded = load_files(paths, build_registry())
+    loaded = load_files(paths, ScenarioRegistries(build_registry()))
     errors = sum(problem.level == "error" for problem in loaded.problems)
     if form == "json":
         click.echo(_as_json(loaded, errors))

@@ -2,117 +2,139 @@
 
 from __future__ import annotations
 
+import importlib
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from holdfast.batch.plan import PlannedTrial
-from holdfast.compose.settings import ModelRef, Settings
+from holdfast.compose.judges import Judges, needs_judge
+from holdfast.compose.models import Models
+from holdfast.compose.plugins import ScenarioRegistries
+from holdfast.compose.settings import Settings
 from holdfast.engine.calling import RetryPolicy
+from holdfast.engine.clock import SystemClock
 from holdfast.engine.context import TrialParts
 from holdfast.engine.lag import LagMonitor
-from holdfast.plugins.factories import AgentSettings, EnvironmentSettings, ModelSettings
-from holdfast.plugins.registry import Registry
+from holdfast.plugins.factories import AgentSettings, EnvironmentSettings
 from holdfast.ports.agent import Agent
+from holdfast.ports.environment import EnvironmentProvider
 from holdfast.ports.gate import Gate
 from holdfast.ports.model import ChatModel
-from holdfast.records.config import ProviderConfig
-from holdfast.records.scenario import RunCode, Scenario
+from holdfast.records.scenario import RunCode, Scenario, evaluation_specs
+
+if TYPE_CHECKING:
+    from holdfast.compose.services import TrialServices
 
 
 class Builder:
-    """Builds trials. Models are shared by all trials of a run; everything else is made anew for each."""
+    """Builds trials. Models, judges and the script sandbox are shared by a run; everything else is made anew."""
 
     def __init__(
-        self, *, registry: Registry, settings: Settings, workspaces: Path, lag: LagMonitor, gate: Gate
+        self, *, registries: ScenarioRegistries, settings: Settings, workspaces: Path, lag: LagMonitor, gate: Gate
     ) -> None:
-        self._registry = registry
+        self._registries = registries
         self._settings = settings
         self._workspaces = workspaces
         self._lag = lag
         self._gate = gate
-        self._models: dict[tuple[str, Path, float], ChatModel] = {}
+        self._models = Models(registries, settings)
+        self._judges = Judges(self._models, settings)
+        self._services: TrialServices | None = None
+        self._notes: dict[str, tuple[str, ...]] = {}
 
     def prepare(self, scenarios: Sequence[Scenario]) -> None:
-        """Build once what every trial will need, so that a missing key or file is found before anything runs.
+        """Build once what every trial will need, so that a missing key, package or file is found before anything runs.
 
-        Raises `SetupError`.
+        Raises `UsageError`.
         """
+        if any(needs_services(scenario) for scenario in scenarios):
+            from holdfast.compose.services import TrialServices  # most decisions need none of it
+
+            self._services = TrialServices()
+            self._services.check(scenarios)
+        if self._services is not None or any(needs_judge(scenario) for scenario in scenarios):
+            # An import in the middle of a run holds up the event loop, and spoils what is being timed.
+            importlib.import_module("jsonschema")
         for scenario in scenarios:
+            warnings = [*self._registries.warnings(scenario), *self._judges.warnings(scenario)]
+            self._notes[scenario.id] = tuple(warnings)
             self._agent(scenario)
-            self._registry.environment(self._settings.environment(scenario))
+            if needs_judge(scenario):
+                self._judges.get(scenario)
+            self._environment(scenario, "prepare")
+            for spec in evaluation_specs(scenario):
+                self._registries.registry(scenario).evaluator(spec.type)
 
     def build(self, planned: PlannedTrial) -> TrialParts:
         scenario = planned.scenario
         settings = self._settings
-        model = self._model(settings.model(scenario), scenario) if needs_agent(scenario) else None
+        registry = self._registries.registry(scenario)
+        model = self._model(scenario)
+        clock = SystemClock()
+        services = None
+        if self._services is not None and needs_services(scenario):
+            services = self._services.build(scenario, registry, seed=planned.seed, clock=clock)
         return TrialParts(
             scenario=scenario,
             key=planned.key,
-            environment=self._registry.environment(settings.environment(scenario))(
-                EnvironmentSettings(
-                    root=self._workspaces,
-                    trial_id=f"{planned.key.index}-{secrets.token_hex(4)}",
-                    variables=settings.variables(scenario),
-                )
-            ),
-            evaluator=self._registry.evaluator,
+            environment=self._environment(scenario, f"{planned.key.index}-{secrets.token_hex(4)}"),
+            evaluator=registry.evaluator,
             agent=self._agent(scenario),
+            judge=self._judges.get(scenario) if needs_judge(scenario) else None,
+            services=services,
             model_name=model.name if model else None,
             seed=planned.seed,
             live=settings.options.live,
+            clock=clock,
             lag=self._lag,
             gate=self._gate,
             retry=RetryPolicy(retries=settings.retries(scenario)),
+            notes=self._notes.get(scenario.id, ()),
         )
 
     async def close(self) -> None:
-        for model in self._models.values():
-            await model.close()
+        if self._services is not None:
+            self._services.close()
+        await self._models.close()
+
+    def _environment(self, scenario: Scenario, trial_id: str) -> EnvironmentProvider:
+        factory = self._registries.registry(scenario).environment(self._settings.environment(scenario))
+        return factory(
+            EnvironmentSettings(
+                root=self._workspaces,
+                trial_id=trial_id,
+                variables=self._settings.variables(scenario),
+                options={"sandbox": self._settings.sandbox(scenario)},
+            )
+        )
 
     def _agent(self, scenario: Scenario) -> Agent | None:
         if not needs_agent(scenario):
             return None
         kind, _, target = self._settings.agent(scenario).partition(":")
-        ref = self._settings.model(scenario)
-        return self._registry.agent(kind)(
+        return self._registries.registry(scenario).agent(kind)(
             AgentSettings(
                 target=target,
-                model=self._model(ref, scenario),
+                model=self._model(scenario),
                 folder=Path(scenario.place.file).absolute().parent,
                 variables=self._settings.variables(scenario),
+                options={"allow_commands": self._settings.allow_commands(scenario)},
             )
         )
 
-    def _model(self, ref: ModelRef | None, scenario: Scenario) -> ChatModel | None:
-        if ref is None:
-            return None
-        timeout_s = self._settings.timeout_s(scenario)
-        key = (ref.name, ref.folder, timeout_s)
-        if key not in self._models:
-            provider, _, name = ref.name.partition("/")
-            provided = self._settings.config(scenario).providers.get(provider)
-            self._models[key] = self._registry.model(provider)(
-                ModelSettings(
-                    name=name,
-                    folder=ref.folder,
-                    variables=self._settings.variables(scenario),
-                    timeout_s=timeout_s,
-                    options=provider_options(provided),
-                )
-            )
-        return self._models[key]
-
-
-def provider_options(config: ProviderConfig | None) -> dict[str, Any]:
-    """What configuration says of a provider, as the options its factory reads."""
-    if config is None:
-        return {}
-    own = {"base_url": config.base_url, "api_key_env": config.api_key_env, "stream": config.stream}
-    return {**config.options, **{key: value for key, value in own.items() if value is not None}}
+    def _model(self, scenario: Scenario) -> ChatModel | None:
+        """The model under test, or None when the scenario asks nobody or nobody named one."""
+        ref = self._settings.model(scenario) if needs_agent(scenario) else None
+        return self._models.get(ref, scenario) if ref else None
 
 
 def needs_agent(scenario: Scenario) -> bool:
     """Whether any step asks an agent; a scenario of code alone needs none."""
     return any(not isinstance(step.task, RunCode) for step in scenario.steps)
+
+
+def needs_services(scenario: Scenario) -> bool:
+    """A plain question to a plain model has no use for them."""
+    return bool(scenario.setup.mocks or scenario.plugins or scenario.default_agent != "model")

@@ -2,25 +2,46 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from holdfast.batch.select import select
 from holdfast.compose.options import Selection
+from holdfast.compose.plugins import ScenarioRegistries, environments_of
 from holdfast.errors import FileError, SetupError
-from holdfast.plugins.registry import EvaluationCatalogue, Registry
+from holdfast.plugins.registry import EvaluationCatalogue
 from holdfast.records.scenario import Scenario
 from holdfast.spec.load import Loaded, load
 
-
-def load_files(paths: tuple[str, ...], registry: Registry) -> Loaded:
-    """Everything the paths name. Problems are in the answer, not raised."""
-    return load(paths, catalogue=EvaluationCatalogue(registry), environments=registry.names("environments"))
+LIBRARY = Path(__file__).parent.parent / "configs" / "scenarios"
 
 
-def load_scenarios(selection: Selection, registry: Registry) -> list[Scenario]:
+def load_files(paths: tuple[str, ...], registries: ScenarioRegistries) -> Loaded:
+    """Everything the paths name; `@clinical` is the library that ships with Holdfast. Problems are in the answer."""
+    base = registries.base
+    return load(
+        [library_path(path) for path in paths],
+        catalogue=EvaluationCatalogue(base),
+        environments=environments_of(base),
+        extend=registries.vocabulary,
+    )
+
+
+def library_path(path: str) -> str:
+    """Raises `SetupError` for a library that does not ship."""
+    if not path.startswith("@"):
+        return path
+    folder = LIBRARY / path[1:]
+    known = sorted(entry.name for entry in LIBRARY.iterdir() if entry.is_dir())
+    if folder.parent != LIBRARY or folder.name not in known:
+        raise SetupError(f"no library {path!r}; there are {', '.join(f'@{name}' for name in known)}")
+    return str(folder)
+
+
+def load_scenarios(selection: Selection, registries: ScenarioRegistries) -> list[Scenario]:
     """The chosen scenarios. Raises `FileError` with every error of every file, `SetupError` when none is left."""
-    loaded = load_files(selection.paths, registry)
-    errors = [problem for problem in loaded.problems if problem.level == "error"]
-    if errors:
-        raise FileError(errors)
+    loaded = load_files(selection.paths, registries)
+    if loaded.errors:
+        raise FileError(loaded.errors)
     chosen = select(loaded.scenarios, tags=selection.tags, expression=selection.expression)
     if not chosen:
         raise SetupError(_nothing(selection, len(loaded.scenarios)))

@@ -30,4 +30,8 @@ class RunOptions(Record):
     concurrency: int | None = None
     timeout_s: float | None = None
     retries: int | None = None
+    strict_judge: bool = False
+    sandbox: bool = False
+    allow_commands: bool = False
+    enforce_deadline: bool = False
     command: tuple[str, ...] = ()

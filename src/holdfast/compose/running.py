@@ -14,6 +14,7 @@ from holdfast.batch.plan import PlannedTrial, plan
 from holdfast.compose.building import Builder
 from holdfast.compose.loading import load_scenarios
 from holdfast.compose.options import RunOptions, Selection
+from holdfast.compose.plugins import ScenarioRegistries
 from holdfast.compose.registry import build_registry
 from holdfast.compose.settings import Settings
 from holdfast.engine.calling import OpenGate
@@ -30,8 +31,8 @@ class Run:
     def __init__(self, selection: Selection, options: RunOptions) -> None:
         """Raises `UsageError` for anything that would stop the run from starting."""
         self.settings: Settings = Settings(options)
-        self._registry = build_registry()
-        self.scenarios = load_scenarios(selection, self._registry)
+        self._registries = ScenarioRegistries(build_registry(), live=options.live)
+        self.scenarios = load_scenarios(selection, self._registries)
         seed = self.settings.seed
         self.seed: int = seed if seed is not None else secrets.randbelow(2**31)
         self.planned: list[PlannedTrial] = plan(self.scenarios, seed=self.seed)
@@ -48,7 +49,7 @@ class Run:
         """Run every trial into a new record and say where it is. Raises `SetupError` before anything ran."""
         with LagMonitor() as lag:
             builder = Builder(
-                registry=self._registry,
+                registries=self._registries,
                 settings=self.settings,
                 workspaces=self.settings.out.parent / "workspaces",
                 lag=lag,

@@ -17,6 +17,7 @@ DEFAULT_OUT = Path(".holdfast/runs")
 DEFAULT_TIMEOUT_S = 60.0
 DEFAULT_RETRIES = 2
 DEFAULT_CONCURRENCY = 8
+ALIASES = ("TEXT_SMALL", "TEXT_LARGE")
 
 
 class ModelRef(Record):
@@ -65,7 +66,7 @@ class Settings:
         return DEFAULT_RETRIES
 
     def agent(self, scenario: Scenario) -> str:
-        return self.options.agent or scenario.agent or self.config(scenario).agent or "model"
+        return self.options.agent or scenario.agent or self.config(scenario).agent or scenario.default_agent
 
     def environment(self, scenario: Scenario) -> str:
         return self.options.environment or scenario.environment
@@ -76,10 +77,35 @@ class Settings:
         if self.options.model is not None:
             return self._resolve(self.options.model, Path.cwd(), config)
         if scenario.character is not None and scenario.character.model is not None:
-            return self._resolve(scenario.character.model, Path(scenario.place.file).absolute().parent, config)
+            return self.named(scenario.character.model, scenario)
         if config.model is not None:
             return self._resolve(config.model, config.folder, config)
         return None
+
+    def judge(self, scenario: Scenario) -> ModelRef | None:
+        """The judge that somebody named; None when nobody did."""
+        return self._role(self.options.judge, self.config(scenario).judge, scenario)
+
+    def user_model(self, scenario: Scenario) -> ModelRef | None:
+        """The model that plays the user: the one named, else the model under test."""
+        config = self.config(scenario)
+        return self._role(self.options.user_model, config.user_model, scenario) or self.model(scenario)
+
+    def named(self, name: str, scenario: Scenario) -> ModelRef:
+        """A model that the scenario itself names. Raises `SetupError` for a name without a provider."""
+        return self._resolve(name, Path(scenario.place.file).absolute().parent, self.config(scenario))
+
+    def strict_judge(self, scenario: Scenario) -> bool:
+        return self.options.strict_judge or bool(self.config(scenario).strict_judge)
+
+    def sandbox(self, scenario: Scenario) -> bool:
+        return self.options.sandbox or bool(self.config(scenario).sandbox)
+
+    def allow_commands(self, scenario: Scenario) -> bool:
+        return self.options.allow_commands or bool(self.config(scenario).allow_commands)
+
+    def votes(self, scenario: Scenario) -> int:
+        return self.config(scenario).votes or 1
 
     def variables(self, scenario: Scenario) -> Mapping[str, str]:
         """The process's environment, with the variables of the environment file over it."""
@@ -90,6 +116,12 @@ class Settings:
         if file not in self._variables:
             self._variables[file] = {**os.environ, **_read_env(file)} if file else dict(os.environ)
         return self._variables[file]
+
+    def _role(self, option: str | None, configured: str | None, scenario: Scenario) -> ModelRef | None:
+        config = self.config(scenario)
+        if option is not None:
+            return self._resolve(option, Path.cwd(), config)
+        return self._resolve(configured, config.folder, config) if configured is not None else None
 
     def _resolve(self, name: str, folder: Path, config: Config) -> ModelRef:
         alias = config.models.get(name)

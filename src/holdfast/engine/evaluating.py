@@ -85,6 +85,6 @@ def _limit_result(step: Step, limit: LimitExceeded) -> EvaluationResult:
     """A step that ran out of its time has failed, whatever else it did."""
     result = failed(
         f"the step did not finish: {limit}",
-        evidence=Evidence(expected=f"at most {limit.allowed:g} ms", found=f"{limit.used:g} ms"),
+        evidence=Evidence(expected=f"at most {limit.allowed:g} {limit.unit}", found=f"{limit.used:g} {limit.unit}"),
     )
     return msgspec.structs.replace(result, type="time_limit", place=step.place, name=step.name, step=step.index)

@@ -12,7 +12,7 @@ from collections import deque
 from typing import Self
 
 INTERVAL_S = 0.01
-NOTED_FROM_MS = 2.0
+NOTED_FROM_S = 0.002
 KEPT = 4096
 
 
@@ -20,7 +20,7 @@ class LagMonitor:
     """Use as a context manager around a run, inside its event loop."""
 
     def __init__(self) -> None:
-        self._late: deque[tuple[float, float, float]] = deque(maxlen=KEPT)
+        self._late: deque[tuple[float, float]] = deque(maxlen=KEPT)
         self._timer: asyncio.TimerHandle | None = None
         self._due: float = 0.0
 
@@ -34,16 +34,18 @@ class LagMonitor:
             self._timer = None
 
     def worst_ms(self, start: float, end: float) -> float:
-        """The worst lag that overlaps the span between two readings of `time.perf_counter()`."""
+        """The longest time within a span, between two readings of `time.perf_counter()`, that the loop was stuck.
+
+        Nothing that arrived in the span was stamped later than that.
+        """
         worst = 0.0
-        for due, woken, late_ms in reversed(self._late):
+        for due, woken in reversed(self._late):
             if woken < start:
                 break
-            if due < end and late_ms > worst:
-                worst = late_ms
-        if self._timer is not None and self._due < end:
-            worst = max(worst, (end - self._due) * 1000.0)
-        return worst
+            worst = max(worst, min(woken, end) - max(due, start))
+        if self._timer is not None:
+            worst = max(worst, end - max(self._due, start))
+        return worst * 1000.0
 
     def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
         self._due = time.perf_counter() + INTERVAL_S
@@ -51,7 +53,6 @@ class LagMonitor:
 
     def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
         now = time.perf_counter()
-        late_ms = (now - self._due) * 1000.0
-        if late_ms >= NOTED_FROM_MS:
-            self._late.append((self._due, now, late_ms))
+        if now - self._due >= NOTED_FROM_S:
+            self._late.append((self._due, now))
         self._schedule(loop)

@@ -51,7 +51,8 @@ class StepRunner:
             result, limit = await self._perform(step, mark)
         except LimitExceeded as error:
             limit = error
-            result = ExecutionResult(exit_code=1, stderr=str(error), duration_ms=error.used, messages=self._said(mark))
+            took_ms = round(trial.elapsed_ms() - started, 3)
+            result = ExecutionResult(exit_code=1, stderr=str(error), duration_ms=took_ms, messages=self._said(mark))
         if limit is not None:
             trial.emit(LimitReached(at_ms=trial.elapsed_ms(), limit=limit.kind, used=limit.used, allowed=limit.allowed))
         files = await self._capture()

@@ -19,7 +19,7 @@ class EvaluationParams(BaseModel):
     `type`, `description` and `weight` are taken off before; a subclass declares its own fields only.
     """
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
 class EvaluationContext:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from holdfast.records.base import Record
@@ -188,6 +189,7 @@ class ExampleAnswers(Record):
 class Scenario(Record):
     """`digest` changes whenever the file's meaning does.
 
+    `agent` is the one its author asks for, `default_agent` the one that suits it when nobody asks for one.
     `expects: defer` marks a case where raising the alarm is the mistake. `trials` is how often to run it and
     `pass_rate` the share of them that must pass, where it says so. `overrides` is what a matrix sets of `model`,
     `agent` and `judge`; it goes before every other setting.
@@ -204,6 +206,7 @@ class Scenario(Record):
     setup: Setup = Setup()
     plugins: tuple[PluginRef, ...] = ()
     agent: str | None = None
+    default_agent: str = "runtime"
     character: Character | None = None
     context: dict[str, Any] = {}
     domain: str | None = None
@@ -219,14 +222,14 @@ class Scenario(Record):
     pass_rate: float | None = None
     overrides: dict[str, str] = {}
 
-    @property
-    def evaluation_count(self) -> int:
-        """How many checks it asks for, of every stage; 0 means its verdict can only be inconclusive."""
-        total = 0
-        for step in self.steps:
-            total += len(step.evaluations)
-            if isinstance(step.task, Converse):
-                config = step.task.config
-                total += len(config.turn_evaluations) + len(config.final_evaluations)
-                total += sum(len(scripted.evaluations) for scripted in config.script)
-        return total
+
+def evaluation_specs(scenario: Scenario) -> Iterator[EvaluationSpec]:
+    """Every check it asks for, of every stage; none means that its verdict can only be inconclusive."""
+    for step in scenario.steps:
+        yield from step.evaluations
+        if isinstance(step.task, Converse):
+            config = step.task.config
+            yield from config.turn_evaluations
+            yield from config.final_evaluations
+            for scripted in config.script:
+                yield from scripted.evaluations

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator
-from pathlib import PurePath
 from typing import Any, cast
 
 from holdfast.records.evaluation import EvaluationSpec
 from holdfast.records.message import Message
-from holdfast.records.scenario import Ask, Character, Converse, Judgment, PluginRef, RunCode, Scenario, Setup, Step
+from holdfast.records.scenario import Ask, Character, Converse, Judgment, RunCode, Scenario, Setup, Step
+from holdfast.spec.agent_plugins import plugin_refs
 from holdfast.spec.agent_rules import check_agent_rules, mappings
 from holdfast.spec.conversation import lower_conversation
+from holdfast.spec.default_id import default_id
 from holdfast.spec.document import Document
 from holdfast.spec.evaluations import Catalogue, read_evaluations
 from holdfast.spec.findings import Findings
@@ -86,16 +86,6 @@ def _check_weights(data: dict[str, Any], specs: Specs, findings: Findings) -> No
 
 
 def _lower(document: Document, shape: AgentShape, specs: Specs, *, setup: Setup, digest: str) -> Scenario:
-    plugins = tuple(
-        PluginRef(
-            name=plugin.name,
-            place=document.locate(("plugins", index)),
-            version=plugin.version,
-            enabled=plugin.enabled,
-            config=plugin.config,
-        )
-        for index, plugin in enumerate(shape.plugins)
-    )
     return Scenario(
         id=shape.id or default_id(document.file),
         name=shape.name,
@@ -106,7 +96,7 @@ def _lower(document: Document, shape: AgentShape, specs: Specs, *, setup: Setup,
         judgment=Judgment(strategy=shape.judgment.strategy, threshold=shape.judgment.threshold),
         environment=shape.environment.type,
         setup=setup,
-        plugins=plugins,
+        plugins=plugin_refs(document),
         agent=shape.agent,
         character=_character(shape.character) if shape.character else None,
         context=shape.context,
@@ -151,15 +141,3 @@ def _character(shape: CharacterShape) -> Character:
         model=shape.llm.model,
         temperature=temperature,
     )
-
-
-def default_id(file: str) -> str:
-    """An id from a file's name: `Refund Flow.scenario.yaml` is `refund-flow`."""
-    name = PurePath(file).name
-    for ending in (".yaml", ".yml"):
-        name = name.removesuffix(ending)
-    return slug(name.removesuffix(".scenario"))
-
-
-def slug(text: str) -> str:
-    return re.sub(r"[^\w.]+", "-", text.lower()).strip("-") or "scenario"

@@ -9,7 +9,7 @@ from typing import Any, TypeGuard, cast
 from holdfast.records.evaluation import EvaluationSpec
 from holdfast.records.message import Message
 from holdfast.records.place import Place
-from holdfast.records.scenario import Ask, Constraint, Judgment, Scenario, Setup, Step
+from holdfast.records.scenario import Ask, Constraint, ExampleAnswers, Judgment, Scenario, Setup, Step
 from holdfast.spec.document import Document
 from holdfast.spec.findings import Findings, describe
 from holdfast.spec.naming import nearest
@@ -75,10 +75,13 @@ def _lower(document: Document, shape: DecisionShape) -> Scenario:
         steps=(step,),
         judgment=_ALL_PASS,
         setup=_NO_SETUP,
+        default_agent="model",
         domain=shape.domain,
         tags=tuple(shape.tags),
         metadata=shape.metadata,
         severity=shape.severity,
+        expects=shape.expects,
+        examples=ExampleAnswers(good=tuple(shape.examples.good), bad=tuple(shape.examples.bad)),
         constraint=Constraint(
             description=constraint.description,
             time_pressure=constraint.time_pressure,

@@ -11,7 +11,7 @@ import msgspec
 from holdfast.records.place import Place
 from holdfast.records.problem import Problem
 from holdfast.records.scenario import Scenario
-from holdfast.spec.agent_dialect import slug
+from holdfast.spec.default_id import slug
 
 
 class Identified(msgspec.Struct):

@@ -13,17 +13,14 @@ from holdfast.records.place import Place
 from holdfast.records.problem import Problem
 from holdfast.records.rubric import Rubric
 from holdfast.records.scenario import Scenario
-from holdfast.spec.agent_dialect import read_agent
-from holdfast.spec.decision_dialect import read_decision
 from holdfast.spec.dialects import SHAPES, recognise
 from holdfast.spec.discover import Found, discover
 from holdfast.spec.document import Document, read_document
 from holdfast.spec.evaluations import Catalogue
 from holdfast.spec.findings import Findings, describe
 from holdfast.spec.identity import Identified, settle_ids
-from holdfast.spec.matrix_file import read_matrix
 from holdfast.spec.patterns import Finding, inspect_pattern
-from holdfast.spec.rubric_file import read_rubric
+from holdfast.spec.vocabulary import Extend, Vocabulary
 
 ENVIRONMENTS = ("local", "e2b")
 
@@ -50,14 +47,15 @@ def load(
     *,
     catalogue: Catalogue,
     environments: Collection[str] = ENVIRONMENTS,
+    extend: Extend | None = None,
 ) -> Loaded:
     """Read files, folders and globs. Never raises for what is in them: one bad file hides no other.
 
     `catalogue` goes from each type of evaluation to the model of its parameters; `environments` are the values
-    that `environment.type` may have.
+    that `environment.type` may have. `extend` is asked what a scenario's own plugins add to both.
     """
     found, problems = discover(paths)
-    reader = _Reader(catalogue, environments)
+    reader = _Reader(Vocabulary(catalogue, environments), extend)
     with _without_collection():
         for file in found:
             reader.read(file)
@@ -96,9 +94,9 @@ def _without_collection() -> Generator[None]:
 class _Reader:
     """Reads one file after the other. A pattern that several files share is inspected once."""
 
-    def __init__(self, catalogue: Catalogue, environments: Collection[str]) -> None:
-        self._catalogue: Catalogue = catalogue
-        self._environments: Collection[str] = environments
+    def __init__(self, vocabulary: Vocabulary, extend: Extend | None) -> None:
+        self._vocabulary: Vocabulary = vocabulary
+        self._extend: Extend | None = extend
         self._patterns: dict[str, Finding] = {}
         self.scenarios: list[Identified] = []
         self.matrices: list[Matrix] = []
@@ -118,18 +116,30 @@ class _Reader:
                 return
             self._refuse(document, findings)
         elif dialect == "agent":
-            scenario = read_agent(document, findings, catalogue=self._catalogue, environments=self._environments)
-            self._keep(scenario, file, document)
+            self._keep(self._read_agent(document, findings), file, document)
         elif dialect == "decision":
+            from holdfast.spec.decision_dialect import read_decision
+
             self._keep(read_decision(document, findings, self._inspect), file, document)
         elif dialect == "matrix":
+            from holdfast.spec.matrix_file import read_matrix
+
             matrix = read_matrix(document, findings)
             self.matrices.extend([matrix] if matrix else [])
         else:
+            from holdfast.spec.rubric_file import read_rubric
+
             rubric = read_rubric(document, findings)
             self.rubrics.extend([rubric] if rubric else [])
         self.recognised += dialect is not None
         self.problems.extend(findings.problems)
+
+    def _read_agent(self, document: Document, findings: Findings) -> Scenario | None:
+        from holdfast.spec.agent_dialect import read_agent
+        from holdfast.spec.agent_plugins import vocabulary_of
+
+        catalogue, environments = vocabulary_of(document, findings, self._vocabulary, self._extend)
+        return read_agent(document, findings, catalogue=catalogue, environments=environments)
 
     def _keep(self, scenario: Scenario | None, file: Found, document: Document) -> None:
         if scenario is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -15,13 +15,14 @@ from holdfast.records.place import Place
 from holdfast.records.problem import Problem
 from holdfast.records.scenario import Scenario
 from holdfast.spec.agent_dialect import read_agent
+from holdfast.spec.agent_plugins import vocabulary_of
 from holdfast.spec.decision_dialect import read_decision
 from holdfast.spec.dialects import recognise
 from holdfast.spec.document import Document, read_document
-from holdfast.spec.evaluations import Catalogue
 from holdfast.spec.findings import Findings, describe
 from holdfast.spec.matrix_path import WrongPath, check_path, parse_path, with_value
 from holdfast.spec.naming import Path
+from holdfast.spec.vocabulary import Extend, Vocabulary
 
 OVERRIDES = ("model", "agent", "judge")
 MOST = 100_000
@@ -45,19 +46,19 @@ class Expanded(NamedTuple):
     problems: list[Problem]
 
 
-def expand(matrix: Matrix, *, catalogue: Catalogue, environments: Collection[str]) -> Expanded:
+def expand(matrix: Matrix, vocabulary: Vocabulary, extend: Extend | None = None) -> Expanded:
     """Every combination, the last axis turning fastest. The id of one is `<base id>[parameter=value,...]`.
 
-    Problems stand at their place in the matrix file, or in the base scenario's when it is wrong by itself.
+    `vocabulary` and `extend` are as for `load`. Problems stand at their place in the matrix file, or in the base scenario's when it is wrong by itself.
     """
-    return _Expansion(matrix, catalogue, environments).run()
+    return _Expansion(matrix, vocabulary, extend).run()
 
 
 class _Expansion:
-    def __init__(self, matrix: Matrix, catalogue: Catalogue, environments: Collection[str]) -> None:
+    def __init__(self, matrix: Matrix, vocabulary: Vocabulary, extend: Extend | None) -> None:
         self._matrix: Matrix = matrix
-        self._catalogue: Catalogue = catalogue
-        self._environments: Collection[str] = environments
+        self._vocabulary: Vocabulary = vocabulary
+        self._extend: Extend | None = extend
         self._problems: list[Problem] = []
 
     def run(self) -> Expanded:
@@ -149,7 +150,8 @@ class _Expansion:
         if recognise(document.data) == "decision":
             scenario = read_decision(document, findings)
         else:
-            scenario = read_agent(document, findings, catalogue=self._catalogue, environments=self._environments)
+            catalogue, environments = vocabulary_of(document, findings, self._vocabulary, self._extend)
+            scenario = read_agent(document, findings, catalogue=catalogue, environments=environments)
         return scenario, [problem for problem in findings.problems if problem.level == "error"]
 
     def _problem(self, place: Place, message: str, code: str) -> None:

@@ -4,6 +4,7 @@ from holdfast.compose.registry import build_registry
 from holdfast.plugins.registry import EvaluationCatalogue
 from holdfast.spec.load import load
 from holdfast.spec.matrix_expand import expand
+from holdfast.spec.vocabulary import Vocabulary
 
 BASE = """\
 id: talk
@@ -50,7 +51,7 @@ def expanded(tmp_path, monkeypatch):
         catalogue = EvaluationCatalogue(registry)
         loaded = load(["m.matrix.yaml"], catalogue=catalogue)
         assert not loaded.errors
-        return expand(loaded.matrices[0], catalogue=catalogue, environments=registry.names("environments"))
+        return expand(loaded.matrices[0], Vocabulary(catalogue, registry.names("environments")))
 
     return run
 

@@ -2,7 +2,8 @@ import pytest
 
 from holdfast.errors import FileError
 from holdfast.records.config import Config, Price, ProviderConfig
-from holdfast.spec.config import find_config, read_config
+from holdfast.spec.config import find_config
+from holdfast.spec.config_files import read_config
 
 FULL = """\
 model = "openai/gpt"

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.records.message import Message
 from holdfast.records.place import Place
-from holdfast.records.scenario import Ask, Converse, MockFault, MockWhen
+from holdfast.records.scenario import Ask, Converse, MockFault, MockWhen, evaluation_specs
 from holdfast.spec.schema import json_schemas
 from holdfast.spec.yaml12 import parse
 
@@ -69,7 +69,7 @@ def test_the_conversation(load_text):
     assert final.place.path == "run[0].conversation.final_evaluations[0]"
     assert config.debug_options.export_full_transcript
     assert scenario.id == "file"
-    assert scenario.evaluation_count == 2
+    assert len(list(evaluation_specs(scenario))) == 2
 
 
 def test_the_mock(load_text):

@@ -49,6 +49,13 @@ class ConstraintShape(Shape):
     consequence_of_delay: str
 
 
+class ExamplesShape(Shape):
+    """Answers that the scenario's own checks must accept and reject."""
+
+    good: list[Name] = []
+    bad: list[Name] = []
+
+
 class DecisionShape(Shape):
     """A safety-critical decision under a time constraint."""
 
@@ -63,6 +70,10 @@ class DecisionShape(Shape):
     rubric: Name = Field(description="Name of a rubric")
     expected_action: str
     severity: Share
+    expects: Literal["act", "defer"] = Field(
+        default="act", description="defer: raising the alarm is the mistake in this case"
+    )
+    examples: ExamplesShape = ExamplesShape()
     tags: list[str] = []
     metadata: FreeForm = {}
     trials: Trials | None = Field(default=None, description="How often to run it; --trials wins")

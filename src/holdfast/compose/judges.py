@@ -1,0 +1,84 @@
+"""Who judges a scenario's trials, and what must be said about that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from holdfast.compose.models import Models
+from holdfast.compose.settings import ALIASES, ModelRef, Settings
+from holdfast.errors import SetupError
+from holdfast.judging.vendor import same_vendor, vendor_of
+from holdfast.ports.judge import Judge
+from holdfast.ports.model import ChatModel
+from holdfast.records.scenario import Converse, Scenario, evaluation_specs
+
+JUDGED_TYPES = frozenset(("llm_judge", "judge", "conversation_flow", "context_retention", "user_satisfaction"))
+
+
+class Judges:
+    """One judge for all trials that are judged by the same model."""
+
+    def __init__(self, models: Models, settings: Settings) -> None:
+        self._models = models
+        self._settings = settings
+        self._built: dict[tuple[str, bool, int], Judge] = {}
+
+    def get(self, scenario: Scenario) -> Judge | None:
+        """The judge that was named, else the model under test, else None. Raises `SetupError`."""
+        named = self._settings.judge(scenario)
+        tested = self._settings.model(scenario)
+        ref = named or tested
+        if ref is None:
+            return None
+        votes = self._settings.votes(scenario)
+        key = (ref.name, named is None, votes)
+        if key not in self._built:
+            from holdfast.builtin.judges.llm import LlmJudge
+
+            model = self._models.get(ref, scenario)
+            self._built[key] = LlmJudge(
+                self.chooser(ref, scenario), name=model.name, self_judged=named is None, default_votes=votes
+            )
+        return self._built[key]
+
+    def chooser(self, default: ModelRef, scenario: Scenario) -> Callable[[str | None], ChatModel]:
+        """From a scenario's `model_type` to a model: an alias of the configuration, a full name, or the default."""
+
+        def choose(model_type: str | None) -> ChatModel:
+            if model_type is None or self._settings.options.judge is not None:
+                return self._models.get(default, scenario)
+            if model_type in ALIASES and model_type not in self._settings.config(scenario).models:
+                return self._models.get(default, scenario)
+            return self._models.get(self._settings.named(model_type, scenario), scenario)
+
+        return choose
+
+    def warnings(self, scenario: Scenario) -> list[str]:
+        """What a reader of the verdict must know of the judge. Raises `SetupError` with `--strict-judge`."""
+        if not needs_judge(scenario):
+            return []
+        named, tested = self._settings.judge(scenario), self._settings.model(scenario)
+        if tested is None:
+            return []
+        if named is None:
+            found = f"self-judged: {tested.name} is its own judge; give --judge for an independent one"
+        elif same_vendor(named.name, tested.name):
+            vendor = vendor_of(named.name) or named.name
+            found = f"the judge {named.name} and the model under test {tested.name} are both of {vendor}"
+        else:
+            return []
+        if self._settings.strict_judge(scenario):
+            raise SetupError(f"--strict-judge: {scenario.place}: {found}")
+        return [found]
+
+
+def needs_judge(scenario: Scenario) -> bool:
+    """Whether some check or condition of the scenario can only be decided by a judge."""
+    if any(spec.type in JUDGED_TYPES for spec in evaluation_specs(scenario)):
+        return True
+    return any(
+        condition.llm_judge is not None
+        for step in scenario.steps
+        if isinstance(step.task, Converse)
+        for condition in step.task.config.termination_conditions
+    )

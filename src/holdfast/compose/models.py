@@ -1,0 +1,50 @@
+"""Chat models by name, each built once for a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from holdfast.compose.plugins import ScenarioRegistries
+from holdfast.compose.settings import ModelRef, Settings
+from holdfast.plugins.factories import ModelSettings
+from holdfast.ports.model import ChatModel
+from holdfast.records.config import ProviderConfig
+from holdfast.records.scenario import Scenario
+
+
+class Models:
+    def __init__(self, registries: ScenarioRegistries, settings: Settings) -> None:
+        self._registries = registries
+        self._settings = settings
+        self._built: dict[tuple[str, Path, float], ChatModel] = {}
+
+    def get(self, ref: ModelRef, scenario: Scenario) -> ChatModel:
+        """Raises `SetupError` for an unknown provider, a missing key or a missing file."""
+        timeout_s = self._settings.timeout_s(scenario)
+        key = (ref.name, ref.folder, timeout_s)
+        if key not in self._built:
+            provider, _, name = ref.name.partition("/")
+            factory = self._registries.registry(scenario).model(provider)
+            self._built[key] = factory(
+                ModelSettings(
+                    name=name,
+                    folder=ref.folder,
+                    variables=self._settings.variables(scenario),
+                    timeout_s=timeout_s,
+                    options=provider_options(self._settings.config(scenario).providers.get(provider)),
+                )
+            )
+        return self._built[key]
+
+    async def close(self) -> None:
+        for model in self._built.values():
+            await model.close()
+
+
+def provider_options(config: ProviderConfig | None) -> dict[str, Any]:
+    """What configuration says of a provider, as the options its factory reads."""
+    if config is None:
+        return {}
+    own = {"base_url": config.base_url, "api_key_env": config.api_key_env, "stream": config.stream}
+    return {**config.options, **{key: value for key, value in own.items() if value is not None}}

@@ -1,0 +1,54 @@
+"""The services of a trial: its mocks, and what its plugins provide."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+
+from holdfast.builtin.mocks.javascript import QuickJsSandbox
+from holdfast.errors import FileError
+from holdfast.plugins.registry import Registry
+from holdfast.ports.clock import Clock
+from holdfast.ports.services import Services
+from holdfast.records.problem import Problem
+from holdfast.records.scenario import Mock, Scenario
+from holdfast.runtime.agent_runtime import AgentRuntime
+from holdfast.runtime.answering import MockSource
+from holdfast.runtime.mocks import MockTable
+
+
+class TrialServices:
+    """Builds the runtime of each trial. The JavaScript sandbox is one for the run, made when a mock has a script."""
+
+    def __init__(self) -> None:
+        self._sandbox = QuickJsSandbox()
+
+    def check(self, scenarios: Sequence[Scenario]) -> None:
+        """Raises `FileError` for every script that is not JavaScript."""
+        problems: list[Problem] = []
+        for scenario in scenarios:
+            for mock in scenario.setup.mocks:
+                for field, source in _scripts(mock):
+                    fault = self._sandbox.check(source)
+                    if fault is not None:
+                        message = f"`{field}` is not valid JavaScript: {fault}"
+                        problems.append(Problem(place=mock.place, message=message, code="bad-script"))
+        if problems:
+            raise FileError(problems)
+
+    def build(self, scenario: Scenario, registry: Registry, *, seed: int, clock: Clock) -> Services:
+        generator = random.Random(seed)  # noqa: S311 - repeatability, not secrecy
+        mocks: MockSource | None = None
+        if scenario.setup.mocks:
+            mocks = MockTable(scenario.setup.mocks, scripts=self._sandbox, random=generator, clock=clock)
+        return AgentRuntime(mocks=mocks, actions=registry.actions(), services=registry.services())
+
+    def close(self) -> None:
+        self._sandbox.close()
+
+
+def _scripts(mock: Mock) -> Iterator[tuple[str, str]]:
+    if mock.when.matcher is not None:
+        yield "matcher", mock.when.matcher
+    if mock.response_fn is not None:
+        yield "responseFn", mock.response_fn

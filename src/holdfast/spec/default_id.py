@@ -1,0 +1,18 @@
+"""The id of a scenario whose author gave it none."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePath
+
+
+def default_id(file: str) -> str:
+    """An id from a file's name: `Refund Flow.scenario.yaml` is `refund-flow`."""
+    name = PurePath(file).name
+    for ending in (".yaml", ".yml"):
+        name = name.removesuffix(ending)
+    return slug(name.removesuffix(".scenario"))
+
+
+def slug(text: str) -> str:
+    return re.sub(r"[^\w.]+", "-", text.lower()).strip("-") or "scenario"
