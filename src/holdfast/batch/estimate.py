@@ -30,15 +30,23 @@ class Estimate(Record):
 
 def estimate(planned: Iterable[PlannedTrial]) -> Estimate:
     """An agent with tools makes more calls than one a turn; that is not known before."""
-    trials = least = most = judged = 0
     of: dict[str, tuple[int, int, int]] = {}
+    total = [0, 0, 0]
+    trials = 0
     for trial in planned:
         scenario = trial.scenario
         if scenario.id not in of:
             of[scenario.id] = _of_one(scenario)
         trials += 1
-        least, most, judged = (a + b for a, b in zip((least, most, judged), of[scenario.id], strict=True))
-    return Estimate(trials=trials, scenarios=len(of), calls_at_least=least, calls_at_most=most, judge_checks=judged)
+        for at, count in enumerate(of[scenario.id]):
+            total[at] += count
+    return Estimate(
+        trials=trials,
+        scenarios=len(of),
+        calls_at_least=total[0],
+        calls_at_most=total[1],
+        judge_checks=total[2],
+    )
 
 
 def _of_one(scenario: Scenario) -> tuple[int, int, int]:

@@ -59,7 +59,7 @@ class ScenarioRate(Record):
 
 
 def scenario_rates(
-    verdicts: Iterable[tuple[str, Verdict]],
+    counts: Mapping[tuple[str, Verdict], int],
     *,
     planned: Mapping[str, int],
     required: Mapping[str, float] | None = None,
@@ -67,11 +67,12 @@ def scenario_rates(
 ) -> list[ScenarioRate]:
     """One entry per scenario, in the order of `planned`, then whatever else has a verdict.
 
-    `required_of_all` is what the user asked of every scenario; it goes before a scenario's own `required`.
+    `counts` is how many trials of a scenario came to a verdict. `required_of_all` is what the user asked of every
+    scenario; it goes before a scenario's own `required`.
     """
-    counts: dict[str, Counter[Verdict]] = {scenario_id: Counter() for scenario_id in planned}
-    for scenario_id, verdict in verdicts:
-        counts.setdefault(scenario_id, Counter())[verdict] += 1
+    by_scenario: dict[str, Counter[Verdict]] = {scenario_id: Counter() for scenario_id in planned}
+    for (scenario_id, verdict), count in counts.items():
+        by_scenario.setdefault(scenario_id, Counter())[verdict] += count
     own = required or {}
     return [
         ScenarioRate(
@@ -83,7 +84,7 @@ def scenario_rates(
             error=found[Verdict.ERROR],
             required=required_of_all if required_of_all is not None else own.get(scenario_id),
         )
-        for scenario_id, found in counts.items()
+        for scenario_id, found in by_scenario.items()
     ]
 
 

@@ -49,7 +49,8 @@ class Expanded(NamedTuple):
 def expand(matrix: Matrix, vocabulary: Vocabulary, extend: Extend | None = None) -> Expanded:
     """Every combination, the last axis turning fastest. The id of one is `<base id>[parameter=value,...]`.
 
-    `vocabulary` and `extend` are as for `load`. Problems stand at their place in the matrix file, or in the base scenario's when it is wrong by itself.
+    `vocabulary` and `extend` are as for `load`. Problems stand at their place in the matrix file, or in the base
+    scenario's when it is wrong by itself.
     """
     return _Expansion(matrix, vocabulary, extend).run()
 

@@ -109,6 +109,12 @@ class RunReader:
         with reading(self.path) as connection:
             return dict(connection.execute(query).fetchall())
 
+    def counts_per_scenario(self) -> dict[tuple[str, Verdict], int]:
+        """How many trials of a scenario came to a verdict; those that are none are not there."""
+        query = "SELECT scenario_id, verdict, count(*) FROM trial GROUP BY scenario_id, verdict"
+        with reading(self.path) as connection:
+            return {(scenario, Verdict(verdict)): count for scenario, verdict, count in connection.execute(query)}
+
     def trial(self, key: TrialKey) -> TrialRecord | None:
         """One trial, or None when the record does not hold it."""
         with reading(self.path) as connection:

@@ -1,4 +1,5 @@
 import itertools
+from collections import Counter
 
 import pytest
 
@@ -12,7 +13,9 @@ P, F, I, E = Verdict  # noqa: E741
 def rate(verdicts, required=None, planned=None):
     planned = len(verdicts) if planned is None else planned
     (found,) = scenario_rates(
-        (("s", verdict) for verdict in verdicts), planned={"s": planned}, required={"s": required} if required else {}
+        Counter(("s", verdict) for verdict in verdicts),
+        planned={"s": planned},
+        required={"s": required} if required else {},
     )
     return found
 
@@ -62,12 +65,12 @@ def test_a_decided_verdict_never_changes_when_the_undecided_trials_come_in():
 
 def test_the_option_goes_before_the_scenario_and_order_is_the_plans():
     verdicts = [("b", P), ("a", P), ("b", F), ("a", F)]
-    rates = scenario_rates(verdicts, planned={"a": 2, "b": 2}, required={"a": 0.5})
+    rates = scenario_rates(Counter(verdicts), planned={"a": 2, "b": 2}, required={"a": 0.5})
     assert [(each.scenario_id, each.verdict) for each in rates] == [("a", P), ("b", F)]
     assert rates_exit_code(rates) == ExitCode.FAILED
-    lenient = scenario_rates(verdicts, planned={"a": 2, "b": 2}, required={"a": 1.0}, required_of_all=0.5)
+    lenient = scenario_rates(Counter(verdicts), planned={"a": 2, "b": 2}, required={"a": 1.0}, required_of_all=0.5)
     assert rates_exit_code(lenient) == ExitCode.PASSED
-    assert rates_exit_code(scenario_rates([("a", P)], planned={"a": 1, "b": 1})) == ExitCode.UNDECIDED
+    assert rates_exit_code(scenario_rates({("a", P): 1}, planned={"a": 1, "b": 1})) == ExitCode.UNDECIDED
     assert rates_exit_code([]) == ExitCode.UNDECIDED
 
 
