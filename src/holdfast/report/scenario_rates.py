@@ -10,6 +10,7 @@ from holdfast.report.table import Cell, render_table
 
 _COLUMNS = ("verdict", "scenario", "passed", "required", "95 % interval", "pass^k", "undecided")
 _ROWS = 200
+_LARGEST_K = 5
 
 
 def render_scenario_rates(rates: Sequence[ScenarioRate], page: Page) -> Iterator[str]:
@@ -28,7 +29,8 @@ def render_scenario_rates(rates: Sequence[ScenarioRate], page: Page) -> Iterator
 def _row(rate: ScenarioRate) -> tuple[Cell, ...]:
     interval = rate.interval
     decided = rate.passed + rate.failed
-    hat = pass_hat_k(rate.passed, decided, decided)
+    k = min(_LARGEST_K, decided - 1)
+    hat = pass_hat_k(rate.passed, decided, k)
     undecided = rate.total - decided
     return (
         Cell(text=rate.verdict, style=rate.verdict),
@@ -36,6 +38,6 @@ def _row(rate: ScenarioRate) -> tuple[Cell, ...]:
         Cell(text=f"{rate.passed}/{rate.total}"),
         Cell(text="all" if rate.required is None else f"{rate.required:.0%}"),
         Cell(text=f"{interval[0]:.0%} to {interval[1]:.0%}" if interval else ""),
-        Cell(text=f"k={decided}: {hat:.0%}" if hat is not None else ""),
+        Cell(text=f"k={k}: {hat:.0%}" if hat is not None else ""),
         Cell(text=str(undecided) if undecided else ""),
     )

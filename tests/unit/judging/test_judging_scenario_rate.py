@@ -12,11 +12,8 @@ P, F, I, E = Verdict  # noqa: E741
 
 def rate(verdicts, required=None, planned=None):
     planned = len(verdicts) if planned is None else planned
-    (found,) = scenario_rates(
-        Counter(("s", verdict) for verdict in verdicts),
-        planned={"s": planned},
-        required={"s": required} if required else {},
-    )
+    counts = Counter(("s", verdict) for verdict in verdicts)
+    (found,) = scenario_rates(counts, planned={"s": planned}, required={"s": required} if required else {})
     return found
 
 
