@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench format clean
+.PHONY: help demo test check bench schemas format clean
 
 help: ## list the verbs
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ check: $(READY) ## lint, types, import direction
 
 bench: $(READY) ## measure speed, as ratios against a bare client and the bare interpreter
 	$(BIN)/python -m benchmarks
+
+schemas: $(READY) ## write the JSON Schemas of the file formats
+	$(BIN)/holdfast schema --out schemas
 
 format: $(READY) ## rewrite the sources in the house style
 	$(BIN)/ruff check --fix .

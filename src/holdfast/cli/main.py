@@ -18,13 +18,15 @@ import holdfast
 _COMMANDS = {
     "run": ("holdfast.cli.run:run", "Run scenarios and judge them."),
     "validate": ("holdfast.cli.validate:validate", "Report every problem of every file, and run nothing."),
+    "lint": ("holdfast.cli.lint:lint", "Find checks that load but cannot be meant."),
+    "selftest": ("holdfast.cli.selftest:selftest", "Try a scenario's checks on its own example answers."),
     "list": ("holdfast.cli.listing:list_scenarios", "List scenarios with id, name, domain and tags."),
     "runs": ("holdfast.cli.runs:runs", "List the runs on record."),
     "show": ("holdfast.cli.show:show", "Show a run again from its record."),
     "schema": ("holdfast.cli.schema:schema", "Write the JSON Schemas of the file formats, for editors."),
     "scenario": ("holdfast.cli.main:scenario", "The same commands under the specification's name."),
 }
-_SCENARIO_COMMANDS = ("run", "validate", "list")
+_SCENARIO_COMMANDS = ("run", "validate", "lint", "selftest", "list")
 
 
 class LazyGroup(click.Group):

@@ -43,7 +43,7 @@ def discover(paths: Sequence[str | os.PathLike[str]]) -> tuple[list[Found], list
 def show_file(path: str, base: str) -> str:
     """`path` as messages name it: relative when it is below the folder `base`."""
     prefix = base if base.endswith(os.sep) else base + os.sep
-    return path.removeprefix(prefix)
+    return path.removeprefix(prefix).removeprefix(f".{os.sep}")
 
 
 def _expand(given: str) -> tuple[list[tuple[str, bool]], Problem | None]:

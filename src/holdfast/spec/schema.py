@@ -26,7 +26,7 @@ _SHAPES: dict[str, tuple[str, type[Shape]]] = {
     "decision": ("Holdfast decision scenario", DecisionShape),
     "matrix": ("Holdfast matrix", MatrixShape),
     "rubric": ("Holdfast rubric", RubricShape),
-    "config": ("Holdfast configuration", ConfigShape),
+    "configuration": ("Holdfast configuration", ConfigShape),
 }
 _EVALUATION_LISTS = frozenset({"evaluations", "turn_evaluations", "final_evaluations"})
 
@@ -34,7 +34,7 @@ JsonSchema = dict[str, Any]
 
 
 def json_schemas(catalogue: Catalogue, environments: Collection[str] = ENVIRONMENTS) -> dict[str, JsonSchema]:
-    """Draft 2020-12 schemas by format: agent, decision, matrix, rubric, config."""
+    """Draft 2020-12 schemas by format: agent, decision, matrix, rubric, configuration."""
     schemas = {name: _schema(shape, title) for name, (title, shape) in _SHAPES.items()}
     agent = schemas["agent"]
     definitions = cast("dict[str, JsonSchema]", agent["$defs"])

@@ -127,7 +127,7 @@ def test_written_ids_that_collide_name_both_places(tree):
     tree({"x/a.yaml": agent(id="same"), "y/b.yaml": agent(id="same"), "z/c.yaml": "run: 1\n"})
     loaded = load(["."], catalogue={})
     first = loaded.errors[0]
-    assert str(first).startswith("./y/b.yaml:6:5: id: id `same` is already used at ./x/a.yaml:6:5")
+    assert str(first).startswith("y/b.yaml:6:5: id: id `same` is already used at x/a.yaml:6:5")
     assert first.code == "duplicate-id"
     assert loaded.errors[-1].place.file == "./z/c.yaml"
 

@@ -11,7 +11,7 @@ from holdfast.spec.yaml12 import parse
 
 def test_all_five_are_valid_schemas_with_titles(catalogue):
     schemas = json_schemas(catalogue)
-    assert list(schemas) == ["agent", "decision", "matrix", "rubric", "config"]
+    assert list(schemas) == ["agent", "decision", "matrix", "rubric", "configuration"]
     for schema in schemas.values():
         jsonschema.Draft202012Validator.check_schema(schema)
         assert schema["$schema"] == DRAFT
@@ -21,7 +21,8 @@ def test_all_five_are_valid_schemas_with_titles(catalogue):
 
 
 @pytest.mark.parametrize(
-    ("name", "data"), [("matrix", parse(MATRIX)[1]), ("rubric", parse(RUBRIC)[1]), ("config", tomllib.loads(FULL))]
+    ("name", "data"),
+    [("matrix", parse(MATRIX)[1]), ("rubric", parse(RUBRIC)[1]), ("configuration", tomllib.loads(FULL))],
 )
 def test_they_accept_what_is_right_and_refuse_unknown_keys(name, data, catalogue):
     validator = jsonschema.Draft202012Validator(json_schemas(catalogue)[name])
