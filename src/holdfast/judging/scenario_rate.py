@@ -88,9 +88,10 @@ def scenario_rates(
     ]
 
 
-def rates_exit_code(rates: Iterable[ScenarioRate]) -> ExitCode:
-    """As for trials, over the verdicts of scenarios."""
-    return summarise(Counter(rate.verdict for rate in rates)).exit_code
+def rates_exit_code(rates: Iterable[ScenarioRate], *, complete: bool = True) -> ExitCode:
+    """As for trials, over the verdicts of scenarios. A run that is not `complete` has not passed."""
+    code = summarise(Counter(rate.verdict for rate in rates)).exit_code
+    return code if complete or code is not ExitCode.PASSED else ExitCode.UNDECIDED
 
 
 def wilson_interval(passed: int, decided: int, z: float = _Z95) -> tuple[float, float] | None:
