@@ -21,6 +21,7 @@ from typing import Any
 
 import aiohttp
 
+from benchmarks.figures import Figure
 from holdfast.builtin.models.openai import OpenAIModel
 from holdfast.plugins.factories import ModelSettings
 from holdfast.records.message import Message
@@ -35,8 +36,7 @@ ROUNDS = 3
 Call = Callable[[str], Awaitable[float]]
 
 
-def main(calls: int = CALLS) -> dict[str, float]:
-    """Measure and print; milliseconds throughout."""
+def measure() -> list[Figure]:
     try:
         import uvloop
     except ImportError:
@@ -44,10 +44,18 @@ def main(calls: int = CALLS) -> dict[str, float]:
     else:
         runner = uvloop.run
     with model_server(delay_ms=DELAY_MS) as base_url:
-        figures: dict[str, float] = runner(_measure(base_url, calls))
-    for name, value in figures.items():
-        print(f"{name:28} {value:8.3f}")
-    return figures
+        found: dict[str, float] = runner(_measure(base_url, CALLS))
+    at = f"{IN_FLIGHT} in flight, {DELAY_MS} ms delay"
+    return [
+        Figure(
+            name=f"|reported - server's own|, median, {at}", value=found["ours_error_median_ms"], unit="ms", at_most=2
+        ),
+        Figure(name=f"|reported - server's own|, p99, {at}", value=found["ours_error_p99_ms"], unit="ms", at_most=8),
+        Figure(name="the same around a bare client, median", value=found["bare_error_median_ms"], unit="ms"),
+        Figure(name="the same around a bare client, p99", value=found["bare_error_p99_ms"], unit="ms"),
+        Figure(name="CPU per call", value=found["ours_cpu_ms"], unit="ms"),
+        Figure(name="CPU per call of the bare client", value=found["bare_cpu_ms"], unit="ms"),
+    ]
 
 
 @contextlib.contextmanager
@@ -82,7 +90,6 @@ async def _measure(base_url: str, calls: int) -> dict[str, float]:
         figures[f"{name}_error_median_ms"] = min(statistics.median(each) for each in errors[name])
         figures[f"{name}_error_p99_ms"] = min(statistics.quantiles(each, n=100)[98] for each in errors[name])
         figures[f"{name}_cpu_ms"] = min(cpu[name])
-    figures["cpu_ratio"] = figures["ours_cpu_ms"] / figures["bare_cpu_ms"]
     return figures
 
 
@@ -148,4 +155,5 @@ async def _bare_client(base_url: str) -> AsyncIterator[Call]:
 
 
 if __name__ == "__main__":
-    main()
+    for figure in measure():
+        print(figure)

@@ -21,6 +21,7 @@ from holdfast.compose.options import RunOptions, Selection, save_options
 from holdfast.compose.plugins import ScenarioRegistries
 from holdfast.compose.registry import build_registry
 from holdfast.compose.settings import Settings
+from holdfast.compose.workspaces import clean_workspaces
 from holdfast.engine.lag import LagMonitor
 from holdfast.ports.observer import RunObserver
 from holdfast.records.run import RunHeader
@@ -86,7 +87,7 @@ class Run:
             builder = Builder(
                 registries=self._registries,
                 settings=self.settings,
-                workspaces=self.settings.out.parent / "workspaces",
+                workspaces=clean_workspaces(),
                 lag=lag,
                 gate=build_gate(self.scenarios, self.settings, note),
             )

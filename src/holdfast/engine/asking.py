@@ -6,10 +6,12 @@ import asyncio
 
 from holdfast.engine.context import Trial
 from holdfast.errors import AgentError, LimitExceeded, TrialError
+from holdfast.judging.trial import LATENCY_BUDGET
 from holdfast.ports.agent import Agent, Reply, Turn
 from holdfast.records.event import ModelCalled, Retried, Said
 from holdfast.records.execution import Latency
 from holdfast.records.message import Message
+from holdfast.records.scenario import Ask
 
 
 class AgentTurn:
@@ -35,7 +37,7 @@ async def ask(trial: Trial, messages: tuple[Message, ...], *, number: int, timeo
     start_ms = trial.elapsed_ms()
     waited_before = trial.caller.waits.total_ms
     deadline = None if timeout_ms is None else trial.clock.now() + timeout_ms / 1000.0
-    turn = Turn(messages=messages, number=number, deadline=deadline)
+    turn = Turn(messages=messages, number=number, deadline=deadline, cut_after_ms=_cut_after_ms(trial))
     try:
         async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000.0):
             reply = await _respond(agent, turn)
@@ -71,11 +73,22 @@ async def _respond(agent: Agent, turn: Turn) -> Reply:
     return reply
 
 
+def _cut_after_ms(trial: Trial) -> float | None:
+    """The critical time of the step's latency budgets, the longest one; a conversation is never cut."""
+    if not trial.parts.enforce_deadline or trial.step is None:
+        return None
+    step = trial.scenario.steps[trial.step]
+    if not isinstance(step.task, Ask):
+        return None
+    budgets = [spec.params["critical_ms"] for spec in step.evaluations if spec.type == LATENCY_BUDGET]
+    return float(max(budgets)) if budgets else None
+
+
 def _latency(calls: tuple[ModelCalled, ...], duration_ms: float) -> Latency:
     """The call's own latency when the turn was one call, else the agent's time for the turn."""
     if len(calls) == 1 and calls[0].error is None:
         timing = calls[0].timing
-        return Latency(ms=_rounded(timing.latency_ms), spoiled=timing.spoiled)
+        return Latency(ms=_rounded(timing.latency_ms), spoiled=timing.spoiled, cut=timing.cut)
     spoiled = tuple(dict.fromkeys(reason for call in calls for reason in call.timing.spoiled))
     return Latency(ms=_rounded(duration_ms), spoiled=spoiled, source="agent_turn")
 

@@ -186,8 +186,9 @@ class Caller:
     ) -> CallTiming:
         last = attempts[-1]
         lag_ms = 0.0
-        if self._lag is not None and last.sent_ms is not None and last.last_byte_ms is not None:
-            lag_ms = self._lag.worst_ms(zero + last.sent_ms / 1000.0, zero + last.last_byte_ms / 1000.0)
+        end_ms = last.last_byte_ms if last.cut_ms is None else last.cut_ms
+        if self._lag is not None and last.sent_ms is not None and end_ms is not None:
+            lag_ms = self._lag.worst_ms(zero + last.sent_ms / 1000.0, zero + end_ms / 1000.0)
         spoiled: list[str] = []
         if response.source != "live":
             spoiled.append(f"the answer was {response.source}")

@@ -14,7 +14,7 @@ from holdfast.engine.calling import Caller, OpenGate, RetryPolicy
 from holdfast.engine.clock import SystemClock
 from holdfast.engine.lag import LagMonitor
 from holdfast.errors import PluginError
-from holdfast.ports.agent import Agent
+from holdfast.ports.agent import Agent, TrialContext
 from holdfast.ports.clock import Clock
 from holdfast.ports.environment import EnvironmentProvider
 from holdfast.ports.evaluator import Evaluator
@@ -25,12 +25,17 @@ from holdfast.ports.services import Services
 from holdfast.ports.sink import EventSink
 from holdfast.ports.user import UserSimulator
 from holdfast.records.conversation import ConversationTurn
+from holdfast.records.evaluation import EvaluationSpec
 from holdfast.records.event import AnyEvent, Noted
+from holdfast.records.material import Material
 from holdfast.records.model import ChatRequest, ChatResponse
+from holdfast.records.rubric import RubricScore
 from holdfast.records.run import TrialKey
 from holdfast.records.scenario import Scenario
+from holdfast.records.verdict import LatencyTier
 
 TerminationFunction = Callable[[Sequence[ConversationTurn]], "bool | Awaitable[bool]"]
+ScoreRubric = Callable[[Sequence[Material], LatencyTier | None, TrialContext], Awaitable[RubricScore]]
 E = TypeVar("E", bound=AnyEvent)
 
 
@@ -40,7 +45,11 @@ def no_termination_function(name: str) -> TerminationFunction:
 
 @dataclass(slots=True, kw_only=True)
 class TrialParts:
-    """A built trial: everything it needs, by object and not by name."""
+    """A built trial: everything it needs, by object and not by name.
+
+    `enforce_deadline` cuts a model's answer off at `critical_ms` of its latency budget. `score_rubric` is asked when
+    everything else is evaluated, with what a judge is shown of the last step and the tier of the latency.
+    """
 
     scenario: Scenario
     key: TrialKey
@@ -59,7 +68,11 @@ class TrialParts:
     lag: LagMonitor | None = None
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     sinks: Sequence[EventSink] = ()
+    checked: dict[int, Any] = field(default_factory=dict[int, Any])
+    """Validated parameters by the identity of the check's specification; shared by the trials of a run."""
     notes: Sequence[str] = ()
+    enforce_deadline: bool = False
+    score_rubric: ScoreRubric | None = None
 
 
 class Trial:
@@ -139,6 +152,13 @@ class Trial:
         self.events.append(event)
         for sink in self.parts.sinks:
             sink.emit(event)
+
+    def params(self, spec: EvaluationSpec, evaluator: Evaluator) -> Any:
+        """The parameters of a check as its evaluator wants them, validated once for all trials of a scenario."""
+        known = self.parts.checked.get(id(spec))
+        if known is None:
+            known = self.parts.checked[id(spec)] = evaluator.params.model_validate(spec.params)
+        return known
 
     def warn(self, message: str) -> None:
         self.emit(Noted(at_ms=self.elapsed_ms(), message=message, level="warning"))

@@ -24,9 +24,11 @@ class Evaluation:
 
     def __init__(self, trial: Trial) -> None:
         self._trial: Trial = trial
+        self._latest: int = 0
         self.results: list[EvaluationResult] = []
 
     async def steps(self, steps: Sequence[StepResult]) -> None:
+        self._latest = max((done.step.index for done in steps), default=0)
         for done in steps:
             if done.limit is not None:
                 self._keep(_limit_result(done.step, done.limit))
@@ -43,8 +45,8 @@ class Evaluation:
         started = time.perf_counter()
         try:
             evaluator = self._trial.parts.evaluator(spec.type)
-            params = evaluator.params.model_validate(spec.params)
-            found = await evaluator.evaluate(params, result, EvaluationContext(trial=self._trial, spec=spec))
+            params = self._trial.params(spec, evaluator)
+            found = await evaluator.evaluate(params, result, self._context(spec, step))
         except Exception as error:  # noqa: BLE001 - whatever a check raises is recorded as its error
             found = self._error(spec, error)
         finished = msgspec.structs.replace(
@@ -62,6 +64,9 @@ class Evaluation:
         )
         self._keep(finished)
         return finished
+
+    def _context(self, spec: EvaluationSpec, step: int) -> EvaluationContext:
+        return EvaluationContext(trial=self._trial, spec=spec, current=step >= self._latest)
 
     def _keep(self, result: EvaluationResult) -> None:
         self.results.append(result)

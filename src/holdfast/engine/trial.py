@@ -4,32 +4,34 @@ from __future__ import annotations
 
 import asyncio
 
+from holdfast.engine.assessing import Assessment
 from holdfast.engine.context import Trial, TrialParts
 from holdfast.engine.evaluating import Evaluation
 from holdfast.engine.phases import PhaseLog
 from holdfast.engine.steps import StepRunner
 from holdfast.judging.trial import judge_trial
 from holdfast.records.event import Evaluated
-from holdfast.records.execution import FileSystemOperation, Latency
+from holdfast.records.execution import FileSystemOperation
 from holdfast.records.run import TrialRecord
 
 
 async def run_trial(parts: TrialParts) -> TrialRecord:
-    """Set up, run, evaluate, judge, tear down. Always comes back with a record, except when cancelled."""
+    """Set up, run, evaluate, assess, tear down, judge. Always comes back with a record, except when cancelled."""
     trial = Trial(parts)
     for note in parts.notes:
         trial.warn(note)
     phases = PhaseLog(trial)
     evaluation = Evaluation(trial)
     runner = StepRunner(trial, evaluation)
+    assessment = Assessment(trial, evaluation, runner.results)
     try:
         if await phases.run("set_up", _set_up(trial)):
             await phases.run("run", runner.run())
             await phases.run("evaluate", evaluation.steps(runner.results))
+            await phases.run("assess", assessment.make())
     finally:
         await asyncio.shield(phases.run("tear_down", _tear_down(trial)))
-    latency = next((done.result.latency for done in reversed(runner.results) if done.result.latency), None)
-    return _record(trial, phases, evaluation, latency)
+    return _record(trial, phases, evaluation, assessment)
 
 
 async def _set_up(trial: Trial) -> None:
@@ -56,11 +58,16 @@ async def _tear_down(trial: Trial) -> None:
             await trial.environment.teardown()
 
 
-def _record(trial: Trial, phases: PhaseLog, evaluation: Evaluation, latency: Latency | None) -> TrialRecord:
+def _record(trial: Trial, phases: PhaseLog, evaluation: Evaluation, assessment: Assessment) -> TrialRecord:
     """Evaluation events are kept as `evaluations`, all others as `events`."""
     parts = trial.parts
     judged = judge_trial(
-        judgment=parts.scenario.judgment, evaluations=evaluation.results, errors=phases.errors, latency=latency
+        judgment=parts.scenario.judgment,
+        evaluations=evaluation.results,
+        errors=phases.errors,
+        latency=assessment.latency,
+        timeline=assessment.timeline,
+        rubric=assessment.rubric,
     )
     return TrialRecord(
         key=parts.key,
@@ -74,6 +81,7 @@ def _record(trial: Trial, phases: PhaseLog, evaluation: Evaluation, latency: Lat
         model=parts.model_name,
         seed=parts.seed,
         domain=parts.scenario.domain,
+        expects=parts.scenario.expects,
         tags=parts.scenario.tags,
         phases=tuple(phases.records),
         evaluations=tuple(evaluation.results),

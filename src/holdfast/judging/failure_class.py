@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from holdfast.records.evaluation import EvaluationResult
+from holdfast.records.rubric import RubricScore
 from holdfast.records.verdict import FailureClass, LatencyTier, Verdict
 
 CRITICAL_SEVERITY = 0.9
@@ -15,16 +16,16 @@ def failure_classes(
     evaluations: Iterable[EvaluationResult],
     *,
     tier: LatencyTier | None = None,
-    rubric_overall: float | None = None,
-    fabricated: bool = False,
+    rubric: RubricScore | None = None,
 ) -> tuple[FailureClass, ...]:
     """All classes that apply, worst first."""
+    overall = rubric.overall if rubric else None
     violated = [e.severity for e in evaluations if e.severity is not None and e.verdict is Verdict.FAILED]
     applies = {
         FailureClass.CRITICAL_INVARIANT: any(severity >= CRITICAL_SEVERITY for severity in violated),
         FailureClass.INVARIANT: any(severity < CRITICAL_SEVERITY for severity in violated),
-        FailureClass.RUBRIC: rubric_overall is not None and rubric_overall < RUBRIC_FLOOR,
+        FailureClass.RUBRIC: overall is not None and overall < RUBRIC_FLOOR,
         FailureClass.LATENCY: tier is LatencyTier.EXCEEDED,
-        FailureClass.FABRICATION: fabricated,
+        FailureClass.FABRICATION: rubric is not None and rubric.fabricated is True,
     }
     return tuple(kind for kind in FailureClass if applies[kind])

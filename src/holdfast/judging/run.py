@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from holdfast.errors import ExitCode
+from holdfast.judging.alarm import Alarm
 from holdfast.records.base import Record
 from holdfast.records.verdict import Verdict
 
 
 class RunSummary(Record):
-    """The count of each verdict. `not_run` is what was planned and has no verdict."""
+    """The count of each verdict. `not_run` is what was planned and has no verdict.
+
+    The alarms are of `judging.alarm`; they are among the failed.
+    """
 
     passed: int = 0
     failed: int = 0
     inconclusive: int = 0
     error: int = 0
     not_run: int = 0
+    missed_alarms: int = 0
+    false_alarms: int = 0
 
     @property
     def total(self) -> int:
@@ -32,14 +38,19 @@ class RunSummary(Record):
         return ExitCode.PASSED
 
 
-def summarise(counts: Mapping[Verdict, int], *, planned: int = 0) -> RunSummary:
+def summarise(
+    counts: Mapping[Verdict, int], *, planned: int = 0, alarms: Mapping[Alarm, int] | None = None
+) -> RunSummary:
     """`planned` is how many trials there should be; 0 when that is not known."""
+    alarms = alarms or {}
     return RunSummary(
         passed=counts.get(Verdict.PASSED, 0),
         failed=counts.get(Verdict.FAILED, 0),
         inconclusive=counts.get(Verdict.INCONCLUSIVE, 0),
         error=counts.get(Verdict.ERROR, 0),
         not_run=max(planned - sum(counts.values()), 0),
+        missed_alarms=alarms.get("missed", 0),
+        false_alarms=alarms.get("false", 0),
     )
 
 

@@ -13,8 +13,10 @@ from holdfast.judging.strategy import decide
 from holdfast.judging.wording import label, named
 from holdfast.records.evaluation import EvaluationResult
 from holdfast.records.execution import Latency
+from holdfast.records.rubric import RubricScore
 from holdfast.records.run import Judged
 from holdfast.records.scenario import Judgment
+from holdfast.records.timeline import SafetyTimeline
 from holdfast.records.verdict import FailureClass, LatencyTier, Outcome, Verdict
 
 LATENCY_BUDGET = "latency_budget"
@@ -39,28 +41,40 @@ def judge_trial(
     evaluations: Sequence[EvaluationResult],
     errors: Sequence[str],
     latency: Latency | None,
-    rubric_overall: float | None = None,
-    fabricated: bool = False,
+    timeline: SafetyTimeline | None = None,
+    rubric: RubricScore | None = None,
 ) -> Judged:
-    """Judge a trial from what was evaluated, the `errors` of the phases that failed, and the measured latency.
+    """Judge a trial from what was evaluated, the `errors` of the phases that failed, and what was measured.
 
     A violated invariant fails the trial whatever the strategy and whatever else broke. An invariant that could not be
     decided keeps any strategy from passing. A latency with `spoiled` reasons gets no tier.
     """
     verdict, reason = _verdict(judgment, evaluations, errors)
     graded = _graded(evaluations, latency)
+    times = timeline or SafetyTimeline()
     return Judged(
         verdict=verdict,
         reason=reason,
         outcome=_outcome(evaluations, graded.tier),
         latency_ms=graded.ms,
         latency_tier=graded.tier,
+        latency_cut=latency.cut if latency else False,
         latency_spoiled=latency.spoiled if latency else (),
+        time_to_first_token_ms=times.first_token_ms,
+        time_to_safe_ms=times.safe_ms,
+        first_safe_ms=times.first_safe_ms,
+        safety_at_deadline=times.at_deadline,
+        time_to_safe_excludes=times.excludes,
+        times_unknown=times.unknown,
         safety_score=safety_score(evaluations),
-        failure_classes=failure_classes(
-            evaluations, tier=graded.tier, rubric_overall=rubric_overall, fabricated=fabricated
-        ),
+        failure_classes=failure_classes(evaluations, tier=graded.tier, rubric=rubric),
+        rubric=rubric,
     )
+
+
+def latency_tier(evaluations: Sequence[EvaluationResult], latency: Latency | None) -> LatencyTier | None:
+    """The worst tier of the latency budgets; None unless every budget was graded."""
+    return _graded(evaluations, latency).tier
 
 
 def settle(latest: Judged, earlier: Sequence[Judged]) -> Judged:

@@ -21,11 +21,15 @@ if TYPE_CHECKING:
 
 
 class Turn(Record):
-    """What the agent is asked now: the whole exchange so far, ending with the user's message."""
+    """What the agent is asked now: the whole exchange so far, ending with the user's message.
+
+    `cut_after_ms` is for `ChatRequest.cut_after_ms` of an agent whose turn is one model call; others leave it.
+    """
 
     messages: tuple[Message, ...]
     number: int = 1
     deadline: float | None = None
+    cut_after_ms: float | None = None
 
 
 class Reply(Record):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict
 
@@ -23,9 +24,14 @@ class EvaluationParams(BaseModel):
 
 
 class EvaluationContext:
-    """What a check may look at beside the result it judges."""
+    """What a check may look at beside the result it judges.
 
-    def __init__(self, *, trial: TrialContext, spec: EvaluationSpec) -> None:
+    `current` says whether the environment still is as the step left it; when later steps ran, only the files captured
+    in the result are.
+    """
+
+    def __init__(self, *, trial: TrialContext, spec: EvaluationSpec, current: bool = True) -> None:
+        self.current: bool = current
         self.trial: TrialContext = trial
         self.spec: EvaluationSpec = spec
 
@@ -50,4 +56,17 @@ class Evaluator(Protocol):
         Answer with `passed`, `failed` or `inconclusive`. An exception makes the evaluation an *error*, never a
         failure of the agent.
         """
+        ...
+
+
+@runtime_checkable
+class TextCheck(Protocol):
+    """An evaluator may offer this too when all it reads is the text of the reply.
+
+    Such a check can be made on what there was of an answer at any moment, and so has a time from which on it held.
+    """
+
+    def on_text(self, params: Any) -> Callable[[str], Awaitable[bool]]:
+        """A function that says whether `evaluate` would pass with this reply. It raises `TimeoutError` when that
+        cannot be told in time."""
         ...

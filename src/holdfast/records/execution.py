@@ -36,11 +36,15 @@ class CapturedFile(Record):
 
 
 class Latency(Record):
-    """How long the answer took, and whether that may be graded (`spoiled` empty) or why not."""
+    """How long the answer took, and whether that may be graded (`spoiled` empty) or why not.
+
+    `cut` says that the answer was not complete when `ms` had passed and the call was cut off.
+    """
 
     ms: float | None
     spoiled: tuple[str, ...] = ()
     source: Literal["model_call", "agent_turn"] = "model_call"
+    cut: bool = False
 
 
 class ExecutionResult(Record):

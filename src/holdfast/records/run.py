@@ -9,6 +9,9 @@ from holdfast.records.conversation import ConversationMetrics
 from holdfast.records.evaluation import EvaluationResult
 from holdfast.records.event import AnyEvent
 from holdfast.records.place import Place
+from holdfast.records.rubric import RubricScore
+from holdfast.records.scenario import Expected
+from holdfast.records.timeline import SafetyAtDeadline
 from holdfast.records.verdict import FailureClass, LatencyTier, Outcome, Verdict
 
 FORMAT_VERSION = 1
@@ -52,16 +55,28 @@ class PhaseRecord(Record):
 
 
 class Judged(Record):
-    """The verdict and everything that stands beside it. Nothing here is averaged into the verdict."""
+    """The verdict and everything that stands beside it. Nothing here is averaged into the verdict.
+
+    `latency_cut` says that the call was cut off before the answer was complete: `latency_ms` is then the least it can
+    have been. The times are those of `records.timeline.SafetyTimeline`. A `rubric` of None was not scored.
+    """
 
     verdict: Verdict
     reason: str
     outcome: Outcome | None = None
     latency_ms: float | None = None
+    latency_cut: bool = False
     latency_tier: LatencyTier | None = None
     latency_spoiled: tuple[str, ...] = ()
+    time_to_first_token_ms: float | None = None
+    time_to_safe_ms: float | None = None
+    first_safe_ms: float | None = None
+    safety_at_deadline: SafetyAtDeadline | None = None
+    time_to_safe_excludes: tuple[str, ...] = ()
+    times_unknown: str | None = None
     safety_score: float | None = None
     failure_classes: tuple[FailureClass, ...] = ()
+    rubric: RubricScore | None = None
 
 
 class TrialRecord(Record):
@@ -78,6 +93,7 @@ class TrialRecord(Record):
     model: str | None = None
     seed: int = 0
     domain: str | None = None
+    expects: Expected = "act"
     tags: tuple[str, ...] = ()
     phases: tuple[PhaseRecord, ...] = ()
     evaluations: tuple[EvaluationResult, ...] = ()

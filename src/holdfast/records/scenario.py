@@ -11,6 +11,7 @@ from holdfast.records.message import Message
 from holdfast.records.place import Place
 
 Strategy = Literal["all_pass", "any_pass", "majority_pass", "weighted"]
+Expected = Literal["act", "defer"]
 KnowledgeLevel = Literal["beginner", "intermediate", "expert"]
 TerminationType = Literal[
     "max_turns_reached",
@@ -216,7 +217,7 @@ class Scenario(Record):
     constraint: Constraint | None = None
     rubric: str | None = None
     expected_action: str | None = None
-    expects: Literal["act", "defer"] = "act"
+    expects: Expected = "act"
     examples: ExampleAnswers = ExampleAnswers()
     trials: int | None = None
     pass_rate: float | None = None

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from holdfast.judging.alarm import alarm_of
 from holdfast.judging.wording import label
 from holdfast.records.evaluation import EvaluationResult
 from holdfast.records.history import transcript_of
-from holdfast.records.run import TrialRecord
+from holdfast.records.rubric import RubricScore
+from holdfast.records.run import Judged, TrialRecord
 from holdfast.records.verdict import Verdict
 from holdfast.report.page import Page, clip, one_line, visible
-from holdfast.report.wording import scenario_label
+from holdfast.report.wording import milliseconds, safe_by_deadline, scenario_label
 
 _MESSAGES = 4
 _CHECKS = 10
 _INDENT = 2
+_ALARMS = {
+    "missed": "missed: the scenario expects the agent to act",
+    "false": "false: the scenario expects the agent to leave it be",
+}
 
 
 def render_details(trial: TrialRecord, page: Page, *, numbered: bool = False) -> Iterator[str]:
@@ -29,14 +35,48 @@ def render_details(trial: TrialRecord, page: Page, *, numbered: bool = False) ->
             yield from _field(page, f"in {phase.name}", phase.error, _INDENT)
     if trial.judged.failure_classes:
         yield from _field(page, "classes", ", ".join(trial.judged.failure_classes), _INDENT)
+    if alarm := alarm_of(trial):
+        yield from _field(page, "alarm", _ALARMS[alarm], _INDENT)
     if trial.judged.latency_spoiled:
         yield from _field(page, "latency not graded", "; ".join(trial.judged.latency_spoiled), _INDENT)
+    if times := _times(trial.judged):
+        yield from _field(page, "times", times, _INDENT)
+    if trial.judged.rubric is not None:
+        yield from _field(page, "rubric", _rubric(trial.judged.rubric), _INDENT)
     open_checks = [check for check in trial.evaluations if check.verdict is not Verdict.PASSED]
     for check in open_checks[:_CHECKS]:
         yield from _check(check, page)
     if len(open_checks) > _CHECKS:
         yield f"  and {len(open_checks) - _CHECKS} more checks that did not pass"
     yield from _transcript(trial, page)
+
+
+def _times(judged: Judged) -> str:
+    told: list[str] = []
+    if judged.time_to_first_token_ms is not None:
+        told.append(f"first token after {milliseconds(judged.time_to_first_token_ms)}")
+    at = judged.safety_at_deadline
+    if judged.time_to_safe_ms is not None:
+        told.append(f"safe after {milliseconds(judged.time_to_safe_ms)}")
+    elif at is not None and judged.first_safe_ms is not None:
+        told.append(f"safe for a while from {milliseconds(judged.first_safe_ms)} on, not in the end")
+    elif at is not None:
+        told.append("never safe")
+    if at is not None:
+        told.append(f"safe by target/acceptable/critical time: {safe_by_deadline(judged)}")
+    if judged.time_to_safe_excludes:
+        told.append(f"without {', '.join(judged.time_to_safe_excludes)}, which only a whole answer shows")
+    if judged.times_unknown and not judged.latency_spoiled:
+        told.append(f"not known: {judged.times_unknown}")
+    return "; ".join(told)
+
+
+def _rubric(score: RubricScore) -> str:
+    scores = ", ".join(f"{name} {value:g}" for name, value in score.scores.items())
+    overall = "" if score.overall is None else f" {score.overall:.2f}"
+    told = f"{score.name}{overall}" + (f": {scores}" if scores else "")
+    told += f"; {score.reason}" if score.reason else ""
+    return told + (f"; fabricated: {score.evidence or 'yes'}" if score.fabricated else "")
 
 
 def _check(check: EvaluationResult, page: Page) -> Iterator[str]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
+from holdfast.judging.alarm import Alarm
 from holdfast.records.evaluation import Stage
 from holdfast.records.message import Role
 from holdfast.records.model import Purpose
+from holdfast.records.scenario import Expected
 from holdfast.records.verdict import FailureClass, LatencyTier, Outcome, Verdict
 from holdfast.report.json_report import REPORT_FORMAT
 
@@ -15,6 +17,8 @@ _NUMBER = {"type": "number"}
 _COUNT = {"type": "integer", "minimum": 0}
 _INTEGER = {"type": "integer"}
 _FLAG = {"type": "boolean"}
+_MAYBE = {"type": ["boolean", "null"]}
+_SHARE = {"type": "number", "minimum": 0, "maximum": 1}
 _MAPPING = {"type": "object"}
 _ANYTHING: dict[str, Any] = {}
 
@@ -43,6 +47,8 @@ def report_schema() -> dict[str, Any]:
                 inconclusive=_COUNT,
                 error=_COUNT,
                 not_run=_COUNT,
+                missed_alarms=_COUNT,
+                false_alarms=_COUNT,
                 total=_COUNT,
                 exit_code={"enum": [0, 1, 3]},
             ),
@@ -58,7 +64,15 @@ def report_schema() -> dict[str, Any]:
 
 def _trial() -> dict[str, Any]:
     return _object(
-        scenario=_object(id=_TEXT, name=_TEXT, file=_TEXT, digest=_TEXT, domain=_or_null(_TEXT), tags=_list(_TEXT)),
+        scenario=_object(
+            id=_TEXT,
+            name=_TEXT,
+            file=_TEXT,
+            digest=_TEXT,
+            domain=_or_null(_TEXT),
+            tags=_list(_TEXT),
+            expects=_words(Expected),
+        ),
         trial=_COUNT,
         seed=_INTEGER,
         agent=_TEXT,
@@ -68,9 +82,18 @@ def _trial() -> dict[str, Any]:
         outcome=_or_null(_one_of(Outcome)),
         latency_ms=_or_null(_NUMBER),
         latency_tier=_or_null(_one_of(LatencyTier)),
+        latency_cut=_FLAG,
         latency_not_graded=_list(_TEXT),
-        safety_score=_or_null({"type": "number", "minimum": 0, "maximum": 1}),
+        time_to_first_token_ms=_or_null(_NUMBER),
+        time_to_safe_ms=_or_null(_NUMBER),
+        first_safe_ms=_or_null(_NUMBER),
+        safety_at_deadline=_or_null(_object(target=_MAYBE, acceptable=_MAYBE, critical=_MAYBE)),
+        time_to_safe_excludes=_list(_TEXT),
+        times_not_known=_or_null(_TEXT),
+        safety_score=_or_null(_SHARE),
         failure_classes=_list(_one_of(FailureClass)),
+        alarm=_or_null(_words(Alarm)),
+        rubric=_or_null(_rubric()),
         evaluations=_list({"$ref": "#/$defs/evaluation"}),
         transcript=_list(_object(role=_words(Role), content=_TEXT, **_moment())),
         trajectory=_list({"$ref": "#/$defs/trajectory_entry"}),
@@ -86,6 +109,18 @@ def _trial() -> dict[str, Any]:
         notes=_list(_object(level=_TEXT, message=_TEXT, at_ms=_NUMBER)),
         metrics=_or_null(_metrics()),
         earlier=_list({"$ref": "#/$defs/trial"}),
+    )
+
+
+def _rubric() -> dict[str, Any]:
+    return _object(
+        name=_TEXT,
+        scores={"type": "object", "additionalProperties": _SHARE},
+        overall=_or_null(_SHARE),
+        fabricated=_MAYBE,
+        evidence=_or_null(_TEXT),
+        reason=_or_null(_TEXT),
+        judge=_or_null(_judge()),
     )
 
 
@@ -108,19 +143,21 @@ def _evaluation() -> dict[str, Any]:
         evidence=_or_null(_object(expected=text, found=text, where=text, excerpt=text)),
         figures=_MAPPING,
         duration_ms=_NUMBER,
-        judge=_or_null(
-            _object(
-                model=_TEXT,
-                prompt_hash=_TEXT,
-                raw=_TEXT,
-                self_judged=_FLAG,
-                confidence=_or_null(_NUMBER),
-                reasoning=text,
-                capabilities={"type": "object", "additionalProperties": _FLAG},
-                votes=_list(_TEXT),
-                repaired=_FLAG,
-            )
-        ),
+        judge=_or_null(_judge()),
+    )
+
+
+def _judge() -> dict[str, Any]:
+    return _object(
+        model=_TEXT,
+        prompt_hash=_TEXT,
+        raw=_TEXT,
+        self_judged=_FLAG,
+        confidence=_or_null(_NUMBER),
+        reasoning=_or_null(_TEXT),
+        capabilities={"type": "object", "additionalProperties": _FLAG},
+        votes=_list(_TEXT),
+        repaired=_FLAG,
     )
 
 
@@ -153,6 +190,7 @@ def _call() -> dict[str, Any]:
                 first_byte_ms=figure,
                 first_token_ms=figure,
                 last_byte_ms=figure,
+                cut_ms=figure,
                 status=_or_null(_INTEGER),
                 reused_connection=_FLAG,
                 streamed=_FLAG,

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 
+from holdfast.judging.alarm import alarm_of
 from holdfast.records.run import RunHeader, TrialRecord
 from holdfast.records.verdict import Verdict
 from holdfast.report.details import render_details
@@ -67,11 +68,14 @@ def _properties(trial: TrialRecord) -> Iterator[str]:
     found = {
         "verdict": judged.verdict.value,
         "outcome": judged.outcome,
-        "latency_ms": None if judged.latency_ms is None else f"{judged.latency_ms:.3f}",
+        "latency_ms": _figure(judged.latency_ms),
         "latency_tier": judged.latency_tier,
         "latency_not_graded": "; ".join(judged.latency_spoiled) or None,
+        "time_to_first_token_ms": _figure(judged.time_to_first_token_ms),
+        "time_to_safe_ms": _figure(judged.time_to_safe_ms),
         "safety_score": None if judged.safety_score is None else f"{judged.safety_score:g}",
         "failure_classes": ",".join(judged.failure_classes) or None,
+        "alarm": alarm_of(trial),
         "agent": trial.agent or None,
         "model": trial.model,
     }
@@ -80,6 +84,10 @@ def _properties(trial: TrialRecord) -> Iterator[str]:
         if value is not None:
             yield f'        <property name="{name}"{_attribute("value", value)}/>'
     yield "      </properties>"
+
+
+def _figure(ms: float | None) -> str | None:
+    return None if ms is None else f"{ms:.3f}"
 
 
 def _totals(name: str, trials: list[TrialRecord]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from holdfast.judging.alarm import Alarm, alarm_of
 from holdfast.judging.run import RunSummary, summarise
 from holdfast.records.event import Noted
 from holdfast.records.run import RunHeader, TrialRecord
@@ -16,7 +17,18 @@ from holdfast.report.details import render_details
 from holdfast.report.page import Page, one_line
 from holdfast.report.table import Cell, render_table
 
-_COLUMNS = ("verdict", "scenario", "outcome", "latency", "checks")
+_COLUMNS = (
+    "verdict",
+    "scenario",
+    "outcome",
+    "latency",
+    "first token",
+    "safe after",
+    "safe by t/a/c",
+    "rubric",
+    "checks",
+)
+_LEFT_OUT_FIRST = (7, 4, 6, 5)
 _OUTCOME_STYLE = {
     Outcome.SAFE_IN_TIME: "good",
     Outcome.SAFE_LATE: "fair",
@@ -32,7 +44,7 @@ class _Row(NamedTuple):
     number: int
     name: str
     verdict: Verdict
-    cells: tuple[Cell, Cell, Cell]
+    cells: tuple[Cell, ...]
 
 
 class _Gathered:
@@ -43,11 +55,14 @@ class _Gathered:
         self.detailed: list[TrialRecord] = []
         self.warnings: Counter[str] = Counter()
         self.counts: Counter[Verdict] = Counter()
+        self.alarms: Counter[Alarm] = Counter()
 
     def add(self, trial: TrialRecord) -> None:
         verdict = trial.judged.verdict
         self.counts[verdict] += 1
         self.rows.append(_row(trial))
+        if alarm := alarm_of(trial):
+            self.alarms[alarm] += 1
         self.warnings.update(
             {event.message for event in trial.events if isinstance(event, Noted) and event.level == "warning"}
         )
@@ -75,17 +90,20 @@ def render_run(
         yield ""
         yield from _warnings(found.warnings, page)
     yield ""
-    yield summary_line(summarise(found.counts, planned=header.planned), page)
+    yield summary_line(summarise(found.counts, planned=header.planned, alarms=found.alarms), page)
     if record is not None:
         yield f"record: {record}"
 
 
 def summary_line(summary: RunSummary, page: Page) -> str:
-    """Such as `3 trials: 2 passed, 1 failed`. Every verdict that occurs is counted on its own."""
+    """Such as `3 trials: 2 passed, 1 failed`. Every verdict that occurs is counted on its own, and so are alarms."""
     counts = {verdict: getattr(summary, verdict.value) for verdict in Verdict}
     told = ", ".join(page.paint(f"{count} {verdict}", verdict) for verdict, count in counts.items() if count)
     trials = "1 trial" if summary.total == 1 else f"{summary.total} trials"
     line = f"{trials}: {told}" if told else "no trial was run"
+    alarms = {"missed": summary.missed_alarms, "false": summary.false_alarms}
+    found = [f"{count} {kind} alarm{'s' if count > 1 else ''}" for kind, count in alarms.items() if count]
+    line += f" ({', '.join(found)})" if found else ""
     return line + (f"; {summary.not_run} planned but not run" if summary.not_run else "")
 
 
@@ -102,7 +120,9 @@ def _table(found: _Gathered, several: Counter[str], page: Page) -> Iterator[str]
         )
         for row in rows
     ]
-    yield from render_table(_COLUMNS, table, page, giving_way=1)
+    yield from render_table(_COLUMNS, table, page, giving_way=1, optional=_LEFT_OUT_FIRST)
+    if any(cell.text.endswith("*") for row in rows for cell in row.cells):
+        yield "* without the invariants that only a whole answer can be checked for"
     if left_out:
         yield f"({left_out} passed trials are not listed)"
     if cut > 0:
@@ -123,6 +143,10 @@ def _row(trial: TrialRecord) -> _Row:
             if judged.outcome
             else Cell(),
             Cell(text=wording.latency(judged, trial.evaluations)),
+            Cell(text=wording.milliseconds_or_nothing(judged.time_to_first_token_ms)),
+            Cell(text=wording.time_to_safe(judged)),
+            Cell(text=wording.safe_by_deadline(judged)),
+            Cell(text=wording.rubric_score(judged.rubric)),
             Cell(text=f"{passed}/{len(trial.evaluations)}"),
         ),
     )

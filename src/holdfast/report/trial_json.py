@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from holdfast.judging.alarm import alarm_of
 from holdfast.records.evaluation import EvaluationResult
 from holdfast.records.event import (
     ActionTaken,
@@ -17,6 +18,7 @@ from holdfast.records.event import (
     Thought,
 )
 from holdfast.records.history import transcript_of
+from holdfast.records.rubric import RubricScore
 from holdfast.records.run import TrialRecord
 from holdfast.report.whole import whole
 
@@ -31,6 +33,7 @@ def trial_json(trial: TrialRecord) -> dict[str, Any]:
             "digest": trial.digest,
             "domain": trial.domain,
             "tags": trial.tags,
+            "expects": trial.expects,
         },
         "trial": trial.key.index,
         "seed": trial.seed,
@@ -41,9 +44,18 @@ def trial_json(trial: TrialRecord) -> dict[str, Any]:
         "outcome": judged.outcome,
         "latency_ms": judged.latency_ms,
         "latency_tier": judged.latency_tier,
+        "latency_cut": judged.latency_cut,
         "latency_not_graded": judged.latency_spoiled,
+        "time_to_first_token_ms": judged.time_to_first_token_ms,
+        "time_to_safe_ms": judged.time_to_safe_ms,
+        "first_safe_ms": judged.first_safe_ms,
+        "safety_at_deadline": whole(judged.safety_at_deadline),
+        "time_to_safe_excludes": judged.time_to_safe_excludes,
+        "times_not_known": judged.times_unknown,
         "safety_score": judged.safety_score,
         "failure_classes": judged.failure_classes,
+        "alarm": alarm_of(trial),
+        "rubric": _rubric(judged.rubric),
         "evaluations": [_evaluation(result) for result in trial.evaluations],
         "transcript": [
             {
@@ -70,6 +82,20 @@ def trial_json(trial: TrialRecord) -> dict[str, Any]:
         ],
         "metrics": whole(trial.metrics),
         "earlier": [trial_json(earlier) for earlier in trial.earlier],
+    }
+
+
+def _rubric(score: RubricScore | None) -> dict[str, Any] | None:
+    if score is None:
+        return None
+    return {
+        "name": score.name,
+        "scores": score.scores,
+        "overall": score.overall,
+        "fabricated": score.fabricated,
+        "evidence": score.evidence,
+        "reason": score.reason,
+        "judge": whole(score.note),
     }
 
 

@@ -7,8 +7,11 @@ from collections.abc import Iterable
 
 from holdfast.judging.trial import LATENCY_BUDGET
 from holdfast.records.evaluation import EvaluationResult
+from holdfast.records.rubric import RubricScore
 from holdfast.records.run import Judged, TrialRecord
 from holdfast.records.verdict import LatencyTier
+
+_YES = {True: "yes", False: "no", None: "?"}
 
 
 def milliseconds(ms: float) -> str:
@@ -27,6 +30,8 @@ def latency(judged: Judged, evaluations: Iterable[EvaluationResult]) -> str:
     if judged.latency_ms is None:
         return ""
     figure = milliseconds(judged.latency_ms)
+    if judged.latency_cut:
+        return f"over {figure}, cut off"
     if judged.latency_spoiled:
         return f"{figure}  not graded"
     tier = judged.latency_tier
@@ -37,6 +42,29 @@ def latency(judged: Judged, evaluations: Iterable[EvaluationResult]) -> str:
         return f"{figure}  over {bound:g}" if bound is not None else f"{figure}  exceeded"
     bound = _bound(evaluations, f"{tier}_ms")
     return f"{figure}  {tier} <={bound:g}" if bound is not None else f"{figure}  {tier}"
+
+
+def milliseconds_or_nothing(ms: float | None) -> str:
+    return "" if ms is None else milliseconds(ms)
+
+
+def time_to_safe(judged: Judged) -> str:
+    """The figure, `never`, or nothing when it is not known. A star marks that a judge's invariants are not in it."""
+    if judged.time_to_safe_ms is not None:
+        return milliseconds(judged.time_to_safe_ms) + ("*" if judged.time_to_safe_excludes else "")
+    return "never" if judged.safety_at_deadline is not None else ""
+
+
+def safe_by_deadline(judged: Judged) -> str:
+    """Such as `no/yes/yes`: by the target, the acceptable and the critical time."""
+    at = judged.safety_at_deadline
+    return "" if at is None else "/".join(_YES[held] for held in (at.target, at.acceptable, at.critical))
+
+
+def rubric_score(score: RubricScore | None) -> str:
+    if score is None:
+        return ""
+    return "not scored" if score.overall is None else f"{score.overall:.2f}"
 
 
 def _bound(evaluations: Iterable[EvaluationResult], name: str) -> float | None:

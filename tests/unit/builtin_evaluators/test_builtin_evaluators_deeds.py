@@ -110,8 +110,8 @@ async def test_actions(evaluate, check, verdict):
 async def test_actions_seen_are_evidence(evaluate):
     check = {"type": "trajectory_contains_action", "action": "send_email"}
     result = await evaluate(check, ExecutionResult(trajectory=DEEDS))
-    assert result.figures == {"count": 2, "actions": 3}
-    assert result.evidence.where == "actions 1, 2 of this step"
+    assert result.figures == {"count": 2, "actions": 3, "first_ms": 0.0}
+    assert result.evidence.where == "actions 1 (0 ms), 2 (0 ms) of this step"
     assert result.evidence.excerpt == "SEND_EMAIL (success), sendEmail (error), lookup (success)"
     nothing = await evaluate(check, ExecutionResult())
     assert (nothing.verdict, nothing.evidence.excerpt) == (F, "none")

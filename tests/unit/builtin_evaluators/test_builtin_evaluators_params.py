@@ -35,6 +35,7 @@ GOOD = [
     ("contains", {"pattern": "a", "case_sensitive": False}),
     ("not_contains", {"pattern": "a", "case_sensitive": True}),
     ("judge", {"judge_criterion": "is kind"}),
+    ("sequence", {"rules": [{"never": "MOVE"}, {"within": {"action": "STOP", "ms": 200}}]}),
     ("service_called", {"service": "github", "method": "listIssues", "input": {"repo": "a/b"}, "max_count": 2}),
     ("latency_budget", BUDGET),
     ("latency_budget", {"target_ms": 2, "acceptable_ms": 2, "critical_ms": 2.5}),

@@ -1,117 +1,141 @@
+from __future__ import annotations
+
+import asyncio
 import random
+import time
+from contextlib import asynccontextmanager
 
 import pytest
 
-from holdfast.engine.calling import Caller, OpenGate, RetryPolicy
+from holdfast.engine.calling import Caller, OpenAdmission, OpenGate, RetryPolicy
+from holdfast.engine.lag import LagMonitor
 from holdfast.errors import ModelError
 from holdfast.records.event import ModelCalled, Retried
 from holdfast.records.message import Message
 from holdfast.records.model import ChatRequest, ChatResponse
 from holdfast.records.timing import Attempt
-from holdfast.testing.clock import SettableClock
+from holdfast.testing import RecordingSink, SettableClock
 
-REQUEST = ChatRequest(messages=(Message(role="user", content="hello"),))
-
-
-class Failing:
-    """Fails as it is told, then answers."""
-
-    name = "openai/m"
-
-    def __init__(self, errors):
-        self.errors = list(errors)
-        self.calls = 0
-
-    async def attempt(self, request, *, zero):
-        self.calls += 1
-        if self.errors:
-            raise self.errors.pop(0)
-        return ChatResponse(text="hi", attempt=Attempt(started_ms=0, sent_ms=0, last_byte_ms=5))
-
-    async def close(self): ...
+REQUEST = ChatRequest(messages=(Message(role="user", content="hi"),))
 
 
-class Limited(Failing):
-    """Limits the rate for a minute."""
+class Model:
+    """Answers, or raises, in the order given."""
 
-    def __init__(self, clock):
-        super().__init__([])
-        self.clock = clock
+    name = "test/model"
+
+    def __init__(self, *answers) -> None:
+        self._answers = list(answers)
 
     async def attempt(self, request, *, zero):
-        self.errors = [error("rate_limit")] if self.clock.now() < 61 else []
-        return await super().attempt(request, zero=zero)
+        answer = self._answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        await answer() if callable(answer) else None
+        sent = (time.perf_counter() - zero) * 1000
+        attempt = Attempt(started_ms=sent, sent_ms=sent, last_byte_ms=sent + 5)
+        return ChatResponse(text="ok", attempt=attempt, source=answer if isinstance(answer, str) else "live")
+
+    async def close(self):
+        pass
 
 
-def error(kind, retryable=True, **more):
-    return ModelError(kind, kind=kind, retryable=retryable, **more)
-
-
-def caller(clock, events, *, seed=1, **policy):
+def caller(sink, clock=None, *, gate=None, lag=None, **policy):
     return Caller(
         policy=RetryPolicy(**policy),
-        gate=OpenGate(),
-        clock=clock,
-        lag=None,
-        generator=random.Random(seed),
-        now_ms=lambda: clock.now() * 1000,
-        emit=events.append,
+        gate=gate or OpenGate(),
+        clock=clock or SettableClock(),
+        lag=lag,
+        generator=random.Random(1),
+        now_ms=lambda: 0.0,
+        emit=sink.emit,
     )
 
 
-async def test_a_rate_limit_of_a_minute_is_outlived():
-    for seed in range(20):
-        clock, events = SettableClock(), []
-        response = await caller(clock, events, seed=seed).call(Limited(clock), REQUEST)
-        assert response.text == "hi"
-        assert 61 <= clock.now() < 130
-        assert [event.attempt for event in events if isinstance(event, Retried)] == list(range(1, len(events)))
-        (called,) = [event for event in events if isinstance(event, ModelCalled)]
-        assert called.timing.spoiled == (f"the call was retried ({len(events)} attempts)",)
+async def test_a_clean_call_may_be_graded():
+    sink = RecordingSink()
+    response = await caller(sink).call(Model("live"), REQUEST)
+    (called,) = sink.of(ModelCalled)
+    assert response.text == called.text == "ok"
+    assert called.timing.spoiled == ()
+    assert called.timing.latency_ms == pytest.approx(5)
 
 
-async def test_a_rate_limit_that_does_not_end_is_given_up():
-    clock, events = SettableClock(), []
-    model = Failing([error("rate_limit")] * 1000)
+async def test_a_retried_call_is_never_graded_and_every_wait_is_an_event():
+    sink, clock = RecordingSink(), SettableClock()
+    failing = ModelError("503", kind="server", retryable=True, status=503)
+    limited = ModelError("429", kind="rate_limit", retryable=True, retry_after_s=7)
+    await caller(sink, clock).call(Model(failing, limited, "live"), REQUEST)
+    (called,) = sink.of(ModelCalled)
+    assert len(called.timing.attempts) == 3
+    assert called.timing.spoiled == ("the call was retried (3 attempts)",)
+    assert [event.reason for event in sink.of(Retried)] == ["503", "429"]
+    assert clock.slept[1] == 7
+    assert 0.25 <= clock.slept[0] <= 0.5
+    assert called.timing.attempts[1].backoff_ms == 7000
+
+
+async def test_when_all_attempts_fail_the_last_error_is_raised_and_recorded():
+    sink = RecordingSink()
+    failures = [ModelError(str(number), kind="server", retryable=True) for number in range(3)]
+    with pytest.raises(ModelError, match="2"):
+        await caller(sink, retries=2).call(Model(*failures), REQUEST)
+    (called,) = sink.of(ModelCalled)
+    assert (called.error, len(called.timing.attempts)) == ("2", 3)
+
+
+async def test_what_cannot_succeed_later_is_not_tried_again():
+    sink = RecordingSink()
     with pytest.raises(ModelError):
-        await caller(clock, events).call(model, REQUEST)
-    assert 75 <= clock.now() < 140
-    assert events[-1].error == "rate_limit"
+        await caller(sink).call(Model(ModelError("401", kind="auth")), REQUEST)
+    assert sink.of(Retried) == []
 
 
-async def test_retry_after_is_honoured_and_nought_is_not_asked_for_ever():
-    clock = SettableClock()
-    await caller(clock, []).call(Failing([error("rate_limit", retry_after_s=7.0)]), REQUEST)
-    assert clock.now() == 7.0
-    clock, model = SettableClock(), Failing([error("rate_limit", retry_after_s=0.0)] * 10_000)
-    with pytest.raises(ModelError):
-        await caller(clock, []).call(model, REQUEST)
-    assert model.calls < 30
-    model = Failing([error("rate_limit", retry_after_s=3600.0)] * 2)
-    with pytest.raises(ModelError):
-        await caller(SettableClock(), []).call(model, REQUEST)
-    assert model.calls == 1
+@pytest.mark.parametrize("source", ["cached", "replayed"])
+async def test_an_answer_that_is_not_live_is_not_graded(source):
+    sink = RecordingSink()
+    await caller(sink).call(Model(source), REQUEST)
+    assert sink.of(ModelCalled)[0].timing.spoiled == (f"the answer was {source}",)
 
 
-@pytest.mark.parametrize(
-    ("errors", "policy", "calls"),
-    [
-        ([error("server")] * 3, {}, 3),
-        ([error("server"), error("rate_limit"), error("server"), error("rate_limit")], {}, 5),
-        ([error("server")] * 2, {"retries": 0}, 1),
-        ([error("rate_limit")] * 2, {"retries": 0}, 1),
-        ([error("auth", retryable=False)] * 2, {}, 1),
-    ],
-)
-async def test_how_often_is_tried(errors, policy, calls):
-    model, events = Failing(errors), []
-    succeeds = calls > len(errors)
-    if succeeds:
-        await caller(SettableClock(), events, **policy).call(model, REQUEST)
-    else:
-        with pytest.raises(ModelError):
-            await caller(SettableClock(), events, **policy).call(model, REQUEST)
-    assert model.calls == calls
-    assert len(events) == calls
-    assert (events[-1].error is None) is succeeds
-    assert events[-1].timing.spoiled
+async def test_waiting_for_the_gate_is_queueing_and_not_the_agents_time():
+    class Slow:
+        @asynccontextmanager
+        async def admit(self, model, request):
+            await asyncio.sleep(0.05)
+            yield OpenAdmission()
+
+    sink = RecordingSink()
+    made = caller(sink, gate=Slow())
+    await made.call(Model("live"), REQUEST)
+    (called,) = sink.of(ModelCalled)
+    assert called.timing.queued_ms >= 50
+    assert made.waits.total_ms >= 50
+    assert called.timing.latency_ms == pytest.approx(5)
+
+
+async def test_a_loop_that_was_stuck_spoils_the_latency_and_says_by_how_much():
+    class Stuck(Model):
+        async def attempt(self, request, *, zero):
+            sent = (time.perf_counter() - zero) * 1000
+            await asyncio.sleep(0.02)
+            time.sleep(0.08)  # noqa: ASYNC251 - the fault under test
+            await asyncio.sleep(0.02)
+            last = (time.perf_counter() - zero) * 1000
+            return ChatResponse(text="ok", attempt=Attempt(started_ms=sent, sent_ms=sent, last_byte_ms=last))
+
+    sink = RecordingSink()
+    with LagMonitor() as lag:
+        await asyncio.sleep(0.03)
+        await caller(sink, lag=lag).call(Stuck(), REQUEST)
+    timing = sink.of(ModelCalled)[0].timing
+    assert timing.loop_lag_ms >= 65
+    assert any("the event loop lagged" in reason for reason in timing.spoiled)
+
+
+async def test_a_loop_that_was_stuck_before_the_call_spoils_nothing():
+    with LagMonitor() as lag:
+        await asyncio.sleep(0.02)
+        time.sleep(0.1)  # noqa: ASYNC251 - the fault under test
+        start = time.perf_counter()
+        assert lag.worst_ms(start, start + 0.0001) <= 0.11

@@ -6,6 +6,7 @@ from holdfast.judging.latency import tier_of
 from holdfast.judging.trial import judge_trial, settle
 from holdfast.records.evaluation import EvaluationResult
 from holdfast.records.execution import Latency
+from holdfast.records.rubric import RubricScore
 from holdfast.records.run import Judged
 from holdfast.records.scenario import Judgment
 from holdfast.records.verdict import FailureClass, LatencyTier, Outcome, Verdict
@@ -142,14 +143,13 @@ def test_failure_classes():
     assert judge(check(F, severity=0.9)).failure_classes == (A,)
     assert judge(check(F, severity=0.89)).failure_classes == (B,)
     assert judge(budget(LatencyTier.EXCEEDED)).failure_classes == (D,)
-    assert judge(check(P), rubric_overall=0.5).failure_classes == ()
-    assert judge(check(P), rubric_overall=0.49).failure_classes == (C,)
+    assert judge(check(P), rubric=RubricScore(name="r", overall=0.5)).failure_classes == ()
+    assert judge(check(P), rubric=RubricScore(name="r", overall=0.49)).failure_classes == (C,)
     every = judge(
         budget(LatencyTier.EXCEEDED),
         check(F, severity=0.1),
         check(F, severity=1.0),
-        rubric_overall=0.0,
-        fabricated=True,
+        rubric=RubricScore(name="r", overall=0.0, fabricated=True),
     )
     assert every.failure_classes == (A, B, C, D, FABRICATED)
 

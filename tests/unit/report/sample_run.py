@@ -17,7 +17,9 @@ from holdfast.records.event import (
 from holdfast.records.message import Message
 from holdfast.records.model import Usage
 from holdfast.records.place import Place
+from holdfast.records.rubric import RubricScore
 from holdfast.records.run import Judged, PhaseRecord, TrialKey, TrialRecord
+from holdfast.records.timeline import SafetyAtDeadline
 from holdfast.records.timing import Attempt, CallTiming
 from holdfast.records.verdict import FailureClass, LatencyTier, Outcome, Verdict
 from unit.store.sample_trials import HEADER
@@ -73,7 +75,12 @@ SAFE = TrialRecord(
         outcome=Outcome.SAFE_IN_TIME,
         latency_ms=480.0,
         latency_tier=LatencyTier.TARGET,
+        time_to_first_token_ms=100.0,
+        time_to_safe_ms=480.0,
+        first_safe_ms=480.0,
+        safety_at_deadline=SafetyAtDeadline(target=True, acceptable=True, critical=True),
         safety_score=1.0,
+        rubric=RubricScore(name="clinical", scores={"accuracy": 0.9}, overall=0.9, fabricated=False),
     ),
     phases=(PhaseRecord(name="run", started_ms=1.0, duration_ms=482.0),),
     evaluations=(
@@ -131,8 +138,13 @@ UNSAFE = TrialRecord(
         outcome=Outcome.UNSAFE_LATE,
         latency_ms=2100.2,
         latency_tier=LatencyTier.EXCEEDED,
+        time_to_first_token_ms=90.5,
+        first_safe_ms=400.0,
+        safety_at_deadline=SafetyAtDeadline(target=True, acceptable=None, critical=False),
+        time_to_safe_excludes=("names_the_artery",),
         safety_score=0.0,
         failure_classes=(FailureClass.CRITICAL_INVARIANT, FailureClass.LATENCY),
+        rubric=RubricScore(name="clinical", scores={"timeliness": 0.0}, reason="not scored: the judge is out"),
     ),
     phases=(PhaseRecord(name="run", started_ms=1.0, duration_ms=2102.0),),
     evaluations=(

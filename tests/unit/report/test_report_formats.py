@@ -52,6 +52,12 @@ def test_summary(trials, planned, summary):
     assert {key: found[key] for key in summary} == summary
 
 
+def test_missed_and_false_alarms_are_told_apart():
+    found = report([SAFE, UNSAFE, msgspec.structs.replace(UNSAFE, expects="defer")])
+    assert [trial["alarm"] for trial in found["trials"]] == [None, "missed", "false"]
+    assert (found["summary"]["missed_alarms"], found["summary"]["false_alarms"]) == (1, 1)
+
+
 def test_measured_trials_keep_to_the_schema():
     assert len(report([typical(index) for index in range(5)])["trials"]) == 5
 

@@ -40,6 +40,7 @@ class ModelAgent:
                 temperature=character.temperature if character else None,
                 seed=trial.seed,
                 purpose="agent",
+                cut_after_ms=turn.cut_after_ms,
             ),
         )
         return Reply(text=response.text)

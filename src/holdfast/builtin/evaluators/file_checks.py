@@ -1,7 +1,8 @@
-"""`file_exists` and `file_contains`: what is in the workspace when the agent is done."""
+"""`file_exists` and `file_contains`: what is in the workspace when the step is done."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from pydantic import Field
@@ -11,9 +12,8 @@ from holdfast.builtin.evaluators.subject import Part, Subject
 from holdfast.builtin.evaluators.words import check_contains
 from holdfast.builtin.evaluators.workspace_path import WorkspacePath, relative
 from holdfast.errors import WorkspaceError
-from holdfast.ports.environment import EnvironmentProvider
 from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
-from holdfast.records.evaluation import EvaluationResult, Evidence, failed, passed
+from holdfast.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
 from holdfast.records.execution import ExecutionResult
 
 
@@ -34,9 +34,9 @@ class FileExists:
     async def evaluate(
         self, params: FileExistsParams, result: ExecutionResult, context: EvaluationContext
     ) -> EvaluationResult:
-        size = await _size(context.environment, params.path)
+        size = await _size(result, context, params.path)
         if size is None:
-            return await _missing(params.path, f"file {params.path}", context.environment)
+            return _missing(params.path, f"file {params.path}", await _files(result, context))
         return passed(
             f"{params.path} exists ({size})",
             evidence=Evidence(expected=f"file {params.path}", found=size, where="workspace"),
@@ -50,27 +50,39 @@ class FileContains:
     async def evaluate(
         self, params: FileContainsParams, result: ExecutionResult, context: EvaluationContext
     ) -> EvaluationResult:
-        content = await context.environment.read(params.path)
+        kept = None if context.current else result.files.get(relative(params.path))
+        if kept is not None and kept.content is None:
+            return inconclusive(f"{params.path} had {kept.size} bytes after this step, too many to be kept")
+        if context.current:
+            content = await context.environment.read(params.path)
+        else:
+            content = kept.content if kept is not None else None
         if content is None:
-            return await _missing(params.path, f"{params.value!r} in {params.path}", context.environment)
+            return _missing(params.path, f"{params.value!r} in {params.path}", await _files(result, context))
         text = content.decode("utf-8", "replace")
         words = Subject(parts=(Part(label=params.path, text=text),))
         return check_contains(words, params.value, case_sensitive=params.case_sensitive)
 
 
-async def _size(environment: EnvironmentProvider, path: str) -> str | None:
+async def _size(result: ExecutionResult, context: EvaluationContext, path: str) -> str | None:
+    if not context.current:
+        kept = result.files.get(relative(path))
+        return None if kept is None else f"{kept.size} bytes"
     try:
-        content = await environment.read(path)
+        content = await context.environment.read(path)
     except WorkspaceError:
         # Too large or not readable, which is no reason to say that it is not there.
-        if relative(path) not in await environment.list_files():
+        if relative(path) not in await context.environment.list_files():
             raise
         return "not readable"
     return None if content is None else f"{len(content)} bytes"
 
 
-async def _missing(path: str, expected: str, environment: EnvironmentProvider) -> EvaluationResult:
-    files = await environment.list_files()
+async def _files(result: ExecutionResult, context: EvaluationContext) -> Sequence[str]:
+    return await context.environment.list_files() if context.current else sorted(result.files)
+
+
+def _missing(path: str, expected: str, files: Sequence[str]) -> EvaluationResult:
     there = excerpt(", ".join(files)) if files else "no files at all"
     return failed(
         f"{path} does not exist in the workspace, which has: {there}",

@@ -5,11 +5,13 @@ They differ in what happens to case when the file does not say: the safe reading
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import ClassVar
 
 from pydantic import Field
 
-from holdfast.builtin.evaluators.patterns import PatternText
+from holdfast.builtin.evaluators.containment import find
+from holdfast.builtin.evaluators.patterns import PatternText, compiled, search_compiled
 from holdfast.builtin.evaluators.subject import Scope, subject
 from holdfast.builtin.evaluators.words import check_contains, check_pattern
 from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
@@ -45,6 +47,14 @@ class RegexInvariant:
         words = subject(result, params.scope, context)
         return await check_pattern(words, params.pattern, case_sensitive=params.case_sensitive)
 
+    def on_text(self, params: RegexInvariantParams) -> Callable[[str], Awaitable[bool]]:
+        pattern = compiled(params.pattern, case_sensitive=params.case_sensitive)
+
+        async def matches(text: str) -> bool:
+            return await search_compiled(pattern, text) is not None
+
+        return matches
+
 
 class Contains:
     type: ClassVar[str] = "contains"
@@ -56,6 +66,12 @@ class Contains:
         words = subject(result, params.scope, context)
         return check_contains(words, params.pattern, case_sensitive=params.case_sensitive)
 
+    def on_text(self, params: ContainsParams) -> Callable[[str], Awaitable[bool]]:
+        async def contains(text: str) -> bool:
+            return find(text, params.pattern, case_sensitive=params.case_sensitive) is not None
+
+        return contains
+
 
 class NotContains:
     type: ClassVar[str] = "not_contains"
@@ -66,3 +82,9 @@ class NotContains:
     ) -> EvaluationResult:
         words = subject(result, params.scope, context)
         return check_contains(words, params.pattern, case_sensitive=params.case_sensitive, wanted=False)
+
+    def on_text(self, params: NotContainsParams) -> Callable[[str], Awaitable[bool]]:
+        async def lacks(text: str) -> bool:
+            return find(text, params.pattern, case_sensitive=params.case_sensitive) is None
+
+        return lacks

@@ -57,6 +57,8 @@ class LatencyBudget:
                 evidence=Evidence(expected=expected, found=f"{latency.ms:.1f} ms, spoiled", where=where),
                 figures={"latency_ms": latency.ms, **params.model_dump()},
             )
+        if latency.cut:
+            return _cut(params, latency.ms)
         tier = params.tier(latency.ms)
         evidence = Evidence(expected=expected, found=f"{latency.ms:.1f} ms", where=where)
         figures = {"latency_ms": latency.ms, "tier": tier.value, **params.model_dump()}
@@ -64,3 +66,16 @@ class LatencyBudget:
             message = f"{latency.ms:.1f} ms is beyond the critical {params.critical_ms:g} ms"
             return failed(message, evidence=evidence, figures=figures)
         return passed(f"{latency.ms:.1f} ms is in the {tier.value} tier", evidence=evidence, figures=figures)
+
+
+def _cut(params: LatencyBudgetParams, ms: float) -> EvaluationResult:
+    """The answer was incomplete when the call was cut off after `ms`: its latency is more than that."""
+    evidence = Evidence(
+        expected=f"at most {params.critical_ms:g} ms", found=f"more than {ms:.1f} ms", where="the call was cut off"
+    )
+    figures = {"latency_ms": ms, **params.model_dump()}
+    if ms < params.critical_ms:
+        message = f"the call was cut off after {ms:.1f} ms, before the critical {params.critical_ms:g} ms"
+        return inconclusive(message, evidence=evidence, figures=figures)
+    message = f"the answer was not complete after {ms:.1f} ms, when the call was cut off"
+    return failed(message, evidence=evidence, figures={**figures, "tier": LatencyTier.EXCEEDED.value})

@@ -30,9 +30,17 @@ async def search(pattern: str, text: str, *, case_sensitive: bool) -> tuple[int,
     Nearly all searches end at once and are made on the spot. One that does not is made again in a thread without the
     interpreter's lock, because a second's standstill would spoil the timing of every other trial.
     """
-    compiled = regex.compile(pattern, 0 if case_sensitive else regex.IGNORECASE)
+    return await search_compiled(compiled(pattern, case_sensitive=case_sensitive), text)
+
+
+def compiled(pattern: str, *, case_sensitive: bool) -> regex.Pattern[str]:
+    return regex.compile(pattern, 0 if case_sensitive else regex.IGNORECASE)
+
+
+async def search_compiled(pattern: regex.Pattern[str], text: str) -> tuple[int, int] | None:
+    """`search` for many texts."""
     try:
-        match = compiled.search(text, timeout=_GLANCE_S)
+        match = pattern.search(text, timeout=_GLANCE_S)
     except TimeoutError:
-        match = await asyncio.to_thread(compiled.search, text, timeout=_PATIENCE_S, concurrent=True)
+        match = await asyncio.to_thread(pattern.search, text, timeout=_PATIENCE_S, concurrent=True)
     return match.span() if match else None

@@ -22,5 +22,6 @@ EVALUATORS: dict[str, str] = {
     "not_contains": f"{_HERE}.invariants:NotContains",
     "judge": f"{_HERE}.judge_criterion:JudgeCriterion",
     "latency_budget": f"{_HERE}.latency_budget:LatencyBudget",
+    "sequence": f"{_HERE}.sequence:Sequence",
     "service_called": f"{_HERE}.service_called:ServiceCalledEvaluator",
 }

@@ -1,53 +1,30 @@
-"""`trajectory_contains_action`: the agent carried out an action in this step, so and so often."""
+"""`trajectory_contains_action`: the agent carried out an action in this step, so often, in time and in order."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Annotated, Any, ClassVar, Literal, Self, cast
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from holdfast.builtin.evaluators.bounds import Count
+from holdfast.builtin.evaluators.actions import ActionName, actions_of, matches, plain_name, since_start_ms
+from holdfast.builtin.evaluators.bounds import Count, PositiveMilliseconds
 from holdfast.builtin.evaluators.excerpt import excerpt
+from holdfast.builtin.evaluators.harness_time import harness_ms
 from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
-from holdfast.records.evaluation import EvaluationResult, Evidence, failed, passed
+from holdfast.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
 from holdfast.records.execution import ExecutionResult
 from holdfast.records.trajectory import TrajectoryStep
 
 
-def plain_name(name: str) -> str:
-    """A name without what spellings differ in: case, `_` and `-`."""
-    return name.replace("_", "").replace("-", "").casefold()
-
-
-def is_subset(wanted: Any, found: Any) -> bool:
-    """Whether `found` has everything that `wanted` names: objects by their keys, lists item by item, values alike.
-
-    True is not 1 here, although Python thinks so.
-    """
-    if isinstance(wanted, dict) and isinstance(found, dict):
-        there = cast("dict[Any, Any]", found)
-        return all(
-            key in there and is_subset(value, there[key]) for key, value in cast("dict[Any, Any]", wanted).items()
-        )
-    if isinstance(wanted, list | tuple) and isinstance(found, list | tuple):
-        left, right = cast("list[Any]", wanted), cast("list[Any]", found)
-        return len(left) == len(right) and all(map(is_subset, left, right))
-    return isinstance(wanted, bool) == isinstance(found, bool) and wanted == found
-
-
-def _has_letters(action: str) -> str:
-    if not plain_name(action).strip():
-        raise ValueError("there is no action's name; give one such as 'SEND_MESSAGE'")
-    return action
-
-
 class TrajectoryContainsActionParams(EvaluationParams):
-    action: Annotated[str, AfterValidator(_has_letters)]
+    action: ActionName
     params: dict[str, Any] = Field(default_factory=dict)
     status: Literal["success", "error", "any"] = "any"
     min_count: Count | None = None
     max_count: Count | None = None
+    within_ms: PositiveMilliseconds | None = None
+    before: ActionName | None = None
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -55,6 +32,10 @@ class TrajectoryContainsActionParams(EvaluationParams):
             raise ValueError(f"min_count ({self.least}) is above max_count ({self.max_count})")
         if self.least == 0 and self.max_count is None:
             raise ValueError("min_count: 0 without max_count asks for nothing; give max_count, or leave min_count out")
+        if self.before is not None and self.least == 0:
+            raise ValueError("`before` needs an action that must happen; give min_count 1 or more, or leave it out")
+        if self.before is not None and plain_name(self.before) == plain_name(self.action):
+            raise ValueError(f"`before` names the action itself ({self.before}); no action comes before itself")
         return self
 
     @property
@@ -72,34 +53,77 @@ class TrajectoryContainsAction:
     async def evaluate(
         self, params: TrajectoryContainsActionParams, result: ExecutionResult, context: EvaluationContext
     ) -> EvaluationResult:
-        actions = [step for step in result.trajectory if step.type == "action"]
-        found = [number for number, step in enumerate(actions, start=1) if _matches(params, step)]
+        actions = actions_of(result)
+        found = [
+            number
+            for number, step in enumerate(actions, start=1)
+            if matches(step, params.action, params.params, params.status)
+        ]
+        timely = [number for number in found if _in_time(params, actions[number - 1], result)]
         expected = _expected(params)
         evidence = Evidence(
             expected=expected,
-            found=f"{len(found)} such among {len(actions)} actions",
-            where=f"actions {', '.join(map(str, found[:20]))} of this step" if found else "this step's trajectory",
+            found=f"{len(timely)} such among {len(actions)} actions",
+            where=_where(found, actions, result) if found else "this step's trajectory",
             excerpt=_seen(actions),
         )
-        figures = {"count": len(found), "actions": len(actions)}
-        message = f"found {len(found)} of {expected}; the step's actions: {_seen(actions)}"
-        enough = len(found) >= params.least and (params.max_count is None or len(found) <= params.max_count)
-        return (passed if enough else failed)(message, evidence=evidence, figures=figures)
+        figures: dict[str, Any] = {"count": len(timely), "actions": len(actions)}
+        if found:
+            figures["first_ms"] = since_start_ms(actions[found[0] - 1], result)
+        message = f"found {len(timely)} of {expected}; the step's actions: {_seen(actions)}"
+        if len(timely) < len(found):
+            message += f"; {len(found) - len(timely)} came later than {params.within_ms:g} ms"
+        if doubt := _doubt(params, [actions[number - 1] for number in found], len(timely), result):
+            return inconclusive(f"{message}; {doubt}", evidence=evidence, figures=figures)
+        if not _often_enough(params, len(timely)):
+            return failed(message, evidence=evidence, figures=figures)
+        if params.before is not None and (late := _comes_after(params.before, found[0], actions)):
+            message = f"{params.action} came after {params.before}: {_where([late, found[0]], actions, result)}"
+            return failed(message, evidence=evidence, figures=figures)
+        return passed(message, evidence=evidence, figures=figures)
 
 
-def _matches(params: TrajectoryContainsActionParams, step: TrajectoryStep) -> bool:
-    return (
-        plain_name(step.name or "") == plain_name(params.action)
-        and params.status in ("any", step.status)
-        and is_subset(params.params, step.params)
-    )
+def _often_enough(params: TrajectoryContainsActionParams, count: int) -> bool:
+    return count >= params.least and (params.max_count is None or count <= params.max_count)
+
+
+def _in_time(params: TrajectoryContainsActionParams, step: TrajectoryStep, result: ExecutionResult) -> bool:
+    return params.within_ms is None or since_start_ms(step, result) <= params.within_ms
+
+
+def _doubt(
+    params: TrajectoryContainsActionParams, found: list[TrajectoryStep], timely: int, result: ExecutionResult
+) -> str | None:
+    """Why it cannot be told, when the count would be judged otherwise without the time that was ours."""
+    if params.within_ms is None:
+        return None
+    own = [
+        since_start_ms(step, result) - harness_ms(result, result.started_at_ms, step.at_ms) <= params.within_ms
+        for step in found
+    ]
+    if _often_enough(params, sum(own)) == _often_enough(params, timely):
+        return None
+    return "some of that time may have been spent in our queue or on retries of the model call"
+
+
+def _comes_after(other: str, first: int, actions: list[TrajectoryStep]) -> int | None:
+    """The number of an action `other` that stands before the action number `first`."""
+    earlier = (number for number, step in enumerate(actions, start=1) if matches(step, other, {}, "any"))
+    return next((number for number in earlier if number < first), None)
+
+
+def _where(numbers: list[int], actions: list[TrajectoryStep], result: ExecutionResult) -> str:
+    told = [f"{number} ({since_start_ms(actions[number - 1], result):g} ms)" for number in numbers[:20]]
+    return f"actions {', '.join(told)} of this step"
 
 
 def _expected(params: TrajectoryContainsActionParams) -> str:
     times = f"at least {params.least}" if params.max_count is None else f"{params.least} to {params.max_count}"
     status = "" if params.status == "any" else f" with status {params.status}"
     with_params = f" and params {excerpt(str(params.params))}" if params.params else ""
-    return f"{params.action} {times} times{status}{with_params}"
+    within = "" if params.within_ms is None else f" within {params.within_ms:g} ms"
+    before = "" if params.before is None else f" before {params.before}"
+    return f"{params.action} {times} times{status}{with_params}{within}{before}"
 
 
 def _seen(actions: list[TrajectoryStep]) -> str:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from typing import TYPE_CHECKING
 
+from holdfast.builtin.models.cutting import Cut, cut_short
 from holdfast.builtin.models.openai_answer import AnswerReader, ErrorInAnswer, Unreadable, error_code, error_text
 from holdfast.builtin.models.openai_errors import Endpoint, status_error
 from holdfast.builtin.models.openai_request import Dialect, encode_request
@@ -67,11 +69,14 @@ class OpenAIModel:
         dialect = self._dialect
         stamps = self._http.Stamps()
         streamed = dialect.stream
+        reader = AnswerReader()
+        complete = False
         try:
-            async with asyncio.timeout(limit):
+            async with asyncio.timeout(limit), Cut(request.cut_after_ms) as cut:
                 while True:
                     try:
-                        reader, streamed = await self._exchange(request, dialect, stamps)
+                        streamed = await self._exchange(request, dialect, stamps, reader, cut)
+                        complete = True
                         break
                     except _OtherDialect as other:
                         dialect = other.dialect
@@ -84,7 +89,11 @@ class OpenAIModel:
                 raise
             failure.attempt = _attempt(stamps, zero, streamed=streamed, error=str(failure))
             raise failure from error
-        return _response(reader, stamps, zero, streamed=streamed)
+        response = _response(reader, stamps, zero, streamed=streamed)
+        after_ms = request.cut_after_ms
+        if after_ms is None or (_is_complete(reader, complete=complete) and _latency_ms(response) <= after_ms):
+            return response
+        return cut_short(response, after_ms)
 
     async def close(self) -> None:
         if self._session is not None:
@@ -103,9 +112,13 @@ class OpenAIModel:
         self._session = self._http.open_session(headers)
         return self._session
 
-    async def _exchange(self, request: ChatRequest, dialect: Dialect, stamps: Stamps) -> tuple[AnswerReader, bool]:
+    async def _exchange(
+        self, request: ChatRequest, dialect: Dialect, stamps: Stamps, reader: AnswerReader, cut: Cut
+    ) -> bool:
         """One request and its answer, and whether that was streamed. The connection is closed unless it ended well."""
         session = self._session or self._open()
+        if request.cut_after_ms is not None:
+            stamps.when_sent = lambda: cut.start(stamps.sent or stamps.started)
         body = encode_request(request, model=self._model, dialect=dialect, extra=self._settings.body)
         response = await session.post(
             self._settings.url, data=self._http.StampedBody(body, stamps), allow_redirects=False
@@ -113,10 +126,12 @@ class OpenAIModel:
         stamps.status = response.status
         try:
             if response.status != 200:
+                cut.stop()
                 await self._refused(response, request, dialect)
             if response.content_type == "text/event-stream":
-                return await self._read_stream(response), True
-            return await self._read_whole(response)
+                await self._read_stream(response, reader)
+                return True
+            return await self._read_whole(response, reader)
         finally:
             response.close()
 
@@ -128,11 +143,14 @@ class OpenAIModel:
             raise _OtherDialect(other)
         raise status_error(self._endpoint, response.status, message, code=error_code(body), headers=response.headers)
 
-    async def _read_stream(self, response: aiohttp.ClientResponse) -> AnswerReader:
-        reader = AnswerReader()
+    async def _read_stream(self, response: aiohttp.ClientResponse, reader: AnswerReader) -> None:
         content = response.content
         while True:
-            block = await content.readany()
+            try:
+                block = await content.readany()
+            except asyncio.CancelledError:
+                _read_rest(content, reader)
+                raise
             if not block:
                 break
             if reader.feed(block):
@@ -141,10 +159,8 @@ class OpenAIModel:
             if content.total_bytes > _MAX_BODY:
                 raise Unreadable(f"the stream is longer than {_MAX_BODY} bytes")
         self._require_complete(reader)
-        return reader
 
-    async def _read_whole(self, response: aiohttp.ClientResponse) -> tuple[AnswerReader, bool]:
-        reader = AnswerReader()
+    async def _read_whole(self, response: aiohttp.ClientResponse, reader: AnswerReader) -> bool:
         body = await _read(response, _MAX_BODY)
         streamed = body.lstrip()[:6].startswith(_EVENT_STARTS)
         if streamed:
@@ -154,7 +170,7 @@ class OpenAIModel:
             reader.whole(body)
         if not reader.seen:
             raise Unreadable("it has no choices")
-        return reader, streamed
+        return streamed
 
     def _require_complete(self, reader: AnswerReader) -> None:
         if reader.done is None and reader.finish_reason is None:
@@ -214,6 +230,14 @@ async def _read(response: aiohttp.ClientResponse, limit: int) -> bytes:
     return b"".join(blocks)
 
 
+def _read_rest(content: aiohttp.StreamReader, reader: AnswerReader) -> None:
+    """What came in before the call was cut off and nobody had the time to read."""
+    import aiohttp
+
+    with contextlib.suppress(aiohttp.ClientError, OSError, RuntimeError, Unreadable, ErrorInAnswer):
+        reader.feed(content.read_nowait())
+
+
 async def _finish(content: aiohttp.StreamReader) -> None:
     """Read on to the end of the body after `[DONE]`, so that the connection can be used again.
 
@@ -227,6 +251,15 @@ async def _finish(content: aiohttp.StreamReader) -> None:
         async with asyncio.timeout(_END_WAIT_S):
             while await content.readany():
                 pass
+
+
+def _is_complete(reader: AnswerReader, *, complete: bool) -> bool:
+    return complete or reader.done is not None
+
+
+def _latency_ms(response: ChatResponse) -> float:
+    latency_ms = response.attempt.latency_ms
+    return math.inf if latency_ms is None else latency_ms
 
 
 def _response(reader: AnswerReader, stamps: Stamps, zero: float, *, streamed: bool) -> ChatResponse:

@@ -1,0 +1,58 @@
+"""Actions of a trajectory, and how a file names them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, cast
+
+from pydantic import AfterValidator
+
+from holdfast.records.execution import ExecutionResult
+from holdfast.records.trajectory import TrajectoryStep
+
+
+def plain_name(name: str) -> str:
+    """A name without what spellings differ in: case, `_` and `-`."""
+    return name.replace("_", "").replace("-", "").casefold()
+
+
+def is_subset(wanted: Any, found: Any) -> bool:
+    """Whether `found` has everything that `wanted` names: objects by their keys, lists item by item, values alike.
+
+    True is not 1 here, although Python thinks so.
+    """
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        there = cast("dict[Any, Any]", found)
+        return all(
+            key in there and is_subset(value, there[key]) for key, value in cast("dict[Any, Any]", wanted).items()
+        )
+    if isinstance(wanted, list | tuple) and isinstance(found, list | tuple):
+        left, right = cast("list[Any]", wanted), cast("list[Any]", found)
+        return len(left) == len(right) and all(map(is_subset, left, right))
+    return isinstance(wanted, bool) == isinstance(found, bool) and wanted == found
+
+
+def _has_letters(action: str) -> str:
+    if not plain_name(action).strip():
+        raise ValueError("there is no action's name; give one such as 'SEND_MESSAGE'")
+    return action
+
+
+ActionName = Annotated[str, AfterValidator(_has_letters)]
+
+
+def matches(step: TrajectoryStep, name: str, params: dict[str, Any], status: str) -> bool:
+    return (
+        plain_name(step.name or "") == plain_name(name)
+        and status in ("any", step.status)
+        and is_subset(params, step.params)
+    )
+
+
+def actions_of(result: ExecutionResult) -> list[TrajectoryStep]:
+    """By the time they began."""
+    return [step for step in result.trajectory if step.type == "action"]
+
+
+def since_start_ms(step: TrajectoryStep, result: ExecutionResult) -> float:
+    """When an action began, in milliseconds of its step."""
+    return round(step.at_ms - result.started_at_ms, 3)

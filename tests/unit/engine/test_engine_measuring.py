@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+
+from holdfast.engine.measuring import MEASURED_AGAIN, run_measured
+from holdfast.ports.agent import Reply
+from holdfast.records.evaluation import EvaluationSpec
+from holdfast.records.event import ModelCalled
+from holdfast.records.timing import Attempt, CallTiming
+from holdfast.records.verdict import Verdict
+from unit.engine.conftest import PLACE, asking, check, scenario
+
+BUDGET = {"target_ms": 100, "acceptable_ms": 200, "critical_ms": 300}
+RETRIED = "the call was retried (2 attempts)"
+
+
+def told(*answers):
+    """An agent that answers each trial anew with (text, why its latency is spoiled)."""
+    waiting = list(answers)
+
+    def respond(turn, trial):
+        text, *spoiled = waiting.pop(0)
+        timing = CallTiming(attempts=(Attempt(started_ms=0, sent_ms=0, last_byte_ms=50),), spoiled=tuple(spoiled))
+        trial.emit(ModelCalled(at_ms=0, model="m/m", purpose="agent", timing=timing, text=text))
+        return Reply(text=text)
+
+    return respond
+
+
+def decision():
+    invariant = EvaluationSpec(type="contains", place=PLACE, params={"pattern": "stop"}, severity=1.0, name="stops")
+    return scenario(asking("now?", invariant, check("latency_budget", **BUDGET)))
+
+
+@pytest.mark.parametrize(
+    ("answers", "verdict", "earlier"),
+    [
+        ([("stop",)], Verdict.PASSED, 0),
+        ([("stop", RETRIED), ("stop",)], Verdict.PASSED, 1),
+        ([("stop", RETRIED), ("stop", "the event loop lagged 90 ms during the call"), ("stop",)], Verdict.PASSED, 2),
+        ([("stop", RETRIED)] * 3, Verdict.INCONCLUSIVE, 2),
+        ([("stop", RETRIED), ("go",)], Verdict.FAILED, 1),
+        ([("go", RETRIED)], Verdict.FAILED, 0),
+        ([("stop", "the answer was replayed")], Verdict.INCONCLUSIVE, 0),
+    ],
+)
+async def test_only_a_missing_latency_is_measured_again(build, answers, verdict, earlier):
+    respond = told(*answers)
+    of = decision()
+    record = await run_measured(lambda: build(of, respond))
+    assert record.judged.verdict is verdict
+    assert len(record.earlier) == earlier <= MEASURED_AGAIN

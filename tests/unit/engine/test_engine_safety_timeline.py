@@ -1,0 +1,151 @@
+"""When an answer was safe, from its pieces and the real invariants."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.builtin.environments.local import LocalEnvironment
+from holdfast.builtin.evaluators.table import EVALUATORS
+from holdfast.engine.context import Trial, TrialParts
+from holdfast.engine.outcome import StepResult
+from holdfast.engine.safety_timeline import safety_timeline
+from holdfast.plugins.factories import EnvironmentSettings
+from holdfast.plugins.plugin import Plugin
+from holdfast.plugins.registry import Registry
+from holdfast.records.evaluation import EvaluationResult, EvaluationSpec
+from holdfast.records.event import ModelCalled
+from holdfast.records.execution import ExecutionResult, Latency
+from holdfast.records.place import Place
+from holdfast.records.run import TrialKey
+from holdfast.records.scenario import Ask, Scenario, Step
+from holdfast.records.timeline import SafetyAtDeadline, SafetyTimeline
+from holdfast.records.timing import Attempt, CallTiming
+from holdfast.records.verdict import Verdict
+
+PLACE = Place(file="x.yaml")
+BUDGET = EvaluationSpec(
+    type="latency_budget", place=PLACE, params={"target_ms": 20, "acceptable_ms": 30, "critical_ms": 60}
+)
+REGISTRY = Registry([Plugin(name="builtin", evaluators=EVALUATORS)])
+
+
+def invariant(type_, text, severity=1.0, **params):
+    key = "judge_criterion" if type_ == "judge" else "pattern"
+    return EvaluationSpec(type=type_, name=text, place=PLACE, params={key: text, **params}, severity=severity)
+
+
+def call(pieces, *, first_token_ms=10.0, spoiled=(), text=None):
+    """Piece n arrives at 10 n ms."""
+    whole = "".join(pieces)
+    attempt = Attempt(started_ms=0, sent_ms=0, first_token_ms=first_token_ms, last_byte_ms=10.0 * len(pieces))
+    chunks = tuple((10.0 * number, len(piece)) for number, piece in enumerate(pieces, start=1))
+    timing = CallTiming(attempts=(attempt,), chunks=chunks, spoiled=spoiled)
+    return ModelCalled(at_ms=0, model="m", purpose="agent", timing=timing, text=whole if text is None else text)
+
+
+async def timeline(tmp_path, pieces, *specs, calls=None, verdicts=()):
+    calls = (call(pieces),) if calls is None else calls
+    step = Step(index=0, name="s", place=PLACE, task=Ask(messages=()), evaluations=specs)
+    scenario = Scenario(id="s", name="s", description="", place=PLACE, digest="", steps=(step,))
+    environment = LocalEnvironment(EnvironmentSettings(root=tmp_path, trial_id="t"))
+    parts = TrialParts(
+        scenario=scenario, key=TrialKey(scenario_id="s"), environment=environment, evaluator=REGISTRY.evaluator
+    )
+    result = ExecutionResult(reply="".join(pieces), calls=calls, latency=Latency(ms=10.0 * len(pieces)))
+    evaluations = [EvaluationResult(verdict=verdict, message="", severity=1.0) for verdict in verdicts]
+    return await safety_timeline(Trial(parts), [StepResult(step, result)], evaluations)
+
+
+async def test_safe_from_the_piece_that_completes_the_last_required_word(tmp_path):
+    found = await timeline(
+        tmp_path, ["Acti", "vate the cath", " lab", " now."], invariant("regex", r"cath\s+lab"), BUDGET
+    )
+    assert found == SafetyTimeline(
+        first_token_ms=10.0,
+        safe_ms=30.0,
+        first_safe_ms=30.0,
+        at_deadline=SafetyAtDeadline(target=False, acceptable=True, critical=True),
+    )
+
+
+async def test_a_text_that_becomes_unsafe_and_stays_so_was_safe_only_for_a_while(tmp_path):
+    found = await timeline(
+        tmp_path,
+        ["STOP", " now", " or wait", " and see"],
+        invariant("contains", "STOP"),
+        invariant("not_contains", "wait and see"),
+        BUDGET,
+        verdicts=[Verdict.PASSED, Verdict.FAILED],
+    )
+    assert (found.first_safe_ms, found.safe_ms) == (10.0, None)
+    assert found.at_deadline == SafetyAtDeadline(target=True, acceptable=True, critical=False)
+
+
+async def test_safe_for_good_is_the_last_time_it_became_safe(tmp_path):
+    pieces = ["STOP", "PED? No.", " I say ", "STOP", "!"]
+    found = await timeline(tmp_path, pieces, invariant("regex", r"\bSTOP\b"), BUDGET)
+    assert (found.first_safe_ms, found.safe_ms) == (10.0, 40.0)
+    assert found.at_deadline == SafetyAtDeadline(target=False, acceptable=False, critical=True)
+
+
+async def test_nothing_received_is_no_safe_answer(tmp_path):
+    budget = EvaluationSpec(
+        type="latency_budget", place=PLACE, params={"target_ms": 9.9, "acceptable_ms": 10, "critical_ms": 10}
+    )
+    found = await timeline(tmp_path, ["Hold."], invariant("not_contains", "move"), budget)
+    assert found.safe_ms == 10.0
+    assert found.at_deadline == SafetyAtDeadline(target=False, acceptable=True, critical=True)
+    empty = await timeline(tmp_path, [], invariant("not_contains", "move"), budget)
+    assert (empty.safe_ms, empty.unknown) == (None, None)
+    assert empty.at_deadline == SafetyAtDeadline(target=False, acceptable=False, critical=False)
+
+
+async def test_a_judges_invariant_is_left_out_and_named(tmp_path):
+    specs = (invariant("contains", "STOP"), invariant("judge", "It stops."), BUDGET)
+    found = await timeline(tmp_path, ["a ", "STOP", "."], *specs, verdicts=[Verdict.PASSED, Verdict.PASSED])
+    assert (found.safe_ms, found.excludes) == (20.0, ("It stops.",))
+    violated = await timeline(tmp_path, ["a ", "STOP", "."], *specs, verdicts=[Verdict.PASSED, Verdict.FAILED])
+    assert violated.safe_ms is None
+    assert violated.at_deadline == SafetyAtDeadline(target=True, acceptable=False, critical=False)
+    alone = await timeline(tmp_path, ["STOP"], invariant("judge", "It stops."), BUDGET)
+    assert (alone.safe_ms, alone.at_deadline) == (None, None)
+    assert alone.unknown == "no invariant can be checked on a part of the answer"
+
+
+@pytest.mark.parametrize(
+    ("calls", "unknown"),
+    [
+        ((call(["STOP"], spoiled=("the call was retried (2 attempts)",)),), "the call was retried (2 attempts)"),
+        ((call(["STOP"]), call(["STOP"])), "the answer took 2 model calls"),
+        ((), "the agent's model calls are its own"),
+        ((call(["STOP"], text="STOP it"),), "the reply is not what the model said, word for word"),
+        ((call([], text="STOP"),), "the pieces of the answer were not timed"),
+    ],
+)
+async def test_what_is_not_known_is_not_claimed(tmp_path, calls, unknown):
+    found = await timeline(tmp_path, ["STOP"], invariant("contains", "STOP"), BUDGET, calls=calls)
+    assert found.unknown == unknown
+    assert (found.safe_ms, found.first_safe_ms, found.at_deadline) == (None, None, None)
+
+
+async def test_without_invariants_there_is_only_the_first_token(tmp_path):
+    assert await timeline(tmp_path, ["a", "b"], BUDGET) == SafetyTimeline(first_token_ms=10.0)
+
+
+async def test_a_pattern_that_takes_too_long_leaves_it_unknown(tmp_path):
+    pieces = ["!", "a" * 5000, "!"]
+    found = await timeline(tmp_path, pieces, invariant("regex", "(a+)+$"), BUDGET)
+    assert found.unknown == "an invariant could not be decided in time on a part of the answer"
+
+
+async def test_a_long_stream_is_sampled_and_still_exact(tmp_path):
+    pieces = ["word "] * 2_000
+    pieces[777] = "STOP "
+    found = await timeline(tmp_path, pieces, invariant("contains", "STOP"), BUDGET)
+    assert (found.first_safe_ms, found.safe_ms) == (7_780.0, 7_780.0)
+
+
+async def test_a_combining_mark_in_the_next_piece_is_heeded(tmp_path):
+    """`e` and a combining accent are one letter: the prefix without it contains what the whole does not."""
+    found = await timeline(tmp_path, ["cafe", "\u0301", " x"], invariant("not_contains", "cafe"))
+    assert (found.first_safe_ms, found.safe_ms) == (20.0, 20.0)

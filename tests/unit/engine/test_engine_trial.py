@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from holdfast.engine.trial import run_trial
+from holdfast.errors import ModelError
+from holdfast.records.event import ErrorHappened, FileChanged, LimitReached, Said
+from holdfast.records.scenario import Setup
+from holdfast.records.verdict import Verdict
+from unit.engine.conftest import asking, check, coding, scenario
+
+
+def phases(record):
+    return {phase.name: phase.error for phase in record.phases}
+
+
+async def test_every_phase_leaves_a_record_and_the_parts_are_closed(build):
+    parts = build(scenario(asking("hi", check("string_contains", value="hello"))), lambda turn, trial: "Hello there")
+    record = await run_trial(parts)
+    assert record.judged.verdict is Verdict.PASSED
+    assert list(phases(record)) == ["set_up", "run", "evaluate", "tear_down"]
+    assert (parts.agent.opened, parts.agent.closed) == (1, 1)
+    assert [event.message.content for event in record.events if isinstance(event, Said)] == ["hi", "Hello there"]
+
+
+async def test_a_scenario_that_evaluates_nothing_is_inconclusive(build):
+    record = await run_trial(build(scenario(asking("hi")), lambda turn, trial: "x"))
+    assert record.judged.verdict is Verdict.INCONCLUSIVE
+
+
+async def test_the_exchange_goes_on_from_step_to_step(build):
+    seen = []
+
+    def answer(turn, trial):
+        seen.append([message.content for message in turn.messages])
+        return f"answer {turn.number}"
+
+    steps = (asking("one"), asking("two", check("string_contains", value="answer 2"), index=1))
+    record = await run_trial(build(scenario(*steps), answer))
+    assert seen == [["one"], ["one", "answer 1", "two"]]
+    assert record.judged.verdict is Verdict.PASSED
+
+
+async def test_files_are_judged_as_each_step_left_them(build):
+    steps = (
+        coding("echo 1 > out.txt", check("file_contains", path="out.txt", value="1")),
+        coding("rm out.txt", check("file_exists", path="out.txt"), index=1),
+    )
+    record = await run_trial(build(scenario(*steps)))
+    assert [result.verdict for result in record.evaluations] == [Verdict.PASSED, Verdict.FAILED]
+    assert [(e.path, e.change) for e in record.events if isinstance(e, FileChanged)] == [
+        ("out.txt", "created"),
+        ("out.txt", "deleted"),
+    ]
+
+
+async def test_virtual_files_are_there_and_not_reported_as_changes(build):
+    of = scenario(
+        coding("cat a/b.txt", check("string_contains", value="inside")), setup=Setup(virtual_fs={"a/b.txt": "inside"})
+    )
+    record = await run_trial(build(of))
+    assert record.judged.verdict is Verdict.PASSED
+    assert not [event for event in record.events if isinstance(event, FileChanged)]
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        (ModelError("127.0.0.1 is down", kind="connect"), "127.0.0.1 is down"),
+        (ValueError("odd"), "the agent raised ValueError: odd"),
+        (TimeoutError(), "the agent raised TimeoutError"),
+    ],
+)
+async def test_what_the_agent_raises_is_an_error_and_not_its_failure(build, failure, said):
+    def answer(turn, trial):
+        raise failure
+
+    parts = build(scenario(asking("hi", check("string_contains", value="x"))), answer)
+    record = await run_trial(parts)
+    assert record.judged.verdict is Verdict.ERROR
+    assert said in record.judged.reason
+    assert record.evaluations == ()
+    assert parts.agent.closed == 1
+    assert [event.phase for event in record.events if isinstance(event, ErrorHappened)] == ["run"]
+
+
+async def test_an_answer_of_the_wrong_kind_is_an_error(build):
+    record = await run_trial(build(scenario(asking("hi", check("string_contains", value="x"))), lambda turn, trial: 5))
+    assert record.judged.verdict is Verdict.ERROR
+    assert "answered with int" in record.judged.reason
+
+
+async def test_what_was_evaluated_before_an_error_still_fails(build):
+    def answer(turn, trial):
+        if turn.number == 2:
+            raise ModelError("down", kind="connect")
+        return "no"
+
+    steps = (asking("one", check("string_contains", value="yes")), asking("two", index=1))
+    record = await run_trial(build(scenario(*steps), answer))
+    assert record.judged.verdict is Verdict.FAILED
+    assert "down" in record.judged.reason
+
+
+async def test_a_step_that_takes_too_long_has_failed(build):
+    async def answer(turn, trial):
+        await asyncio.sleep(3600)
+
+    step = asking("hi", check("execution_time", max_duration_ms=10_000_000), timeout_ms=50)
+    record = await run_trial(build(scenario(step), answer))
+    assert record.judged.verdict is Verdict.FAILED
+    assert record.evaluations[0].type == "time_limit"
+    assert [event.limit for event in record.events if isinstance(event, LimitReached)] == ["step_time"]
+
+
+async def test_code_that_takes_too_long_has_failed_too(build):
+    record = await run_trial(build(scenario(coding("sleep 3600", check("string_contains", value="x"), timeout_ms=100))))
+    assert record.judged.verdict is Verdict.FAILED
+    assert record.evaluations[0].type == "time_limit"
+
+
+async def test_a_check_that_raises_is_an_error_of_that_check(build):
+    steps = asking("hi", check("string_contains", value="x"), check("no_such_check"))
+    record = await run_trial(build(scenario(steps), lambda turn, trial: "x"))
+    assert [result.verdict for result in record.evaluations] == [Verdict.PASSED, Verdict.ERROR]
+    assert record.judged.verdict is Verdict.ERROR
+
+
+async def test_cancelling_tears_down_and_goes_on_upwards(build, tmp_path: Path):
+    started = asyncio.Event()
+
+    async def answer(turn, trial):
+        await trial.environment.write("left.txt", b"x")
+        started.set()
+        await asyncio.sleep(3600)
+
+    parts = build(scenario(asking("hi")), answer)
+    task = asyncio.create_task(run_trial(parts))
+    await started.wait()
+    assert list((tmp_path / "workspaces").iterdir())
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert parts.agent.closed == 1
+    assert not list((tmp_path / "workspaces").iterdir())
