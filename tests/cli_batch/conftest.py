@@ -9,6 +9,19 @@ from holdfast.store.reader import RunReader
 
 RIGHT = "rules:\n  - reply: I call for help now.\n"
 
+UNTIMED = """\
+id: untimed
+name: Help is called
+description: No latency is graded, so that a busy machine decides nothing.
+agent: model
+environment: {type: local}
+run:
+  - input: What now?
+    evaluations:
+      - {type: string_contains, value: call for help}
+judgment: {strategy: all_pass}
+"""
+
 
 class Batch(Shell):
     def record(self) -> Path:
@@ -34,5 +47,6 @@ class Batch(Shell):
 def batch(tmp_path: Path) -> Batch:
     made = Batch(tmp_path)
     made.decision("one.yaml")
+    made.write("untimed.yaml", UNTIMED)
     made.replies(RIGHT)
     return made

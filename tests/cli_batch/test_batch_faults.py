@@ -22,6 +22,11 @@ def fault_for(seed):
     return FAULTS[draw[1] % len(FAULTS)] if draw[0] % 10 < 3 else None
 
 
+def lagged(trial):
+    """On a busy machine our own loop may be late, which also takes the grade away."""
+    return any("lagged" in reason for reason in trial.judged.latency_spoiled)
+
+
 class Unreliable:
     """Fails the first call of three seeds in ten; says the right thing to one prompt and the wrong one to another."""
 
@@ -57,7 +62,9 @@ async def test_right_verdicts_every_fault_an_event_and_no_grade_on_a_retried_cal
     retried = 0
     for trial in trials:
         right = trial.key.scenario_id == "SCN-C-001"
-        assert trial.judged.verdict is (Verdict.PASSED if right else Verdict.FAILED), trial
+        if not lagged(trial):
+            assert trial.judged.verdict is (Verdict.PASSED if right else Verdict.FAILED), trial
+        assert right or trial.judged.verdict is Verdict.FAILED
         for each in (*trial.earlier, trial):
             retries = [event for event in each.events if isinstance(event, Retried)]
             retried += len(retries)
@@ -66,7 +73,7 @@ async def test_right_verdicts_every_fault_an_event_and_no_grade_on_a_retried_cal
                 assert each.judged.latency_tier is None
                 assert graded == [Verdict.INCONCLUSIVE]
                 assert "retried" in each.judged.latency_spoiled[0]
-            else:
+            elif not lagged(each):
                 assert graded == [Verdict.PASSED]
     faulty = [trial for trial in trials if fault_for(trial.seed)]
     assert 20 < len(faulty) < 60

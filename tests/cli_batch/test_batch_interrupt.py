@@ -5,7 +5,7 @@ from holdfast.records.verdict import Verdict
 
 def test_once_finishes_what_is_in_flight_and_reports(batch):
     batch.replies("rules:\n  - reply: I call for help now.\n    delay_ms: 300\n")
-    process = batch.start("run", "one.yaml", "--trials", "40", "--concurrency", "4")
+    process = batch.start("run", "untimed.yaml", "--trials", "40", "--concurrency", "4")
     batch.wait_for(4, process)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate()
@@ -27,7 +27,7 @@ def test_twice_stops(batch):
     quick, never = "{contains: What now, reply: I call for help.}", "{reply: I call for help., delay_ms: 600000}"
     batch.replies(f"rules:\n  - {quick}\n  - {never}\n")
     batch.decision("two.yaml", id="SCN-C-002", prompt="Never answered?")
-    process = batch.start("run", "one.yaml", "two.yaml", "--concurrency", "2")
+    process = batch.start("run", "untimed.yaml", "two.yaml", "--concurrency", "2")
     batch.wait_for(1, process)
     process.send_signal(signal.SIGINT)
     for line in process.stderr:
@@ -37,4 +37,4 @@ def test_twice_stops(batch):
     process.communicate()
     assert process.returncode == 130
     assert batch.reader().status == "interrupted"
-    assert [row.key.scenario_id for row in batch.reader().rows()] == ["SCN-C-001"]
+    assert [row.key.scenario_id for row in batch.reader().rows()] == ["untimed"]

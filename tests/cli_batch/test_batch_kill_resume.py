@@ -17,7 +17,7 @@ def kill_and_resume(batch, *, trials, kills, seed):
     generator = random.Random(seed)
     moments = sorted(generator.sample(range(1, trials), kills))
     options = ("--no-progress",)
-    process = batch.start("run", "one.yaml", "--trials", str(trials), "--concurrency", "16", "--seed", "7", *options)
+    process = batch.start("run", "untimed.yaml", "--trials", str(trials), "--concurrency", "16", "--seed", "7", *options)
     kept = {}
     for moment in moments:
         batch.wait_for(moment, process)
@@ -51,7 +51,7 @@ def test_killed_thirty_times(batch):
 
 def test_killed_before_the_first_trial(batch):
     batch.replies("rules:\n  - reply: I call for help now.\n    delay_ms: 60000\n")
-    process = batch.start("run", "one.yaml", "--trials", "3", "--no-progress")
+    process = batch.start("run", "untimed.yaml", "--trials", "3", "--no-progress")
     batch.wait_for(0, process)
     process.kill()
     process.communicate()
@@ -93,7 +93,7 @@ def test_a_changed_scenario_or_model_is_asked_about(batch):
 
 def test_two_processes_on_one_run(batch):
     batch.replies("rules:\n  - reply: I call for help now.\n    delay_ms: 60000\n")
-    process = batch.start("run", "one.yaml", "--no-progress")
+    process = batch.start("run", "untimed.yaml", "--no-progress")
     batch.wait_for(0, process)
     ended = batch("resume", "last", "--no-progress")
     process.kill()
