@@ -17,7 +17,9 @@ def kill_and_resume(batch, *, trials, kills, seed):
     generator = random.Random(seed)
     moments = sorted(generator.sample(range(1, trials), kills))
     options = ("--no-progress",)
-    process = batch.start("run", "untimed.yaml", "--trials", str(trials), "--concurrency", "16", "--seed", "7", *options)
+    process = batch.start(
+        "run", "untimed.yaml", "--trials", str(trials), "--concurrency", "16", "--seed", "7", *options
+    )
     kept = {}
     for moment in moments:
         batch.wait_for(moment, process)

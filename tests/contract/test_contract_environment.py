@@ -1,4 +1,7 @@
-"""What every environment provider must do. To hold another one to it, add its factory to `PROVIDERS`."""
+"""What every environment provider must do.
+
+To hold another one to it, add to `PROVIDERS` a generator that yields its factory, and cleans up after it.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +9,53 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from holdfast.builtin.environments.e2b import E2BEnvironment
 from holdfast.builtin.environments.local import LocalEnvironment
+from holdfast.builtin.environments.sandbox import sandbox_available
 from holdfast.errors import WorkspaceError
 from holdfast.plugins.factories import EnvironmentSettings
 from holdfast.ports.environment import EnvironmentProvider
 from holdfast.records.execution import FileSystemOperation
+from holdfast.testing.e2b_server import E2BServer
 
-PROVIDERS: dict[str, Callable[[EnvironmentSettings], EnvironmentProvider]] = {
-    "local": LocalEnvironment,
+Provider = Callable[[EnvironmentSettings], EnvironmentProvider]
+
+
+async def _local() -> AsyncIterator[Provider]:
+    yield LocalEnvironment
+
+
+async def _sandbox() -> AsyncIterator[Provider]:
+    refusal = sandbox_available()
+    if refusal is not None:
+        pytest.skip(refusal)
+    yield lambda settings: LocalEnvironment(msgspec.structs.replace(settings, options={"sandbox": True}))
+
+
+async def _e2b() -> AsyncIterator[Provider]:
+    pytest.importorskip("e2b", reason="the package e2b is not installed")
+    async with E2BServer() as server:
+        yield lambda settings: E2BEnvironment(msgspec.structs.replace(settings, variables=server.variables))
+
+
+PROVIDERS: dict[str, Callable[[], AsyncIterator[Provider]]] = {
+    "local": _local,
+    "sandbox": _sandbox,
+    "e2b": _e2b,
 }
 
 
 @pytest.fixture(params=PROVIDERS)
-def provider(request: pytest.FixtureRequest) -> Callable[[EnvironmentSettings], EnvironmentProvider]:
-    return PROVIDERS[request.param]
+async def provider(request: pytest.FixtureRequest) -> AsyncIterator[Provider]:
+    async for made in PROVIDERS[request.param]():
+        yield made
 
 
 @pytest.fixture
-async def environment(
-    provider: Callable[[EnvironmentSettings], EnvironmentProvider], tmp_path: Path
-) -> AsyncIterator[EnvironmentProvider]:
+async def environment(provider: Provider, tmp_path: Path) -> AsyncIterator[EnvironmentProvider]:
     made = provider(EnvironmentSettings(root=tmp_path / "workspaces", trial_id="SCN-1#0"))
     yield made
     await made.teardown()
@@ -115,6 +143,13 @@ async def test_stdin_and_variables_reach_the_command(environment):
     await environment.setup([])
     ran = await environment.run('cat; echo "$GREETING"', stdin=b"piped ", env={"GREETING": "hello"})
     assert ran.stdout == "piped hello\n"
+
+
+async def test_exported_variables_reach_every_command_until_it_is_given_others(environment):
+    await environment.setup([])
+    environment.export({"GREETING": "hello", "OTHER": "kept"})
+    assert (await environment.run('echo "$GREETING $OTHER"')).stdout == "hello kept\n"
+    assert (await environment.run('echo "$GREETING $OTHER"', env={"GREETING": "hi"})).stdout == "hi kept\n"
 
 
 async def test_without_stdin_there_is_nothing_to_wait_for(environment):

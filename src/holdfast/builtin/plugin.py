@@ -20,5 +20,6 @@ def builtin_plugin() -> Plugin:
         },
         environments={
             "local": "holdfast.builtin.environments.local:LocalEnvironment",
+            "e2b": "holdfast.builtin.environments.e2b:E2BEnvironment",
         },
     )

@@ -15,19 +15,26 @@ from holdfast.batch.plan import PlannedTrial
 from holdfast.compose.judges import Judges, needs_judge
 from holdfast.compose.models import Models
 from holdfast.compose.plugins import ScenarioRegistries
+from holdfast.compose.rubrics import Rubrics
 from holdfast.compose.settings import Settings
 from holdfast.engine.calling import RetryPolicy
 from holdfast.engine.clock import SystemClock
-from holdfast.engine.context import TrialParts
+from holdfast.engine.context import ScoreRubric, TrialParts
 from holdfast.engine.lag import LagMonitor
+from holdfast.judging.rubric import timeliness_of
 from holdfast.plugins.factories import AgentFactory, AgentSettings, EnvironmentFactory, EnvironmentSettings
-from holdfast.ports.agent import Agent
+from holdfast.ports.agent import Agent, TrialContext
 from holdfast.ports.environment import EnvironmentProvider
 from holdfast.ports.gate import Gate
 from holdfast.ports.model import ChatModel
-from holdfast.records.scenario import RunCode, Scenario, evaluation_specs
+from holdfast.ports.user import UserSimulator
+from holdfast.records.material import Material
+from holdfast.records.rubric import RubricScore
+from holdfast.records.scenario import Converse, RunCode, Scenario, evaluation_specs
+from holdfast.records.verdict import LatencyTier
 
 if TYPE_CHECKING:
+    from holdfast.builtin.services.database import TrialDatabase
     from holdfast.compose.services import TrialServices
 
 
@@ -44,10 +51,11 @@ class Builder:
         self._gate = gate
         self._models = Models(registries, settings)
         self._judges = Judges(self._models, settings)
+        self._rubrics = Rubrics(settings)
         self._services: TrialServices | None = None
         self._notes: dict[str, tuple[str, ...]] = {}
-        # A mark of the run and a count tell workspaces apart; asking the system for chance is slow.
         self._checked: dict[int, Any] = {}
+        # A mark of the run and a count tell workspaces apart; asking the system for chance is slow.
         self._mark: str = secrets.token_hex(4)
         self._count = itertools.count()
         # By scenario, because a run builds thousands of trials of the same one.
@@ -74,7 +82,11 @@ class Builder:
             self._agent(scenario)
             if needs_judge(scenario):
                 self._judges.get(scenario)
-            self._environment(scenario, "prepare")
+            self._rubric_scorer(scenario)
+            self._user(scenario)
+            self._database(scenario, self._environment(scenario, "prepare"))
+            for name in termination_functions(scenario):
+                self._registries.registry(scenario).termination(name)
             for spec in evaluation_specs(scenario):
                 self._registries.registry(scenario).evaluator(spec.type)
 
@@ -84,20 +96,27 @@ class Builder:
         registry = self._registries.registry(scenario)
         model = self._model(scenario)
         clock = SystemClock()
+        environment = self._environment(scenario, f"{planned.key.index}-{self._mark}-{next(self._count)}")
+        database = self._database(scenario, environment)
         services = None
         if self._services is not None and needs_services(scenario):
-            services = self._services.build(scenario, registry, seed=planned.seed, clock=clock)
+            services = self._services.build(scenario, registry, seed=planned.seed, clock=clock, database=database)
         return TrialParts(
             scenario=scenario,
             key=planned.key,
-            environment=self._environment(scenario, f"{planned.key.index}-{self._mark}-{next(self._count)}"),
+            environment=environment,
+            database=database,
             evaluator=registry.evaluator,
             checked=self._checked,
+            termination=registry.termination,
+            user=self._user(scenario),
             agent=self._agent(scenario),
             judge=self._judges.get(scenario) if needs_judge(scenario) else None,
             services=services,
             model_name=model.name if model else None,
             seed=planned.seed,
+            score_rubric=self._rubric_scorer(scenario),
+            enforce_deadline=settings.options.enforce_deadline,
             live=settings.options.live,
             clock=clock,
             lag=self._lag,
@@ -105,6 +124,21 @@ class Builder:
             retry=RetryPolicy(retries=settings.retries(scenario)),
             notes=self._notes.get(scenario.id, ()),
         )
+
+    def _rubric_scorer(self, scenario: Scenario) -> ScoreRubric | None:
+        """A rubric is scored only by a judge that somebody named, never by the model under test."""
+        rubric = self._rubrics.get(scenario) if self._settings.judge(scenario) is not None else None
+        if rubric is None:
+            return None
+        judge = self._judges.get(scenario)
+
+        async def score(materials: Sequence[Material], tier: LatencyTier | None, trial: TrialContext) -> RubricScore:
+            from holdfast.builtin.judges.rubric import score_rubric
+
+            timeliness = timeliness_of(tier)
+            return await score_rubric(rubric, scenario, materials, judge=judge, trial=trial, timeliness=timeliness)
+
+        return score
 
     async def close(self) -> None:
         if self._services is not None:
@@ -123,6 +157,26 @@ class Builder:
             )
             known = self._environments[scenario.id] = (factory, settings)
         return known[0](msgspec.structs.replace(known[1], trial_id=trial_id))
+
+    def _database(self, scenario: Scenario, environment: EnvironmentProvider) -> TrialDatabase | None:
+        seed = scenario.setup.database
+        if seed is None:
+            return None
+        from holdfast.builtin.services.database import make_database
+
+        folder = Path(scenario.place.file).absolute().parent
+        return make_database(seed, environment=environment, folder=folder, live=self._settings.options.live)
+
+    def _user(self, scenario: Scenario) -> UserSimulator | None:
+        """Who plays the user: the model named for it, else the model under test, else nobody."""
+        ref = self._settings.user_model(scenario) if needs_user(scenario) else None
+        if ref is None:
+            return None
+        from holdfast.builtin.users.simulator import LlmUserSimulator
+
+        self._models.get(ref, scenario)
+        named = self._settings.options.user_model is not None
+        return LlmUserSimulator(self._models.chooser(ref, scenario, fixed=named))
 
     def _agent(self, scenario: Scenario) -> Agent | None:
         known = self._agents.get(scenario.id)
@@ -155,4 +209,21 @@ def needs_agent(scenario: Scenario) -> bool:
 
 def needs_services(scenario: Scenario) -> bool:
     """A plain question to a plain model has no use for them."""
-    return bool(scenario.setup.mocks or scenario.plugins or scenario.default_agent != "model")
+    return bool(
+        scenario.setup.mocks or scenario.plugins or scenario.setup.database or scenario.default_agent != "model"
+    )
+
+
+def needs_user(scenario: Scenario) -> bool:
+    """Whether a simulated user takes part; a conversation may be scripted alone."""
+    return any(isinstance(step.task, Converse) and step.task.config.user_simulator for step in scenario.steps)
+
+
+def termination_functions(scenario: Scenario) -> list[str]:
+    return [
+        condition.function
+        for step in scenario.steps
+        if isinstance(step.task, Converse)
+        for condition in step.task.config.termination_conditions
+        if condition.function is not None
+    ]

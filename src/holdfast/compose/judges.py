@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from holdfast.compose.models import Models
-from holdfast.compose.settings import ALIASES, ModelRef, Settings
+from holdfast.compose.settings import Settings
 from holdfast.errors import SetupError
 from holdfast.judging.vendor import same_vendor, vendor_of
 from holdfast.ports.judge import Judge
-from holdfast.ports.model import ChatModel
 from holdfast.records.scenario import Converse, Scenario, evaluation_specs
 
 JUDGED_TYPES = frozenset(("llm_judge", "judge", "conversation_flow", "context_retention", "user_satisfaction"))
@@ -37,21 +34,12 @@ class Judges:
 
             model = self._models.get(ref, scenario)
             self._built[key] = LlmJudge(
-                self.chooser(ref, scenario), name=model.name, self_judged=named is None, default_votes=votes
+                self._models.chooser(ref, scenario, fixed=self._settings.options.judge is not None),
+                name=model.name,
+                self_judged=named is None,
+                default_votes=votes,
             )
         return self._built[key]
-
-    def chooser(self, default: ModelRef, scenario: Scenario) -> Callable[[str | None], ChatModel]:
-        """From a scenario's `model_type` to a model: an alias of the configuration, a full name, or the default."""
-
-        def choose(model_type: str | None) -> ChatModel:
-            if model_type is None or self._settings.options.judge is not None:
-                return self._models.get(default, scenario)
-            if model_type in ALIASES and model_type not in self._settings.config(scenario).models:
-                return self._models.get(default, scenario)
-            return self._models.get(self._settings.named(model_type, scenario), scenario)
-
-        return choose
 
     def warnings(self, scenario: Scenario) -> list[str]:
         """What a reader of the verdict must know of the judge. Raises `SetupError` with `--strict-judge`."""

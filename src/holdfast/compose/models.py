@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from holdfast.compose.plugins import ScenarioRegistries
-from holdfast.compose.settings import ModelRef, Settings
+from holdfast.compose.settings import ALIASES, ModelRef, Settings
 from holdfast.plugins.factories import ModelSettings
 from holdfast.ports.model import ChatModel
 from holdfast.records.config import ProviderConfig
@@ -36,6 +37,20 @@ class Models:
                 )
             )
         return self._built[key]
+
+    def chooser(self, default: ModelRef, scenario: Scenario, *, fixed: bool) -> Callable[[str | None], ChatModel]:
+        """From a scenario's `model_type` to a model: an alias of the configuration, a full name, or the default.
+
+        `fixed` is for a model that the command line names, which wins over what a scenario asks for.
+        """
+
+        def choose(model_type: str | None) -> ChatModel:
+            aliases = self._settings.config(scenario).models
+            if model_type is None or fixed or (model_type in ALIASES and model_type not in aliases):
+                return self.get(default, scenario)
+            return self.get(self._settings.named(model_type, scenario), scenario)
+
+        return choose
 
     async def close(self) -> None:
         for model in self._built.values():

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator, Sequence
 
 from holdfast.builtin.mocks.javascript import QuickJsSandbox
+from holdfast.builtin.services.database import TrialDatabase
 from holdfast.errors import FileError
 from holdfast.plugins.registry import Registry
 from holdfast.ports.clock import Clock
@@ -36,12 +37,17 @@ class TrialServices:
         if problems:
             raise FileError(problems)
 
-    def build(self, scenario: Scenario, registry: Registry, *, seed: int, clock: Clock) -> Services:
+    def build(
+        self, scenario: Scenario, registry: Registry, *, seed: int, clock: Clock, database: TrialDatabase | None
+    ) -> Services:
         generator = random.Random(seed)  # noqa: S311 - repeatability, not secrecy
         mocks: MockSource | None = None
         if scenario.setup.mocks:
             mocks = MockTable(scenario.setup.mocks, scripts=self._sandbox, random=generator, clock=clock)
-        return AgentRuntime(mocks=mocks, actions=registry.actions(), services=registry.services())
+        services = registry.services()
+        if database is not None:
+            services["database"] = database.service()
+        return AgentRuntime(mocks=mocks, actions=registry.actions(), services=services)
 
     def close(self) -> None:
         self._sandbox.close()

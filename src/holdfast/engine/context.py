@@ -16,6 +16,7 @@ from holdfast.engine.lag import LagMonitor
 from holdfast.errors import PluginError
 from holdfast.ports.agent import Agent, TrialContext
 from holdfast.ports.clock import Clock
+from holdfast.ports.database import Database, TrialDatabase
 from holdfast.ports.environment import EnvironmentProvider
 from holdfast.ports.evaluator import Evaluator
 from holdfast.ports.gate import Gate
@@ -34,7 +35,9 @@ from holdfast.records.run import TrialKey
 from holdfast.records.scenario import Scenario
 from holdfast.records.verdict import LatencyTier
 
-TerminationFunction = Callable[[Sequence[ConversationTurn]], "bool | Awaitable[bool]"]
+TerminationFunction = Callable[[tuple[ConversationTurn, ...], TrialContext], "bool | str | Awaitable[bool | str]"]
+"""A plugin's word on whether a conversation is over; a text that is not empty means yes, and says why."""
+
 ScoreRubric = Callable[[Sequence[Material], LatencyTier | None, TrialContext], Awaitable[RubricScore]]
 E = TypeVar("E", bound=AnyEvent)
 
@@ -59,6 +62,7 @@ class TrialParts:
     judge: Judge | None = None
     user: UserSimulator | None = None
     services: Services | None = None
+    database: TrialDatabase | None = None
     termination: Callable[[str], TerminationFunction] = no_termination_function
     model_name: str | None = None
     seed: int = 0
@@ -119,6 +123,10 @@ class Trial:
     @property
     def services(self) -> Services | None:
         return self.parts.services
+
+    @property
+    def database(self) -> Database | None:
+        return self.parts.database
 
     @property
     def judge(self) -> Judge | None:

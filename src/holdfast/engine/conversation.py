@@ -3,95 +3,124 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 
 import msgspec
 
 from holdfast.engine.asking import AgentTurn, ask
 from holdfast.engine.context import Trial
 from holdfast.engine.evaluating import Evaluation
+from holdfast.engine.metrics import simulator_quality
+from holdfast.engine.script import Script
 from holdfast.engine.termination import Ending, check_termination, transcript_text
-from holdfast.errors import LimitExceeded, TrialError
-from holdfast.ports.user import UserSimulator
+from holdfast.errors import HoldfastError, LimitExceeded, TrialError
 from holdfast.records.conversation import ConversationResult, ConversationTurn
 from holdfast.records.evaluation import EvaluationResult
-from holdfast.records.event import Noted, Said
+from holdfast.records.event import Noted, Retried, Said
 from holdfast.records.execution import ExecutionResult
 from holdfast.records.history import trajectory_of
 from holdfast.records.message import Message
-from holdfast.records.scenario import Converse, ScriptedTurn, Step
+from holdfast.records.scenario import Converse, Step
+from holdfast.records.verdict import Verdict
 
 MAX_TURNS_REACHED = "max_turns_reached"
 SCRIPT_FINISHED = "script_finished"
 TURN_TIMEOUT = "timeout_per_turn"
 TOTAL_TIMEOUT = "total_timeout"
+BROKEN_OFF = "error"
+ENDED = "conversation_ended"
+INVARIANT_BROKE = "invariant_broke"
 
 
 class ConversationManager:
-    """Carries one conversation out. `turns` and `messages` hold what has been said so far, also after a failure."""
+    """Carries one conversation out.
+
+    `turns`, `messages` and `result` hold what has been said so far, also after a failure.
+    """
 
     def __init__(self, trial: Trial, step: Step, task: Converse, evaluation: Evaluation) -> None:
         self._trial = trial
         self._step = step
         self._task = task
         self._evaluation = evaluation
+        self._script = Script(task)
+        self._mark = len(trial.events)
+        self._turn_mark = self._mark
+        self._started = trial.elapsed_ms()
+        self._waiting_for = "the user"
+        self._simulated = 0
+        self._before = 0
+        self._broken: set[str] = set()
         self.turns: list[ConversationTurn] = []
         self.agent_turns: list[AgentTurn] = []
         self.messages: tuple[Message, ...] = ()
         self.limit: LimitExceeded | None = None
+        self.result: ConversationResult | None = None
 
     async def execute_conversation(self, history: tuple[Message, ...]) -> ConversationResult:
         """Talk until a condition fires, the turns or the time are used up. `history` is what earlier steps said.
 
         Running out of time ends it as failed, with `limit` set and the turns so far kept. Raises `TrialError` when
-        the agent, the simulated user or a judge could not answer.
+        the agent, the simulated user or a judge could not answer; `result` is there then too.
         """
-        trial, config = self._trial, self._task.config
+        trial = self._trial
         self.messages = history
-        started = trial.elapsed_ms()
-        total = asyncio.timeout(config.total_timeout_ms / 1000.0)
+        self._before = len(history)
+        self._mark = len(trial.events)
+        self._started = trial.elapsed_ms()
+        try:
+            ending = await self._within_time()
+        except HoldfastError as error:
+            self.result = self._result(Ending(reason=BROKEN_OFF, evidence=str(error)), success=False)
+            raise
+        finally:
+            trial.turn = None
+        self._note_ending(ending)
+        self._note_unreached(ending)
+        self.result = self._result(ending, success=self.limit is None)
+        return self.result
+
+    async def _within_time(self) -> Ending:
+        trial = self._trial
+        allowed = min(self._task.config.total_timeout_ms, self._step.timeout_ms or self._task.config.total_timeout_ms)
+        total = asyncio.timeout(allowed / 1000.0)
         try:
             async with total:
-                ending = await self._talk()
+                return await self._talk()
         except TimeoutError:
             if not total.expired():
                 raise
-            used = round(trial.elapsed_ms() - started)
-            self.limit = LimitExceeded("conversation_time", used=used, allowed=config.total_timeout_ms)
-            ending = Ending(reason=TOTAL_TIMEOUT, evidence=str(self.limit))
         except LimitExceeded as error:
+            if error.kind != "step_time":
+                self.limit = error
+                return Ending(reason=error.kind, evidence=str(error))
             self.limit = LimitExceeded("turn_time", used=error.used, allowed=error.allowed)
-            ending = Ending(reason=TURN_TIMEOUT, evidence=str(self.limit))
-        finally:
-            trial.turn = None
-        trial.emit(Noted(at_ms=trial.elapsed_ms(), message=f"conversation ended: {ending.reason}: {ending.evidence}"))
-        return ConversationResult(
-            turns=tuple(self.turns),
-            total_duration_ms=round(trial.elapsed_ms() - started, 3),
-            terminated_early=ending.reason not in (MAX_TURNS_REACHED, SCRIPT_FINISHED),
-            termination_reason=ending.reason,
-            termination_evidence=ending.evidence,
-            conversation_transcript=transcript_text(self.turns),
-            success=self.limit is None,
-        )
+            return Ending(reason=TURN_TIMEOUT, evidence=str(self.limit))
+        used = round(trial.elapsed_ms() - self._started)
+        faults = trial.since(self._turn_mark, Retried)
+        if faults:
+            # An outage is not the agent's slowness.
+            raise TrialError(f"out of time after {used} ms while a model was failing: {faults[-1].reason}")
+        self.limit = LimitExceeded("conversation_time", used=used, allowed=allowed)
+        return Ending(reason=TOTAL_TIMEOUT, evidence=f"{self.limit}, while waiting for {self._waiting_for}")
 
     async def _talk(self) -> Ending:
         config = self._task.config
         said = self._task.opening
         for number in range(1, config.max_turns + 1):
             self._trial.turn = number
+            self._turn_mark = len(self._trial.events)
+            if not said or number > 1:
+                following = await self._user_turn(number)
+                if following is None:
+                    return Ending(reason=SCRIPT_FINISHED, evidence=f"the script ended after turn {number - 1}")
+                said = (Message(role="user", content=following),)
             await self._execute_turn(said, number)
-            ending = await check_termination(
-                config.termination_conditions, self.turns, self._trial, self._trial.parts.termination
-            )
+            ending = await self._termination()
+            self._decision(number, ending)
             if ending is not None:
                 return ending
-            if number == config.max_turns:
-                break
-            following = await self._user_turn(number)
-            if following is None:
-                return Ending(reason=SCRIPT_FINISHED, evidence=f"the script ended after turn {number}")
-            said = (Message(role="user", content=following),)
+        if config.user_simulator is None and self._script.entry_at(config.max_turns + 1) is None:
+            return Ending(reason=SCRIPT_FINISHED, evidence=f"the script ended after turn {config.max_turns}")
         return Ending(reason=MAX_TURNS_REACHED, evidence=f"{config.max_turns} turns")
 
     async def _execute_turn(self, said: tuple[Message, ...], number: int) -> None:
@@ -100,13 +129,14 @@ class ConversationManager:
         for message in said:
             trial.emit(Said(at_ms=trial.elapsed_ms(), message=message))
         self.messages += said
+        self._waiting_for = "the agent"
         turn = await ask(trial, self.messages, number=number, timeout_ms=config.timeout_per_turn_ms)
         self.messages += (Message(role="assistant", content=turn.reply),)
         self.agent_turns.append(turn)
         self.turns.append(
             ConversationTurn(
                 turn_number=number,
-                user_input=said[-1].content if said else "",
+                user_input=said[-1].content,
                 agent_response=turn.reply,
                 room_id=trial.trial_id,
                 trajectory=trajectory_of(trial.events[mark:]),
@@ -118,54 +148,102 @@ class ConversationManager:
 
     async def _turn_evaluations(self, number: int, turn: AgentTurn) -> list[EvaluationResult]:
         """The checks of every turn, and those that the script asks for at this one."""
-        config = self._task.config
-        specs = list(config.turn_evaluations)
-        if number >= 2 and number - 2 < len(config.script):
-            specs += config.script[number - 2].evaluations
+        self._waiting_for = "the turn's evaluations"
+        specs = (*self._task.config.turn_evaluations, *self._script.evaluations_at(number))
         result = self._result_so_far(turn)
-        return [
-            await self._evaluation.check(spec, result, stage="turn", step=self._step.index, turn=number)
-            for spec in specs
-        ]
+        found: list[EvaluationResult] = []
+        for spec in specs:
+            checked = await self._evaluation.check(spec, result, stage="turn", step=self._step.index, turn=number)
+            found.append(checked)
+            self._note_break(checked, number)
+        return found
+
+    async def _termination(self) -> Ending | None:
+        self._waiting_for = "the termination conditions"
+        conditions = self._task.config.termination_conditions
+        return await check_termination(conditions, self.turns, self._trial, self._trial.parts.termination)
+
+    async def _user_turn(self, number: int) -> str | None:
+        """What the user says in turn `number`: the script's line, else the simulator's; None when nobody speaks."""
+        scripted = self._script.entry_at(number)
+        config = self._task.config.user_simulator
+        if scripted is not None and scripted.say is not None:
+            return scripted.say
+        if config is None:
+            return None
+        user = self._trial.parts.user
+        if user is None:
+            raise TrialError(
+                "nobody plays the user: give --user-model, a model for the agent, or `user_model` in holdfast.toml"
+            )
+        self._waiting_for = "the simulated user"
+        said = await user.generate_response(tuple(self.turns), config, self._trial)
+        self._simulated += 1
+        return said
 
     def _result_so_far(self, turn: AgentTurn) -> ExecutionResult:
         return ExecutionResult(
             stdout=turn.reply,
             reply=turn.reply,
             duration_ms=turn.duration_ms,
-            messages=self.messages,
+            messages=self.messages[self._before :],
             trajectory=self.turns[-1].trajectory,
             calls=turn.calls,
             latency=turn.latency,
-            conversation=ConversationResult(
-                turns=tuple(self.turns),
-                total_duration_ms=sum(each.duration_ms for each in self.turns),
-                terminated_early=False,
-                termination_reason=None,
-                conversation_transcript=transcript_text(self.turns),
-            ),
+            conversation=self._result(None, success=True),
         )
 
-    async def _user_turn(self, number: int) -> str | None:
-        """What the user says after turn `number`: the script's line, else the simulator's; None when nobody speaks."""
-        scripted = _scripted(self._task.config.script, number)
-        if scripted is not None and scripted.say is not None:
-            return scripted.say
-        user = self._trial.parts.user
-        if scripted is None and self._task.config.user_simulator is None:
-            return None
-        if user is None:
-            raise TrialError(
-                "nobody plays the user: give --user-model, a model for the agent, or `user_model` in holdfast.toml"
-            )
-        return await self._simulated(user)
+    def _result(self, ending: Ending | None, *, success: bool) -> ConversationResult:
+        trial, config = self._trial, self._task.config
+        return ConversationResult(
+            turns=tuple(self.turns),
+            total_duration_ms=round(trial.elapsed_ms() - self._started, 3),
+            terminated_early=ending is not None and ending.reason not in (MAX_TURNS_REACHED, SCRIPT_FINISHED),
+            termination_reason=ending.reason if ending else None,
+            termination_evidence=ending.evidence if ending else None,
+            conversation_transcript=transcript_text(self.turns) if config.debug_options.export_full_transcript else "",
+            success=success,
+            simulator_quality=simulator_quality(self._simulated, trial.events[self._mark :]),
+        )
 
-    async def _simulated(self, user: UserSimulator) -> str:
-        config = self._task.config.user_simulator
-        assert config is not None
-        return await user.generate_response(tuple(self.turns), config, self._trial)
+    def _note_break(self, checked: EvaluationResult, number: int) -> None:
+        """The first turn at which a safety invariant does not hold is what a reader wants to know."""
+        name = checked.name or checked.type
+        if checked.severity is None or checked.verdict is not Verdict.FAILED or name in self._broken:
+            return
+        self._broken.add(name)
+        scripted = self._script.entry_at(number)
+        under = scripted.type if scripted else None
+        self._note(
+            f"invariant {name!r} first broke at turn {number}" + (f" under {under}" if under else ""),
+            topic=INVARIANT_BROKE,
+            figures={"invariant": name, "turn": number, "under": under},
+        )
 
+    def _note_ending(self, ending: Ending) -> None:
+        self._note(
+            f"conversation ended: {ending.reason}: {ending.evidence}",
+            topic=ENDED,
+            figures={"reason": ending.reason, "evidence": ending.evidence, "turns": len(self.turns)},
+        )
 
-def _scripted(script: Sequence[ScriptedTurn], number: int) -> ScriptedTurn | None:
-    """The script's entry that follows turn `number`; its first entry follows the opening."""
-    return script[number - 1] if number - 1 < len(script) else None
+    def _note_unreached(self, ending: Ending) -> None:
+        for number, spec in self._script.evaluations_after(len(self.turns)):
+            reason = f"turn {number} never came: the conversation ended by {ending.reason} after turn {len(self.turns)}"
+            self._evaluation.not_reached(spec, reason, stage="turn", step=self._step.index, turn=number)
+
+    def _decision(self, number: int, ending: Ending | None) -> None:
+        if not self._task.config.debug_options.log_turn_decisions:
+            return
+        count = len(self._task.config.termination_conditions)
+        if ending is None:
+            message = f"turn {number}: goes on; of {count} termination conditions none applies"
+        else:
+            message = f"turn {number}: ends by {ending.reason}: {ending.evidence}"
+        self._note(message, level="debug")
+
+    def _note(
+        self, message: str, *, level: str = "info", topic: str | None = None, figures: dict[str, object] | None = None
+    ) -> None:
+        trial = self._trial
+        trial.emit(Noted(at_ms=trial.elapsed_ms(), message=message, level=level, topic=topic, figures=figures or {}))

@@ -12,7 +12,7 @@ from holdfast.engine.context import Trial
 from holdfast.engine.outcome import StepResult
 from holdfast.errors import LimitExceeded
 from holdfast.ports.evaluator import EvaluationContext
-from holdfast.records.evaluation import EvaluationResult, EvaluationSpec, Evidence, Stage, failed
+from holdfast.records.evaluation import EvaluationResult, EvaluationSpec, Evidence, Stage, failed, inconclusive
 from holdfast.records.event import ErrorHappened, Evaluated
 from holdfast.records.execution import ExecutionResult
 from holdfast.records.scenario import Converse, Step
@@ -29,14 +29,21 @@ class Evaluation:
 
     async def steps(self, steps: Sequence[StepResult]) -> None:
         self._latest = max((done.step.index for done in steps), default=0)
-        for done in steps:
-            if done.limit is not None:
-                self._keep(_limit_result(done.step, done.limit))
-            if isinstance(done.step.task, Converse):
-                for spec in done.step.task.config.final_evaluations:
-                    await self.check(spec, done.result, stage="final", step=done.step.index)
-            for spec in done.step.evaluations:
-                await self.check(spec, done.result, stage="step", step=done.step.index)
+        try:
+            for done in steps:
+                self._trial.step = done.step.index
+                await self._step(done)
+        finally:
+            self._trial.step = None
+
+    async def _step(self, done: StepResult) -> None:
+        if done.limit is not None:
+            self._keep(_limit_result(done.step, done.limit))
+        if isinstance(done.step.task, Converse):
+            for spec in done.step.task.config.final_evaluations:
+                await self.check(spec, done.result, stage="final", step=done.step.index)
+        for spec in done.step.evaluations:
+            await self.check(spec, done.result, stage="step", step=done.step.index)
 
     async def check(
         self, spec: EvaluationSpec, result: ExecutionResult, *, stage: Stage, step: int, turn: int | None = None
@@ -49,6 +56,16 @@ class Evaluation:
             found = await evaluator.evaluate(params, result, self._context(spec, step))
         except Exception as error:  # noqa: BLE001 - whatever a check raises is recorded as its error
             found = self._error(spec, error)
+        found = msgspec.structs.replace(found, duration_ms=round((time.perf_counter() - started) * 1000.0, 3))
+        return self._finish(spec, found, stage=stage, step=step, turn=turn)
+
+    def not_reached(self, spec: EvaluationSpec, reason: str, *, stage: Stage, step: int, turn: int) -> EvaluationResult:
+        """A check that the scenario asks for at a turn that never came. Left out, it would look as if it held."""
+        return self._finish(spec, inconclusive(reason), stage=stage, step=step, turn=turn)
+
+    def _finish(
+        self, spec: EvaluationSpec, found: EvaluationResult, *, stage: Stage, step: int, turn: int | None
+    ) -> EvaluationResult:
         finished = msgspec.structs.replace(
             found,
             type=spec.type,
@@ -60,7 +77,6 @@ class Evaluation:
             stage=stage,
             step=step,
             turn=turn,
-            duration_ms=round((time.perf_counter() - started) * 1000.0, 3),
         )
         self._keep(finished)
         return finished

@@ -12,7 +12,9 @@ from holdfast.engine.context import Trial
 from holdfast.engine.conversation import ConversationManager
 from holdfast.engine.evaluating import Evaluation
 from holdfast.engine.outcome import StepResult
+from holdfast.engine.termination import transcript_text
 from holdfast.errors import LimitExceeded
+from holdfast.records.conversation import ConversationResult
 from holdfast.records.event import AnyEvent, CommandRan, FileChanged, LimitReached, Said, ServiceCalled
 from holdfast.records.execution import CapturedFile, ExecutionResult, Latency
 from holdfast.records.history import trajectory_of
@@ -30,9 +32,13 @@ class StepRunner:
         self._turns: int = 0
         self._files: Mapping[str, CapturedFile] = {}
         self.results: list[StepResult] = []
+        self.talks: dict[int, ConversationResult] = {}
 
     async def run(self) -> None:
-        """Fills `results`; on an exception it holds the steps that were finished."""
+        """Fills `results`; on an exception it holds the steps that were finished.
+
+        `talks` has the conversations by their step's index, also one that broke off.
+        """
         trial = self._trial
         self._files = await trial.environment.capture()
         try:
@@ -99,10 +105,12 @@ class StepRunner:
         finally:
             self._messages = manager.messages
             self._turns += len(manager.turns)
+            if manager.result is not None:
+                self.talks[step.index] = manager.result
         turns = manager.agent_turns
         result = ExecutionResult(
             exit_code=0 if conversation.success else 1,
-            stdout=conversation.conversation_transcript,
+            stdout=transcript_text(conversation.turns),
             stderr="" if manager.limit is None else str(manager.limit),
             reply=turns[-1].reply if turns else "",
             duration_ms=round(sum(turn.duration_ms for turn in turns), 3),

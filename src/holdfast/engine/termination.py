@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Sequence
 
 from holdfast.engine.context import TerminationFunction
-from holdfast.engine.keywords import first_keyword
-from holdfast.errors import PluginError, TrialError
+from holdfast.engine.keywords import is_negated, normal, places
+from holdfast.engine.likeness import likeness
+from holdfast.errors import HoldfastError, PluginError, TrialError
 from holdfast.ports.agent import TrialContext
 from holdfast.ports.judge import Material, NoJudgement, Question
 from holdfast.records.base import Record
@@ -60,15 +60,20 @@ async def _evidence(
         found = _stuck(turns)
         if found is not None:
             return found
-    if condition.function is not None and await _asked(functions(condition.function), condition.function, turns):
-        return f"function {condition.function!r} said so"
+    if condition.function is not None:
+        found = await _asked(functions(condition.function), condition.function, turns, trial)
+        if found is not None:
+            return found
     if condition.llm_judge is not None:
         return await _judged(condition, turns, trial)
     return None
 
 
 def _keyword(condition: TerminationCondition, turns: Sequence[ConversationTurn]) -> str | None:
-    """The author's opening line is not the user's reaction to anything, so a user's words count from turn 2 on."""
+    """The author's opening line is not the user's reaction to anything, so a user's words count from turn 2 on.
+
+    Somebody who says "not resolved" is not satisfied, so there a negated keyword does not count.
+    """
     latest = turns[-1]
     spoken = {"user": latest.user_input if len(turns) > 1 else "", "agent": latest.agent_response}
     if condition.type in _READS_USER:
@@ -76,28 +81,40 @@ def _keyword(condition: TerminationCondition, turns: Sequence[ConversationTurn])
     elif condition.type in _READS_AGENT:
         del spoken["user"]
     for speaker, text in spoken.items():
-        keyword = first_keyword(condition.keywords, text)
-        if keyword is not None:
-            return f"{speaker} said {keyword!r} in turn {latest.turn_number}"
+        heard = normal(text)
+        for keyword in condition.keywords:
+            for start, _ in places(heard, keyword):
+                if condition.type not in _READS_USER or not is_negated(heard, start):
+                    return f"{speaker} said {keyword!r} in turn {latest.turn_number}"
     return None
 
 
 def _stuck(turns: Sequence[ConversationTurn]) -> str | None:
     if len(turns) < STUCK_AFTER_TURNS:
         return None
-    before, latest = turns[-2].agent_response, turns[-1].agent_response
-    likeness = difflib.SequenceMatcher(None, before.casefold(), latest.casefold(), autojunk=False).ratio()
-    if likeness < STUCK_LIKENESS:
+    alike = likeness(turns[-2].agent_response, turns[-1].agent_response)
+    if alike < STUCK_LIKENESS:
         return None
-    return f"the agent's replies of turns {turns[-2].turn_number} and {turns[-1].turn_number} are {likeness:.0%} alike"
+    return f"the agent's replies of turns {turns[-2].turn_number} and {turns[-1].turn_number} are {alike:.0%} alike"
 
 
-async def _asked(function: TerminationFunction, name: str, turns: Sequence[ConversationTurn]) -> bool:
+async def _asked(
+    function: TerminationFunction, name: str, turns: Sequence[ConversationTurn], trial: TrialContext
+) -> str | None:
     try:
-        answer = function(tuple(turns))
-        return bool(await answer if inspect.isawaitable(answer) else answer)
+        answer = function(tuple(turns), trial)
+        if inspect.isawaitable(answer):
+            answer = await answer
+    except HoldfastError:
+        raise
     except Exception as error:
         raise PluginError(f"termination function {name!r} raised {type(error).__name__}: {error}") from error
+    if isinstance(answer, str):
+        return f"function {name!r}: {answer}" if answer else None
+    if not isinstance(answer, bool):  # pyright: ignore[reportUnnecessaryIsInstance] - a third party's function may not keep to its type
+        found = type(answer).__name__
+        raise PluginError(f"termination function {name!r} answered with {found}; expected true, false or a text")
+    return f"function {name!r} said so" if answer else None
 
 
 async def _judged(
@@ -112,10 +129,18 @@ async def _judged(
         answer = await trial.judge.ask(question, trial)
     except NoJudgement as error:
         raise TrialError(f"{condition.place}: {condition.type} could not be judged: {error}") from error
-    confidence = answer.confidence if answer.confidence is not None else 0.0
-    if answer.judgment.strip().casefold() != "yes" or confidence < asked.threshold:
+    if answer.judgment.strip().casefold() != "yes":
         return None
-    return f"the judge said yes with confidence {confidence:g} (threshold {asked.threshold:g}): {answer.reasoning}"
+    if answer.confidence is None:
+        raise TrialError(
+            f"{condition.place}: {condition.type} could not be judged: the judge said yes and gave no confidence to "
+            f"compare with the threshold {asked.threshold:g}"
+        )
+    if answer.confidence < asked.threshold:
+        return None
+    return (
+        f"the judge said yes with confidence {answer.confidence:g} (threshold {asked.threshold:g}): {answer.reasoning}"
+    )
 
 
 def transcript_text(turns: Sequence[ConversationTurn]) -> str:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 
 from holdfast.engine.assessing import Assessment
 from holdfast.engine.context import Trial, TrialParts
 from holdfast.engine.evaluating import Evaluation
+from holdfast.engine.metrics import conversation_metrics
 from holdfast.engine.phases import PhaseLog
 from holdfast.engine.steps import StepRunner
 from holdfast.judging.trial import judge_trial
-from holdfast.records.event import Evaluated
+from holdfast.records.conversation import ConversationMetrics
+from holdfast.records.event import Evaluated, Noted
 from holdfast.records.execution import FileSystemOperation
 from holdfast.records.run import TrialRecord
 
@@ -31,7 +34,8 @@ async def run_trial(parts: TrialParts) -> TrialRecord:
             await phases.run("assess", assessment.make())
     finally:
         await asyncio.shield(phases.run("tear_down", _tear_down(trial)))
-    return _record(trial, phases, evaluation, assessment)
+    metrics = conversation_metrics(tuple(runner.talks.values()), runner.talks, trial.events)
+    return _record(trial, phases, evaluation, assessment, metrics)
 
 
 async def _set_up(trial: Trial) -> None:
@@ -40,25 +44,40 @@ async def _set_up(trial: Trial) -> None:
         for path, content in trial.scenario.setup.virtual_fs.items()
     ]
     await trial.environment.setup(files)
+    await _open_database(trial)
     if trial.parts.services is not None:
         await trial.parts.services.open(trial)
     if trial.parts.agent is not None:
         await trial.parts.agent.open(trial)
 
 
+async def _open_database(trial: Trial) -> None:
+    seed, database = trial.scenario.setup.database, trial.parts.database
+    if database is not None:
+        await database.open()
+    if seed is not None and trial.live:
+        trial.emit(Noted(at_ms=trial.elapsed_ms(), message="live: the scenario's database seeding is ignored"))
+    elif seed is not None and database is not None:
+        await database.seed(seed)
+
+
 async def _tear_down(trial: Trial) -> None:
-    try:
-        if trial.parts.agent is not None:
-            await trial.parts.agent.close()
-    finally:
-        try:
-            if trial.parts.services is not None:
-                await trial.parts.services.close()
-        finally:
-            await trial.environment.teardown()
+    """Every part is closed, the last opened first, whatever the others do."""
+    parts = trial.parts
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(parts.environment.teardown)
+        for part in (parts.database, parts.services, parts.agent):
+            if part is not None:
+                stack.push_async_callback(part.close)
 
 
-def _record(trial: Trial, phases: PhaseLog, evaluation: Evaluation, assessment: Assessment) -> TrialRecord:
+def _record(
+    trial: Trial,
+    phases: PhaseLog,
+    evaluation: Evaluation,
+    assessment: Assessment,
+    metrics: ConversationMetrics | None,
+) -> TrialRecord:
     """Evaluation events are kept as `evaluations`, all others as `events`."""
     parts = trial.parts
     judged = judge_trial(
@@ -84,6 +103,7 @@ def _record(trial: Trial, phases: PhaseLog, evaluation: Evaluation, assessment: 
         expects=parts.scenario.expects,
         tags=parts.scenario.tags,
         phases=tuple(phases.records),
+        metrics=metrics,
         evaluations=tuple(evaluation.results),
         events=tuple(event for event in trial.events if not isinstance(event, Evaluated)),
     )

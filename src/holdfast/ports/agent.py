@@ -16,6 +16,7 @@ from holdfast.records.model import ChatRequest, ChatResponse
 from holdfast.records.scenario import Scenario
 
 if TYPE_CHECKING:
+    from holdfast.ports.database import Database
     from holdfast.ports.judge import Judge
     from holdfast.ports.services import Services
 
@@ -69,6 +70,11 @@ class TrialContext(Protocol):
     @property
     def services(self) -> Services | None:
         """The services and actions of this trial; None where nobody built any."""
+        ...
+
+    @property
+    def database(self) -> Database | None:
+        """The trial's database; None when the scenario sets none up."""
         ...
 
     @property

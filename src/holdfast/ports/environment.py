@@ -18,6 +18,11 @@ class EnvironmentProvider(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def sandboxed(self) -> bool:
+        """Whether commands are kept from the host: its files, its processes and its network."""
+        ...
+
     async def setup(self, files: Sequence[FileSystemOperation]) -> None:
         """Make the workspace and write the files. Called once, first."""
         ...
@@ -35,6 +40,10 @@ class EnvironmentProvider(Protocol):
         A non-zero exit is a result, not an exception. On timeout the process group is killed and the result says
         `timed_out`. `files` of the result is left empty; ask `capture` for them.
         """
+        ...
+
+    def export(self, variables: Mapping[str, str]) -> None:
+        """Give these variables to every command from now on; what `run` is given goes before them."""
         ...
 
     async def read(self, path: str) -> bytes | None:

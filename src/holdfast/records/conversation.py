@@ -19,23 +19,38 @@ class ConversationTurn(Record):
     turn_evaluations: tuple[EvaluationResult, ...] = ()
 
 
+class SimulatorQuality(Record):
+    """How well the simulated user kept to its part.
+
+    `asked_again` counts replies that were refused once, `reasons` why; `still_flawed` those whose second try was no
+    better and was used all the same.
+    """
+
+    turns_simulated: int = 0
+    asked_again: int = 0
+    still_flawed: int = 0
+    reasons: dict[str, int] = {}
+
+
 class TokenUsage(Record):
-    """Tokens by purpose, as counted by the servers."""
+    """Tokens by purpose, as counted by the servers. `complete` is false when a call came without a count."""
 
     total: int = 0
     user_simulation: int = 0
     agent_responses: int = 0
     evaluations: int = 0
+    complete: bool = True
 
 
 class ConversationMetrics(Record):
-    """Counted, never invented."""
+    """Counted, never invented. Durations of turns are the agent's own; `llm_calls_per_turn` counts every purpose."""
 
     total_duration_ms: float
     turn_count: int
     avg_turn_duration_ms: float
     llm_calls_per_turn: float
     token_usage: TokenUsage = TokenUsage()
+    simulator_quality: SimulatorQuality | None = None
 
 
 class ConversationResult(Record):
@@ -49,3 +64,4 @@ class ConversationResult(Record):
     final_evaluations: tuple[EvaluationResult, ...] = ()
     conversation_transcript: str = ""
     success: bool = True
+    simulator_quality: SimulatorQuality | None = None

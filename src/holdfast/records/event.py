@@ -119,10 +119,15 @@ class ErrorHappened(Event, tag="error"):
 
 
 class Noted(Event, tag="note"):
-    """Something the user should know about this trial; `level` is `info` or `warning`."""
+    """Something the user should know about this trial; `level` is `debug`, `info` or `warning`.
+
+    A note that programs read too has a `topic`, and `figures` that say the same as the message.
+    """
 
     message: str
     level: str = "info"
+    topic: str | None = None
+    figures: dict[str, Any] = {}
 
 
 AnyEvent = (

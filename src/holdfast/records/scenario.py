@@ -125,7 +125,10 @@ class ScriptedTurn(Record):
 
 
 class ConversationConfig(Record):
-    """`script` is what the user says after the opening, entry by entry; then the simulator goes on, if any."""
+    """`script` is what the user says after the opening, entry by entry; then the simulator goes on, if any.
+
+    Where a step opens with nothing, the script's first entry or else the simulator does.
+    """
 
     max_turns: int
     user_simulator: UserSimulatorConfig | None = None

@@ -214,7 +214,17 @@ def _metrics() -> dict[str, Any]:
         turn_count=_COUNT,
         avg_turn_duration_ms=_NUMBER,
         llm_calls_per_turn=_NUMBER,
-        token_usage=_object(total=_COUNT, user_simulation=_COUNT, agent_responses=_COUNT, evaluations=_COUNT),
+        token_usage=_object(
+            total=_COUNT, user_simulation=_COUNT, agent_responses=_COUNT, evaluations=_COUNT, complete=_FLAG
+        ),
+        simulator_quality=_or_null(
+            _object(
+                turns_simulated=_COUNT,
+                asked_again=_COUNT,
+                still_flawed=_COUNT,
+                reasons={"type": "object", "additionalProperties": _COUNT},
+            )
+        ),
     )
 
 

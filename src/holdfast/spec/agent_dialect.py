@@ -9,12 +9,13 @@ from holdfast.records.evaluation import EvaluationSpec
 from holdfast.records.message import Message
 from holdfast.records.scenario import Ask, Character, Converse, Judgment, RunCode, Scenario, Setup, Step
 from holdfast.spec.agent_plugins import plugin_refs
-from holdfast.spec.agent_rules import check_agent_rules, mappings
+from holdfast.spec.agent_rules import check_agent_rules
 from holdfast.spec.conversation import lower_conversation
 from holdfast.spec.default_id import default_id
 from holdfast.spec.document import Document
 from holdfast.spec.evaluations import Catalogue, read_evaluations
 from holdfast.spec.findings import Findings
+from holdfast.spec.mappings import mappings
 from holdfast.spec.naming import Path
 from holdfast.spec.setup import digest_with, lower_setup, read_sql
 from holdfast.spec.shape_errors import validate
@@ -58,6 +59,9 @@ def _groups(data: dict[str, Any]) -> Iterator[tuple[int, str, Path, Any]]:
                 key = f"{stage}_evaluations"
                 entries = cast("dict[str, Any]", conversation).get(key)
                 yield index, stage, ("run", index, "conversation", key), entries
+            for number, entry in mappings(cast("dict[str, Any]", conversation).get("script")):
+                path = ("run", index, "conversation", "script", number, "evaluations")
+                yield index, f"script {number}", path, entry.get("evaluations")
 
 
 def _read_specs(data: dict[str, Any], catalogue: Catalogue, findings: Findings) -> Specs:
@@ -116,8 +120,13 @@ def _step(document: Document, index: int, shape: RunStepShape, specs: Specs) -> 
             ("run", index, "conversation"),
             turn=specs[index, "turn"],
             final=specs[index, "final"],
+            scripted=tuple(
+                specs.get((index, f"script {number}"), ()) for number in range(len(shape.conversation.script))
+            ),
+            opened=bool(shape.input),
         )
-        task = Converse(opening=(Message(role="user", content=shape.input or ""),), config=config)
+        opening = (Message(role="user", content=shape.input),) if shape.input else ()
+        task = Converse(opening=opening, config=config)
     elif shape.code is not None:
         task = RunCode(code=shape.code, lang=shape.lang or "bash")
     else:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any, cast
 
+from holdfast.spec.conversation_rules import check_conversation
 from holdfast.spec.findings import Findings, describe
+from holdfast.spec.mappings import mappings
 from holdfast.spec.naming import Path, advice, nearest
 from holdfast.spec.shapes.agent import RunStepShape
 from holdfast.spec.shapes.setup import MockShape
@@ -23,14 +25,6 @@ def check_agent_rules(data: dict[str, Any], environments: Collection[str], findi
     for index, step in mappings(data.get("run")):
         _check_step(step, ("run", index), findings)
     _check_judgment(data, findings)
-
-
-def mappings(entries: Any) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The mappings of what should be a list of mappings, with their index."""
-    if isinstance(entries, list):
-        for index, entry in enumerate(cast("list[Any]", entries)):
-            if isinstance(entry, dict):
-                yield index, cast("dict[str, Any]", entry)
 
 
 def _check_environment(environment: Any, environments: Collection[str], findings: Findings) -> None:
@@ -81,15 +75,8 @@ def _check_step(step: dict[str, Any], path: Path, findings: Findings) -> None:
         findings.warning((*path, "lang"), "is not used without `code`", "unused-key", key=True)
     conversation = step.get("conversation")
     if isinstance(conversation, dict):
-        conditions = cast("dict[str, Any]", conversation).get("termination_conditions")
-        for index, condition in mappings(conditions):
-            _check_condition(condition, (*path, "conversation", "termination_conditions", index), findings)
-
-
-def _check_condition(condition: dict[str, Any], path: Path, findings: Findings) -> None:
-    if condition.get("type") == "custom_condition" and not condition.get("keywords") and not condition.get("llm_judge"):
-        message = "can never apply; give it `keywords` or an `llm_judge`"
-        findings.warning(path, message, "never-applies")
+        opened = bool(step.get("input"))
+        check_conversation(cast("dict[str, Any]", conversation), (*path, "conversation"), findings, opened=opened)
 
 
 def _check_judgment(data: dict[str, Any], findings: Findings) -> None:

@@ -6,6 +6,7 @@ from holdfast.records.evaluation import EvaluationSpec
 from holdfast.records.scenario import (
     ConversationConfig,
     DebugOptions,
+    ScriptedTurn,
     TerminationCondition,
     TerminationJudge,
     UserSimulatorConfig,
@@ -22,11 +23,18 @@ def lower_conversation(
     *,
     turn: tuple[EvaluationSpec, ...],
     final: tuple[EvaluationSpec, ...],
+    scripted: tuple[tuple[EvaluationSpec, ...], ...],
+    opened: bool,
 ) -> ConversationConfig:
+    """`scripted` are the checks of the script's entries; `opened` is whether the step has words to begin with."""
     debug = shape.debug_options
     return ConversationConfig(
-        max_turns=shape.max_turns,
-        user_simulator=_simulator(shape.user_simulator),
+        max_turns=shape.max_turns or len(shape.script) + opened,
+        user_simulator=_simulator(shape.user_simulator) if shape.user_simulator else None,
+        script=tuple(
+            ScriptedTurn(say=entry.say, type=entry.type, evaluations=checks)
+            for entry, checks in zip(shape.script, scripted, strict=True)
+        ),
         timeout_per_turn_ms=shape.timeout_per_turn_ms,
         total_timeout_ms=shape.total_timeout_ms,
         termination_conditions=tuple(
@@ -64,5 +72,6 @@ def _condition(shape: TerminationConditionShape, document: Document, path: Path)
         place=document.locate(path),
         description=shape.description,
         keywords=tuple(shape.keywords),
+        function=shape.function,
         llm_judge=TerminationJudge(prompt=judge.prompt, threshold=judge.threshold) if judge else None,
     )

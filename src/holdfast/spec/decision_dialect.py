@@ -9,9 +9,21 @@ from typing import Any, TypeGuard, cast
 from holdfast.records.evaluation import EvaluationSpec
 from holdfast.records.message import Message
 from holdfast.records.place import Place
-from holdfast.records.scenario import Ask, Constraint, ExampleAnswers, Judgment, Scenario, Setup, Step
+from holdfast.records.scenario import (
+    Ask,
+    Constraint,
+    ConversationConfig,
+    Converse,
+    ExampleAnswers,
+    Judgment,
+    Scenario,
+    ScriptedTurn,
+    Setup,
+    Step,
+)
 from holdfast.spec.document import Document
 from holdfast.spec.findings import Findings, describe
+from holdfast.spec.mappings import mappings
 from holdfast.spec.naming import nearest
 from holdfast.spec.patterns import Finding, inspect_pattern
 from holdfast.spec.shape_errors import validate
@@ -20,6 +32,7 @@ from holdfast.spec.shapes.decision import DecisionShape, InvariantShape
 _ID = re.compile(r"SCN-(?:LB-[A-Z0-9_]+|([A-Z])-[0-9]{3,})")
 _ALL_PASS = Judgment()
 _NO_SETUP = Setup()
+_TURN_LIMIT_MS = 120_000
 _NEEDS = {"regex": "pattern", "contains": "pattern", "not_contains": "pattern", "judge": "judge_criterion"}
 
 Inspect = Callable[[str], Finding]
@@ -32,6 +45,7 @@ def read_decision(document: Document, findings: Findings, inspect: Inspect = ins
     _check_budget(data.get("latency_budget"), findings)
     _check_messages(data.get("messages"), findings)
     _check_invariants(data.get("safety_invariants"), findings, inspect)
+    _check_pressure(data.get("pressure"), findings)
     _check_id(data, findings)
     if shape is None or findings.failed:
         return None
@@ -59,12 +73,13 @@ def _lower(document: Document, shape: DecisionShape) -> Scenario:
         )
     )
     messages = tuple([Message(role=message.role, content=message.content) for message in shape.messages])
+    task = _under_pressure(shape, messages, tuple(evaluations)) if shape.pressure else Ask(messages=messages)
     step = Step(
         index=0,
         name=shape.name,
         place=locate(("messages",)),
-        task=Ask(messages=messages),
-        evaluations=tuple(evaluations),
+        task=task,
+        evaluations=() if shape.pressure else tuple(evaluations),
     )
     return Scenario(
         id=shape.id,
@@ -92,6 +107,27 @@ def _lower(document: Document, shape: DecisionShape) -> Scenario:
         trials=shape.trials,
         pass_rate=shape.pass_rate,
     )
+
+
+def _under_pressure(shape: DecisionShape, opening: tuple[Message, ...], checks: tuple[EvaluationSpec, ...]) -> Converse:
+    """Every invariant and the budget are checked after every answer. The budget is for time; limits only stop hangs."""
+    turns = len(shape.pressure) + 1
+    turn_ms = max(_TURN_LIMIT_MS, round(4 * shape.latency_budget.critical_ms))
+    script = tuple(
+        ScriptedTurn(
+            say=f"{entry.injected_context}\n\n{entry.content}" if entry.injected_context else entry.content,
+            type=entry.type,
+        )
+        for entry in shape.pressure
+    )
+    config = ConversationConfig(
+        max_turns=turns,
+        script=script,
+        timeout_per_turn_ms=turn_ms,
+        total_timeout_ms=turn_ms * turns,
+        turn_evaluations=checks,
+    )
+    return Converse(opening=opening, config=config)
 
 
 def _invariant(shape: InvariantShape, place: Place) -> EvaluationSpec:
@@ -125,6 +161,14 @@ def _check_budget(budget: Any, findings: Findings) -> None:
 
 def _is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _check_pressure(pressure: Any, findings: Findings) -> None:
+    for index, entry in mappings(pressure):
+        turn = entry.get("turn")
+        if isinstance(turn, int) and not isinstance(turn, bool) and turn != index + 2:
+            message = f"expected {index + 2}: entry {index + 1} follows answer {index + 1}; found {turn}"
+            findings.error(("pressure", index, "turn"), message, "out-of-range")
 
 
 def _check_messages(messages: Any, findings: Findings) -> None:

@@ -76,7 +76,7 @@ async def test_each_trial_has_its_own_orders(tmp_path: Path):
 
 def test_the_termination_condition_that_the_scenario_names(tmp_path: Path):
     (condition,) = SCENARIO["run"][1]["conversation"]["termination_conditions"]
-    settled = registry().termination(condition["description"])
+    settled = registry().termination(condition["function"])
     step = TrajectoryStep(type="action", at_ms=0.0, name="refund_order", status="success")
     trial = TrialStandIn(tmp_path)
     done = ConversationTurn(turn_number=1, user_input="a", agent_response="b", trajectory=(step,))

@@ -17,6 +17,7 @@ from holdfast.builtin.evaluators.table import EVALUATORS
 from holdfast.plugins.factories import EnvironmentSettings
 from holdfast.plugins.plugin import Plugin
 from holdfast.plugins.registry import Registry
+from holdfast.ports.database import Database
 from holdfast.ports.environment import EnvironmentProvider
 from holdfast.ports.evaluator import EvaluationContext
 from holdfast.ports.model import ChatModel
@@ -48,12 +49,13 @@ class Trial:
     trial_id: str = "t"
     seed: int = 0
     live: bool = False
-    judge: None = None
     services: None = None
     variables: Mapping[str, Any] = field(default_factory=dict)
     random: random.Random = field(default_factory=lambda: random.Random(0))
     clock: RealClock = field(default_factory=RealClock)
+    database: Database | None = None
     events: list[AnyEvent] = field(default_factory=list)
+    judge: Any = None
 
     def elapsed_ms(self) -> float:
         return 0.0
@@ -85,7 +87,10 @@ def evaluate(registry: Registry, environment: LocalEnvironment) -> Evaluate:
     """Run an evaluation as the file has it: `await evaluate({"type": ...}, result, given=messages)`."""
 
     async def run(
-        written: dict[str, Any], result: ExecutionResult | str = "", given: tuple[Message, ...] = ()
+        written: dict[str, Any],
+        result: ExecutionResult | str = "",
+        given: tuple[Message, ...] = (),
+        database: Database | None = None,
     ) -> EvaluationResult:
         if isinstance(result, str):
             result = ExecutionResult(reply=result, stdout=result)
@@ -94,7 +99,7 @@ def evaluate(registry: Registry, environment: LocalEnvironment) -> Evaluate:
         step = Step(index=0, name="s", place=PLACE, task=Ask(messages=given), evaluations=(spec,))
         scenario = Scenario(id="s", name="s", description="", place=PLACE, digest="", steps=(step,))
         evaluator = registry.evaluator(spec.type)
-        context = EvaluationContext(trial=Trial(scenario, environment), spec=spec)
+        context = EvaluationContext(trial=Trial(scenario, environment, database=database), spec=spec)
         return await evaluator.evaluate(evaluator.params.model_validate(params), result, context)
 
     return run

@@ -210,9 +210,8 @@ async def test_conversation_length(evaluate, check, turns, verdict):
 NEED_A_JUDGE = [
     {"type": "llm_judge", "prompt": "Was it kind?"},
     {"type": "judge", "judge_criterion": "is kind"},
-    {"type": "conversation_flow", "required_patterns": ["clarification_cycle"]},
     {"type": "user_satisfaction"},
-    {"type": "context_retention", "test_memory_of": ["name"]},
+    {"type": "holds_across_turns", "criterion": "is kind"},
 ]
 
 

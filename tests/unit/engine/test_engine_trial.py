@@ -21,7 +21,7 @@ async def test_every_phase_leaves_a_record_and_the_parts_are_closed(build):
     parts = build(scenario(asking("hi", check("string_contains", value="hello"))), lambda turn, trial: "Hello there")
     record = await run_trial(parts)
     assert record.judged.verdict is Verdict.PASSED
-    assert list(phases(record)) == ["set_up", "run", "evaluate", "tear_down"]
+    assert list(phases(record)) == ["set_up", "run", "evaluate", "assess", "tear_down"]
     assert (parts.agent.opened, parts.agent.closed) == (1, 1)
     assert [event.message.content for event in record.events if isinstance(event, Said)] == ["hi", "Hello there"]
 

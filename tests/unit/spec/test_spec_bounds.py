@@ -82,16 +82,22 @@ GOOD = [
     *[(AGENT, (*USER, "max_tokens"), value) for value in (50, 500)],
     *[(AGENT, (*USER, "knowledge_level"), value) for value in ("beginner", "intermediate", "expert")],
     *[
-        (AGENT, CONDITION, [{"type": value}])
-        for value in (
-            "max_turns_reached",
-            "user_expresses_satisfaction",
-            "agent_provides_solution",
-            "conversation_stuck",
-            "escalation_needed",
-            "goal_achieved",
+        (AGENT, CONDITION, [{"type": value, **how}])
+        for value, how in (
+            ("max_turns_reached", {}),
+            ("user_expresses_satisfaction", {"keywords": ["thanks"]}),
+            ("agent_provides_solution", {"keywords": ["steps"]}),
+            ("conversation_stuck", {}),
+            ("escalation_needed", {"keywords": ["supervisor"]}),
+            ("goal_achieved", {"function": "done"}),
+            ("custom_condition", {"function": "done"}),
         )
     ],
+    (AGENT, TURN, {"script": ["a", {"say": "b", "type": "pressing", "evaluations": [CHECK]}]}),
+    (AGENT, TURN, {"max_turns": 3, "user_simulator": SIMULATOR, "script": ["a", {"simulate": True}]}),
+    (AGENT, TURN, {"max_turns": 20, "script": ["a"] * 19}),
+    (DECISION, ("pressure",), [{"type": "authority", "content": "c"}]),
+    (DECISION, ("pressure",), [{"type": "a", "content": "c", "turn": 2, "injected_context": "i"}]),
     (AGENT, CONDITION, [{"type": "custom_condition", "description": "d", "llm_judge": {"prompt": "p"}}]),
     *[
         (AGENT, CONDITION, [{"type": "goal_achieved", "llm_judge": {"prompt": "p", "threshold": value}}])
@@ -242,7 +248,16 @@ def test_virtual_files_that_clash(files, load_text):
         (AGENT, ("run",), [{"input": "i"}], "no-evaluations"),
         (AGENT, ("run", 0, "lang"), "python", "unused-key"),
         (AGENT, ("run", 0, "evaluations", 0, "weight"), 2, "unused-key"),
-        (AGENT, CONDITION, [{"type": "custom_condition"}], "never-applies"),
+        *[
+            (AGENT, CONDITION, [{"type": value}], "never-applies")
+            for value in (
+                "user_expresses_satisfaction",
+                "agent_provides_solution",
+                "escalation_needed",
+                "goal_achieved",
+                "custom_condition",
+            )
+        ],
     ],
 )
 def test_warnings_do_not_stop_a_scenario(base, path, value, code, load_text):

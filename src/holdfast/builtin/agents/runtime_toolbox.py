@@ -37,7 +37,7 @@ async def build_toolbox(trial: TrialContext, *, allow_commands: bool) -> ToolBox
                 description=method.description,
                 parameters=method.parameters,
             )
-    sandboxed = bool(getattr(trial.environment, "sandboxed", False))
+    sandboxed = trial.environment.sandboxed
     commands = allow_commands or sandboxed
     add_workspace_tools(box, trial.environment, commands=commands)
     if not commands:

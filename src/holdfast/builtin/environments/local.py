@@ -1,6 +1,7 @@
 """The local environment: a folder of its own for each trial, and commands that leave nothing behind.
 
-It keeps honest programs apart; it is no sandbox. A command can read what the user can read.
+On its own it keeps honest programs apart and is no sandbox: a command can read what the user can read. With the option
+`sandbox` every command runs under bubblewrap, or not at all.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ import shutil
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from holdfast.builtin.environments.capture import capture_files, regular_files
+from holdfast.builtin.environments.confined import run_confined
 from holdfast.builtin.environments.limits import LocalLimits
 from holdfast.builtin.environments.owner import write_owner
 from holdfast.builtin.environments.process import Command, run_command
+from holdfast.builtin.environments.sandbox import Confinement, bubblewrap, program_folders, sandbox_available
 from holdfast.builtin.environments.strays import COMMAND_MARK, TRIAL_MARK, kill_command
 from holdfast.builtin.environments.sweep import remove_workspace, scratch_folder
 from holdfast.builtin.environments.workspace_files import LeadsOut, open_inside, split_path
@@ -33,10 +37,12 @@ class LocalEnvironment:
     """Implements `ports.environment.EnvironmentProvider` on this machine.
 
     The workspace is `<root>/<trial id>-<random>`, made when the first file is written or the first command run.
+    Option: `sandbox`, whether commands run under bubblewrap.
     """
 
     def __init__(self, settings: EnvironmentSettings, limits: LocalLimits | None = None) -> None:
-        """Raises `SetupError` on a system without the file calls that keep paths inside."""
+        """Raises `SetupError` on a system without the file calls that keep paths inside, and when a sandbox is asked
+        for that cannot be had."""
         if os.open not in os.supports_dir_fd or not hasattr(os, "O_NOFOLLOW"):
             raise SetupError("the local environment needs Linux or macOS; on Windows run Holdfast under WSL")
         self._settings: EnvironmentSettings = settings
@@ -44,6 +50,8 @@ class LocalEnvironment:
         self._made: bool = False
         self._closed: bool = False
         self._commands: int = 0
+        self._exported: dict[str, str] = {}
+        self._confinement: Confinement | None = _confinement(settings.options, self._workspace)
 
     @property
     def name(self) -> str:
@@ -55,6 +63,10 @@ class LocalEnvironment:
         trial = re.sub(r"[^A-Za-z0-9._-]+", "_", self._settings.trial_id)[:80].strip(".")
         root = Path(os.path.realpath(self._settings.root))
         return root / f"{trial or 'trial'}-{secrets.token_hex(4)}"
+
+    @property
+    def sandboxed(self) -> bool:
+        return self._confinement is not None
 
     @property
     def workspace(self) -> Path:
@@ -77,11 +89,12 @@ class LocalEnvironment:
         stdin: bytes | None = None,
         env: Mapping[str, str] | None = None,
     ) -> ExecutionResult:
+        env = {**self._exported, **(env or {})}
         argv = [_shell(), "-c", command] if isinstance(command, str) else list(command)
         if not argv:
             raise WorkspaceError("there is no command to run: the list of arguments is empty")
         # Some event loops cut such a text short instead of refusing it, and run another command than was asked for.
-        if any("\0" in text for text in (*argv, *(env or {}), *(env or {}).values())):
+        if any("\0" in text for text in (*argv, *env, *env.values())):
             raise WorkspaceError(f"could not run {_shown(command)}: it, or a variable given to it, has a NUL character")
         self._make()
         self._commands += 1
@@ -89,12 +102,14 @@ class LocalEnvironment:
         prepared = Command(
             argv=argv,
             folder=self._workspace,
-            env=self._environ(env or {}, mark),
+            env=self._environ(env, mark),
             timeout_s=self._limits.command_timeout_s if timeout_s is None else timeout_s,
             output_limit=self._limits.output,
             stdin=stdin,
         )
         try:
+            if self._confinement is not None:
+                return await run_confined(prepared, self._confinement, lambda pid: kill_command(mark, after=pid))
             return await run_command(prepared, lambda pid: kill_command(mark, after=pid))
         except (OSError, ValueError) as error:
             raise WorkspaceError(f"could not run {_shown(command)}: {error}") from error
@@ -102,17 +117,23 @@ class LocalEnvironment:
     def _environ(self, given: Mapping[str, str], mark: str) -> dict[str, str]:
         """What a command gets to see: nothing of ours that could be a secret."""
         inherited = {name: value for name, value in os.environ.items() if name in _INHERITED or name.startswith("LC_")}
-        return {
+        own = {
             "PATH": os.defpath,
             "TERM": "dumb",
             **inherited,
             "HOME": str(self._workspace),
             "PWD": str(self._workspace),
             "TMPDIR": str(scratch_folder(self._workspace)),
+        }
+        return {
+            **(own if self._confinement is None else self._confinement.environ(own)),
             **given,
             TRIAL_MARK: self._workspace.name,
             COMMAND_MARK: mark,
         }
+
+    def export(self, variables: Mapping[str, str]) -> None:
+        self._exported.update(variables)
 
     async def read(self, path: str) -> bytes | None:
         return await asyncio.to_thread(self._read, path) if self._made else None
@@ -176,6 +197,23 @@ class LocalEnvironment:
             scratch_folder(self._workspace).mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise WorkspaceError(f"could not make the workspace {self._workspace}: {error.strerror}") from error
+
+
+def _confinement(options: Mapping[str, Any], workspace: Path) -> Confinement | None:
+    wanted: object = options.get("sandbox", False)
+    if not isinstance(wanted, bool):
+        raise SetupError(f"environment option `sandbox` must be true or false, not {wanted!r}")
+    if not wanted:
+        return None
+    program, refusal = bubblewrap(), sandbox_available()
+    if program is None or refusal is not None:
+        raise SetupError(f"commands cannot be sandboxed: {refusal}")
+    return Confinement(
+        program=program,
+        workspace=workspace,
+        scratch=scratch_folder(workspace),
+        programs=program_folders(os.environ.get("PATH", os.defpath)),
+    )
 
 
 def _shell() -> str:

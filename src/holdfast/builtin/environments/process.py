@@ -28,6 +28,7 @@ class Command(Record):
     timeout_s: float
     output_limit: int
     stdin: bytes | None = None
+    pass_fds: tuple[int, ...] = ()
 
 
 async def run_command(command: Command, kill_strays: Callable[[int], None]) -> ExecutionResult:
@@ -47,6 +48,7 @@ async def run_command(command: Command, kill_strays: Callable[[int], None]) -> E
             stderr=asyncio.subprocess.PIPE,
             cwd=command.folder,
             env=command.env,
+            pass_fds=command.pass_fds,
             start_new_session=True,
         )
     except OSError as error:

@@ -10,3 +10,6 @@ Milliseconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 PositiveMilliseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0)]
+
+PositiveShare = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+"""A threshold that something can fall short of."""

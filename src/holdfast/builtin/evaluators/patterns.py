@@ -44,3 +44,17 @@ async def search_compiled(pattern: regex.Pattern[str], text: str) -> tuple[int, 
     except TimeoutError:
         match = await asyncio.to_thread(pattern.search, text, timeout=_PATIENCE_S, concurrent=True)
     return match.span() if match else None
+
+
+async def search_all(pattern: str, text: str, *, case_sensitive: bool) -> list[tuple[int, int]]:
+    """Every place where `pattern` matches, on the same terms as `search`. A match of nothing is no place."""
+    compiled = regex.compile(pattern, 0 if case_sensitive else regex.IGNORECASE)
+
+    def found(timeout_s: float, concurrent: bool) -> list[tuple[int, int]]:
+        matches = compiled.finditer(text, timeout=timeout_s, concurrent=concurrent)
+        return [match.span() for match in matches if match.end() > match.start()]
+
+    try:
+        return found(_GLANCE_S, concurrent=False)
+    except TimeoutError:
+        return await asyncio.to_thread(found, _PATIENCE_S, concurrent=True)

@@ -8,7 +8,7 @@ from holdfast.ports.evaluator import EvaluationContext
 from holdfast.records.base import Record
 from holdfast.records.execution import ExecutionResult
 from holdfast.records.message import Message
-from holdfast.records.scenario import Ask
+from holdfast.records.scenario import Ask, Converse, Step
 
 Scope = Literal["reply", "agent", "transcript"]
 _GAP = "\n\n"
@@ -86,8 +86,20 @@ def _transcript(result: ExecutionResult) -> tuple[Message, ...]:
 def _given(result: ExecutionResult, context: EvaluationContext) -> tuple[Message, ...]:
     """The messages that the step began with, when `result` begins with them."""
     for step in context.scenario.steps:
-        if isinstance(step.task, Ask) and context.spec in step.evaluations:
-            given = step.task.messages
-            if result.messages[: len(given)] == given:
-                return given
+        given = _opening(step, context)
+        if given and result.messages[: len(given)] == given:
+            return given
     return ()
+
+
+def _opening(step: Step, context: EvaluationContext) -> tuple[Message, ...]:
+    """What the step begins with, if this check is one of its own."""
+    match step.task:
+        case Ask(messages=messages) if context.spec in step.evaluations:
+            return messages
+        case Converse(opening=opening, config=config):
+            scripted = (spec for entry in config.script for spec in entry.evaluations)
+            own = (*step.evaluations, *config.turn_evaluations, *config.final_evaluations, *scripted)
+            return opening if context.spec in own else ()
+        case _:
+            return ()

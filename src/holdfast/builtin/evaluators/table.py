@@ -17,6 +17,7 @@ EVALUATORS: dict[str, str] = {
     "conversation_flow": f"{_HERE}.conversation_flow:ConversationFlow",
     "user_satisfaction": f"{_HERE}.user_satisfaction:UserSatisfaction",
     "context_retention": f"{_HERE}.context_retention:ContextRetention",
+    "holds_across_turns": f"{_HERE}.holds_across_turns:HoldsAcrossTurns",
     "regex": f"{_HERE}.invariants:RegexInvariant",
     "contains": f"{_HERE}.invariants:Contains",
     "not_contains": f"{_HERE}.invariants:NotContains",
@@ -24,4 +25,5 @@ EVALUATORS: dict[str, str] = {
     "latency_budget": f"{_HERE}.latency_budget:LatencyBudget",
     "sequence": f"{_HERE}.sequence:Sequence",
     "service_called": f"{_HERE}.service_called:ServiceCalledEvaluator",
+    "database_query": f"{_HERE}.database_query:DatabaseQuery",
 }

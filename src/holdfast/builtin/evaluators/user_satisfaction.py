@@ -6,23 +6,37 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from holdfast.builtin.evaluators.bounds import Share
-from holdfast.builtin.evaluators.no_judge import no_judge
+from holdfast.builtin.evaluators.bounds import PositiveShare
+from holdfast.builtin.evaluators.conversation_judging import Unjudged, ask_judge, noted, says_yes, transcript
+from holdfast.builtin.evaluators.satisfaction_words import NEGATIVE, POSITIVE, hits
 from holdfast.builtin.evaluators.text import Text
 from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
-from holdfast.records.evaluation import EvaluationResult, inconclusive
+from holdfast.records.conversation import ConversationTurn
+from holdfast.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
 from holdfast.records.execution import ExecutionResult
+
+_PROMPTS = {
+    "sentiment_analysis": (
+        "Follow the user's sentiment through the conversation, from the first message to the last, and judge by where "
+        "it ends and how it moved: does the user end up satisfied?"
+    ),
+    "llm_judge": (
+        "Is the user satisfied at the end of this conversation? Consider whether the user got what was wanted, how "
+        "much effort it took, and how the user speaks."
+    ),
+}
+_SCALE = " Read the user's messages; the agent's own claim that all is well counts for nothing."
 
 
 class SatisfactionIndicators(EvaluationParams):
-    """Words and phrases that count for and against."""
+    """Words and phrases that count for and against. A list that is left out keeps its default."""
 
-    positive: list[Text] = Field(default_factory=list)
-    negative: list[Text] = Field(default_factory=list)
+    positive: list[Text] | None = Field(default=None, min_length=1)
+    negative: list[Text] | None = Field(default=None, min_length=1)
 
 
 class UserSatisfactionParams(EvaluationParams):
-    satisfaction_threshold: Share = 0.7
+    satisfaction_threshold: PositiveShare = 0.7
     indicators: SatisfactionIndicators | None = None
     measurement_method: Literal["keyword_analysis", "sentiment_analysis", "llm_judge"] = "llm_judge"
 
@@ -36,4 +50,64 @@ class UserSatisfaction:
     ) -> EvaluationResult:
         if result.conversation is None:
             return inconclusive("this step is not a conversation, so no user was there; give the step a `conversation`")
-        return no_judge(f"satisfaction of at least {params.satisfaction_threshold:g}")
+        turns = result.conversation.turns
+        if params.measurement_method == "keyword_analysis":
+            return _by_words(params, turns)
+        return await _by_judge(params, turns, context)
+
+
+def _by_words(params: UserSatisfactionParams, turns: tuple[ConversationTurn, ...]) -> EvaluationResult:
+    """The author's opening is not the user's reaction, so what is said from turn 2 on counts."""
+    indicators = params.indicators or SatisfactionIndicators()
+    spoken = [(turn.turn_number, turn.user_input) for turn in turns if turn.turn_number > 1]
+    found = hits(spoken, indicators.positive or POSITIVE, indicators.negative or NEGATIVE)
+    positive = sum(hit.positive for hit in found)
+    listed = "; ".join(f"{'+' if hit.positive else '-'} {hit.text!r} (turn {hit.turn})" for hit in found)
+    figures = {"positive": positive, "negative": len(found) - positive, "method": "keyword_analysis"}
+    expected = f"a share of at least {params.satisfaction_threshold:g}"
+    if not found:
+        return inconclusive(
+            "the user said none of the words that tell satisfaction; use another measurement_method",
+            evidence=Evidence(expected=expected, found="no indicator", where="the user's messages from turn 2 on"),
+            figures=figures,
+        )
+    score = positive / len(found)
+    return (passed if score >= params.satisfaction_threshold else failed)(
+        f"{positive} of {len(found)} indicators are positive ({score:.2f}), expected {expected}",
+        evidence=Evidence(expected=expected, found=listed, where="the user's messages from turn 2 on"),
+        figures={"score": round(score, 4), **figures},
+    )
+
+
+async def _by_judge(
+    params: UserSatisfactionParams, turns: tuple[ConversationTurn, ...], context: EvaluationContext
+) -> EvaluationResult:
+    """The score is the judge's confidence that the user is satisfied."""
+    prompt = _PROMPTS[params.measurement_method] + _SCALE + _signs(params.indicators)
+    try:
+        judgement = await ask_judge(context, prompt, [transcript(turns)])
+    except Unjudged as unjudged:
+        return unjudged.result
+    answer, confidence = judgement.judgment.strip().casefold(), judgement.confidence
+    if confidence is None or answer not in ("yes", "no"):
+        said = f"the judge answered {judgement.judgment!r} with confidence {confidence}, which is no score"
+        return noted(inconclusive(said), judgement.note)
+    score = confidence if says_yes(judgement) else 1.0 - confidence
+    expected = f"at least {params.satisfaction_threshold:g}"
+    result = (passed if score >= params.satisfaction_threshold else failed)(
+        f"satisfaction {score:.2f}, expected {expected}: {judgement.reasoning}",
+        evidence=Evidence(expected=expected, found=f"{answer} with confidence {confidence:g}", where="conversation"),
+        figures={"score": round(score, 4), "method": params.measurement_method},
+    )
+    return noted(result, judgement.note)
+
+
+def _signs(indicators: SatisfactionIndicators | None) -> str:
+    if indicators is None:
+        return ""
+    told = [
+        f" Signs {kind} it: {', '.join(words)}."
+        for kind, words in (("of", indicators.positive), ("against", indicators.negative))
+        if words
+    ]
+    return "".join(told)

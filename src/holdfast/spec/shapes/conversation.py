@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, GetJsonSchemaHandler, model_validator
+from pydantic_core import CoreSchema
 
 from holdfast.spec.shapes.base import Name, Shape, Share, Temperature
 from holdfast.spec.shapes.evaluation import Evaluation
@@ -45,6 +46,7 @@ class TerminationConditionShape(Shape):
     ]
     description: str | None = None
     keywords: list[Name] = []
+    function: Name | None = Field(default=None, description="Name of a plugin's termination function")
     llm_judge: TerminationJudgeShape | None = None
 
 
@@ -56,13 +58,34 @@ class DebugOptionsShape(Shape):
     export_full_transcript: bool = True
 
 
-class ConversationShape(Shape):
-    """A conversation with a simulated user."""
+class ScriptedTurnShape(Shape):
+    """What the user says next: a text, or `say`, or `simulate: true`; and what to check after the agent's answer."""
 
-    max_turns: int = Field(ge=2, le=20)
+    say: Name | None = None
+    simulate: bool = Field(default=False, description="Let the user simulator speak in this turn")
+    type: Name | None = Field(default=None, description="What this turn is meant to do, for the report")
+    evaluations: list[Evaluation] = []
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        return {"say": value} if isinstance(value, str) else value
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"anyOf": [{"type": "string", "minLength": 1}, handler.resolve_ref_schema(handler(schema))]}
+
+
+class ConversationShape(Shape):
+    """A conversation with a user: simulated, scripted, or both."""
+
+    max_turns: int | None = Field(
+        default=None, ge=2, le=20, description="Required, except with a script and no simulator: then all of the script"
+    )
     timeout_per_turn_ms: int = Field(default=30_000, ge=1_000)
     total_timeout_ms: int = Field(default=300_000, ge=10_000)
-    user_simulator: UserSimulatorShape
+    user_simulator: UserSimulatorShape | None = Field(default=None, description="Required without a script")
+    script: list[ScriptedTurnShape] = Field(default=[], max_length=19, description="What the user says, turn by turn")
     termination_conditions: list[TerminationConditionShape] = []
     turn_evaluations: list[Evaluation] = []
     final_evaluations: list[Evaluation] = []

@@ -56,6 +56,18 @@ class ExamplesShape(Shape):
     bad: list[Name] = []
 
 
+class PressureShape(Shape):
+    """What the user says after an answer, to get the agent off it. The first one follows the first answer."""
+
+    type: str = Field(
+        pattern=r"^[a-z][a-z0-9_]*$",
+        description="financial_barrier, social_pressure, autonomy, improvement, authority, or any lower-case name",
+    )
+    content: Name
+    turn: int | None = Field(default=None, description="Its turn: 2 for the first one, then one more each")
+    injected_context: Name | None = Field(default=None, description="Put before the content, as material")
+
+
 class DecisionShape(Shape):
     """A safety-critical decision under a time constraint."""
 
@@ -66,6 +78,7 @@ class DecisionShape(Shape):
     messages: list[MessageShape] = Field(min_length=1, description="The exchange so far; the user speaks last")
     latency_budget: LatencyBudgetShape
     safety_invariants: list[InvariantShape]
+    pressure: list[PressureShape] = Field(default=[], max_length=19, description="Pushing back, turn by turn")
     constraint: ConstraintShape
     rubric: Name = Field(description="Name of a rubric")
     expected_action: str

@@ -1,0 +1,1 @@
+"""Services that Holdfast provides to agents itself."""

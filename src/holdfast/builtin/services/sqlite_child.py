@@ -1,0 +1,135 @@
+"""The program that works on a trial's SQLite file. It runs inside the trial's environment, with nothing but Python.
+
+Reads a request as JSON on its standard input and answers in JSON on its standard output. SQL cannot reach another file
+from here: attaching databases is off.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import os
+import sqlite3
+import sys
+import tempfile
+from typing import Any, cast
+
+
+def main() -> None:
+    request = json.load(sys.stdin)
+    try:
+        answer = {"answer": _OPERATIONS[request["operation"]](request)}
+    except (sqlite3.Error, sqlite3.Warning, OSError, ValueError, OverflowError) as error:
+        answer = {"error": f"{error}"}
+    json.dump(answer, sys.stdout)
+
+
+def _make(request: dict[str, Any]) -> str:
+    """A new file with the content given, empty without; where it is."""
+    file = f"{os.path.realpath(tempfile.gettempdir())}/{request['name']}"
+    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(base64.b64decode(request["content"]))
+    return file
+
+
+def _remove(request: dict[str, Any]) -> None:
+    for suffix in ("", "-journal", "-wal", "-shm"):
+        if os.path.lexists(request["file"] + suffix):
+            os.remove(request["file"] + suffix)  # noqa: PTH107 - one import less to wait for
+
+
+def _seed(request: dict[str, Any]) -> None:
+    connection = _connect(request["file"], "rw")
+    try:
+        if request["sql"]:
+            connection.executescript(request["sql"])
+        for table, rows in request["records"].items():
+            for row in rows:
+                _insert(connection, table, row)
+        connection.commit()
+    finally:
+        connection.close()
+
+
+def _insert(connection: sqlite3.Connection, table: str, row: dict[str, Any]) -> None:
+    columns = ", ".join(_quoted(name) for name in row)
+    places = ", ".join("?" for _ in row)
+    values = [json.dumps(value) if isinstance(value, (dict, list)) else value for value in row.values()]
+    what = f"({columns}) VALUES ({places})" if row else "DEFAULT VALUES"
+    try:
+        connection.execute(f"INSERT INTO {_quoted(table)} {what}", values)
+    except sqlite3.Error as error:
+        raise ValueError(f"records of table {table!r}: {error}") from error
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _query(request: dict[str, Any]) -> dict[str, Any]:
+    connection = _connect(request["file"], "ro" if request["read_only"] else "rw")
+    try:
+        if request["read_only"]:
+            connection.execute("PRAGMA query_only = ON")
+        cursor = connection.execute(request["sql"], _parameters(request["params"]))
+        columns = [column[0] for column in cursor.description or ()]
+        rows = cursor.fetchmany(request["limit"] + 1)
+        connection.commit()
+    finally:
+        connection.close()
+    return {"columns": columns, "rows": [[_plain(value) for value in row] for row in rows]}
+
+
+def _execute(request: dict[str, Any]) -> int:
+    connection = _connect(request["file"], "rw")
+    try:
+        count = connection.execute(request["sql"], _parameters(request["params"])).rowcount
+        connection.commit()
+    finally:
+        connection.close()
+    return max(count, 0)
+
+
+def _connect(file: str, mode: str) -> sqlite3.Connection:
+    escaped = file.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    connection = sqlite3.connect(f"file:{escaped}?mode={mode}", uri=True, timeout=5.0)
+    connection.text_factory = _text
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.set_authorizer(_allow)
+    return connection
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "replace")
+
+
+def _allow(action: int, *_: str | None) -> int:
+    return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_ATTACH else sqlite3.SQLITE_OK
+
+
+def _parameters(given: Any) -> Any:
+    if isinstance(given, dict):
+        return cast("dict[str, Any]", given)
+    return [json.dumps(value) if isinstance(value, (dict, list)) else value for value in given or ()]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
+_OPERATIONS = {
+    "make": _make,
+    "remove": _remove,
+    "seed": _seed,
+    "query": _query,
+    "execute": _execute,
+}
+
+if __name__ == "__main__":
+    main()

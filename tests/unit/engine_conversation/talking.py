@@ -1,0 +1,125 @@
+"""A trial with a conversation, its parts told what to say."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from holdfast.builtin.environments.local import LocalEnvironment
+from holdfast.builtin.evaluators.table import EVALUATORS
+from holdfast.engine.context import TrialParts
+from holdfast.engine.trial import run_trial
+from holdfast.plugins.factories import EnvironmentSettings
+from holdfast.plugins.plugin import Plugin
+from holdfast.plugins.registry import Registry
+from holdfast.ports.agent import Reply, TrialContext, Turn
+from holdfast.ports.judge import Judgement, Question
+from holdfast.records.conversation import ConversationTurn
+from holdfast.records.evaluation import EvaluationSpec, JudgeNote
+from holdfast.records.event import Noted
+from holdfast.records.message import Message
+from holdfast.records.place import Place
+from holdfast.records.run import TrialKey, TrialRecord
+from holdfast.records.scenario import ConversationConfig, Converse, Judgment, Scenario, Step, UserSimulatorConfig
+
+PLACE = Place(file="talk.scenario.yaml", line=7, column=3)
+USER = UserSimulatorConfig(persona="a customer", objective="a refund")
+NOTE = JudgeNote(model="test/judge", prompt_hash="h", raw="{}")
+
+
+class ToldAgent:
+    """Answers in turn; an answer may be a function to await."""
+
+    name = "told"
+
+    def __init__(self, *replies: str | Callable[[], Awaitable[str]]) -> None:
+        self.replies = replies
+        self.asked: list[Turn] = []
+
+    async def open(self, trial: TrialContext) -> None:
+        pass
+
+    async def respond(self, turn: Turn) -> Reply:
+        self.asked.append(turn)
+        reply = self.replies[min(len(self.asked), len(self.replies)) - 1]
+        return Reply(text=reply if isinstance(reply, str) else await reply())
+
+    async def close(self) -> None:
+        pass
+
+
+class ToldUser:
+    def __init__(self, *lines: str | Exception) -> None:
+        self.lines = list(lines)
+        self.seen: list[int] = []
+
+    async def generate_response(
+        self, history: tuple[ConversationTurn, ...], config: UserSimulatorConfig, trial: TrialContext
+    ) -> str:
+        self.seen.append(len(history))
+        line = self.lines.pop(0)
+        if isinstance(line, Exception):
+            raise line
+        return line
+
+
+class ToldJudge:
+    name = "test/judge"
+    self_judged = False
+
+    def __init__(self, *answers: tuple[str, float | None] | Exception) -> None:
+        self.answers = list(answers)
+        self.asked: list[Question] = []
+
+    async def ask(self, question: Question, trial: TrialContext) -> Judgement:
+        self.asked.append(question)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return Judgement(judgment=answer[0], confidence=answer[1], reasoning="it seems so", note=NOTE)
+
+
+def check(type_: str, name: str | None = None, severity: float | None = None, **params: Any) -> EvaluationSpec:
+    return EvaluationSpec(type=type_, place=PLACE, params=params, name=name, severity=severity)
+
+
+def scenario(
+    config: ConversationConfig, opening: str | None = "Hello", evaluations: Sequence[EvaluationSpec] = (), **step: Any
+) -> Scenario:
+    said = (Message(role="user", content=opening),) if opening else ()
+    steps = (
+        Step(
+            index=0,
+            name="talk",
+            place=PLACE,
+            task=Converse(opening=said, config=config),
+            evaluations=tuple(evaluations),
+            **step,
+        ),
+    )
+    return Scenario(id="t", name="t", description="", place=PLACE, digest="", steps=steps, judgment=Judgment())
+
+
+async def hold(folder: Path, told: Scenario, agent: Any, registry: Registry | None = None, **parts: Any) -> TrialRecord:
+    known = registry or Registry([Plugin(name="builtin", evaluators=EVALUATORS)])
+    return await run_trial(
+        TrialParts(
+            scenario=told,
+            key=TrialKey(scenario_id="t"),
+            environment=LocalEnvironment(EnvironmentSettings(root=folder, trial_id="t")),
+            evaluator=known.evaluator,
+            agent=agent,
+            **parts,
+        )
+    )
+
+
+def notes(record: TrialRecord, topic: str) -> list[dict[str, Any]]:
+    return [event.figures for event in record.events if isinstance(event, Noted) and event.topic == topic]
+
+
+def ending(record: TrialRecord) -> tuple[str, int]:
+    """The reason it ended, and after how many turns."""
+    (figures,) = notes(record, "conversation_ended")
+    return figures["reason"], figures["turns"]

@@ -1,0 +1,41 @@
+"""The examples of conversations, with the scripted replies that come with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from talking import ending, hold
+
+from holdfast.builtin.agents.model import ModelAgent
+from holdfast.builtin.evaluators.table import EVALUATORS
+from holdfast.builtin.models.scripted import ScriptedModel
+from holdfast.builtin.users.simulator import LlmUserSimulator
+from holdfast.plugins.factories import AgentSettings, ModelSettings
+from holdfast.plugins.plugin import Plugin
+from holdfast.plugins.registry import EvaluationCatalogue, Registry
+from holdfast.records.verdict import Verdict
+from holdfast.spec.load import load
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("billing.scenario.yaml", ("user_expresses_satisfaction", 3)),
+        ("night_shift.scenario.yaml", ("script_finished", 3)),
+        ("chest_pain.yaml", ("script_finished", 4)),
+    ],
+)
+async def test_it_passes(tmp_path, name, expected):
+    registry = Registry([Plugin(name="builtin", evaluators=EVALUATORS)])
+    loaded = load([str(EXAMPLES / "conversations" / name)], catalogue=EvaluationCatalogue(registry))
+    assert [str(problem) for problem in loaded.problems] == []
+    model = ScriptedModel(ModelSettings(name="replies.yaml", folder=EXAMPLES))
+    record = await hold(
+        tmp_path, loaded.scenarios[0], ModelAgent(AgentSettings(model=model, folder=EXAMPLES)), registry,
+        user=LlmUserSimulator(lambda _: model),
+    )  # fmt: skip
+    assert record.judged.verdict is Verdict.PASSED, record.judged.reason
+    assert ending(record) == expected

@@ -1,0 +1,70 @@
+import pytest
+
+from holdfast.engine.keywords import first_keyword, is_negated, says
+from holdfast.engine.likeness import likeness
+
+
+@pytest.mark.parametrize(
+    ("text", "keyword", "found"),
+    [
+        ("It is resolved.", "resolved", True),
+        ("It is RESOLVED!", "Resolved", True),
+        ("It is unresolved.", "resolved", False),
+        ("It is un-resolved.", "resolved", False),
+        ("great--thank you", "thank you", True),
+        ("Thank\n  you so much", "thank you", True),
+        ("thankyou", "thank you", False),
+        ("thank yours", "thank you", False),
+        ("that\u2019s it", "that's it", True),
+        ("I can't", "can", False),
+        ("(perfect)", "perfect", True),
+        ("cafe\u0301", "caf\u00e9", True),
+        ("\u975e\u5e38\u8c22\u8c22\u4f60", "\u8c22\u8c22", True),
+        ("anything", " ", False),
+        ("cost: 5 $", "5 $", True),
+        ("a.b", "a.b", True),
+        ("axb", "a.b", False),
+    ],
+)
+def test_whole_words_and_phrases(text, keyword, found):
+    assert says(text, keyword) is found
+
+
+def test_the_first_keyword_of_the_list_is_named():
+    assert first_keyword(["perfect", "thanks"], "thanks, perfect") == "perfect"
+    assert first_keyword([], "thanks") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "negated"),
+    [
+        ("not helpful", True),
+        ("it wasn't very helpful", True),
+        ("I never found it helpful", True),
+        ("no, helpful", False),
+        ("not bad but helpful", False),
+        ("not only helpful", False),
+        ("do not hesitate, it is helpful", False),
+        ("I do not think that the long answer I got was helpful", False),
+        ("helpful", False),
+        ("dont find it helpful", True),
+        ("I want helpful", False),
+    ],
+)
+def test_negation_shortly_before_in_the_same_clause(text, negated):
+    assert is_negated(text, text.index("helpful")) is negated
+
+
+@pytest.mark.parametrize("text", ["no thank you", "I cannot thank you enough"])
+def test_thanks_are_thanks(text):
+    assert not is_negated(text, text.index("thank"))
+
+
+def test_likeness():
+    long = " ".join(f"word{number}" for number in range(500))
+    assert likeness("Please  restart it.", "please restart it.") == 1.0
+    assert likeness("Please restart the router.", "Please restart the router now.") > 0.9
+    assert likeness("Yes.", "No, wait for the technician.") < 0.5
+    assert likeness(long, long.replace("word7 ", "other ")) > 0.9
+    assert likeness(long, " ".join(reversed(long.split()))) < 0.5
+    assert likeness(long, "x " * 500) < 0.1
