@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench schemas format clean
+.PHONY: help demo test test-slow check bench schemas format clean
 
 help: ## list the verbs
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -21,7 +21,10 @@ demo: $(READY) ## run the examples with the embedded scripted model
 	@echo "(two of the examples fail on purpose: one answer is safe but late, another in time but unsafe)"
 
 test: $(READY) ## run the tests
-	$(BIN)/python -m pytest -q -n auto
+	$(BIN)/python -m pytest -q -n auto -m "not slow"
+
+test-slow: $(READY) ## run the tests that take minutes
+	$(BIN)/python -m pytest -q -m slow
 
 check: $(READY) ## lint, types, import direction
 	$(BIN)/ruff check .

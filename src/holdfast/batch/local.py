@@ -15,7 +15,10 @@ Build = Callable[[PlannedTrial], TrialParts]
 
 
 class LocalBatch:
-    """Runs planned trials with `concurrency` workers. `keep` is called with each finished trial, before observers."""
+    """Runs planned trials with `concurrency` workers. `keep` is called with each finished trial, before observers.
+
+    Once `stopping` says so no further trial is begun; those in flight are finished and kept.
+    """
 
     def __init__(
         self,
@@ -24,14 +27,16 @@ class LocalBatch:
         keep: Callable[[TrialRecord], None],
         observers: Sequence[RunObserver] = (),
         concurrency: int = 1,
+        stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self._build = build
         self._keep = keep
         self._observers = observers
         self._concurrency = max(1, concurrency)
+        self._stopping = stopping
 
     async def run(self, trials: Sequence[PlannedTrial]) -> None:
-        """Returns when every trial has been kept. An exception out of `keep` ends the run."""
+        """Returns when every trial that was begun has been kept. An exception out of `keep` ends the run."""
         waiting = iter(trials)
         try:
             async with asyncio.TaskGroup() as group:
@@ -42,6 +47,8 @@ class LocalBatch:
 
     async def _work(self, waiting: Iterator[PlannedTrial]) -> None:
         for planned in waiting:
+            if self._stopping():
+                return
             for observer in self._observers:
                 observer.trial_started(planned.key, planned.scenario.name)
             record = await run_measured(lambda planned=planned: self._build(planned))

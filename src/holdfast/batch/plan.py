@@ -16,11 +16,14 @@ class PlannedTrial(Record):
     seed: int
 
 
-def plan(scenarios: Sequence[Scenario], *, seed: int, trials: int = 1) -> list[PlannedTrial]:
-    """Every scenario, `trials` times, in order. A trial's seed depends on the run's seed and on its key alone."""
+def plan(scenarios: Sequence[Scenario], *, seed: int, trials: int | None = None) -> list[PlannedTrial]:
+    """Every scenario as often as `trials`, else the scenario itself, asks for, in order.
+
+    A trial's seed depends on the run's seed and on its key alone.
+    """
     planned: list[PlannedTrial] = []
     for scenario in scenarios:
-        for index in range(trials):
+        for index in range(trials or scenario.trials or 1):
             key = TrialKey(scenario_id=scenario.id, index=index)
             planned.append(PlannedTrial(scenario=scenario, key=key, seed=trial_seed(seed, key)))
     return planned

@@ -21,12 +21,14 @@ _COMMANDS = {
     "lint": ("holdfast.cli.lint:lint", "Find checks that load but cannot be meant."),
     "selftest": ("holdfast.cli.selftest:selftest", "Try a scenario's checks on its own example answers."),
     "list": ("holdfast.cli.listing:list_scenarios", "List scenarios with id, name, domain and tags."),
+    "resume": ("holdfast.cli.resume:resume", "Do what is missing of a run, or was in error."),
+    "matrix": ("holdfast.cli.run:run", "Run every combination of a matrix; the same as `run`."),
     "runs": ("holdfast.cli.runs:runs", "List the runs on record."),
     "show": ("holdfast.cli.show:show", "Show a run again from its record."),
     "schema": ("holdfast.cli.schema:schema", "Write the JSON Schemas of the file formats, for editors."),
     "scenario": ("holdfast.cli.main:scenario", "The same commands under the specification's name."),
 }
-_SCENARIO_COMMANDS = ("run", "validate", "lint", "selftest", "list")
+_SCENARIO_COMMANDS = ("run", "validate", "lint", "selftest", "list", "matrix")
 
 
 class LazyGroup(click.Group):

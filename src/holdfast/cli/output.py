@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from holdfast.compose.rates import rates_of
 from holdfast.errors import SetupError
 from holdfast.report.page import Page
 from holdfast.report.runs_table import render_stored_run
@@ -43,6 +44,13 @@ def show_run(
     """The table, and the files. Raises `SetupError` when a file cannot be written; the record is safe already."""
     for line in render_stored_run(reader.path, page(), transcripts=transcripts):
         click.echo(line)
+    rates = rates_of(reader)
+    if any(rate.planned > 1 for rate in rates):
+        from holdfast.report.scenario_rates import render_scenario_rates
+
+        click.echo("")
+        for line in render_scenario_rates(rates, page()):
+            click.echo(line)
     if json_file is not None:
         from holdfast.report.json_report import to_json
 

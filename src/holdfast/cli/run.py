@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,10 @@ from typing import Any
 import click
 
 from holdfast.cli import options as shared
-from holdfast.cli.output import report_files, show_run
+from holdfast.cli.carrying_out import carry_out
+from holdfast.cli.output import report_files
 from holdfast.compose.options import RunOptions, Selection
 from holdfast.compose.running import Run
-from holdfast.judging.run import summarise
-from holdfast.report.progress import progress_for
-from holdfast.store.reader import RunReader
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -34,6 +31,16 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--live", is_flag=True, help="Ignore mocks and database seeding; talk to real services.")
 @click.option("--env-file", type=_FILE, help="Variables for this run.")
 @click.option("--seed", type=int, help="Seed of everything random. [default: chosen anew and recorded]")
+@click.option(
+    "--trials", type=click.IntRange(1, 100_000), help="Run each scenario so often. [default: as it says, or 1]"
+)
+@click.option(
+    "--pass-rate",
+    type=click.FloatRange(0, 1, min_open=True),
+    help="Share of a scenario's trials that must pass. [default: as it says, or all]",
+)
+@click.option("--filter", "filters", multiple=True, metavar="PARAM=VALUE", help="Only these combinations of a matrix.")
+@click.option("--dry-run", is_flag=True, help="List what would run, with an estimate, and run nothing.")
 @click.option("--concurrency", type=click.IntRange(min=1), help="Trials at a time. [default: 8]")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), help="Seconds for a model call.")
 @click.option(
@@ -49,10 +56,13 @@ def run(ctx: click.Context, /, **given: Any) -> None:
     Exit codes: 0 all passed; 1 something failed; 2 it could not start; 3 nothing failed but something was
     inconclusive or in error; 130 interrupted.
     """
-    selection = Selection(paths=given.pop("paths"), tags=given.pop("tags"), expression=given.pop("expression"))
+    chosen = {name: given.pop(name) for name in ("paths", "tags", "expression", "filters")}
     files = {name: given.pop(name) for name in ("json_file", "junit_file", "transcripts")}
-    progress = progress_for(sys.stderr, enabled=not given.pop("no_progress"))
-    prepared = Run(selection, RunOptions(command=tuple(sys.argv[1:]), **given))
-    reader = RunReader.open(asyncio.run(prepared.execute([progress])))
-    show_run(reader, **files)
-    ctx.exit(summarise(reader.counts(), planned=reader.header.planned).exit_code)
+    silent, dry_run = given.pop("no_progress"), given.pop("dry_run")
+    prepared = Run(Selection(**chosen), RunOptions(command=tuple(sys.argv[1:]), **given))
+    if dry_run:
+        from holdfast.cli.dry_run import show_plan
+
+        show_plan(prepared)
+        return
+    ctx.exit(carry_out(prepared, silent=silent, **files))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from holdfast.batch.plan import PlannedTrial
 from holdfast.compose.judges import Judges, needs_judge
@@ -19,7 +22,7 @@ from holdfast.engine.clock import SystemClock
 from holdfast.engine.context import ScoreRubric, TrialParts
 from holdfast.engine.lag import LagMonitor
 from holdfast.judging.rubric import timeliness_of
-from holdfast.plugins.factories import AgentSettings, EnvironmentSettings
+from holdfast.plugins.factories import AgentFactory, AgentSettings, EnvironmentFactory, EnvironmentSettings
 from holdfast.ports.agent import Agent, TrialContext
 from holdfast.ports.environment import EnvironmentProvider
 from holdfast.ports.gate import Gate
@@ -51,6 +54,14 @@ class Builder:
         self._rubrics = Rubrics(settings)
         self._services: TrialServices | None = None
         self._notes: dict[str, tuple[str, ...]] = {}
+        self._checked: dict[int, Any] = {}
+        # A mark of the run and a count tell workspaces apart; asking the system for chance is slow.
+        self._mark: str = secrets.token_hex(4)
+        self._count = itertools.count()
+        # By scenario, because a run builds thousands of trials of the same one.
+        self._tested: dict[str, ChatModel | None] = {}
+        self._agents: dict[str, tuple[AgentFactory, AgentSettings]] = {}
+        self._environments: dict[str, tuple[EnvironmentFactory, EnvironmentSettings]] = {}
 
     def prepare(self, scenarios: Sequence[Scenario]) -> None:
         """Build once what every trial will need, so that a missing key, package or file is found before anything runs.
@@ -85,7 +96,7 @@ class Builder:
         registry = self._registries.registry(scenario)
         model = self._model(scenario)
         clock = SystemClock()
-        environment = self._environment(scenario, f"{planned.key.index}-{secrets.token_hex(4)}")
+        environment = self._environment(scenario, f"{planned.key.index}-{self._mark}-{next(self._count)}")
         database = self._database(scenario, environment)
         services = None
         if self._services is not None and needs_services(scenario):
@@ -96,6 +107,7 @@ class Builder:
             environment=environment,
             database=database,
             evaluator=registry.evaluator,
+            checked=self._checked,
             termination=registry.termination,
             user=self._user(scenario),
             agent=self._agent(scenario),
@@ -134,15 +146,17 @@ class Builder:
         await self._models.close()
 
     def _environment(self, scenario: Scenario, trial_id: str) -> EnvironmentProvider:
-        factory = self._registries.registry(scenario).environment(self._settings.environment(scenario))
-        return factory(
-            EnvironmentSettings(
+        known = self._environments.get(scenario.id)
+        if known is None:
+            factory = self._registries.registry(scenario).environment(self._settings.environment(scenario))
+            settings = EnvironmentSettings(
                 root=self._workspaces,
-                trial_id=trial_id,
+                trial_id="",
                 variables=self._settings.variables(scenario),
                 options={"sandbox": self._settings.sandbox(scenario)},
             )
-        )
+            known = self._environments[scenario.id] = (factory, settings)
+        return known[0](msgspec.structs.replace(known[1], trial_id=trial_id))
 
     def _database(self, scenario: Scenario, environment: EnvironmentProvider) -> TrialDatabase | None:
         seed = scenario.setup.database
@@ -165,23 +179,27 @@ class Builder:
         return LlmUserSimulator(self._models.chooser(ref, scenario, fixed=named))
 
     def _agent(self, scenario: Scenario) -> Agent | None:
-        if not needs_agent(scenario):
-            return None
-        kind, _, target = self._settings.agent(scenario).partition(":")
-        return self._registries.registry(scenario).agent(kind)(
-            AgentSettings(
+        known = self._agents.get(scenario.id)
+        if known is None:
+            if not needs_agent(scenario):
+                return None
+            kind, _, target = self._settings.agent(scenario).partition(":")
+            settings = AgentSettings(
                 target=target,
                 model=self._model(scenario),
                 folder=Path(scenario.place.file).absolute().parent,
                 variables=self._settings.variables(scenario),
                 options={"allow_commands": self._settings.allow_commands(scenario)},
             )
-        )
+            known = self._agents[scenario.id] = (self._registries.registry(scenario).agent(kind), settings)
+        return known[0](known[1])
 
     def _model(self, scenario: Scenario) -> ChatModel | None:
         """The model under test, or None when the scenario asks nobody or nobody named one."""
-        ref = self._settings.model(scenario) if needs_agent(scenario) else None
-        return self._models.get(ref, scenario) if ref else None
+        if scenario.id not in self._tested:
+            ref = self._settings.model(scenario) if needs_agent(scenario) else None
+            self._tested[scenario.id] = self._models.get(ref, scenario) if ref else None
+        return self._tested[scenario.id]
 
 
 def needs_agent(scenario: Scenario) -> bool:

@@ -42,9 +42,16 @@ def load_scenarios(selection: Selection, registries: ScenarioRegistries) -> list
     loaded = load_files(selection.paths, registries)
     if loaded.errors:
         raise FileError(loaded.errors)
-    chosen = select(loaded.scenarios, tags=selection.tags, expression=selection.expression)
+    scenarios = [*loaded.scenarios]
+    if loaded.matrices:
+        from holdfast.compose.matrices import expand_matrices
+
+        scenarios += expand_matrices(loaded.matrices, registries, filters=selection.filters)
+    elif selection.filters:
+        raise SetupError("--filter chooses combinations of a matrix, and there is none among the files")
+    chosen = select(scenarios, tags=selection.tags, expression=selection.expression)
     if not chosen:
-        raise SetupError(_nothing(selection, len(loaded.scenarios)))
+        raise SetupError(_nothing(selection, len(scenarios)))
     return chosen
 
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import msgspec
+
+from holdfast.errors import SetupError
 from holdfast.records.base import Record
 
 
@@ -13,6 +17,7 @@ class Selection(Record):
     paths: tuple[str, ...]
     tags: tuple[str, ...] = ()
     expression: str | None = None
+    filters: tuple[str, ...] = ()
 
 
 class RunOptions(Record):
@@ -34,4 +39,31 @@ class RunOptions(Record):
     sandbox: bool = False
     allow_commands: bool = False
     enforce_deadline: bool = False
+    trials: int | None = None
+    pass_rate: float | None = None
     command: tuple[str, ...] = ()
+
+
+def save_options(selection: Selection, options: RunOptions) -> dict[str, Any]:
+    """As plain data for the header of the run, from which `restore_options` makes both again."""
+    saved = {"folder": Path.cwd(), "selection": selection, "options": options}
+    return msgspec.to_builtins(saved, enc_hook=str)
+
+
+def restore_options(saved: dict[str, Any]) -> tuple[Path, Selection, RunOptions]:
+    """The folder that the run was started in, what it was to run, and how.
+
+    Raises `SetupError` when a run was not saved so that it can be carried on.
+    """
+    try:
+        return (
+            Path(saved["folder"]),
+            msgspec.convert(saved["selection"], Selection),
+            msgspec.convert(saved["options"], RunOptions, dec_hook=_path),
+        )
+    except (KeyError, TypeError, msgspec.ValidationError) as error:
+        raise SetupError(f"the run was recorded by a version that did not keep what a resume needs: {error}") from error
+
+
+def _path(kind: type, value: Any) -> Any:
+    return kind(value) if kind is Path else value

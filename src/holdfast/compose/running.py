@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import secrets
 from collections.abc import Sequence
@@ -9,76 +10,124 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import holdfast
+from holdfast.batch.interrupt import Interrupts
 from holdfast.batch.local import LocalBatch
 from holdfast.batch.plan import PlannedTrial, plan
 from holdfast.compose.building import Builder
+from holdfast.compose.fingerprint import fingerprint
+from holdfast.compose.gates import build_gate, needs_network
 from holdfast.compose.loading import load_scenarios
-from holdfast.compose.options import RunOptions, Selection
+from holdfast.compose.options import RunOptions, Selection, save_options
 from holdfast.compose.plugins import ScenarioRegistries
 from holdfast.compose.registry import build_registry
 from holdfast.compose.settings import Settings
 from holdfast.compose.workspaces import clean_workspaces
-from holdfast.engine.calling import OpenGate
 from holdfast.engine.lag import LagMonitor
 from holdfast.ports.observer import RunObserver
 from holdfast.records.run import RunHeader
 from holdfast.store.ids import new_run_id
+from holdfast.store.plan import PlanEntry
 from holdfast.store.writer import RunWriter
 
 
 class Run:
-    """A run that is loaded, checked and ready to go."""
+    """A run that is loaded, checked and ready to go. `todo` is what it will do of what is `planned`."""
 
-    def __init__(self, selection: Selection, options: RunOptions) -> None:
-        """Raises `UsageError` for anything that would stop the run from starting."""
+    def __init__(
+        self, selection: Selection, options: RunOptions, *, begun: tuple[RunHeader, Path] | None = None
+    ) -> None:
+        """`begun` is the header and the record of a run to carry on.
+
+        Raises `UsageError` for anything that would stop the run from starting.
+        """
         self.settings: Settings = Settings(options)
         self._registries = ScenarioRegistries(build_registry(), live=options.live)
         self.scenarios = load_scenarios(selection, self._registries)
-        seed = self.settings.seed
+        header, self._path = begun if begun is not None else (None, None)
+        seed = header.seed if header is not None else self.settings.seed
         self.seed: int = seed if seed is not None else secrets.randbelow(2**31)
-        self.planned: list[PlannedTrial] = plan(self.scenarios, seed=self.seed)
-        self.header: RunHeader = RunHeader(
+        self.planned: list[PlannedTrial] = plan(self.scenarios, seed=self.seed, trials=options.trials)
+        self.todo: Sequence[PlannedTrial] = self.planned
+        self.header: RunHeader = header or self._header(selection, options)
+        self.interrupted: bool = False
+
+    def _header(self, selection: Selection, options: RunOptions) -> RunHeader:
+        return RunHeader(
             id=new_run_id(datetime.now(UTC), random.SystemRandom()),
             started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
             holdfast_version=holdfast.__version__,
             command=options.command,
             seed=self.seed,
             planned=len(self.planned),
+            options=save_options(selection, options),
+            pass_rate=options.pass_rate,
+            pass_rates={each.id: each.pass_rate for each in self.scenarios if each.pass_rate is not None},
         )
 
+    @property
+    def needs_network(self) -> bool:
+        return needs_network(self.scenarios, self.settings)
+
+    def fingerprints(self) -> dict[str, str]:
+        """By scenario."""
+        return {scenario.id: fingerprint(scenario, self.settings) for scenario in self.scenarios}
+
     async def execute(self, observers: Sequence[RunObserver]) -> Path:
-        """Run every trial into a new record and say where it is. Raises `SetupError` before anything ran."""
+        """Run every trial that is to be done into the record and say where that is.
+
+        After an interrupt `interrupted` is set and the record holds what was finished. Raises `SetupError` before
+        anything ran.
+        """
+
+        def note(message: str) -> None:
+            for observer in observers:
+                observer.noted(message)
+
         with LagMonitor() as lag:
             builder = Builder(
                 registries=self._registries,
                 settings=self.settings,
                 workspaces=clean_workspaces(),
                 lag=lag,
-                gate=OpenGate(),
+                gate=build_gate(self.scenarios, self.settings, note),
             )
             try:
                 builder.prepare(self.scenarios)
-                return await self._record(builder, observers)
+                with Interrupts(note) as interrupts:
+                    return await self._record(builder, observers, interrupts)
             finally:
                 await builder.close()
 
-    async def _record(self, builder: Builder, observers: Sequence[RunObserver]) -> Path:
-        writer = RunWriter.create(self.settings.out, self.header)
+    def _writer(self) -> RunWriter:
+        if self._path is not None:
+            return RunWriter.open(self._path)
+        prints = self.fingerprints()
+        entries = (PlanEntry(key=each.key, seed=each.seed, digest=prints[each.scenario.id]) for each in self.planned)
+        return RunWriter.create(self.settings.out, self.header, entries)
+
+    async def _record(self, builder: Builder, observers: Sequence[RunObserver], interrupts: Interrupts) -> Path:
+        writer = self._writer()
         for observer in observers:
             observer.run_started(self.header)
+        batch = LocalBatch(
+            build=builder.build,
+            keep=writer.append,
+            observers=observers,
+            concurrency=self.settings.concurrency,
+            stopping=lambda: interrupts.stopping,
+        )
         try:
-            batch = LocalBatch(
-                build=builder.build,
-                keep=writer.append,
-                observers=observers,
-                concurrency=self.settings.concurrency,
-            )
-            await batch.run(self.planned)
+            await batch.run(self.todo)
+        except asyncio.CancelledError:
+            if not interrupts.stopping:
+                writer.close("interrupted")
+                raise
         except BaseException:
             writer.close("interrupted")
             raise
         finally:
             for observer in observers:
                 observer.run_finished()
-        writer.close("finished")
+        self.interrupted = interrupts.stopping
+        writer.close("interrupted" if interrupts.stopping else "finished")
         return writer.path

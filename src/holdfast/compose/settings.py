@@ -34,13 +34,17 @@ class Settings:
         self.options: RunOptions = options
         self.base: Config = find_config(Path.cwd())
         self._configs: dict[Path, Config] = {}
+        self._by_file: dict[str, Config] = {}
         self._variables: dict[Path | None, Mapping[str, str]] = {}
 
     def config(self, scenario: Scenario) -> Config:
-        folder = Path(scenario.place.file).absolute().parent
-        if folder not in self._configs:
-            self._configs[folder] = find_config(folder)
-        return self._configs[folder]
+        known = self._by_file.get(scenario.place.file)
+        if known is None:
+            folder = Path(scenario.place.file).absolute().parent
+            if folder not in self._configs:
+                self._configs[folder] = find_config(folder)
+            known = self._by_file[scenario.place.file] = self._configs[folder]
+        return known
 
     @property
     def out(self) -> Path:
@@ -66,7 +70,8 @@ class Settings:
         return DEFAULT_RETRIES
 
     def agent(self, scenario: Scenario) -> str:
-        return self.options.agent or scenario.agent or self.config(scenario).agent or scenario.default_agent
+        chosen = scenario.overrides.get("agent") or self.options.agent
+        return chosen or scenario.agent or self.config(scenario).agent or scenario.default_agent
 
     def environment(self, scenario: Scenario) -> str:
         return self.options.environment or scenario.environment
@@ -74,6 +79,8 @@ class Settings:
     def model(self, scenario: Scenario) -> ModelRef | None:
         """The model under test, aliases resolved; None when nobody names one."""
         config = self.config(scenario)
+        if "model" in scenario.overrides:
+            return self.named(scenario.overrides["model"], scenario)
         if self.options.model is not None:
             return self._resolve(self.options.model, Path.cwd(), config)
         if scenario.character is not None and scenario.character.model is not None:
@@ -84,6 +91,8 @@ class Settings:
 
     def judge(self, scenario: Scenario) -> ModelRef | None:
         """The judge that somebody named; None when nobody did."""
+        if "judge" in scenario.overrides:
+            return self.named(scenario.overrides["judge"], scenario)
         return self._role(self.options.judge, self.config(scenario).judge, scenario)
 
     def user_model(self, scenario: Scenario) -> ModelRef | None:

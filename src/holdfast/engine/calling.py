@@ -20,32 +20,66 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.gate import Gate
 from holdfast.ports.model import ChatModel
 from holdfast.records.base import Record
-from holdfast.records.event import ModelCalled, Retried
+from holdfast.records.event import ModelCalled, Noted, Retried
 from holdfast.records.model import ChatRequest, ChatResponse
 from holdfast.records.timing import Attempt, CallTiming
 
+_NOTED_WAIT_MS = 1000.0
+
 
 class RetryPolicy(Record):
-    """Exponential back-off with jitter; a server's own `Retry-After` goes first. `lag_limit_ms` spoils a grade."""
+    """Exponential back-off with jitter; a server's own `Retry-After` goes first. `lag_limit_ms` spoils a grade.
+
+    A limited rate is not a failure: it is waited out for `patience_s` in all, which outlives a window of one minute,
+    and does not count against `retries`, unless that is 0.
+    """
 
     retries: int = 2
     first_wait_s: float = 0.5
     longest_wait_s: float = 30.0
+    patience_s: float = 75.0
     lag_limit_ms: float = 25.0
 
     def wait_s(self, retry: int, error: ModelError, generator: random.Random) -> float:
         if error.retry_after_s is not None:
-            return error.retry_after_s
+            # A server that keeps answering "at once" must not be asked for ever.
+            return max(error.retry_after_s, min(0.01 * 2**retry, self.longest_wait_s))
         full = min(self.longest_wait_s, self.first_wait_s * 2**retry)
         return full * (0.5 + 0.5 * generator.random())
+
+    def gives_up(self, error: ModelError, *, failures: int, limited_s: float) -> bool:
+        """After so many failures of other kinds, and so long spent waiting for a rate limit."""
+        if not error.retryable or self.retries == 0:
+            return True
+        if error.kind == "rate_limit":
+            return limited_s >= self.patience_s or (error.retry_after_s or 0.0) > 2 * self.patience_s
+        return failures > self.retries
 
 
 class OpenGate:
     """Lets every call through at once."""
 
     @asynccontextmanager
-    async def admit(self, model: str, request: ChatRequest) -> AsyncGenerator[None]:
-        yield
+    async def admit(self, model: str, request: ChatRequest) -> AsyncGenerator[OpenAdmission]:
+        yield OpenAdmission()
+
+
+class OpenAdmission:
+    reason: str = ""
+
+    def succeeded(self, response: ChatResponse) -> None: ...
+
+    def failed(self, error: ModelError) -> None: ...
+
+
+class _Waited:
+    """What a call has waited so far: in the queue, and for a rate limit to pass."""
+
+    __slots__ = ("limited_s", "queued_ms")
+
+    def __init__(self) -> None:
+        self.queued_ms: float = 0.0
+        self.limited_s: float = 0.0
 
 
 class Caller:
@@ -60,7 +94,7 @@ class Caller:
         lag: LagMonitor | None,
         generator: random.Random,
         now_ms: Callable[[], float],
-        emit: Callable[[ModelCalled | Retried], None],
+        emit: Callable[[ModelCalled | Retried | Noted], None],
     ) -> None:
         self._policy = policy
         self._gate = gate
@@ -76,46 +110,60 @@ class Caller:
         at_ms = self._now_ms()
         zero = time.perf_counter()
         attempts: list[Attempt] = []
-        queued_ms = 0.0
+        waited = _Waited()
+        failures = 0
         while True:
             try:
-                response, waited_ms = await self._try_once(model, request, zero)
+                response = await self._try_once(model, request, zero, waited)
             except ModelError as error:
                 attempts.append(error.attempt or _unsent(zero, error))
-                if not error.retryable or len(attempts) > self._policy.retries:
-                    timing = CallTiming(queued_ms=round(queued_ms, 3), attempts=tuple(attempts), spoiled=("failed",))
+                failures += error.kind != "rate_limit"
+                if self._policy.gives_up(error, failures=failures, limited_s=waited.limited_s):
+                    queued_ms = round(waited.queued_ms, 3)
+                    timing = CallTiming(queued_ms=queued_ms, attempts=tuple(attempts), spoiled=("failed",))
                     self._emit(_event(model, request, at_ms, timing, error=str(error)))
                     raise
-                attempts[-1] = await self._back_off(model, request, error, attempts)
+                wait_s = await self._back_off(model, request, error, len(attempts))
+                attempts[-1] = msgspec.structs.replace(attempts[-1], backoff_ms=round(wait_s * 1000.0, 1))
+                waited.limited_s += wait_s if error.kind == "rate_limit" else 0.0
                 continue
-            queued_ms += waited_ms
             attempts.append(response.attempt)
-            timing = self._timing(response, tuple(attempts), queued_ms, zero)
+            timing = self._timing(response, tuple(attempts), waited.queued_ms, zero)
             self._emit(_event(model, request, at_ms, timing, response=response))
             return response
 
-    async def _try_once(self, model: ChatModel, request: ChatRequest, zero: float) -> tuple[ChatResponse, float]:
+    async def _try_once(self, model: ChatModel, request: ChatRequest, zero: float, waited: _Waited) -> ChatResponse:
         asked = time.perf_counter()
         self.waits.wait_begins()
         waiting = True
         try:
-            async with self._gate.admit(model.name, request):
-                waited_ms = (time.perf_counter() - asked) * 1000.0
+            async with self._gate.admit(model.name, request) as admission:
+                queued_ms = (time.perf_counter() - asked) * 1000.0
                 self.waits.wait_ends()
                 waiting = False
+                waited.queued_ms += queued_ms
+                if queued_ms >= _NOTED_WAIT_MS:
+                    self._note_wait(queued_ms, admission.reason)
                 self.waits.attempt_begins()
                 try:
-                    return await model.attempt(request, zero=zero), waited_ms
+                    response = await model.attempt(request, zero=zero)
+                except ModelError as error:
+                    admission.failed(error)
+                    raise
                 finally:
                     self.waits.attempt_ends()
+                admission.succeeded(response)
+                return response
         finally:
             if waiting:
                 self.waits.wait_ends()
 
-    async def _back_off(
-        self, model: ChatModel, request: ChatRequest, error: ModelError, attempts: list[Attempt]
-    ) -> Attempt:
-        wait_s = self._policy.wait_s(len(attempts) - 1, error, self._random)
+    def _note_wait(self, queued_ms: float, reason: str) -> None:
+        message = f"a model call waited {queued_ms / 1000:.1f} s before it was sent: {reason or 'starts are spaced'}"
+        self._emit(Noted(at_ms=self._now_ms(), message=message))
+
+    async def _back_off(self, model: ChatModel, request: ChatRequest, error: ModelError, attempt: int) -> float:
+        wait_s = self._policy.wait_s(attempt - 1, error, self._random)
         self._emit(
             Retried(
                 at_ms=self._now_ms(),
@@ -123,7 +171,7 @@ class Caller:
                 purpose=request.purpose,
                 reason=str(error),
                 wait_ms=round(wait_s * 1000.0, 1),
-                attempt=len(attempts),
+                attempt=attempt,
             )
         )
         self.waits.wait_begins()
@@ -131,7 +179,7 @@ class Caller:
             await self._clock.sleep(wait_s)
         finally:
             self.waits.wait_ends()
-        return msgspec.structs.replace(attempts[-1], backoff_ms=round(wait_s * 1000.0, 1))
+        return wait_s
 
     def _timing(
         self, response: ChatResponse, attempts: tuple[Attempt, ...], queued_ms: float, zero: float

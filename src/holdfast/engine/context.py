@@ -26,6 +26,7 @@ from holdfast.ports.services import Services
 from holdfast.ports.sink import EventSink
 from holdfast.ports.user import UserSimulator
 from holdfast.records.conversation import ConversationTurn
+from holdfast.records.evaluation import EvaluationSpec
 from holdfast.records.event import AnyEvent, Noted
 from holdfast.records.material import Material
 from holdfast.records.model import ChatRequest, ChatResponse
@@ -71,6 +72,8 @@ class TrialParts:
     lag: LagMonitor | None = None
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     sinks: Sequence[EventSink] = ()
+    checked: dict[int, Any] = field(default_factory=dict[int, Any])
+    """Validated parameters by the identity of the check's specification; shared by the trials of a run."""
     notes: Sequence[str] = ()
     enforce_deadline: bool = False
     score_rubric: ScoreRubric | None = None
@@ -157,6 +160,13 @@ class Trial:
         self.events.append(event)
         for sink in self.parts.sinks:
             sink.emit(event)
+
+    def params(self, spec: EvaluationSpec, evaluator: Evaluator) -> Any:
+        """The parameters of a check as its evaluator wants them, validated once for all trials of a scenario."""
+        known = self.parts.checked.get(id(spec))
+        if known is None:
+            known = self.parts.checked[id(spec)] = evaluator.params.model_validate(spec.params)
+        return known
 
     def warn(self, message: str) -> None:
         self.emit(Noted(at_ms=self.elapsed_ms(), message=message, level="warning"))

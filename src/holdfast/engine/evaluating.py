@@ -52,7 +52,7 @@ class Evaluation:
         started = time.perf_counter()
         try:
             evaluator = self._trial.parts.evaluator(spec.type)
-            params = evaluator.params.model_validate(spec.params)
+            params = self._trial.params(spec, evaluator)
             found = await evaluator.evaluate(params, result, self._context(spec, step))
         except Exception as error:  # noqa: BLE001 - whatever a check raises is recorded as its error
             found = self._error(spec, error)

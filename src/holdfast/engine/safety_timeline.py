@@ -6,6 +6,7 @@ docs/time.md is the user's side of this file.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from holdfast.engine.context import Trial
 from holdfast.engine.outcome import StepResult
@@ -105,9 +106,9 @@ def _no_pieces(result: ExecutionResult, call: ModelCalled) -> str | None:
 def _check(trial: Trial, spec: EvaluationSpec) -> Check | None:
     """The invariant as a check on a part of the answer, or None when it needs more than that."""
     evaluator = trial.parts.evaluator(spec.type)
-    if not isinstance(evaluator, TextCheck) or spec.params.get("scope", "reply") != "reply":
+    if spec.params.get("scope", "reply") != "reply" or not hasattr(evaluator, "on_text"):
         return None
-    return evaluator.on_text(evaluator.params.model_validate(spec.params))
+    return cast("TextCheck", evaluator).on_text(trial.params(spec, evaluator))
 
 
 def _sampled(count: int, characters: int) -> list[int]:

@@ -5,10 +5,27 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from holdfast.records.model import ChatRequest
+from holdfast.errors import ModelError
+from holdfast.records.model import ChatRequest, ChatResponse
+
+
+class Admission(Protocol):
+    """Leave for one attempt. It is told how that ended, so that the gate learns of limits and outages."""
+
+    @property
+    def reason(self) -> str:
+        """What it had to wait for, beyond the spacing of starts; empty when for nothing."""
+        ...
+
+    def succeeded(self, response: ChatResponse) -> None: ...
+
+    def failed(self, error: ModelError) -> None: ...
 
 
 class Gate(Protocol):
-    def admit(self, model: str, request: ChatRequest) -> AbstractAsyncContextManager[None]:
-        """Wait for leave to send, hold it while the attempt runs. The wait is queueing, never latency."""
+    def admit(self, model: str, request: ChatRequest) -> AbstractAsyncContextManager[Admission]:
+        """Wait for leave to send, hold it while the attempt runs. The wait is queueing, never latency.
+
+        Entering raises `ModelError` when the provider has been down for so long that waiting is given up.
+        """
         ...

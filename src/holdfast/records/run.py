@@ -18,7 +18,11 @@ FORMAT_VERSION = 1
 
 
 class RunHeader(Record):
-    """What was asked for, fixed when the run starts."""
+    """What was asked for, fixed when the run starts.
+
+    `pass_rate` is the share of trials that must pass as the user asked of all scenarios, `pass_rates` as single ones
+    ask of themselves. `options` is what it takes to carry the run on.
+    """
 
     id: str
     started_at: str
@@ -27,6 +31,8 @@ class RunHeader(Record):
     seed: int = 0
     planned: int = 0
     options: dict[str, Any] = {}
+    pass_rate: float | None = None
+    pass_rates: dict[str, float] = {}
 
 
 class TrialKey(Record):

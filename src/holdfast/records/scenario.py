@@ -194,7 +194,9 @@ class Scenario(Record):
     """`digest` changes whenever the file's meaning does.
 
     `agent` is the one its author asks for, `default_agent` the one that suits it when nobody asks for one.
-    `expects: defer` marks a case where raising the alarm is the mistake.
+    `expects: defer` marks a case where raising the alarm is the mistake. `trials` is how often to run it and
+    `pass_rate` the share of them that must pass, where it says so. `overrides` is what a matrix sets of `model`,
+    `agent` and `judge`; it goes before every other setting.
     """
 
     id: str
@@ -220,6 +222,9 @@ class Scenario(Record):
     expected_action: str | None = None
     expects: Expected = "act"
     examples: ExampleAnswers = ExampleAnswers()
+    trials: int | None = None
+    pass_rate: float | None = None
+    overrides: dict[str, str] = {}
 
 
 def evaluation_specs(scenario: Scenario) -> Iterator[EvaluationSpec]:

@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.judging.alarm import Alarm, alarm_of
 from holdfast.judging.run import summarise
+from holdfast.judging.scenario_rate import rates_exit_code, scenario_rates
 from holdfast.records.run import RunHeader, TrialRecord
 from holdfast.records.verdict import Verdict
 from holdfast.report.trial_json import trial_json
@@ -26,14 +27,18 @@ def to_json(header: RunHeader, trials: Iterable[TrialRecord]) -> Iterator[bytes]
     """
     yield b'{"format":%d,\n"run":%b,\n"trials":[' % (REPORT_FORMAT, _encode(whole(header)))
     counts: Counter[Verdict] = Counter()
+    per_scenario: Counter[tuple[str, Verdict]] = Counter()
     alarms: Counter[Alarm] = Counter()
     for trial in trials:
         yield (b",\n" if counts else b"\n") + _encode(trial_json(trial))
         counts[trial.judged.verdict] += 1
+        per_scenario[trial.key.scenario_id, trial.judged.verdict] += 1
         if alarm := alarm_of(trial):
             alarms[alarm] += 1
     summary = summarise(counts, planned=header.planned, alarms=alarms)
-    told = {**whole(summary), "total": summary.total, "exit_code": int(summary.exit_code)}
+    rates = scenario_rates(per_scenario, planned={}, required=header.pass_rates, required_of_all=header.pass_rate)
+    code = rates_exit_code(rates, complete=not summary.not_run)
+    told = {**whole(summary), "total": summary.total, "exit_code": int(code)}
     yield b'\n],\n"summary":%b}\n' % _encode(told)
 
 

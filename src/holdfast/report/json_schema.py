@@ -37,6 +37,8 @@ def report_schema() -> dict[str, Any]:
                 seed=_INTEGER,
                 planned=_COUNT,
                 options=_MAPPING,
+                pass_rate=_or_null(_NUMBER),
+                pass_rates=_MAPPING,
             ),
             trials=_list({"$ref": "#/$defs/trial"}),
             summary=_object(

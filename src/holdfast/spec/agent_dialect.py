@@ -106,6 +106,8 @@ def _lower(document: Document, shape: AgentShape, specs: Specs, *, setup: Setup,
         context=shape.context,
         tags=tuple(shape.tags),
         metadata=shape.metadata,
+        trials=shape.trials,
+        pass_rate=shape.pass_rate,
     )
 
 

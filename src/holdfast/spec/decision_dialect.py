@@ -104,6 +104,8 @@ def _lower(document: Document, shape: DecisionShape) -> Scenario:
         ),
         rubric=shape.rubric,
         expected_action=shape.expected_action,
+        trials=shape.trials,
+        pass_rate=shape.pass_rate,
     )
 
 

@@ -13,6 +13,7 @@ from holdfast.records.base import Record
 from holdfast.records.run import RunHeader, TrialKey, TrialRecord
 from holdfast.records.verdict import Outcome, Verdict
 from holdfast.store import codec
+from holdfast.store.plan import PlanEntry, read_plan
 from holdfast.store.schema import reading
 
 _PAGE = 64
@@ -69,8 +70,8 @@ class RunReader:
         return {verdict: found.get(verdict.value, 0) for verdict in Verdict}
 
     def rows(self) -> list[TrialRow]:
-        """Every trial in short, in the order in which they finished first."""
-        query = "SELECT scenario_id, idx, name, verdict, outcome, latency_ms FROM trial ORDER BY rowid"
+        """Every trial in short, in the order of the plan."""
+        query = "SELECT scenario_id, idx, name, verdict, outcome, latency_ms FROM trial ORDER BY position"
         with reading(self.path) as connection:
             return [
                 TrialRow(
@@ -84,18 +85,35 @@ class RunReader:
             ]
 
     def trials(self) -> Iterator[TrialRecord]:
-        """Every trial, in the order in which they finished first, decoded one by one as they are asked for."""
+        """Every trial, in the order of the plan, decoded one by one as they are asked for."""
         last = 0
         while True:
             with reading(self.path) as connection:
                 dictionary = _dictionary(connection)
-                query = "SELECT rowid, body FROM trial WHERE rowid > ? ORDER BY rowid LIMIT ?"
+                query = "SELECT position, body FROM trial WHERE position > ? ORDER BY position LIMIT ?"
                 page = connection.execute(query, (last, _PAGE)).fetchall()
-            for rowid, body in page:
-                last = rowid
+            for position, body in page:
+                last = position
                 yield self._decode(body, dictionary)
             if len(page) < _PAGE:
                 return
+
+    def plan(self) -> list[PlanEntry]:
+        """What the run set out to do, in order."""
+        with reading(self.path) as connection:
+            return list(read_plan(connection))
+
+    def planned_per_scenario(self) -> dict[str, int]:
+        """How many trials of each scenario there should be, in the order of the plan."""
+        query = "SELECT scenario_id, count(*) FROM plan GROUP BY scenario_id ORDER BY min(position)"
+        with reading(self.path) as connection:
+            return dict(connection.execute(query).fetchall())
+
+    def counts_per_scenario(self) -> dict[tuple[str, Verdict], int]:
+        """How many trials of a scenario came to a verdict; those that are none are not there."""
+        query = "SELECT scenario_id, verdict, count(*) FROM trial GROUP BY scenario_id, verdict"
+        with reading(self.path) as connection:
+            return {(scenario, Verdict(verdict)): count for scenario, verdict, count in connection.execute(query)}
 
     def trial(self, key: TrialKey) -> TrialRecord | None:
         """One trial, or None when the record does not hold it."""

@@ -24,7 +24,15 @@ CREATE TABLE run (
   status TEXT NOT NULL,
   dictionary BLOB NOT NULL DEFAULT x''
 );
+CREATE TABLE plan (
+  position INTEGER PRIMARY KEY,
+  scenario_id TEXT NOT NULL,
+  idx INTEGER NOT NULL,
+  seed INTEGER NOT NULL,
+  digest TEXT NOT NULL
+);
 CREATE TABLE trial (
+  position INTEGER PRIMARY KEY,
   scenario_id TEXT NOT NULL,
   idx INTEGER NOT NULL,
   name TEXT NOT NULL,
@@ -32,16 +40,17 @@ CREATE TABLE trial (
   outcome TEXT,
   latency_ms REAL,
   body BLOB NOT NULL,
-  PRIMARY KEY (scenario_id, idx)
+  UNIQUE (scenario_id, idx)
 );
 """
 
 
-def create_tables(connection: sqlite3.Connection) -> None:
+def begin_tables(connection: sqlite3.Connection) -> None:
+    """Make the tables in a transaction that the caller commits, once what makes them a run is in them too."""
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")
     connection.executescript(
-        f"BEGIN; PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={FORMAT_VERSION}; {_TABLES} COMMIT;"
+        f"BEGIN IMMEDIATE; PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={FORMAT_VERSION}; {_TABLES}"
     )
 
 

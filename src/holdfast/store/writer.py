@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import queue
 import sqlite3
 import threading
+from collections import deque
+from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -13,66 +15,93 @@ from holdfast.errors import StoreError
 from holdfast.records.run import RunHeader, TrialKey, TrialRecord
 from holdfast.records.verdict import Verdict
 from holdfast.store import codec
-from holdfast.store.schema import SUFFIX, RunStatus, connect, create_tables, recognise
+from holdfast.store.lock import RunLock
+from holdfast.store.plan import PlanEntry, write_plan
+from holdfast.store.schema import SUFFIX, RunStatus, begin_tables, connect, recognise
 
-_UPSERT = """
-INSERT INTO trial (scenario_id, idx, name, verdict, outcome, latency_ms, body) VALUES (?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (scenario_id, idx) DO UPDATE SET
-  name=excluded.name, verdict=excluded.verdict, outcome=excluded.outcome, latency_ms=excluded.latency_ms,
-  body=excluded.body
-WHERE trial.verdict = 'error'
+_INSERT = """
+INSERT INTO trial (name, verdict, outcome, latency_ms, body, position, scenario_id, idx) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_REPLACE = """
+UPDATE trial SET name=?, verdict=?, outcome=?, latency_ms=?, body=?
+WHERE position=? AND scenario_id=? AND idx=? AND verdict='error'
 """
 
 
-class _Flush:
-    def __init__(self) -> None:
-        self.done: threading.Event = threading.Event()
+_GATHER_S = 0.02
 
 
-class _Stop:
-    pass
+class _Row(NamedTuple):
+    """A trial, where it goes, and whether that place holds an error which it replaces."""
+
+    record: TrialRecord
+    position: int
+    replaces: bool
 
 
 class RunWriter:
-    """Appends trials to a run record; one thread encodes and commits whatever is waiting, in one transaction.
+    """Appends trials to a run record; one thread encodes and commits whatever came in 20 ms, in one transaction.
 
     What `flush` or `close` returned for is on disk and survives the death of the process. When the thread cannot
     write, the next call of any method raises `StoreError`; what was committed before stays readable.
     """
 
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+    def __init__(self, path: Path, connection: sqlite3.Connection, lock: RunLock) -> None:
         """Use `create` or `open`."""
         self.path: Path = path
         self._connection: sqlite3.Connection = connection
-        rows = connection.execute("SELECT scenario_id, idx, verdict FROM trial")
-        self._verdicts: dict[TrialKey, Verdict] = {
-            TrialKey(scenario_id=scenario, index=index): Verdict(verdict) for scenario, index, verdict in rows
-        }
+        self._lock: RunLock = lock
+        keys = connection.execute("SELECT scenario_id, idx, position FROM plan")
+        self._positions: dict[tuple[str, int], int] = {(scenario, index): at for scenario, index, at in keys}
+        self._next: int = 1
+        self._planned: bool = bool(self._positions)
+        rows = connection.execute("SELECT scenario_id, idx, verdict, position FROM trial")
+        self._verdicts: dict[int, Verdict] = {}
+        for scenario, index, verdict, position in rows:
+            self._positions[scenario, index] = position
+            self._verdicts[position] = Verdict(verdict)
+            self._next = max(self._next, position + 1)
         self._dictionary: bytes = connection.execute("SELECT dictionary FROM run").fetchone()[0]
-        self._queue: queue.SimpleQueue[TrialRecord | _Flush | _Stop] = queue.SimpleQueue()
+        self._waiting: deque[_Row] = deque()
+        self._work_to_do: threading.Event = threading.Event()
+        self._hurry: threading.Event = threading.Event()
+        self._flushes: deque[threading.Event] = deque()
+        self._stop: bool = False
         self._failure: StoreError | None = None
         self._closed: bool = False
         self._thread: threading.Thread = threading.Thread(target=self._work, name="run-record", daemon=True)
         self._thread.start()
 
     @classmethod
-    def create(cls, folder: Path, header: RunHeader) -> RunWriter:
-        """Begin a new record, `<folder>/<run id>.sqlite`. Raises `StoreError` when it exists or cannot be made."""
+    def create(cls, folder: Path, header: RunHeader, plan: Iterable[PlanEntry] = ()) -> RunWriter:
+        """Begin a new record, `<folder>/<run id>.sqlite`. Raises `StoreError` when it exists or cannot be made.
+
+        With a `plan` only its trials can be appended, and they are listed in its order; without one, in the order
+        in which they come.
+        """
         path = folder / f"{header.id}{SUFFIX}"
         if path.exists():
             raise StoreError(f"{path} exists already; a run record is never overwritten")
         try:
             folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"the run record {path} cannot be made: {error}") from error
+        lock = RunLock.take(path)
+        try:
             connection = connect(path, mode="rwc")
-        except (OSError, sqlite3.Error) as error:
+        except sqlite3.Error as error:
+            lock.release()
             raise StoreError(f"the run record {path} cannot be made: {error}") from error
         try:
-            create_tables(connection)
+            begin_tables(connection)
             text = msgspec.json.encode(header, enc_hook=repr).decode()
             connection.execute("INSERT INTO run (id, header, status) VALUES (?, ?, 'running')", (header.id, text))
-            return cls(path, connection)
+            write_plan(connection, plan)
+            connection.execute("COMMIT")
+            return cls(path, connection, lock)
         except (sqlite3.Error, ValueError, TypeError) as error:
             connection.close()
+            lock.release()
             raise StoreError(f"the run record {path} cannot be made: {error}") from error
 
     @classmethod
@@ -80,18 +109,21 @@ class RunWriter:
         """Carry on an existing record. Raises `StoreError` when it cannot be written or is no run record."""
         if not path.is_file():
             raise StoreError(f"there is no run record at {path}")
+        lock = RunLock.take(path)
         try:
             connection = connect(path, mode="rw")
         except sqlite3.Error as error:
+            lock.release()
             raise StoreError(f"the run record {path} cannot be opened: {error}") from error
         try:
             recognise(connection, path)
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")
             connection.execute("UPDATE run SET status='running'")
-            return cls(path, connection)
+            return cls(path, connection, lock)
         except (sqlite3.Error, StoreError, ValueError, TypeError) as error:
             connection.close()
+            lock.release()
             if isinstance(error, StoreError):
                 raise
             raise StoreError(f"the run record {path} cannot be opened: {error}") from error
@@ -103,18 +135,38 @@ class RunWriter:
         `StoreError` and nothing changes.
         """
         self._check()
-        known = self._verdicts.get(record.key)
+        position = self._position(record.key)
+        known = self._verdicts.get(position)
         if known is not None and known is not Verdict.ERROR:
             raise StoreError(f"trial {record.key} is in the run record already, as {known}; only an error is replaced")
-        self._verdicts[record.key] = record.judged.verdict
-        self._queue.put(record)
+        self._verdicts[position] = record.judged.verdict
+        self._waiting.append(_Row(record, position, known is not None))
+        if not self._work_to_do.is_set():
+            self._work_to_do.set()
+
+    def verdict(self, key: TrialKey) -> Verdict | None:
+        """What a trial came to so far, or None when it has not run."""
+        position = self._positions.get((key.scenario_id, key.index))
+        return None if position is None else self._verdicts.get(position)
+
+    def _position(self, key: TrialKey) -> int:
+        found = self._positions.get((key.scenario_id, key.index))
+        if found is not None:
+            return found
+        if self._planned:
+            raise StoreError(f"trial {key} is not in the plan of the run record {self.path}")
+        position = self._positions[key.scenario_id, key.index] = self._next
+        self._next += 1
+        return position
 
     def flush(self) -> None:
         """Wait until everything appended so far is committed."""
         self._check()
-        mark = _Flush()
-        self._queue.put(mark)
-        mark.done.wait()
+        done = threading.Event()
+        self._flushes.append(done)
+        self._hurry.set()
+        self._work_to_do.set()
+        done.wait()
         self._check()
 
     def close(self, status: RunStatus = "finished") -> None:
@@ -125,7 +177,9 @@ class RunWriter:
         if self._closed:
             return
         self._closed = True
-        self._queue.put(_Stop())
+        self._stop = True
+        self._hurry.set()
+        self._work_to_do.set()
         self._thread.join()
         try:
             if self._failure is None:
@@ -135,6 +189,7 @@ class RunWriter:
             self._failure = self._cannot_write(error)
         finally:
             self._connection.close()
+            self._lock.release()
         if self._failure is not None:
             raise self._failure
 
@@ -163,47 +218,59 @@ class RunWriter:
     def _work(self) -> None:
         stopping = False
         while not stopping:
-            batch = [self._queue.get()]
-            while not self._queue.empty():
-                batch.append(self._queue.get())
-            records = [item for item in batch if isinstance(item, TrialRecord)]
-            if records and self._failure is None:
-                try:
-                    self._commit(records)
-                except StoreError as error:
-                    self._failure = error
-                except Exception as error:  # noqa: BLE001 the thread must answer, whatever happened
-                    self._failure = self._cannot_write(error)
-            for item in batch:
-                if isinstance(item, _Flush):
-                    item.done.set()
-                stopping = stopping or isinstance(item, _Stop)
+            self._work_to_do.wait()
+            # Waking a thread and a transaction cost more than a trial does: let some come together.
+            self._hurry.wait(_GATHER_S)
+            self._hurry.clear()
+            self._work_to_do.clear()
+            stopping = self._stop
+            flushes = [self._flushes.popleft() for _ in range(len(self._flushes))]
+            rows = [self._waiting.popleft() for _ in range(len(self._waiting))]
+            if rows and self._failure is None:
+                self._failure = self._attempt(rows)
+            for done in flushes:
+                done.set()
 
-    def _commit(self, records: list[TrialRecord]) -> None:
+    def _attempt(self, rows: list[_Row]) -> StoreError | None:
+        try:
+            self._commit(rows)
+        except StoreError as error:
+            return error
+        except Exception as error:  # noqa: BLE001 the thread must answer, whatever happened
+            return self._cannot_write(error)
+        return None
+
+    def _commit(self, rows: list[_Row]) -> None:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
-            for record in records:
-                self._write(record)
+            for row in rows:
+                self._write(row)
             self._connection.execute("COMMIT")
         except BaseException:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             raise
 
-    def _write(self, record: TrialRecord) -> None:
+    def _write(self, row: _Row) -> None:
+        record = row.record
         data = codec.encode(record)
         if not self._dictionary:
             self._dictionary = codec.dictionary_from(data)
             self._connection.execute("UPDATE run SET dictionary=?", (self._dictionary,))
         judged = record.judged
-        row = (
-            record.key.scenario_id,
-            record.key.index,
+        values = (
             record.scenario_name,
             judged.verdict.value,
             judged.outcome.value if judged.outcome else None,
             judged.latency_ms,
             codec.compress(data, self._dictionary),
+            row.position,
+            record.key.scenario_id,
+            record.key.index,
         )
-        if self._connection.execute(_UPSERT, row).rowcount != 1:
+        try:
+            written = self._connection.execute(_REPLACE if row.replaces else _INSERT, values).rowcount
+        except sqlite3.IntegrityError:
+            written = 0
+        if written != 1:
             raise StoreError(f"trial {record.key} was written to {self.path} by somebody else meanwhile")

@@ -121,7 +121,10 @@ class ModelServer:
     def _show_log(self, request: Request, connection: Connection) -> None:
         if request.method == "DELETE":
             self.log.clear()
-        shown = [{"number": served.number, "prompt": served.prompt, "times": served.times} for served in self.log]
+        shown = [
+            {"number": served.number, "prompt": served.prompt, "seed": served.body.get("seed"), "times": served.times}
+            for served in self.log
+        ]
         connection.write(plain_response(200, msgspec.json.encode(shown), "application/json"))
 
     async def _complete(self, request: Request, connection: Connection) -> None:

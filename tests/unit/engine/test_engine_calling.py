@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from holdfast.engine.calling import Caller, OpenGate, RetryPolicy
+from holdfast.engine.calling import Caller, OpenAdmission, OpenGate, RetryPolicy
 from holdfast.engine.lag import LagMonitor
 from holdfast.errors import ModelError
 from holdfast.records.event import ModelCalled, Retried
@@ -103,7 +103,7 @@ async def test_waiting_for_the_gate_is_queueing_and_not_the_agents_time():
         @asynccontextmanager
         async def admit(self, model, request):
             await asyncio.sleep(0.05)
-            yield
+            yield OpenAdmission()
 
     sink = RecordingSink()
     made = caller(sink, gate=Slow())

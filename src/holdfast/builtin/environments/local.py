@@ -13,6 +13,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +45,7 @@ class LocalEnvironment:
         for that cannot be had."""
         if os.open not in os.supports_dir_fd or not hasattr(os, "O_NOFOLLOW"):
             raise SetupError("the local environment needs Linux or macOS; on Windows run Holdfast under WSL")
-        trial = re.sub(r"[^A-Za-z0-9._-]+", "_", settings.trial_id)[:80].strip(".")
-        root = Path(os.path.realpath(settings.root))
-        self._workspace: Path = root / f"{trial or 'trial'}-{secrets.token_hex(4)}"
+        self._settings: EnvironmentSettings = settings
         self._limits: LocalLimits = limits or LocalLimits()
         self._made: bool = False
         self._closed: bool = False
@@ -57,6 +56,13 @@ class LocalEnvironment:
     @property
     def name(self) -> str:
         return "local"
+
+    @cached_property
+    def _workspace(self) -> Path:
+        """Named when it is first needed: most trials of a model alone never do."""
+        trial = re.sub(r"[^A-Za-z0-9._-]+", "_", self._settings.trial_id)[:80].strip(".")
+        root = Path(os.path.realpath(self._settings.root))
+        return root / f"{trial or 'trial'}-{secrets.token_hex(4)}"
 
     @property
     def sandboxed(self) -> bool:

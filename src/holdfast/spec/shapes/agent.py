@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, GetJsonSchemaHandler, model_validator
 from pydantic_core import CoreSchema
 
-from holdfast.spec.shapes.base import FreeForm, Milliseconds, Name, Shape, Share, Temperature
+from holdfast.spec.shapes.base import FreeForm, Milliseconds, Name, PassRate, Shape, Share, Temperature, Trials
 from holdfast.spec.shapes.conversation import ConversationShape
 from holdfast.spec.shapes.evaluation import Evaluation
 from holdfast.spec.shapes.setup import SetupShape
@@ -89,3 +89,7 @@ class AgentShape(Shape):
     setup: SetupShape = SetupShape.model_construct()
     run: list[RunStepShape] = Field(min_length=1)
     judgment: JudgmentShape
+    trials: Trials | None = Field(default=None, description="How often to run it; --trials wins")
+    pass_rate: PassRate | None = Field(
+        default=None, description="Share of the trials that must pass; without it all must. --pass-rate wins"
+    )

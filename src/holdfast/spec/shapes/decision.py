@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from holdfast.spec.shapes.base import FreeForm, Name, Shape, Share
+from holdfast.spec.shapes.base import FreeForm, Name, PassRate, Shape, Share, Trials
 
 CheckType = Literal["regex", "contains", "not_contains", "judge"]
 Budget = Annotated[float, Field(gt=0)]
@@ -89,3 +89,7 @@ class DecisionShape(Shape):
     examples: ExamplesShape = ExamplesShape()
     tags: list[str] = []
     metadata: FreeForm = {}
+    trials: Trials | None = Field(default=None, description="How often to run it; --trials wins")
+    pass_rate: PassRate | None = Field(
+        default=None, description="Share of the trials that must pass; without it all must. --pass-rate wins"
+    )

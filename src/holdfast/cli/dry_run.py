@@ -1,0 +1,18 @@
+"""What a run would do, without doing it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import click
+
+from holdfast.batch.estimate import estimate
+from holdfast.compose.running import Run
+
+
+def show_plan(run: Run) -> None:
+    """One line per scenario or combination, then the sum."""
+    counts = Counter(each.key.scenario_id for each in run.planned)
+    for scenario_id, trials in counts.items():
+        click.echo(f"{trials} x {scenario_id}" if trials > 1 else scenario_id)
+    click.echo(f"would run {estimate(run.planned)}; {run.settings.concurrency} trials at a time")

@@ -1,0 +1,192 @@
+import asyncio
+
+import pytest
+
+from holdfast.batch.breaker import GIVE_UP_S, TOLERATED
+from holdfast.batch.gate import ProviderGate, ProviderLimits
+from holdfast.batch.window import WINDOW_S, Window
+from holdfast.errors import ModelError
+from holdfast.records.message import Message
+from holdfast.records.model import ChatRequest, ChatResponse, Usage
+from holdfast.records.timing import Attempt
+from holdfast.testing.clock import SettableClock
+
+REQUEST = ChatRequest(messages=(Message(role="user", content="x" * 400),), max_tokens=100)
+
+
+def answer(tokens=None):
+    usage = Usage(input_tokens=tokens, output_tokens=0) if tokens is not None else None
+    return ChatResponse(text="", attempt=Attempt(started_ms=0), usage=usage)
+
+
+def down(kind="connect", **more):
+    return ModelError(kind, kind=kind, retryable=True, **more)
+
+
+async def call(gate, error=None, model="openai/m", tokens=None):
+    async with gate.admit(model, REQUEST) as admission:
+        if error is not None:
+            admission.failed(error)
+        else:
+            admission.succeeded(answer(tokens))
+        return admission.reason
+
+
+async def starts(gate, clock, count, **more):
+    times = []
+    for _ in range(count):
+        await call(gate, **more)
+        times.append(clock.now())
+    return times
+
+
+async def test_starts_are_spaced():
+    clock = SettableClock(10.0)
+    gate = ProviderGate(clock=clock)
+    times = []
+
+    async def one():
+        async with gate.admit("openai/m", REQUEST):
+            times.append(clock.now())
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(64):
+            group.create_task(one())
+    assert len(times) == 64
+    assert max(times) == pytest.approx(10.0 + 63 * 0.0005)
+
+
+async def test_never_more_requests_in_any_minute_than_allowed():
+    clock = SettableClock()
+    gate = ProviderGate(clock=clock, limits={"openai": ProviderLimits(requests_per_minute=20)})
+    times = await starts(gate, clock, 90)
+    for first, later in zip(times, times[20:], strict=False):
+        assert later - first >= 60
+    assert times[19] < 1
+    assert times[-1] < 5 * WINDOW_S
+    assert await starts(gate, clock, 1, model="other/m") == [pytest.approx(times[-1], abs=0.01)]
+
+
+async def test_tokens_are_guessed_first_and_counted_by_the_server_after():
+    clock = SettableClock()
+    gate = ProviderGate(clock=clock, limits={"openai": ProviderLimits(tokens_per_minute=1000)})
+    times = await starts(gate, clock, 6)
+    assert times[4] < 1
+    assert times[5] > 60
+    clock = SettableClock()
+    gate = ProviderGate(clock=clock, limits={"openai": ProviderLimits(tokens_per_minute=1000)})
+    times = await starts(gate, clock, 50, tokens=10)
+    assert times[-1] < 1
+
+
+async def test_a_request_larger_than_the_limit_goes_alone():
+    window = Window(100)
+    assert window.wait_s(0.0, 500) == 0
+    window.spend(0.0, 500)
+    assert window.wait_s(1.0, 1) == pytest.approx(WINDOW_S - 1)
+    assert window.wait_s(WINDOW_S, 1) == 0
+
+
+async def test_no_more_calls_at_a_time_than_allowed():
+    gate = ProviderGate(clock=SettableClock(), limits={"openai": ProviderLimits(concurrency=3)})
+    now, most, reasons = 0, 0, []
+
+    async def one():
+        nonlocal now, most
+        async with gate.admit("openai/m", REQUEST) as admission:
+            now += 1
+            most = max(most, now)
+            for _ in range(9):
+                await asyncio.sleep(0)
+            now -= 1
+            reasons.append(admission.reason)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(12):
+            group.create_task(one())
+    assert (most, len(reasons)) == (3, 12)
+    assert "at a time" in reasons[-1]
+
+
+async def test_a_pause_that_one_call_was_asked_for_holds_for_all():
+    clock = SettableClock()
+    gate = ProviderGate(clock=clock)
+    await call(gate, down("rate_limit", retry_after_s=20.0))
+    reason = await call(gate)
+    assert clock.now() == pytest.approx(20.0, abs=0.01)
+    assert reason == "openai asked to wait"
+
+
+async def test_a_provider_that_is_down_is_left_alone_and_looked_at_now_and_then():
+    clock, notes = SettableClock(), []
+    gate = ProviderGate(clock=clock, note=notes.append)
+    for _ in range(TOLERATED):
+        await call(gate, down())
+    assert (clock.now() < 1, len(notes)) == (True, 1)
+    probes = []
+    for _ in range(4):
+        await call(gate, down("server"))
+        probes.append(clock.now())
+    assert [round(b - a) for a, b in zip([0, *probes], probes, strict=False)] == [1, 2, 4, 8]
+    await call(gate)
+    assert notes == ["openai seems to be down, new calls wait: connect", "openai is back"]
+    before = clock.now()
+    await starts(gate, clock, 20)
+    assert clock.now() - before < 1
+
+
+async def test_only_one_call_looks_whether_the_provider_is_back():
+    clock = SettableClock()
+    gate = ProviderGate(clock=clock)
+    for _ in range(TOLERATED):
+        await call(gate, down())
+    inside, most, done = 0, 0, 0
+
+    async def one():
+        nonlocal inside, most, done
+        async with gate.admit("openai/m", REQUEST) as admission:
+            inside += 1
+            most = max(most, inside if not done else 0)
+            for _ in range(5):
+                await asyncio.sleep(0)
+            inside -= 1
+            done += 1
+            admission.succeeded(answer())
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(8):
+            group.create_task(one())
+    assert (most, done) == (1, 8)
+
+
+async def test_a_look_that_was_cancelled_does_not_shut_the_gate_for_ever():
+    gate = ProviderGate(clock=SettableClock())
+    for _ in range(TOLERATED):
+        await call(gate, down())
+    with pytest.raises(RuntimeError):
+        async with gate.admit("openai/m", REQUEST):
+            raise RuntimeError
+    await call(gate)
+
+
+async def test_at_last_waiting_is_given_up():
+    clock = SettableClock()
+    gate = ProviderGate(clock=clock)
+
+    async def until_given_up():
+        while True:
+            await call(gate, down())
+
+    with pytest.raises(ModelError, match=r"openai has been down for .* is given up; resume") as caught:
+        await until_given_up()
+    assert not caught.value.retryable
+    assert GIVE_UP_S <= clock.now() < GIVE_UP_S + 35
+
+
+@pytest.mark.parametrize("kind", ["rate_limit", "refused", "auth"])
+async def test_a_considered_refusal_is_no_outage(kind):
+    clock = SettableClock()
+    gate = ProviderGate(clock=clock)
+    for _ in range(5 * TOLERATED):
+        await call(gate, down(kind))
+    assert clock.now() < 1

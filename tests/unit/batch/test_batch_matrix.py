@@ -1,0 +1,160 @@
+import pytest
+
+from holdfast.compose.registry import build_registry
+from holdfast.plugins.registry import EvaluationCatalogue
+from holdfast.spec.load import load
+from holdfast.spec.matrix_expand import expand
+from holdfast.spec.vocabulary import Vocabulary
+
+BASE = """\
+id: talk
+name: Talk
+description: d
+environment: {type: local}
+setup:
+  mocks:
+    - method: ping
+      service: net
+      response: pong
+      metadata: {delay: 10}
+run:
+  - input: hello
+    evaluations: [{type: string_contains, value: hi}]
+    conversation:
+      max_turns: 3
+      user_simulator: {persona: p, objective: o}
+judgment: {strategy: all_pass}
+"""
+DECISION = """\
+id: SCN-C-001
+name: Chest pain
+domain: clinical
+description: d
+messages: [{role: user, content: "What now?"}]
+latency_budget: {target_ms: 100, acceptable_ms: 200, critical_ms: 300}
+safety_invariants: [{name: a, description: a, check_type: contains, pattern: aspirin, severity: 1.0}]
+constraint: {description: d, time_pressure: urgent, consequence_of_delay: d}
+rubric: r
+expected_action: a
+severity: 1.0
+"""
+
+
+@pytest.fixture
+def expanded(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def run(axes, *, base=BASE, more=""):
+        (tmp_path / "base.yaml").write_text(base)
+        (tmp_path / "m.matrix.yaml").write_text(f"name: m\nbase_scenario: base.yaml\n{more}matrix:\n{axes}")
+        registry = build_registry()
+        catalogue = EvaluationCatalogue(registry)
+        loaded = load(["m.matrix.yaml"], catalogue=catalogue)
+        assert not loaded.errors
+        return expand(loaded.matrices[0], Vocabulary(catalogue, registry.names("environments")))
+
+    return run
+
+
+def test_the_product_in_the_order_of_the_file(expanded):
+    scenarios, problems = expanded(
+        """\
+  - {parameter: model, values: [openai/a, openai/b]}
+  - {parameter: "run[0].conversation.max_turns", values: [2, 4]}
+  - {parameter: "setup.mocks[0].metadata.delay", values: [0, 50]}
+""",
+        more="runs_per_combination: 3\n",
+    )
+    assert problems == []
+    assert [each.id for each in scenarios] == [
+        f"talk[model=openai/{m},run[0].conversation.max_turns={t},setup.mocks[0].metadata.delay={d}]"
+        for m in "ab"
+        for t in (2, 4)
+        for d in (0, 50)
+    ]
+    last = scenarios[-1]
+    assert last.steps[0].task.config.max_turns == 4
+    assert last.setup.mocks[0].delay_ms == 50
+    assert scenarios[0].setup.mocks[0].delay_ms == 0
+    assert last.overrides == {"model": "openai/b"}
+    assert last.trials == 3
+    assert len({each.digest for each in scenarios}) == 8
+    assert all(each.place.file == "base.yaml" for each in scenarios)
+
+
+def test_a_character_may_be_new(expanded):
+    scenarios, problems = expanded("  - {parameter: character.llm.temperature, values: [0, 1.5]}\n")
+    assert problems == []
+    assert [each.character.temperature for each in scenarios] == [0, 1.5]
+
+
+@pytest.mark.parametrize(
+    ("axis", "at", "message"),
+    [
+        ('parameter: "run[0].conversation.max_turn", values: [1]', None, "did you mean `max_turns`?"),
+        ('parameter: "run[3].input", values: [a]', None, "index [3] is out of bounds: `run` has one entry, [0]"),
+        ('parameter: "setup.mocks[0].metadata.dellay", values: [1]', None, "did you mean `delay`?"),
+        ('parameter: "name.first", values: [1]', None, '`name` is the text "Talk", so it has no `first`'),
+        ('parameter: "description[0]", values: [1]', None, "not a list"),
+        ('parameter: "run[x]", values: [1]', None, "is not a path"),
+        ('parameter: "character.colour", values: [red]', "red", "unknown key `colour`"),
+        (
+            'parameter: "run[0].conversation.max_turns", values: [2, none]',
+            "none",
+            "run[0].conversation.max_turns: expected a whole number",
+        ),
+        (
+            'parameter: "run[0].evaluations[0].type", values: [string_contain]',
+            "string_contain]",
+            "did you mean `string_contains`?",
+        ),
+        ("parameter: model, values: [openai/a, 7]", "7", "expected the name of a model, found the number 7"),
+        ("parameter: model, values: [openai/a, openai/a]", "openai/a", "is already among the values"),
+    ],
+)
+def test_what_is_wrong_stands_at_its_place_in_the_matrix_file(expanded, axis, at, message):
+    scenarios, problems = expanded(f"  - {{{axis}}}\n")
+    assert scenarios == []
+    assert len(problems) == 1, problems
+    column = len("  - {parameter: ") + 1 if at is None else f"  - {{{axis}}}".rindex(at) + 1
+    assert (problems[0].place.file, problems[0].place.line, problems[0].place.column) == ("m.matrix.yaml", 4, column)
+    assert message in problems[0].message
+
+
+def test_values_that_only_clash_together(expanded):
+    scenarios, problems = expanded(
+        """\
+  - {parameter: latency_budget.target_ms, values: [100, 150]}
+  - {parameter: latency_budget.acceptable_ms, values: [120, 200]}
+""",
+        base=DECISION,
+    )
+    assert scenarios == []
+    (problem,) = problems
+    assert "latency_budget.target_ms=150,latency_budget.acceptable_ms=120 is not a valid scenario" in problem.message
+    assert (problem.place.file, problem.place.line) == ("m.matrix.yaml", 3)
+
+
+def test_a_wrong_base_is_reported_in_its_own_file(expanded):
+    scenarios, problems = expanded("  - {parameter: name, values: [a]}\n", base=BASE.replace("name: Talk", "nam: Talk"))
+    assert scenarios == []
+    assert problems[0].place.file == "base.yaml"
+
+
+def test_too_many(expanded):
+    values = list(range(1, 401))
+    scenarios, problems = expanded(
+        f"  - {{parameter: context.a, values: {values}}}\n  - {{parameter: context.b, values: {values}}}\n",
+        base=BASE + "context: {a: 1, b: 2}\n",
+    )
+    assert scenarios == []
+    assert "160000 trials are more than" in problems[0].message
+
+
+def test_a_long_or_ragged_value_is_cut_and_told_apart(expanded):
+    scenarios, _ = expanded(
+        f"  - {{parameter: 'run[0].input', values: ['{'x' * 99}a', '{'x' * 99}b', {{}}]}}\n"[:-6] + "]}\n"
+    )
+    ids = [each.id for each in scenarios]
+    assert len(set(ids)) == 2
+    assert all(len(each) < 80 for each in ids)

@@ -1,0 +1,56 @@
+from pathlib import Path
+
+import pytest
+
+from holdfast.batch.plan import plan
+from holdfast.spec.load import load
+
+DECISION = """\
+id: SCN-C-001
+name: Chest pain
+domain: clinical
+description: d
+messages: [{role: user, content: "What now?"}]
+latency_budget: {target_ms: 1, acceptable_ms: 2, critical_ms: 3}
+safety_invariants: [{name: a, description: a, check_type: contains, pattern: aspirin, severity: 1.0}]
+constraint: {description: d, time_pressure: urgent, consequence_of_delay: d}
+rubric: r
+expected_action: a
+severity: 1.0
+"""
+AGENT = """\
+name: Agent
+description: d
+environment: {type: local}
+run: [{input: hello}]
+judgment: {strategy: all_pass}
+"""
+
+
+@pytest.mark.parametrize("text", [DECISION, AGENT])
+def test_a_scenario_says_how_often_and_how_many_must_pass(tmp_path: Path, text):
+    file = tmp_path / "one.yaml"
+    file.write_text(text + "trials: 5\npass_rate: 0.8\n")
+    loaded = load([file], catalogue={})
+    assert [(each.trials, each.pass_rate) for each in loaded.scenarios] == [(5, 0.8)], loaded.problems
+    planned = plan(loaded.scenarios, seed=1)
+    assert [each.key.index for each in planned] == [0, 1, 2, 3, 4]
+    assert len({each.seed for each in planned}) == 5
+    assert len(plan(loaded.scenarios, seed=1, trials=2)) == 2
+
+
+@pytest.mark.parametrize("line", ["trials: 0", "trials: 1.5", "pass_rate: 0", "pass_rate: 1.1", "pass_rate: most"])
+def test_a_number_out_of_bounds_is_an_error(tmp_path: Path, line):
+    file = tmp_path / "one.yaml"
+    file.write_text(DECISION + line + "\n")
+    (problem,) = load([file], catalogue={}).errors
+    assert problem.place.path == line.partition(":")[0]
+
+
+def test_a_trials_seed_depends_on_the_run_and_its_key_alone(tmp_path: Path):
+    file = tmp_path / "one.yaml"
+    file.write_text(DECISION)
+    scenarios = load([file], catalogue={}).scenarios
+    few, many = plan(scenarios, seed=7, trials=2), plan(scenarios, seed=7, trials=9)
+    assert [each.seed for each in few] == [each.seed for each in many[:2]]
+    assert [each.seed for each in few] != [each.seed for each in plan(scenarios, seed=8, trials=2)]

@@ -1,0 +1,117 @@
+import random
+
+import pytest
+
+from holdfast.engine.calling import Caller, OpenGate, RetryPolicy
+from holdfast.errors import ModelError
+from holdfast.records.event import ModelCalled, Retried
+from holdfast.records.message import Message
+from holdfast.records.model import ChatRequest, ChatResponse
+from holdfast.records.timing import Attempt
+from holdfast.testing.clock import SettableClock
+
+REQUEST = ChatRequest(messages=(Message(role="user", content="hello"),))
+
+
+class Failing:
+    """Fails as it is told, then answers."""
+
+    name = "openai/m"
+
+    def __init__(self, errors):
+        self.errors = list(errors)
+        self.calls = 0
+
+    async def attempt(self, request, *, zero):
+        self.calls += 1
+        if self.errors:
+            raise self.errors.pop(0)
+        return ChatResponse(text="hi", attempt=Attempt(started_ms=0, sent_ms=0, last_byte_ms=5))
+
+    async def close(self): ...
+
+
+class Limited(Failing):
+    """Limits the rate for a minute."""
+
+    def __init__(self, clock):
+        super().__init__([])
+        self.clock = clock
+
+    async def attempt(self, request, *, zero):
+        self.errors = [error("rate_limit")] if self.clock.now() < 61 else []
+        return await super().attempt(request, zero=zero)
+
+
+def error(kind, retryable=True, **more):
+    return ModelError(kind, kind=kind, retryable=retryable, **more)
+
+
+def caller(clock, events, *, seed=1, **policy):
+    return Caller(
+        policy=RetryPolicy(**policy),
+        gate=OpenGate(),
+        clock=clock,
+        lag=None,
+        generator=random.Random(seed),
+        now_ms=lambda: clock.now() * 1000,
+        emit=events.append,
+    )
+
+
+async def test_a_rate_limit_of_a_minute_is_outlived():
+    for seed in range(20):
+        clock, events = SettableClock(), []
+        response = await caller(clock, events, seed=seed).call(Limited(clock), REQUEST)
+        assert response.text == "hi"
+        assert 61 <= clock.now() < 130
+        assert [event.attempt for event in events if isinstance(event, Retried)] == list(range(1, len(events)))
+        (called,) = [event for event in events if isinstance(event, ModelCalled)]
+        assert called.timing.spoiled == (f"the call was retried ({len(events)} attempts)",)
+
+
+async def test_a_rate_limit_that_does_not_end_is_given_up():
+    clock, events = SettableClock(), []
+    model = Failing([error("rate_limit")] * 1000)
+    with pytest.raises(ModelError):
+        await caller(clock, events).call(model, REQUEST)
+    assert 75 <= clock.now() < 140
+    assert events[-1].error == "rate_limit"
+
+
+async def test_retry_after_is_honoured_and_nought_is_not_asked_for_ever():
+    clock = SettableClock()
+    await caller(clock, []).call(Failing([error("rate_limit", retry_after_s=7.0)]), REQUEST)
+    assert clock.now() == 7.0
+    clock, model = SettableClock(), Failing([error("rate_limit", retry_after_s=0.0)] * 10_000)
+    with pytest.raises(ModelError):
+        await caller(clock, []).call(model, REQUEST)
+    assert model.calls < 30
+    model = Failing([error("rate_limit", retry_after_s=3600.0)] * 2)
+    with pytest.raises(ModelError):
+        await caller(SettableClock(), []).call(model, REQUEST)
+    assert model.calls == 1
+
+
+@pytest.mark.parametrize(
+    ("errors", "policy", "calls"),
+    [
+        ([error("server")] * 3, {}, 3),
+        ([error("server"), error("rate_limit"), error("server"), error("rate_limit")], {}, 5),
+        ([error("server")] * 2, {"retries": 0}, 1),
+        ([error("rate_limit")] * 2, {"retries": 0}, 1),
+        ([error("auth", retryable=False)] * 2, {}, 1),
+    ],
+)
+async def test_how_often_is_tried(errors, policy, calls):
+    model, events = Failing(errors), []
+    succeeds = calls > len(errors)
+    if succeeds:
+        await caller(SettableClock(), events, **policy).call(model, REQUEST)
+    else:
+        with pytest.raises(ModelError):
+            await caller(SettableClock(), events, **policy).call(model, REQUEST)
+    assert model.calls == calls
+    assert len(events) == calls
+    assert (events[-1].error is None) is succeeds
+    assert events[-1].timing.spoiled

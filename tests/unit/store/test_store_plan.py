@@ -1,0 +1,80 @@
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from holdfast.errors import StoreError
+from holdfast.records.run import TrialKey
+from holdfast.records.verdict import Verdict
+from holdfast.store.plan import PlanEntry
+from holdfast.store.reader import RunReader
+from holdfast.store.writer import RunWriter
+from unit.store.sample_trials import HEADER, typical
+
+PLAN = [PlanEntry(key=typical(index).key, seed=index, digest=f"d{index}") for index in range(5)]
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from holdfast.records.run import RunHeader
+from holdfast.store.writer import RunWriter
+writer = RunWriter.create(Path(sys.argv[1]), RunHeader(id="held", started_at="", holdfast_version=""))
+print(writer.path, flush=True)
+time.sleep(600)
+"""
+
+
+def test_trials_are_listed_in_the_order_of_the_plan(tmp_path):
+    writer = RunWriter.create(tmp_path, HEADER, PLAN)
+    for index in (3, 0, 4, 1):
+        writer.append(typical(index, Verdict.ERROR if index == 3 else Verdict.PASSED))
+    writer.close("interrupted")
+    again = RunWriter.open(writer.path)
+    assert [again.verdict(entry.key) for entry in PLAN] == [
+        Verdict.PASSED,
+        Verdict.PASSED,
+        None,
+        Verdict.ERROR,
+        Verdict.PASSED,
+    ]
+    again.append(typical(3))
+    again.append(typical(2))
+    again.close()
+
+    reader = RunReader.open(writer.path)
+    assert reader.plan() == PLAN
+    assert reader.planned_per_scenario() == {"SCN-C-001": 5}
+    assert list(reader.trials()) == [typical(index) for index in range(5)]
+    assert [row.key.index for row in reader.rows()] == [0, 1, 2, 3, 4]
+
+
+def test_a_trial_that_was_not_planned_is_refused(tmp_path):
+    writer = RunWriter.create(tmp_path, HEADER, PLAN[:2])
+    with pytest.raises(StoreError, match="SCN-C-001#4 is not in the plan"):
+        writer.append(typical(4))
+    assert writer.verdict(TrialKey(scenario_id="other")) is None
+    writer.close()
+
+
+def test_a_second_writer_is_told_who_writes(tmp_path):
+    writer = RunWriter.create(tmp_path, HEADER, PLAN)
+    with pytest.raises(StoreError, match=f"is being written by process {os.getpid()}"):
+        RunWriter.open(writer.path)
+    writer.append(typical(0))
+    writer.close()
+    assert [path.name for path in tmp_path.iterdir()] == [writer.path.name]
+    RunWriter.open(writer.path).close()
+
+
+def test_a_killed_writer_lets_go(tmp_path):
+    with subprocess.Popen([sys.executable, "-c", HOLDER, tmp_path], stdout=subprocess.PIPE, text=True) as holder:
+        path = tmp_path / holder.stdout.readline().strip().rpartition("/")[2]
+        with pytest.raises(StoreError, match=f"by process {holder.pid}"):
+            RunWriter.open(path)
+        holder.send_signal(signal.SIGKILL)
+    assert RunReader.open(path).status == "running"
+    writer = RunWriter.open(path)
+    writer.close("interrupted")
+    assert RunReader.open(path).status == "interrupted"
