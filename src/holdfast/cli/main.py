@@ -23,6 +23,7 @@ _COMMANDS = {
     "list": ("holdfast.cli.listing:list_scenarios", "List scenarios with id, name, domain and tags."),
     "runs": ("holdfast.cli.runs:runs", "List the runs on record."),
     "show": ("holdfast.cli.show:show", "Show a run again from its record."),
+    "import": ("holdfast.cli.importing:import_scenarios", "Turn another benchmark's scenarios into scenario files."),
     "schema": ("holdfast.cli.schema:schema", "Write the JSON Schemas of the file formats, for editors."),
     "scenario": ("holdfast.cli.main:scenario", "The same commands under the specification's name."),
 }
