@@ -225,7 +225,7 @@ def _tags(data: dict[str, Any], ceis: dict[str, Any]) -> list[str]:
     return list(dict.fromkeys(["lostbench", *(word for word in words if word)]))
 
 
-def _metadata(  # noqa: PLR0913  # one row of the mapping each
+def _metadata(
     data: dict[str, Any], ceis: dict[str, Any], source_id: str, file: str, harm_h: float | None, level: int
 ) -> dict[str, Any]:
     kept: dict[str, Any] = {"lostbench_id": source_id, "lostbench_file": file, "required_escalation_level": level}

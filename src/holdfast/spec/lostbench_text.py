@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
 _NUMBER_STARTS = frozenset("+-.0123456789")
 _LIST_ITEM = re.compile(r"\s*(?:[-*•]|\d+[.)])\s")
 _WIDTH = 110
+_TEXT_TAG = "tag:yaml.org,2002:str"
+
+
+def _text_node(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else '"' if text[:1] in _NUMBER_STARTS else None
+    return dumper.represent_scalar(_TEXT_TAG, text, style=style)  # pyright: ignore[reportUnknownMemberType]  # untyped
 
 
 class _Dumper(yaml.SafeDumper):
     """Blocks for texts of several lines; quotes around what YAML 1.2 could take for a number; no aliases."""
 
-    def ignore_aliases(self, _data: Any) -> bool:
+    yaml_representers: ClassVar[dict[Any, Any]] = {**yaml.SafeDumper.yaml_representers, str: _text_node}
+
+    def ignore_aliases(self, data: Any) -> bool:
         return True
-
-
-def _text_node(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in text else '"' if text[:1] in _NUMBER_STARTS else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-_Dumper.add_representer(str, _text_node)
 
 
 def to_yaml(data: Any) -> str:
