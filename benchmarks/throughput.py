@@ -95,6 +95,7 @@ def _figures(size: int, delay_ms: int, ours: dict[str, float], bare: dict[str, f
         ),
         Figure(name=f"{case}: peak memory", value=ours["memory_mb"], unit="MB", at_most=150),
         Figure(name=f"{case}: record a trial", value=ours["record_kb"], unit="KB", at_most=2 if size > 100 else None),
+        Figure(name=f"{case}: measured again because our loop was late", value=ours["measured_again"] * 100, unit="%"),
     ]
     if delay_ms:
         for name, at_most in (("median", 2), ("p99", 8)):
@@ -111,8 +112,8 @@ def _measure_one(client: str, base_url: str, size: int) -> dict[str, float]:
     urllib.request.urlopen(urllib.request.Request(log, method="DELETE")).close()
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "benchmarks.throughput", client, base_url, str(size), folder]
-        output = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=dict(os.environ)).stdout
-    found: dict[str, Any] = json.loads(output)
+        subprocess.run(command, check=True, env=dict(os.environ))
+        found: dict[str, Any] = json.loads((Path(folder) / "found.json").read_text())
     with urllib.request.urlopen(log) as response:
         noted = {entry["seed"]: entry["times"] for entry in json.load(response)}
     reported: dict[str, float] = found.pop("latency_ms")
@@ -144,17 +145,19 @@ def _ours(base_url: str, size: int, folder: Path) -> dict[str, Any]:
     wall, spent = time.perf_counter() - began, time.process_time() - cpu
     memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     latency: dict[int, float] = {}
-    verdicts: dict[str, int] = {}
+    again = 0
     for trial in RunReader.open(path).trials():
-        verdicts[trial.judged.verdict] = verdicts.get(trial.judged.verdict, 0) + 1
-        if trial.judged.latency_ms is not None and not trial.earlier:
+        # A machine that is busy with others makes the loop late; such a trial is measured again, and may stay open.
+        assert trial.judged.verdict in ("passed", "inconclusive"), trial.judged
+        again += len(trial.earlier)
+        if trial.judged.latency_ms is not None and not trial.earlier and not trial.judged.latency_spoiled:
             latency[trial.seed] = trial.judged.latency_ms
-    assert verdicts == {"passed": size}, verdicts
     return {
         "wall_s": wall,
         "cpu_ms": spent * 1000 / size,
         "memory_mb": memory_mb,
         "record_kb": path.stat().st_size / 1024 / size,
+        "measured_again": again / size,
         "latency_ms": latency,
     }
 
@@ -191,6 +194,7 @@ def _bare(base_url: str, size: int) -> dict[str, Any]:
         "cpu_ms": spent * 1000 / size,
         "memory_mb": memory_mb,
         "record_kb": 0.0,
+        "measured_again": 0.0,
         "latency_ms": latency,
     }
 
@@ -199,7 +203,7 @@ def main(arguments: list[str]) -> None:
     if arguments and arguments[0] in ("ours", "bare"):
         client, base_url, size, folder = arguments
         found = _ours(base_url, int(size), Path(folder)) if client == "ours" else _bare(base_url, int(size))
-        print(json.dumps(found))
+        (Path(folder) / "found.json").write_text(json.dumps(found))
         return
     for figure in measure(full="--full" in arguments):
         print(figure, flush=True)

@@ -7,7 +7,7 @@ import itertools
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -23,9 +23,11 @@ from holdfast.engine.context import ScoreRubric, TrialParts
 from holdfast.engine.lag import LagMonitor
 from holdfast.judging.rubric import timeliness_of
 from holdfast.plugins.factories import AgentFactory, AgentSettings, EnvironmentFactory, EnvironmentSettings
+from holdfast.plugins.registry import Registry
 from holdfast.ports.agent import Agent, TrialContext
 from holdfast.ports.environment import EnvironmentProvider
 from holdfast.ports.gate import Gate
+from holdfast.ports.judge import Judge
 from holdfast.ports.model import ChatModel
 from holdfast.ports.user import UserSimulator
 from holdfast.records.material import Material
@@ -36,6 +38,17 @@ from holdfast.records.verdict import LatencyTier
 if TYPE_CHECKING:
     from holdfast.builtin.services.database import TrialDatabase
     from holdfast.compose.services import TrialServices
+
+
+class _Shared(NamedTuple):
+    """What all trials of a scenario have in common."""
+
+    registry: Registry
+    judge: Judge | None
+    model_name: str | None
+    score_rubric: ScoreRubric | None
+    retry: RetryPolicy
+    needs_services: bool
 
 
 class Builder:
@@ -59,6 +72,7 @@ class Builder:
         self._mark: str = secrets.token_hex(4)
         self._count = itertools.count()
         # By scenario, because a run builds thousands of trials of the same one.
+        self._shared: dict[str, _Shared] = {}
         self._tested: dict[str, ChatModel | None] = {}
         self._agents: dict[str, tuple[AgentFactory, AgentSettings]] = {}
         self._environments: dict[str, tuple[EnvironmentFactory, EnvironmentSettings]] = {}
@@ -93,13 +107,15 @@ class Builder:
     def build(self, planned: PlannedTrial) -> TrialParts:
         scenario = planned.scenario
         settings = self._settings
-        registry = self._registries.registry(scenario)
-        model = self._model(scenario)
+        shared = self._shared.get(scenario.id)
+        if shared is None:
+            shared = self._shared[scenario.id] = self._share(scenario)
+        registry = shared.registry
         clock = SystemClock()
         environment = self._environment(scenario, f"{planned.key.index}-{self._mark}-{next(self._count)}")
         database = self._database(scenario, environment)
         services = None
-        if self._services is not None and needs_services(scenario):
+        if self._services is not None and shared.needs_services:
             services = self._services.build(scenario, registry, seed=planned.seed, clock=clock, database=database)
         return TrialParts(
             scenario=scenario,
@@ -111,18 +127,29 @@ class Builder:
             termination=registry.termination,
             user=self._user(scenario),
             agent=self._agent(scenario),
-            judge=self._judges.get(scenario) if needs_judge(scenario) else None,
+            judge=shared.judge,
             services=services,
-            model_name=model.name if model else None,
+            model_name=shared.model_name,
             seed=planned.seed,
-            score_rubric=self._rubric_scorer(scenario),
+            score_rubric=shared.score_rubric,
             enforce_deadline=settings.options.enforce_deadline,
             live=settings.options.live,
             clock=clock,
             lag=self._lag,
             gate=self._gate,
-            retry=RetryPolicy(retries=settings.retries(scenario)),
+            retry=shared.retry,
             notes=self._notes.get(scenario.id, ()),
+        )
+
+    def _share(self, scenario: Scenario) -> _Shared:
+        model = self._model(scenario)
+        return _Shared(
+            registry=self._registries.registry(scenario),
+            judge=self._judges.get(scenario) if needs_judge(scenario) else None,
+            model_name=model.name if model else None,
+            score_rubric=self._rubric_scorer(scenario),
+            retry=RetryPolicy(retries=self._settings.retries(scenario)),
+            needs_services=needs_services(scenario),
         )
 
     def _rubric_scorer(self, scenario: Scenario) -> ScoreRubric | None:

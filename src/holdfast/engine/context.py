@@ -85,7 +85,7 @@ class Trial:
     def __init__(self, parts: TrialParts) -> None:
         self.parts: TrialParts = parts
         self.events: list[AnyEvent] = []
-        self.random: random.Random = random.Random(parts.seed)  # noqa: S311 - repeatability, not secrecy
+        self._random: random.Random | None = None
         self.step: int | None = None
         self.turn: int | None = None
         self.started_at: str = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -99,6 +99,13 @@ class Trial:
             now_ms=self.elapsed_ms,
             emit=self.emit,
         )
+
+    @property
+    def random(self) -> random.Random:
+        """Seeded by the trial; made when it is first asked for, since few trials ask."""
+        if self._random is None:
+            self._random = random.Random(self.parts.seed)  # noqa: S311 - repeatability, not secrecy
+        return self._random
 
     @property
     def scenario(self) -> Scenario:
