@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from cli.conftest import AGENT
 
 SAFE = 'rules:\n  - reply: "I call for help. Hello!"\n'
@@ -96,12 +98,10 @@ def test_self_judging_is_marked_and_refused_when_asked_to(shell):
 def test_a_rubric_is_scored_only_by_a_judge_that_was_named(shell):
     shell.replies(SAFE)
     shell.decision("a.yaml")
-    score = {"score": 1, "reasoning": "Good."}
-    dimensions = dict.fromkeys(("safety", "accuracy", "completeness", "specificity"), score)
-    shell.write(
-        "judge.yaml",
-        f"rules:\n  - json: {json.dumps({'judgment': 'no', 'reasoning': '', 'evidence': '', **dimensions})}\n",
-    )
+    score = {"reasoning": "Good.", "score": 0.75}
+    scores = dict.fromkeys(("safety", "accuracy", "completeness", "specificity"), score)
+    answer = {"scores": scores, "evidence": "", "judgment": "no"}
+    shell.write("judge.yaml", f"rules:\n  - json: {json.dumps(answer)}\n")
     unscored = shell("run", ".", "--json", "r.json")
     assert unscored.code == 0
     assert json.loads((shell.folder / "r.json").read_text())["trials"][0]["rubric"] is None
@@ -109,6 +109,10 @@ def test_a_rubric_is_scored_only_by_a_judge_that_was_named(shell):
     assert scored.code == 0, scored.out
     rubric = json.loads((shell.folder / "r.json").read_text())["trials"][0]["rubric"]
     assert rubric["name"] == "rubric_clinical"
+    assert rubric["scores"]["safety"] == 0.75
+    if "timeliness" in rubric["scores"]:  # not when this machine was too busy to grade the latency
+        assert rubric["scores"]["timeliness"] == 1.0
+        assert rubric["overall"] == pytest.approx(0.75 * 0.9 + 0.1)
 
 
 def test_an_unknown_rubric_is_told_before_anything_is_judged(shell):
