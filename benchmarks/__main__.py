@@ -13,6 +13,7 @@ BENCHMARKS = {
     "startup": "start-up",
     "load": "loading files",
     "latency": "the clock",
+    "conversations": "conversations",
     "throughput": "many trials",
 }
 

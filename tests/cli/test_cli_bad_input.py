@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
-import threading
 
 import pytest
 
-from holdfast.testing import Answer, ModelServer
+from cli.loopback import Loopback
+from holdfast.testing import Answer
 
 SAFE = 'rules:\n  - reply: "I call for help."\n'
 
@@ -61,35 +60,6 @@ def test_one_bad_file_does_not_hide_the_others(shell):
     assert ended.code == 2
     assert report["scenarios"] == 1
     assert {problem["file"] for problem in report["problems"]} == {"b.yaml", "c.yaml"}
-
-
-class Loopback:
-    """A model server in a thread of its own, for a command in another process."""
-
-    def __init__(self, behaviour) -> None:
-        self._behaviour = behaviour
-        self._ready = threading.Event()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),))
-        self._stop: asyncio.Event | None = None
-        self.url = ""
-
-    async def _serve(self) -> None:
-        self._stop = asyncio.Event()
-        async with ModelServer(self._behaviour) as server:
-            self.url = server.base_url
-            self._ready.set()
-            await self._stop.wait()
-
-    def __enter__(self):
-        self._thread.start()
-        self._ready.wait()
-        return self
-
-    def __exit__(self, *_):
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
-        self._loop.close()
 
 
 def _behaviour(trouble: Answer):

@@ -25,6 +25,7 @@ _COMMANDS = {
     "matrix": ("holdfast.cli.run:run", "Run every combination of a matrix; the same as `run`."),
     "runs": ("holdfast.cli.runs:runs", "List the runs on record."),
     "show": ("holdfast.cli.show:show", "Show a run again from its record."),
+    "import": ("holdfast.cli.importing:import_scenarios", "Turn another benchmark's scenarios into scenario files."),
     "schema": ("holdfast.cli.schema:schema", "Write the JSON Schemas of the file formats, for editors."),
     "scenario": ("holdfast.cli.main:scenario", "The same commands under the specification's name."),
 }

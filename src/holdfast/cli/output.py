@@ -14,6 +14,7 @@ from holdfast.compose.rates import rates_of
 from holdfast.errors import SetupError
 from holdfast.report.page import Page
 from holdfast.report.runs_table import render_stored_run
+from holdfast.report.transcript import Transcripts
 from holdfast.store.reader import RunReader
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -21,7 +22,13 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 def report_files(command: F) -> F:
-    """--json and --junit."""
+    """--json, --junit and --transcript."""
+    command = click.option(
+        "--transcript",
+        "transcripts",
+        type=click.Choice(["all", "failed", "none"]),
+        help="Whose transcript to show. [default: those that did not pass, and a single conversation's]",
+    )(command)
     command = click.option("--junit", "junit_file", type=_FILE, help="Write a JUnit report.")(command)
     return click.option("--json", "json_file", type=_FILE, help="Write the whole report as JSON.")(command)
 
@@ -31,9 +38,11 @@ def page() -> Page:
     return Page(width=shutil.get_terminal_size((100, 24)).columns, colour=sys.stdout.isatty())
 
 
-def show_run(reader: RunReader, *, json_file: Path | None, junit_file: Path | None) -> None:
+def show_run(
+    reader: RunReader, *, json_file: Path | None, junit_file: Path | None, transcripts: Transcripts | None
+) -> None:
     """The table, and the files. Raises `SetupError` when a file cannot be written; the record is safe already."""
-    for line in render_stored_run(reader.path, page()):
+    for line in render_stored_run(reader.path, page(), transcripts=transcripts):
         click.echo(line)
     rates = rates_of(reader)
     if any(rate.planned > 1 for rate in rates):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -34,9 +35,8 @@ def resume(
     out: Path | None,
     concurrency: int | None,
     force: bool,
-    json_file: Path | None,
-    junit_file: Path | None,
     no_progress: bool,
+    **files: Any,
 ) -> None:
     """Do the trials of a run that are missing or were in error, and report the whole.
 
@@ -48,7 +48,7 @@ def resume(
         _ask(resumed.changes)
     left = len(resumed.run.todo)
     click.echo(f"{left} of {resumed.run.header.planned} trials to do", err=True)
-    ctx.exit(carry_out(resumed.run, silent=no_progress, json_file=json_file, junit_file=junit_file))
+    ctx.exit(carry_out(resumed.run, silent=no_progress, **files))
 
 
 def _ask(changes: list[str]) -> None:

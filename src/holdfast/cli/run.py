@@ -57,7 +57,7 @@ def run(ctx: click.Context, /, **given: Any) -> None:
     inconclusive or in error; 130 interrupted.
     """
     chosen = {name: given.pop(name) for name in ("paths", "tags", "expression", "filters")}
-    files = {name: given.pop(name) for name in ("json_file", "junit_file")}
+    files = {name: given.pop(name) for name in ("json_file", "junit_file", "transcripts")}
     silent, dry_run = given.pop("no_progress"), given.pop("dry_run")
     prepared = Run(Selection(**chosen), RunOptions(command=tuple(sys.argv[1:]), **given))
     if dry_run:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -18,7 +19,7 @@ from holdfast.store.reader import RunReader
 @click.argument("run", metavar="RUN")
 @shared.out
 @report_files
-def show(run: str, out: Path | None, json_file: Path | None, junit_file: Path | None) -> None:
+def show(run: str, out: Path | None, **files: Any) -> None:
     """Show a run: its id, a unique beginning of it, `last`, or the path of its record."""
     folder = Settings(RunOptions(out=out)).out
-    show_run(RunReader.open(find_run(folder, run)), json_file=json_file, junit_file=junit_file)
+    show_run(RunReader.open(find_run(folder, run)), **files)

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from holdfast.judging.alarm import alarm_of
 from holdfast.judging.wording import label
 from holdfast.records.evaluation import EvaluationResult
-from holdfast.records.history import transcript_of
 from holdfast.records.rubric import RubricScore
 from holdfast.records.run import Judged, TrialRecord
 from holdfast.records.verdict import Verdict
 from holdfast.report.page import Page, clip, one_line, visible
+from holdfast.report.transcript import render_transcript
 from holdfast.report.wording import milliseconds, safe_by_deadline, scenario_label
 
-_MESSAGES = 4
 _CHECKS = 10
 _INDENT = 2
 _ALARMS = {
@@ -23,7 +22,7 @@ _ALARMS = {
 }
 
 
-def render_details(trial: TrialRecord, page: Page, *, numbered: bool = False) -> Iterator[str]:
+def render_details(trial: TrialRecord, page: Page, *, numbered: bool = False, transcript: bool = True) -> Iterator[str]:
     """The lines about one trial, the first being its heading."""
     verdict = trial.judged.verdict
     heading = clip(visible(scenario_label(trial, numbered=numbered)), page.width - len(verdict) - 2)
@@ -48,7 +47,8 @@ def render_details(trial: TrialRecord, page: Page, *, numbered: bool = False) ->
         yield from _check(check, page)
     if len(open_checks) > _CHECKS:
         yield f"  and {len(open_checks) - _CHECKS} more checks that did not pass"
-    yield from _transcript(trial, page)
+    if transcript:
+        yield from render_transcript(trial, page)
 
 
 def _times(judged: Judged) -> str:
@@ -98,15 +98,6 @@ def _check(check: EvaluationResult, page: Page) -> Iterator[str]:
                 yield from _field(page, name, value, indent)
     if check.judge is not None and check.judge.reasoning:
         yield from _field(page, f"judge {check.judge.model}", check.judge.reasoning, indent)
-
-
-def _transcript(trial: TrialRecord, page: Page) -> Iterator[str]:
-    said = transcript_of(trial.events)
-    if not said:
-        return
-    yield "  transcript" + (f" (the last {_MESSAGES} of {len(said)} messages)" if len(said) > _MESSAGES else "")
-    for event in said[-_MESSAGES:]:
-        yield from _field(page, event.message.role, event.message.content or "(no text)", _INDENT * 2, width=9)
 
 
 def _indented(page: Page, text: str, indent: int, *, style: str = "") -> Iterator[str]:

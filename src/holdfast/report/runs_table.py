@@ -10,6 +10,7 @@ from holdfast.records.verdict import Verdict
 from holdfast.report.page import Page, one_line
 from holdfast.report.table import Cell, render_table
 from holdfast.report.terminal import render_run
+from holdfast.report.transcript import Transcripts
 from holdfast.store.catalogue import RunEntry
 from holdfast.store.reader import RunReader
 
@@ -24,10 +25,10 @@ def render_runs(runs: Sequence[RunEntry], page: Page) -> Iterator[str]:
     yield from render_table(_COLUMNS, [_row(run) for run in runs], page, giving_way=len(_COLUMNS) - 1)
 
 
-def render_stored_run(path: Path, page: Page) -> Iterator[str]:
+def render_stored_run(path: Path, page: Page, *, transcripts: Transcripts | None = None) -> Iterator[str]:
     """A stored run, as it was shown when it ended. Raises `StoreError` when it cannot be read."""
     reader = RunReader.open(path)
-    yield from render_run(reader.header, reader.trials(), page, record=path)
+    yield from render_run(reader.header, reader.trials(), page, record=path, transcripts=transcripts)
     if reader.status != "finished":
         yield f"status: {reader.status}"
 

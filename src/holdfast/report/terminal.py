@@ -14,8 +14,9 @@ from holdfast.records.run import RunHeader, TrialRecord
 from holdfast.records.verdict import Outcome, Verdict
 from holdfast.report import wording
 from holdfast.report.details import render_details
-from holdfast.report.page import Page, one_line
+from holdfast.report.page import Page, one_line, visible
 from holdfast.report.table import Cell, render_table
+from holdfast.report.transcript import Transcripts, is_conversation, render_transcript
 
 _COLUMNS = (
     "verdict",
@@ -50,7 +51,10 @@ class _Row(NamedTuple):
 class _Gathered:
     """What is kept of the trials while they pass by; the whole ones only where they are shown in detail."""
 
-    def __init__(self) -> None:
+    def __init__(self, transcripts: Transcripts | None) -> None:
+        self._all: bool = transcripts == "all"
+        self.first: TrialRecord | None = None
+        self.told: list[TrialRecord] = []
         self.rows: list[_Row] = []
         self.detailed: list[TrialRecord] = []
         self.warnings: Counter[str] = Counter()
@@ -66,22 +70,41 @@ class _Gathered:
         self.warnings.update(
             {event.message for event in trial.events if isinstance(event, Noted) and event.level == "warning"}
         )
-        if verdict is not Verdict.PASSED and len(self.detailed) < _DETAILED:
+        self.first = self.first or trial
+        if verdict is Verdict.PASSED:
+            self.told += [trial] if self._all else []
+        elif len(self.detailed) < _DETAILED:
             self.detailed.append(trial)
 
 
 def render_run(
-    header: RunHeader, trials: Iterable[TrialRecord], page: Page, *, record: Path | None = None
+    header: RunHeader,
+    trials: Iterable[TrialRecord],
+    page: Page,
+    *,
+    record: Path | None = None,
+    transcripts: Transcripts | None = None,
 ) -> Iterator[str]:
-    """The lines, without their ends: the table, why trials did not pass, warnings, the sum and where the record is."""
-    found = _Gathered()
+    """The lines, without their ends: the table, why trials did not pass, warnings, the sum and where the record is.
+
+    `transcripts` says whose are shown; unless told otherwise, those of trials that did not pass and that of a single
+    conversation.
+    """
+    found = _Gathered(transcripts)
     for trial in trials:
         found.add(trial)
     several = Counter(row.scenario_id for row in found.rows)
     yield from _table(found, several, page)
     for trial in found.detailed:
         yield ""
-        yield from render_details(trial, page, numbered=several[trial.key.scenario_id] > 1)
+        numbered = several[trial.key.scenario_id] > 1
+        yield from render_details(trial, page, numbered=numbered, transcript=transcripts != "none")
+    if transcripts is None and len(found.rows) == 1 and not found.detailed and found.first is not None:
+        found.told += [found.first] if is_conversation(found.first) else []
+    for trial in found.told:
+        yield ""
+        yield page.paint(visible(wording.scenario_label(trial, numbered=several[trial.key.scenario_id] > 1)), "strong")
+        yield from render_transcript(trial, page)
     hidden = sum(found.counts.values()) - found.counts[Verdict.PASSED] - len(found.detailed)
     if hidden:
         yield ""

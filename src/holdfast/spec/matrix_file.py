@@ -6,10 +6,10 @@ import os.path
 from typing import Any, cast
 
 from holdfast.records.matrix import Matrix, MatrixAxis
-from holdfast.spec.agent_rules import mappings
 from holdfast.spec.default_id import default_id
 from holdfast.spec.document import Document
 from holdfast.spec.findings import Findings
+from holdfast.spec.mappings import mappings
 from holdfast.spec.shape_errors import validate
 from holdfast.spec.shapes.matrix import MatrixShape
 

@@ -6,9 +6,9 @@ import math
 from typing import Any, cast
 
 from holdfast.records.rubric import Anchor, Rubric, RubricDimension
-from holdfast.spec.agent_rules import mappings
 from holdfast.spec.document import Document
 from holdfast.spec.findings import Findings
+from holdfast.spec.mappings import mappings
 from holdfast.spec.naming import Path
 from holdfast.spec.shape_errors import validate
 from holdfast.spec.shapes.rubric import RubricShape

@@ -3,7 +3,7 @@
 import pytest
 from test_spec_bounds import AGENT, CHECK, DECISION, SIMULATOR, TURN, changed
 
-from holdfast.records.scenario import Converse
+from holdfast.records.scenario import Converse, evaluation_specs
 from holdfast.spec.load import Loaded
 
 
@@ -29,7 +29,7 @@ def test_a_script_needs_neither_a_simulator_nor_a_number_of_turns(load_text):
         ("Sure?", "doubt", 1),
     ]
     assert config.script[1].evaluations[0].place.path == "run[0].conversation.script[1].evaluations[0]"
-    assert loaded.scenarios[0].evaluation_count == 2
+    assert len(list(evaluation_specs(loaded.scenarios[0]))) == 2
 
 
 def test_without_input_the_script_opens_the_conversation(load_text):

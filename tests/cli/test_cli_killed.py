@@ -1,0 +1,95 @@
+"""A run that is killed leaves no process and no workspace behind; what SIGKILL leaves, the next run removes."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import AGENT
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+
+STEP = """\
+  - code: |
+      echo x > left.txt
+      (setsid sleep 300 &)
+      sleep 300 &
+      sleep {seconds}
+      echo hello"""
+MOCKS = """\
+setup:
+  mocks:
+    - {service: s, method: m, when: {matcher: 'true'}, response: 1}
+run:"""
+CODE = AGENT.replace('  - input: "Hello"', STEP)
+MOCKED = AGENT.replace("run:", MOCKS)
+
+
+def processes(mark: str) -> list[str]:
+    """The processes whose environment mentions `mark`: everything a run with that TMPDIR has started."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                if mark.encode() in (entry / "environ").read_bytes():
+                    found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+            except OSError:
+                continue
+    return found
+
+
+def workspaces(temporary: Path) -> list[Path]:
+    return [left for root in temporary.glob("holdfast-*/workspaces") for left in root.iterdir()]
+
+
+def wait_until_gone(mark: str) -> list[str]:
+    """What is still there after the system has had time to reap it."""
+    for _ in range(100):
+        left = processes(mark)
+        if not left:
+            return []
+        time.sleep(0.05)
+    return processes(mark)
+
+
+def kill_once(shell, number: int, how: str) -> None:
+    draw = random.Random(number)
+    temporary = shell.folder / f"tmp{number}"
+    temporary.mkdir()
+    for index in range(4):
+        shell.write(f"s{number}/{index}.scenario.yaml", CODE.replace("{seconds}", str(draw.uniform(0.05, 1.0))))
+    shell.write(f"s{number}/mocked.scenario.yaml", MOCKED)
+    shell.write(f"s{number}/replies.yaml", "rules:\n  - {reply: hello, delay_ms: 500}\n")
+    shell.write(f"s{number}/holdfast.toml", 'model = "scripted/replies.yaml"\n')
+    mark = str(temporary)
+    process = shell.start("run", f"s{number}", "--trials", "3", "--concurrency", "3", TMPDIR=mark)
+    time.sleep(draw.uniform(0.2, 2.0))
+    process.send_signal(signal.SIGKILL if how == "SIGKILL" else signal.SIGINT)
+    if how == "SIGINT":
+        time.sleep(draw.uniform(0.0, 0.2))
+        process.send_signal(signal.SIGINT)
+    process.communicate()
+    if how == "SIGKILL":
+        shell.decision(f"next{number}.yaml")
+        shell("run", f"next{number}.yaml", "--model", f"scripted/s{number}/replies.yaml", TMPDIR=mark)
+    assert wait_until_gone(mark) == []
+    assert workspaces(temporary) == []
+
+
+@pytest.mark.parametrize("how", ["SIGINT", "SIGKILL"])
+@pytest.mark.parametrize("number", range(3))
+def test_nothing_is_left_behind(shell, number, how):
+    kill_once(shell, number, how)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["SIGINT", "SIGKILL"])
+def test_nothing_is_left_behind_at_25_random_moments(shell, how):
+    for number in range(100, 125):
+        kill_once(shell, number, how)
