@@ -51,7 +51,11 @@ class LocalEnvironment:
         self._closed: bool = False
         self._commands: int = 0
         self._exported: dict[str, str] = {}
-        self._confinement: Confinement | None = _confinement(settings.options, self._workspace)
+        self._confinement: Confinement | None = (
+            _confinement(settings.options, self._workspace)
+            if settings.options.get("sandbox", False) is not False
+            else None
+        )
 
     @property
     def name(self) -> str:
