@@ -46,7 +46,7 @@ def resume(
     resumed = resume_run(record, concurrency=concurrency)
     if resumed.changes and not force:
         _ask(resumed.changes)
-    left = len(resumed.run.todo)
+    left = len(resumed.run.pending)
     click.echo(f"{left} of {resumed.run.header.planned} trials to do", err=True)
     ctx.exit(carry_out(resumed.run, silent=no_progress, **files))
 

@@ -17,7 +17,7 @@ from holdfast.store.reader import RunReader
 
 
 class Resumed(NamedTuple):
-    """`run.todo` is what is missing or was in error; `changes` says what is no longer as it was."""
+    """`run.pending` is what is missing or was in error; `changes` says what is no longer as it was."""
 
     run: Run
     changes: list[str]
@@ -37,7 +37,7 @@ def resume_run(record: Path, *, concurrency: int | None = None) -> Resumed:
     verdicts = {row.key: row.verdict for row in reader.rows()}
     prints = run.fingerprints()
     changes: dict[str, None] = {}
-    todo: list[PlannedTrial] = []
+    pending: list[PlannedTrial] = []
     for entry in reader.plan():
         found = planned.get(entry.key)
         if found is None:
@@ -47,6 +47,6 @@ def resume_run(record: Path, *, concurrency: int | None = None) -> Resumed:
         if changed is not None:
             changes[f"{entry.key.scenario_id}: {changed}"] = None
         if verdicts.get(entry.key, Verdict.ERROR) is Verdict.ERROR:
-            todo.append(found)
-    run.todo = todo
+            pending.append(found)
+    run.pending = pending
     return Resumed(run, list(changes))

@@ -31,7 +31,7 @@ from holdfast.store.writer import RunWriter
 
 
 class Run:
-    """A run that is loaded, checked and ready to go. `todo` is what it will do of what is `planned`."""
+    """A run that is loaded, checked and ready to go. `pending` is what it will do of what is `planned`."""
 
     def __init__(
         self, selection: Selection, options: RunOptions, *, begun: tuple[RunHeader, Path] | None = None
@@ -47,7 +47,7 @@ class Run:
         seed = header.seed if header is not None else self.settings.seed
         self.seed: int = seed if seed is not None else secrets.randbelow(2**31)
         self.planned: list[PlannedTrial] = plan(self.scenarios, seed=self.seed, trials=options.trials)
-        self.todo: Sequence[PlannedTrial] = self.planned
+        self.pending: Sequence[PlannedTrial] = self.planned
         self.header: RunHeader = header or self._header(selection, options)
         self.interrupted: bool = False
 
@@ -117,7 +117,7 @@ class Run:
             stopping=lambda: interrupts.stopping,
         )
         try:
-            await batch.run(self.todo)
+            await batch.run(self.pending)
         except asyncio.CancelledError:
             if not interrupts.stopping:
                 writer.close("interrupted")

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import PLACE, Trial
 
 from holdfast.ports.evaluator import EvaluationContext
 from holdfast.ports.judge import Judgement, NoJudgement, Question
@@ -16,6 +15,7 @@ from holdfast.records.execution import ExecutionResult
 from holdfast.records.message import Message
 from holdfast.records.scenario import ConversationConfig, Converse, Scenario, Step
 from holdfast.records.verdict import Verdict
+from unit.builtin_evaluators.conftest import PLACE, Trial
 
 NOTE = JudgeNote(model="test/judge", prompt_hash="h", raw="{}")
 PASSED, FAILED, INCONCLUSIVE = Verdict.PASSED, Verdict.FAILED, Verdict.INCONCLUSIVE

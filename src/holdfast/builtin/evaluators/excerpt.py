@@ -17,4 +17,6 @@ def excerpt(text: str, start: int = 0, end: int | None = None) -> str:
 
 def quoted(text: str) -> str:
     """The text in quotation marks on one line, shortened."""
-    return repr(excerpt(text))
+    shown = excerpt(text).replace("\r", "\\r").replace("\n", "\\n")
+    mark = '"' if "'" in shown else "'"
+    return f"{mark}{shown}{mark}"
