@@ -4,8 +4,7 @@ Single-turn decision trials with two checks and a latency budget, against a mode
 a bare aiohttp client that makes the same calls and keeps nothing. Each run is a process of its own; CPU is that
 process's, from the first trial to the last commit, without its start. A trial's reported latency is set against what
 the server noted for the same request, told apart by its seed. Of several rounds the quietest counts, for both clients
-alike. `python -m benchmarks.throughput --full` adds 50,000 trials; any of inspect_ai, promptfoo, deepeval and
-pydantic-evals that is installed is named, and has to be measured by its own means.
+alike. `python -m benchmarks.throughput --full` adds 50,000 trials.
 """
 
 from __future__ import annotations

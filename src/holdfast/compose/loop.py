@@ -13,7 +13,7 @@ _YOUNG = 20_000
 
 
 def run_in_loop(main: Coroutine[Any, Any, T], *, network: bool) -> T:
-    """Run to the end. uvloop halves the work of a call, and takes longer to load than a scripted run takes."""
+    """Run to the end, on uvloop when there are calls to time; a scripted run is over before it is loaded."""
     with asyncio.Runner(loop_factory=_quick_loop() if network else None) as runner, _seldom_collecting():
         return runner.run(main)
 
