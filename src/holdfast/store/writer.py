@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast.errors import StoreError
+from holdfast.records.redaction import Redactor
 from holdfast.records.run import RunHeader, TrialKey, TrialRecord
 from holdfast.records.verdict import Verdict
 from holdfast.store import codec
@@ -37,12 +38,14 @@ class RunWriter:
     """Appends trials to a run record; one thread encodes and commits whatever is waiting, in one transaction.
 
     What `flush` or `close` returned for is on disk and survives the death of the process. When the thread cannot
-    write, the next call of any method raises `StoreError`; what was committed before stays readable.
+    write, the next call of any method raises `StoreError`; what was committed before stays readable. Secrets are
+    taken out before anything is written.
     """
 
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+    def __init__(self, path: Path, connection: sqlite3.Connection, redactor: Redactor) -> None:
         """Use `create` or `open`."""
         self.path: Path = path
+        self._redactor: Redactor = redactor
         self._connection: sqlite3.Connection = connection
         rows = connection.execute("SELECT scenario_id, idx, verdict FROM trial")
         self._verdicts: dict[TrialKey, Verdict] = {
@@ -56,8 +59,9 @@ class RunWriter:
         self._thread.start()
 
     @classmethod
-    def create(cls, folder: Path, header: RunHeader) -> RunWriter:
+    def create(cls, folder: Path, header: RunHeader, *, redactor: Redactor | None = None) -> RunWriter:
         """Begin a new record, `<folder>/<run id>.sqlite`. Raises `StoreError` when it exists or cannot be made."""
+        redactor = redactor or Redactor()
         path = folder / f"{header.id}{SUFFIX}"
         if path.exists():
             raise StoreError(f"{path} exists already; a run record is never overwritten")
@@ -68,15 +72,15 @@ class RunWriter:
             raise StoreError(f"the run record {path} cannot be made: {error}") from error
         try:
             create_tables(connection)
-            text = msgspec.json.encode(header, enc_hook=repr).decode()
+            text = msgspec.json.encode(redactor.value(header), enc_hook=repr).decode()
             connection.execute("INSERT INTO run (id, header, status) VALUES (?, ?, 'running')", (header.id, text))
-            return cls(path, connection)
+            return cls(path, connection, redactor)
         except (sqlite3.Error, ValueError, TypeError) as error:
             connection.close()
             raise StoreError(f"the run record {path} cannot be made: {error}") from error
 
     @classmethod
-    def open(cls, path: Path) -> RunWriter:
+    def open(cls, path: Path, *, redactor: Redactor | None = None) -> RunWriter:
         """Carry on an existing record. Raises `StoreError` when it cannot be written or is no run record."""
         if not path.is_file():
             raise StoreError(f"there is no run record at {path}")
@@ -89,7 +93,7 @@ class RunWriter:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")
             connection.execute("UPDATE run SET status='running'")
-            return cls(path, connection)
+            return cls(path, connection, redactor or Redactor())
         except (sqlite3.Error, StoreError, ValueError, TypeError) as error:
             connection.close()
             if isinstance(error, StoreError):
@@ -192,6 +196,9 @@ class RunWriter:
 
     def _write(self, record: TrialRecord) -> None:
         data = codec.encode(record)
+        if self._redactor.suspects(data):
+            record = self._redactor.value(record)
+            data = codec.encode(record)
         if not self._dictionary:
             self._dictionary = codec.dictionary_from(data)
             self._connection.execute("UPDATE run SET dictionary=?", (self._dictionary,))
