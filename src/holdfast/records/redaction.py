@@ -179,7 +179,9 @@ def _fixed(annotation: Any) -> bool:
     """Whether a field of this type only ever holds one of certain words, or a number."""
     if get_origin(annotation) is Literal:
         return True
-    arguments = get_args(annotation)
-    if arguments and get_origin(annotation) not in (list, tuple, dict):
+    if get_origin(annotation) is dict:
+        return False
+    arguments = [argument for argument in get_args(annotation) if argument is not Ellipsis]
+    if arguments:
         return all(_fixed(argument) for argument in arguments)
     return isinstance(annotation, type) and issubclass(annotation, _ATOMS)
