@@ -15,7 +15,9 @@ Build = Callable[[PlannedTrial], TrialParts]
 
 
 class LocalBatch:
-    """Runs planned trials with `concurrency` workers. `keep` is called with each finished trial, before observers."""
+    """Runs planned trials with `concurrency` workers. `keep` is called with each finished trial, before observers.
+
+    `may_start` is asked before each trial; once it says no, none starts and those under way finish."""
 
     def __init__(
         self,
@@ -24,9 +26,11 @@ class LocalBatch:
         keep: Callable[[TrialRecord], None],
         observers: Sequence[RunObserver] = (),
         concurrency: int = 1,
+        may_start: Callable[[], bool] = lambda: True,
     ) -> None:
         self._build = build
         self._keep = keep
+        self._may_start = may_start
         self._observers = observers
         self._concurrency = max(1, concurrency)
 
@@ -42,6 +46,8 @@ class LocalBatch:
 
     async def _work(self, waiting: Iterator[PlannedTrial]) -> None:
         for planned in waiting:
+            if not self._may_start():
+                return
             for observer in self._observers:
                 observer.trial_started(planned.key, planned.scenario.name)
             record = await run_measured(lambda planned=planned: self._build(planned))

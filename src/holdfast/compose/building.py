@@ -13,6 +13,8 @@ from holdfast.compose.judges import Judges, needs_judge
 from holdfast.compose.models import Models
 from holdfast.compose.plugins import ScenarioRegistries
 from holdfast.compose.settings import Settings
+from holdfast.compose.tape import Tape
+from holdfast.engine.budget import Budget
 from holdfast.engine.calling import RetryPolicy
 from holdfast.engine.clock import SystemClock
 from holdfast.engine.context import TrialParts
@@ -32,14 +34,23 @@ class Builder:
     """Builds trials. Models, judges and the script sandbox are shared by a run; everything else is made anew."""
 
     def __init__(
-        self, *, registries: ScenarioRegistries, settings: Settings, workspaces: Path, lag: LagMonitor, gate: Gate
+        self,
+        *,
+        registries: ScenarioRegistries,
+        settings: Settings,
+        workspaces: Path,
+        lag: LagMonitor,
+        gate: Gate,
+        tape: Tape,
+        budget: Budget,
     ) -> None:
         self._registries = registries
         self._settings = settings
         self._workspaces = workspaces
         self._lag = lag
         self._gate = gate
-        self._models = Models(registries, settings)
+        self._budget = budget
+        self._models = Models(registries, settings, tape)
         self._judges = Judges(self._models, settings)
         self._services: TrialServices | None = None
         self._notes: dict[str, tuple[str, ...]] = {}
@@ -66,6 +77,7 @@ class Builder:
             self._environment(scenario, "prepare")
             for spec in evaluation_specs(scenario):
                 self._registries.registry(scenario).evaluator(spec.type)
+        self._budget.check(self._models.names)
 
     def build(self, planned: PlannedTrial) -> TrialParts:
         scenario = planned.scenario
@@ -91,6 +103,7 @@ class Builder:
             lag=self._lag,
             gate=self._gate,
             retry=RetryPolicy(retries=settings.retries(scenario)),
+            sinks=(self._budget,),
             notes=self._notes.get(scenario.id, ()),
         )
 

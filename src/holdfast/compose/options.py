@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from holdfast.records.base import Record
 
@@ -34,4 +35,9 @@ class RunOptions(Record):
     sandbox: bool = False
     allow_commands: bool = False
     enforce_deadline: bool = False
+    record: Path | None = None
+    replay: Path | None = None
+    replay_time: Literal["zero", "original"] = "zero"
+    max_cost: float | None = None
+    max_tokens: int | None = None
     command: tuple[str, ...] = ()

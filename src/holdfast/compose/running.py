@@ -17,11 +17,16 @@ from holdfast.compose.options import RunOptions, Selection
 from holdfast.compose.plugins import ScenarioRegistries
 from holdfast.compose.registry import build_registry
 from holdfast.compose.settings import Settings
+from holdfast.compose.tape import Tape
 from holdfast.compose.workspaces import clean_workspaces
+from holdfast.engine.budget import Budget
 from holdfast.engine.calling import OpenGate
 from holdfast.engine.lag import LagMonitor
+from holdfast.errors import HoldfastError
 from holdfast.ports.observer import RunObserver
+from holdfast.records.redaction import Redactor
 from holdfast.records.run import RunHeader
+from holdfast.report.redacted_progress import RedactedProgress
 from holdfast.store.ids import new_run_id
 from holdfast.store.writer import RunWriter
 
@@ -34,6 +39,10 @@ class Run:
         self.settings: Settings = Settings(options)
         self._registries = ScenarioRegistries(build_registry(), live=options.live)
         self.scenarios = load_scenarios(selection, self._registries)
+        self.redactor: Redactor = self.settings.redactor(self.scenarios)
+        self.budget: Budget = Budget(
+            self.settings.prices(self.scenarios), max_cost=options.max_cost, max_tokens=options.max_tokens
+        )
         seed = self.settings.seed
         self.seed: int = seed if seed is not None else secrets.randbelow(2**31)
         self.planned: list[PlannedTrial] = plan(self.scenarios, seed=self.seed)
@@ -48,6 +57,17 @@ class Run:
 
     async def execute(self, observers: Sequence[RunObserver]) -> Path:
         """Run every trial into a new record and say where it is. Raises `SetupError` before anything ran."""
+        observers = [RedactedProgress(observer, self.redactor) for observer in observers]
+        tape = Tape(self.settings.options, self.redactor)
+        try:
+            return await self._execute(tape, observers)
+        except HoldfastError as error:
+            error.args = (self.redactor.text(str(error)),)
+            raise
+        finally:
+            tape.close()
+
+    async def _execute(self, tape: Tape, observers: Sequence[RunObserver]) -> Path:
         with LagMonitor() as lag:
             builder = Builder(
                 registries=self._registries,
@@ -55,6 +75,8 @@ class Run:
                 workspaces=clean_workspaces(),
                 lag=lag,
                 gate=OpenGate(),
+                tape=tape,
+                budget=self.budget,
             )
             try:
                 builder.prepare(self.scenarios)
@@ -63,7 +85,7 @@ class Run:
                 await builder.close()
 
     async def _record(self, builder: Builder, observers: Sequence[RunObserver]) -> Path:
-        writer = RunWriter.create(self.settings.out, self.header)
+        writer = RunWriter.create(self.settings.out, self.header, redactor=self.redactor)
         for observer in observers:
             observer.run_started(self.header)
         try:
@@ -72,8 +94,12 @@ class Run:
                 keep=writer.append,
                 observers=observers,
                 concurrency=self.settings.concurrency,
+                may_start=self.budget.may_start,
             )
             await batch.run(self.planned)
+            if self.budget.exhausted is not None:
+                for observer in observers:
+                    observer.noted(f"{self.budget.exhausted}; no more trials were started")
         except BaseException:
             writer.close("interrupted")
             raise
