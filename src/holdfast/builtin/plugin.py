@@ -12,6 +12,7 @@ def builtin_plugin() -> Plugin:
         evaluators=EVALUATORS,
         models={
             "openai": "holdfast.builtin.models.openai:OpenAIModel",
+            "replay": "holdfast.builtin.models.replay:ReplayProvider",
             "scripted": "holdfast.builtin.models.scripted:ScriptedModel",
         },
         agents={

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import traceback
 
 import click
 
 from holdfast.errors import ExitCode, FileError, StoreError, UsageError
+from holdfast.records.redaction import Redactor
+from holdfast.records.secret_forms import secrets_of
 
 
 def explain(error: BaseException) -> int:
-    """Show what happened on stderr and say the exit code. A bug of ours is raised again, with its traceback."""
+    """Show what happened on stderr and say the exit code. A bug of ours is shown with its traceback."""
+    redact = Redactor(secrets_of(os.environ)).text
     match error:
         case click.Abort() | KeyboardInterrupt():
             click.echo("interrupted", err=True)
@@ -19,14 +24,15 @@ def explain(error: BaseException) -> int:
             error.show(sys.stderr)
             return ExitCode.USAGE
         case FileError():
-            click.echo(str(error), err=True)
+            click.echo(redact(str(error)), err=True)
             return ExitCode.USAGE
         case UsageError() | StoreError():
-            click.echo(f"holdfast: {error}", err=True)
+            click.echo(redact(f"holdfast: {error}"), err=True)
             return ExitCode.USAGE
         case BrokenPipeError():
             # Whoever read our output has gone; a message would have nobody to read it.
             sys.stderr.close()
             return ExitCode.FAILED
         case _:
-            raise error
+            click.echo(redact("".join(traceback.format_exception(error))), err=True, nl=False)
+            return ExitCode.FAILED

@@ -15,6 +15,7 @@ from holdfast.compose.options import RunOptions, Selection
 from holdfast.compose.running import Run
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
+_DIR = click.Path(path_type=Path, file_okay=False)
 
 
 @click.command()
@@ -46,6 +47,13 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--retries", type=click.IntRange(0, 20), help="How often a failed model call is tried again. [default: 2]"
 )
+@click.option("--record", type=_DIR, metavar="DIR", help="Keep every model exchange there.")
+@click.option("--replay", type=_DIR, metavar="DIR", help="Answer from a recording, with no network.")
+@click.option(
+    "--replay-time", type=click.Choice(["zero", "original"]), default="zero", help="How long replayed answers take."
+)
+@click.option("--max-cost", type=click.FloatRange(min=0, min_open=True), help="Start no trial after this cost.")
+@click.option("--max-tokens", type=click.IntRange(min=1), help="Start no trial after this many tokens.")
 @shared.out
 @report_files
 @click.option("--no-progress", is_flag=True, help="Say nothing until the end.")

@@ -17,6 +17,8 @@ from holdfast.compose.models import Models
 from holdfast.compose.plugins import ScenarioRegistries
 from holdfast.compose.rubrics import Rubrics
 from holdfast.compose.settings import Settings
+from holdfast.compose.tape import Tape
+from holdfast.engine.budget import Budget
 from holdfast.engine.calling import RetryPolicy
 from holdfast.engine.clock import SystemClock
 from holdfast.engine.context import ScoreRubric, TrialParts
@@ -55,14 +57,23 @@ class Builder:
     """Builds trials. Models, judges and the script sandbox are shared by a run; everything else is made anew."""
 
     def __init__(
-        self, *, registries: ScenarioRegistries, settings: Settings, workspaces: Path, lag: LagMonitor, gate: Gate
+        self,
+        *,
+        registries: ScenarioRegistries,
+        settings: Settings,
+        workspaces: Path,
+        lag: LagMonitor,
+        gate: Gate,
+        tape: Tape,
+        budget: Budget,
     ) -> None:
         self._registries = registries
         self._settings = settings
         self._workspaces = workspaces
         self._lag = lag
         self._gate = gate
-        self._models = Models(registries, settings)
+        self._budget = budget
+        self._models = Models(registries, settings, tape)
         self._judges = Judges(self._models, settings)
         self._rubrics = Rubrics(settings)
         self._services: TrialServices | None = None
@@ -103,6 +114,7 @@ class Builder:
                 self._registries.registry(scenario).termination(name)
             for spec in evaluation_specs(scenario):
                 self._registries.registry(scenario).evaluator(spec.type)
+        self._budget.check(self._models.names)
 
     def build(self, planned: PlannedTrial) -> TrialParts:
         scenario = planned.scenario
@@ -138,6 +150,7 @@ class Builder:
             lag=self._lag,
             gate=self._gate,
             retry=shared.retry,
+            sinks=(self._budget,),
             notes=self._notes.get(scenario.id, ()),
         )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.compose.plugins import ScenarioRegistries
 from holdfast.compose.settings import ALIASES, ModelRef, Settings
+from holdfast.compose.tape import Tape
 from holdfast.plugins.factories import ModelSettings
 from holdfast.ports.model import ChatModel
 from holdfast.records.config import ProviderConfig
@@ -15,9 +16,10 @@ from holdfast.records.scenario import Scenario
 
 
 class Models:
-    def __init__(self, registries: ScenarioRegistries, settings: Settings) -> None:
+    def __init__(self, registries: ScenarioRegistries, settings: Settings, tape: Tape) -> None:
         self._registries = registries
         self._settings = settings
+        self._tape = tape
         self._built: dict[tuple[str, Path, float], ChatModel] = {}
 
     def get(self, ref: ModelRef, scenario: Scenario) -> ChatModel:
@@ -27,15 +29,14 @@ class Models:
         if key not in self._built:
             provider, _, name = ref.name.partition("/")
             factory = self._registries.registry(scenario).model(provider)
-            self._built[key] = factory(
-                ModelSettings(
-                    name=name,
-                    folder=ref.folder,
-                    variables=self._settings.variables(scenario),
-                    timeout_s=timeout_s,
-                    options=provider_options(self._settings.config(scenario).providers.get(provider)),
-                )
+            settings = ModelSettings(
+                name=name,
+                folder=ref.folder,
+                variables=self._settings.variables(scenario),
+                timeout_s=timeout_s,
+                options=provider_options(self._settings.config(scenario).providers.get(provider)),
             )
+            self._built[key] = self._tape.model(ref.name, lambda: factory(settings))
         return self._built[key]
 
     def chooser(self, default: ModelRef, scenario: Scenario, *, fixed: bool) -> Callable[[str | None], ChatModel]:
@@ -55,6 +56,11 @@ class Models:
     async def close(self) -> None:
         for model in self._built.values():
             await model.close()
+
+    @property
+    def names(self) -> list[str]:
+        """The models built so far."""
+        return [model.name for model in self._built.values()]
 
 
 def provider_options(config: ProviderConfig | None) -> dict[str, Any]:

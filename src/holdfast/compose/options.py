@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -41,6 +41,11 @@ class RunOptions(Record):
     enforce_deadline: bool = False
     trials: int | None = None
     pass_rate: float | None = None
+    record: Path | None = None
+    replay: Path | None = None
+    replay_time: Literal["zero", "original"] = "zero"
+    max_cost: float | None = None
+    max_tokens: int | None = None
     command: tuple[str, ...] = ()
 
 

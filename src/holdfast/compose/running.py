@@ -21,10 +21,15 @@ from holdfast.compose.options import RunOptions, Selection, save_options
 from holdfast.compose.plugins import ScenarioRegistries
 from holdfast.compose.registry import build_registry
 from holdfast.compose.settings import Settings
+from holdfast.compose.tape import Tape
 from holdfast.compose.workspaces import clean_workspaces
+from holdfast.engine.budget import Budget
 from holdfast.engine.lag import LagMonitor
+from holdfast.errors import HoldfastError
 from holdfast.ports.observer import RunObserver
+from holdfast.records.redaction import Redactor
 from holdfast.records.run import RunHeader
+from holdfast.report.redacted_progress import RedactedProgress
 from holdfast.store.ids import new_run_id
 from holdfast.store.plan import PlanEntry
 from holdfast.store.writer import RunWriter
@@ -43,6 +48,10 @@ class Run:
         self.settings: Settings = Settings(options)
         self._registries = ScenarioRegistries(build_registry(), live=options.live)
         self.scenarios = load_scenarios(selection, self._registries)
+        self.redactor: Redactor = self.settings.redactor(self.scenarios)
+        self.budget: Budget = Budget(
+            self.settings.prices(self.scenarios), max_cost=options.max_cost, max_tokens=options.max_tokens
+        )
         header, self._path = begun if begun is not None else (None, None)
         seed = header.seed if header is not None else self.settings.seed
         self.seed: int = seed if seed is not None else secrets.randbelow(2**31)
@@ -78,7 +87,17 @@ class Run:
         After an interrupt `interrupted` is set and the record holds what was finished. Raises `SetupError` before
         anything ran.
         """
+        observers = [RedactedProgress(observer, self.redactor) for observer in observers]
+        tape = Tape(self.settings.options, self.redactor, add=self._path is not None)
+        try:
+            return await self._execute(tape, observers)
+        except HoldfastError as error:
+            error.args = (self.redactor.text(str(error)),)
+            raise
+        finally:
+            tape.close()
 
+    async def _execute(self, tape: Tape, observers: Sequence[RunObserver]) -> Path:
         def note(message: str) -> None:
             for observer in observers:
                 observer.noted(message)
@@ -90,6 +109,8 @@ class Run:
                 workspaces=clean_workspaces(),
                 lag=lag,
                 gate=build_gate(self.scenarios, self.settings, note),
+                tape=tape,
+                budget=self.budget,
             )
             try:
                 builder.prepare(self.scenarios)
@@ -100,10 +121,10 @@ class Run:
 
     def _writer(self) -> RunWriter:
         if self._path is not None:
-            return RunWriter.open(self._path)
+            return RunWriter.open(self._path, redactor=self.redactor)
         prints = self.fingerprints()
         entries = (PlanEntry(key=each.key, seed=each.seed, digest=prints[each.scenario.id]) for each in self.planned)
-        return RunWriter.create(self.settings.out, self.header, entries)
+        return RunWriter.create(self.settings.out, self.header, entries, redactor=self.redactor)
 
     async def _record(self, builder: Builder, observers: Sequence[RunObserver], interrupts: Interrupts) -> Path:
         writer = self._writer()
@@ -114,10 +135,13 @@ class Run:
             keep=writer.append,
             observers=observers,
             concurrency=self.settings.concurrency,
-            stopping=lambda: interrupts.stopping,
+            stopping=lambda: interrupts.stopping or not self.budget.may_start(),
         )
         try:
             await batch.run(self.pending)
+            if self.budget.exhausted is not None:
+                for observer in observers:
+                    observer.noted(f"{self.budget.exhausted}; no more trials were started")
         except asyncio.CancelledError:
             if not interrupts.stopping:
                 writer.close("interrupted")
@@ -129,5 +153,6 @@ class Run:
             for observer in observers:
                 observer.run_finished()
         self.interrupted = interrupts.stopping
-        writer.close("interrupted" if interrupts.stopping else "finished")
+        cut_short = interrupts.stopping or self.budget.exhausted is not None
+        writer.close("interrupted" if cut_short else "finished")
         return writer.path

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from holdfast.compose.options import RunOptions
 from holdfast.errors import SetupError
 from holdfast.records.base import Record
 from holdfast.records.config import Config
+from holdfast.records.price import Prices
+from holdfast.records.redaction import Redactor
 from holdfast.records.scenario import Scenario
+from holdfast.records.secret_forms import secrets_of
 from holdfast.spec.config import find_config
 
 DEFAULT_OUT = Path(".holdfast/runs")
@@ -125,6 +128,23 @@ class Settings:
         if file not in self._variables:
             self._variables[file] = {**os.environ, **_read_env(file)} if file else dict(os.environ)
         return self._variables[file]
+
+    def redactor(self, scenarios: Sequence[Scenario]) -> Redactor:
+        """Knows every secret of the run: the environment's, the environment files', and those that settings name."""
+        secrets = set(secrets_of(os.environ))
+        for config, scenario in {id(self.config(each)): (self.config(each), each) for each in scenarios}.values():
+            named = (provider.api_key_env for provider in config.providers.values())
+            secrets |= secrets_of(self.variables(scenario), [name for name in named if name])
+        return Redactor(secrets)
+
+    def prices(self, scenarios: Sequence[Scenario]) -> Prices:
+        """The prices of all configuration files; the table's do not hold behind a base URL of one's own."""
+        configs = [self.config(scenario) for scenario in scenarios]
+        own = {name: price for config in configs for name, price in config.prices.items()}
+        elsewhere = {name for config in configs for name, provider in config.providers.items() if provider.base_url}
+        if any(self.variables(scenario).get("OPENAI_BASE_URL") for scenario in scenarios):
+            elsewhere.add("openai")
+        return Prices(own, elsewhere=elsewhere)
 
     def _role(self, option: str | None, configured: str | None, scenario: Scenario) -> ModelRef | None:
         config = self.config(scenario)

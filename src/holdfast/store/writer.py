@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast.errors import StoreError
+from holdfast.records.redaction import Redactor
 from holdfast.records.run import RunHeader, TrialKey, TrialRecord
 from holdfast.records.verdict import Verdict
 from holdfast.store import codec
@@ -43,12 +44,14 @@ class RunWriter:
     """Appends trials to a run record; one thread encodes and commits whatever came in 20 ms, in one transaction.
 
     What `flush` or `close` returned for is on disk and survives the death of the process. When the thread cannot
-    write, the next call of any method raises `StoreError`; what was committed before stays readable.
+    write, the next call of any method raises `StoreError`; what was committed before stays readable. Secrets are
+    taken out before anything is written.
     """
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, lock: RunLock) -> None:
+    def __init__(self, path: Path, connection: sqlite3.Connection, lock: RunLock, redactor: Redactor) -> None:
         """Use `create` or `open`."""
         self.path: Path = path
+        self._redactor: Redactor = redactor
         self._connection: sqlite3.Connection = connection
         self._lock: RunLock = lock
         keys = connection.execute("SELECT scenario_id, idx, position FROM plan")
@@ -73,12 +76,15 @@ class RunWriter:
         self._thread.start()
 
     @classmethod
-    def create(cls, folder: Path, header: RunHeader, plan: Iterable[PlanEntry] = ()) -> RunWriter:
+    def create(
+        cls, folder: Path, header: RunHeader, plan: Iterable[PlanEntry] = (), *, redactor: Redactor | None = None
+    ) -> RunWriter:
         """Begin a new record, `<folder>/<run id>.sqlite`. Raises `StoreError` when it exists or cannot be made.
 
         With a `plan` only its trials can be appended, and they are listed in its order; without one, in the order
         in which they come.
         """
+        redactor = redactor or Redactor()
         path = folder / f"{header.id}{SUFFIX}"
         if path.exists():
             raise StoreError(f"{path} exists already; a run record is never overwritten")
@@ -94,18 +100,18 @@ class RunWriter:
             raise StoreError(f"the run record {path} cannot be made: {error}") from error
         try:
             begin_tables(connection)
-            text = msgspec.json.encode(header, enc_hook=repr).decode()
+            text = msgspec.json.encode(redactor.value(header), enc_hook=repr).decode()
             connection.execute("INSERT INTO run (id, header, status) VALUES (?, ?, 'running')", (header.id, text))
             write_plan(connection, plan)
             connection.execute("COMMIT")
-            return cls(path, connection, lock)
+            return cls(path, connection, lock, redactor)
         except (sqlite3.Error, ValueError, TypeError) as error:
             connection.close()
             lock.release()
             raise StoreError(f"the run record {path} cannot be made: {error}") from error
 
     @classmethod
-    def open(cls, path: Path) -> RunWriter:
+    def open(cls, path: Path, *, redactor: Redactor | None = None) -> RunWriter:
         """Carry on an existing record. Raises `StoreError` when it cannot be written or is no run record."""
         if not path.is_file():
             raise StoreError(f"there is no run record at {path}")
@@ -120,7 +126,7 @@ class RunWriter:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")
             connection.execute("UPDATE run SET status='running'")
-            return cls(path, connection, lock)
+            return cls(path, connection, lock, redactor or Redactor())
         except (sqlite3.Error, StoreError, ValueError, TypeError) as error:
             connection.close()
             lock.release()
@@ -254,6 +260,9 @@ class RunWriter:
     def _write(self, row: _Row) -> None:
         record = row.record
         data = codec.encode(record)
+        if self._redactor.suspects(data):
+            record = self._redactor.value(record)
+            data = codec.encode(record)
         if not self._dictionary:
             self._dictionary = codec.dictionary_from(data)
             self._connection.execute("UPDATE run SET dictionary=?", (self._dictionary,))

@@ -1,0 +1,21 @@
+"""Finished model calls, as the tests of cost and budget want them."""
+
+from holdfast.records.config import Price
+from holdfast.records.event import ModelCalled
+from holdfast.records.model import Usage
+from holdfast.records.price import Prices
+from holdfast.records.timing import Attempt, CallTiming
+
+PRICES = Prices({"some/model": Price(input=2.0, output=10.0)})
+GOOD = Attempt(started_ms=0, sent_ms=1, last_byte_ms=5, status=200)
+
+
+def call(usage=(1000, 100), *, model="some/model", purpose="agent", attempts=(GOOD,), error=None, spoiled=()):
+    return ModelCalled(
+        at_ms=0,
+        model=model,
+        purpose=purpose,
+        timing=CallTiming(attempts=attempts, spoiled=spoiled),
+        usage=Usage(input_tokens=usage[0], output_tokens=usage[1]) if usage else None,
+        error=error,
+    )
