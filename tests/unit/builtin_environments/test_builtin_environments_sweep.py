@@ -149,3 +149,13 @@ def test_read_only_folders_do_not_stop_an_ordinary_user(tmp_path):
         assert not tree.exists()
     finally:
         shutil.rmtree(tree, ignore_errors=True)
+
+
+def test_an_owners_file_that_was_never_finished_is_removed_once_its_writer_is_gone(tmp_path):
+    ended = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
+    left = tmp_path / f"w.owner.{int(ended.stdout)}.part"
+    kept = tmp_path / f"w.owner.{os.getpid()}.part"
+    left.touch()
+    kept.touch()
+    sweep(tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == [kept.name]

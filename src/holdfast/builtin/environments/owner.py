@@ -11,6 +11,7 @@ import msgspec
 from holdfast.records.base import Record
 
 SUFFIX = ".owner"
+UNFINISHED = ".part"
 
 
 class Owner(Record):
@@ -36,13 +37,29 @@ def current_owner() -> Owner:
 def write_owner(workspace: Path) -> None:
     """Name this process as the workspace's owner. Appears whole or not at all."""
     target = owner_file(workspace)
-    part = target.with_suffix(".part")
+    part = target.with_name(f"{target.name}.{os.getpid()}{UNFINISHED}")
     part.write_bytes(msgspec.json.encode(current_owner()))
     part.replace(target)
 
 
 def owner_file(workspace: Path) -> Path:
     return workspace.with_name(workspace.name + SUFFIX)
+
+
+def is_abandoned(part: Path) -> bool:
+    """Whether the process that began to write this owner's file was killed over it; its name tells which one it was."""
+    pid = part.name.removesuffix(UNFINISHED).rpartition(".")[2]
+    return pid.isdigit() and not _exists(int(pid))
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def is_gone(file: Path) -> bool:
@@ -60,13 +77,7 @@ def is_gone(file: Path) -> bool:
         return False
     if here.started:
         return process_start(owner.pid) != owner.started
-    try:
-        os.kill(owner.pid, 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
-    return False
+    return not _exists(owner.pid)
 
 
 def process_start(pid: int) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast.builtin.environments.owner import SUFFIX, is_gone, owner_file
+from holdfast.builtin.environments.owner import SUFFIX, UNFINISHED, is_abandoned, is_gone, owner_file
 from holdfast.builtin.environments.removal import remove_tree
 from holdfast.builtin.environments.strays import kill_trial
 from holdfast.errors import WorkspaceError
@@ -32,6 +32,9 @@ def sweep(root: Path) -> list[str]:
 
     Gives the names of those removed. One that cannot be removed is left for the next time.
     """
+    for part in root.resolve().glob(f"*{UNFINISHED}"):
+        if is_abandoned(part):
+            part.unlink(missing_ok=True)
     removed: list[str] = []
     for file in sorted(root.resolve().glob(f"*{SUFFIX}")):
         workspace = file.with_name(file.name.removesuffix(SUFFIX))
