@@ -17,6 +17,7 @@ def builtin_plugin() -> Plugin:
         agents={
             "model": "holdfast.builtin.agents.model:ModelAgent",
             "runtime": "holdfast.builtin.agents.runtime:RuntimeAgent",
+            "python": "holdfast.builtin.agents.python_agent:PythonAgent",
         },
         environments={
             "local": "holdfast.builtin.environments.local:LocalEnvironment",

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import subprocess
+import asyncio
 
 from holdfast.builtin.environments.local import LocalEnvironment
 from holdfast.plugins.factories import EnvironmentSettings
@@ -20,6 +20,6 @@ async def test_the_folder_is_the_workspace_that_is_captured_and_removed(tmp_path
 
 async def test_what_was_started_in_the_folder_is_ended_with_it(tmp_path):
     environment = LocalEnvironment(EnvironmentSettings(root=tmp_path, trial_id="t"))
-    with subprocess.Popen(["sleep", "600"], cwd=await environment.folder()) as process:
-        await environment.teardown()
-        assert process.wait() == -9
+    process = await asyncio.create_subprocess_exec("sleep", "600", cwd=await environment.folder())
+    await environment.teardown()
+    assert await process.wait() == -9
