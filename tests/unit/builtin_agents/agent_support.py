@@ -27,8 +27,7 @@ def a_trial(folder: Path, **parts: Any) -> Trial:
             environment=LocalEnvironment(EnvironmentSettings(root=folder / "workspaces", trial_id="t")),
             evaluator=registry.evaluator,
             seed=7,
-            retry=RetryPolicy(retries=0),
-            **parts,
+            **{"retry": RetryPolicy(retries=0), **parts},
         )
     )
 
