@@ -36,6 +36,12 @@ def program(tmp_path: Path):
     return write
 
 
+def alive(pid: str) -> bool:
+    """A process that has ended, and whose parent has not asked yet, has no command line."""
+    file = Path(f"/proc/{pid}/cmdline")
+    return file.exists() and bool(file.read_bytes())
+
+
 async def answers(tmp_path: Path, kind: str, *turns, trial=None, **settings):
     agent = an_agent(kind, tmp_path, **settings)
     trial = trial or a_trial(tmp_path)
@@ -168,7 +174,7 @@ async def test_a_second_reply_is_not_taken_for_the_next_one(tmp_path, program):
     agent, trial = an_agent(kind, tmp_path), a_trial(tmp_path)
     await agent.open(trial)
     await agent.respond(turn("a"))
-    while not agent._process.unread:
+    while not agent._process.unread:  # noqa: ASYNC110 - another process's doing
         await asyncio.sleep(0.01)
     with pytest.raises(AgentError, match="more lines after its reply"):
         await agent.respond(turn("a", "one", "b"))
@@ -192,7 +198,7 @@ async def test_a_cancelled_turn_ends_it_and_the_next_begins_afresh(tmp_path, pro
     await agent.open(trial)
     hanging = asyncio.create_task(agent.respond(turn("hang")))
     folder = trial.environment.workspace
-    while not (folder / "pid").exists() or not (folder / "pid").read_text():
+    while not (folder / "pid").exists() or not (folder / "pid").read_text():  # noqa: ASYNC110 - another process's
         await asyncio.sleep(0.01)
     hanging.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -212,8 +218,7 @@ async def test_nothing_it_started_is_left(tmp_path, program):
         say(type='reply', text=f'{one.pid} {two.pid}')
         """)
     (text,), _ = await answers(tmp_path, kind)
-    for pid in text.split():
-        assert not Path(f"/proc/{pid}/cmdline").exists() or not Path(f"/proc/{pid}/cmdline").read_bytes()
+    assert not [pid for pid in text.split() if alive(pid)]
 
 
 @pytest.mark.parametrize(

@@ -44,15 +44,21 @@ async def answer(tmp_path: Path, asked=None, target: str = "./mine.py:agent", tr
         "async def agent(input): return 'you said ' + input",
         "agent = lambda text: 'you said ' + text",
         "def agent(messages, /): return {'content': 'you said ' + messages[-1].content}",
-        "import functools\ndef _a(prefix, message): return prefix + message\n"
-        "agent = functools.partial(_a, 'you said ')",
-        "from holdfast.ports.agent import Reply\ndef agent(turn): return Reply(text='you said ' + turn.messages[-1].content)",
-        "from holdfast.records.message import Message\n"
-        "def agent(text): return Message(role='assistant', content='you said ' + text)",
+        (
+            "import functools\ndef _a(prefix, message): return prefix + message\n"
+            "agent = functools.partial(_a, 'you said ')"
+        ),
+        "from holdfast.ports.agent import Reply\ndef agent(text): return Reply(text='you said ' + text)",
+        (
+            "from holdfast.records.message import Message\n"
+            "def agent(text): return Message(role='assistant', content='you said ' + text)"
+        ),
         "async def agent(message):\n    yield 'you '\n    yield 'said '\n    yield message",
         "class agent:\n    def respond(self, message): return 'you said ' + message",
-        "class agent:\n    async def open(self): self.start = 'you said '\n"
-        "    async def respond(self, message): return self.start + message\n    async def close(self): pass",
+        (
+            "class agent:\n    async def open(self): self.start = 'you said '\n"
+            "    async def respond(self, message): return self.start + message\n    async def close(self): pass"
+        ),
         "class agent:\n    async def respond(self, message):\n        yield 'you said '\n        yield message",
         "class _A:\n    async def __call__(self, message): return 'you said ' + message\nagent = _A()",
     ],
@@ -195,7 +201,7 @@ async def test_a_package_of_the_same_name_elsewhere_is_refused_and_not_mistaken(
         written("", f"{folder}/holdfast_twins/__init__.py")
         written(f"def agent(): return {folder!r}", f"{folder}/holdfast_twins/inner.py")
     assert (await answer(tmp_path / "one", target="holdfast_twins.inner:agent"))[0] == "one"
-    with pytest.raises(SetupError, match="already loaded from .*one"):
+    with pytest.raises(SetupError, match=r"already loaded from .*one"):
         an_agent("python:holdfast_twins.inner:agent", tmp_path / "two")
 
 
@@ -306,7 +312,7 @@ async def test_cancelling_ends_a_coroutine_and_leaves_a_thread_without_a_voice(t
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(slow.respond(turn("hi", deadline=1.0)), 0.05)
     module.go.set()
-    while "thread ended" not in module.seen:
+    while "thread ended" not in module.seen:  # noqa: ASYNC110 - another thread's doing
         await asyncio.sleep(0.01)
     await slow.close()
     assert [event.name for event in trial.events if isinstance(event, ActionTaken)] == ["before"]

@@ -28,13 +28,14 @@ class TrajectoryReporter:
         *,
         status: ActionStatus = "success",
         duration_ms: float = 0.0,
+        at_ms: float | None = None,
     ) -> None:
-        """An action that has just ended."""
+        """An action that has just ended, unless `at_ms` says when it began."""
         self._actions += 1
         action_id = self._last[name] = f"action-{self._actions}"
         self._trial.emit(
             ActionTaken(
-                at_ms=round(max(0.0, self._trial.elapsed_ms() - duration_ms), 3),
+                at_ms=round(max(0.0, self._trial.elapsed_ms() - duration_ms) if at_ms is None else at_ms, 3),
                 id=action_id,
                 name=name,
                 params=plain(params),
@@ -43,9 +44,9 @@ class TrajectoryReporter:
             )
         )
 
-    def observation(self, name: str, content: Any) -> None:
+    def observation(self, name: str, content: Any, *, at_ms: float | None = None) -> None:
         """What came back from the last action of this name."""
-        at_ms = self._trial.elapsed_ms()
+        at_ms = self._trial.elapsed_ms() if at_ms is None else round(at_ms, 3)
         self._trial.emit(Observed(at_ms=at_ms, action_id=self._last.get(name, ""), name=name, content=bounded(content)))
 
     def note(self, message: str, *, level: str = "info") -> None:
