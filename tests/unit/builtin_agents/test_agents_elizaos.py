@@ -161,7 +161,7 @@ async def test_a_cancelled_turn_is_left_to_its_session_and_the_next_has_its_own(
         assert server.open_connections == 0
 
 
-@pytest.mark.parametrize("target", ["", "localhost:3000", "ftp://x", "http://u:p@host"])
+@pytest.mark.parametrize("target", ["", "localhost:3000", "ftp://x", "http://u:p@host", "http://host?key=k"])
 def test_what_is_no_address_is_said_before_anything_runs(tmp_path, target):
     with pytest.raises(SetupError, match=r"^agent elizaos:.*expected elizaos:URL"):
         an_agent(f"elizaos:{target}", tmp_path)

@@ -114,6 +114,10 @@ async def test_cancelling_hangs_up(tmp_path):
         await server.until_disconnected()
 
 
+def test_what_reports_show_has_no_query(tmp_path):
+    assert an_agent("http:http://host/v1?key=canary#support", tmp_path).name == "http:http://host/v1#support"
+
+
 @pytest.mark.parametrize("target", ["", "localhost:8000", "ftp://x", "http://", "http://user:pass@host/v1"])
 def test_what_is_no_address_is_said_before_anything_runs(tmp_path, target):
     with pytest.raises(SetupError, match=r"^agent http:"):

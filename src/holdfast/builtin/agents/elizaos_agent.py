@@ -12,6 +12,7 @@ from holdfast.builtin.agents.elizaos_agent_api import AUTH_VARIABLE, ElizaosApi
 from holdfast.builtin.agents.elizaos_agent_run import report_run
 from holdfast.builtin.agents.limiting import limit_of, time_limit_s
 from holdfast.builtin.agents.reporting import TrajectoryReporter
+from holdfast.builtin.agents.shown_url import shown_url
 from holdfast.errors import AgentError, SetupError
 from holdfast.plugins.factories import AgentSettings
 from holdfast.ports.agent import Reply, TrialContext, Turn
@@ -34,9 +35,9 @@ class ElizaosAgent:
         """Raises `SetupError` for something that is not a URL."""
         url, name = urldefrag(settings.target)
         parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
             raise SetupError(
-                f"agent elizaos:{settings.target}: expected elizaos:URL or elizaos:URL#AGENT, such as "
+                f"agent elizaos:{shown_url(settings.target)}: expected elizaos:URL or elizaos:URL#AGENT, such as "
                 f"elizaos:http://127.0.0.1:3000; a token goes into {AUTH_VARIABLE}"
             )
         self._name: str = f"elizaos:{settings.target}"

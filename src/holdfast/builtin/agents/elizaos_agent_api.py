@@ -22,6 +22,10 @@ class ElizaosApi:
     """Every method raises `AgentError` when the server cannot be reached, refuses, or answers with anything else."""
 
     def __init__(self, base_url: str, token: str, *, timeout_s: float) -> None:
+        # Loaded here and not in the first trial: importing holds up the event loop, and spoils what is being timed.
+        import aiohttp
+
+        self._http = aiohttp
         self._base_url = base_url
         self._token = token
         self._timeout_s = timeout_s
@@ -66,8 +70,6 @@ class ElizaosApi:
         return _mapping(answer.get("data"))
 
     async def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        import aiohttp
-
         where = f"{method} {self._base_url}{path}"
         session = self._session or self._open()
         try:
@@ -76,17 +78,15 @@ class ElizaosApi:
                 return self._read(where, response.status, raw)
         except TimeoutError:
             raise AgentError(f"{where}: no answer within {self._timeout_s:g} s") from None
-        except aiohttp.ClientError as error:
+        except self._http.ClientError as error:
             raise AgentError(f"{where}: {error or type(error).__name__}") from error
 
     def _open(self) -> aiohttp.ClientSession:
-        import aiohttp
-
         headers = {"User-Agent": "holdfast", **({"X-API-KEY": self._token} if self._token else {})}
-        self._session = aiohttp.ClientSession(
+        self._session = self._http.ClientSession(
             headers=headers,
-            timeout=aiohttp.ClientTimeout(total=self._timeout_s),
-            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=self._http.ClientTimeout(total=self._timeout_s),
+            cookie_jar=self._http.DummyCookieJar(),
         )
         return self._session
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.builtin.agents.shown_url import shown_url
 from holdfast.errors import AgentError, ModelError
 from holdfast.plugins.factories import AgentSettings
 from holdfast.ports.agent import Reply, TrialContext, Turn
@@ -17,7 +18,7 @@ class HttpAgent:
     """
 
     def __init__(self, settings: AgentSettings, client: ChatModel) -> None:
-        self._name: str = f"http:{settings.target}"
+        self._name: str = f"http:{shown_url(settings.target)}"
         self._client: _AskedOnce = _AskedOnce(client, self._name)
         self._trial: TrialContext | None = None
 

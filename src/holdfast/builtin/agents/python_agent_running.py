@@ -92,6 +92,7 @@ class Guarded:
         self._work = work
         self._limit_s = limit_s
         self._file = file
+        self._armed = False
 
     def __await__(self) -> Generator[Any, Any, Any]:
         steps: Any = self._work.__await__()
@@ -123,13 +124,18 @@ class Guarded:
             yield
             return
         before = signal.signal(signal.SIGALRM, self._ring)
-        signal.setitimer(signal.ITIMER_REAL, self._limit_s, self._limit_s)
         try:
-            yield
-        finally:
+            signal.setitimer(signal.ITIMER_REAL, self._limit_s, self._limit_s)
+            self._armed = True
+            try:
+                yield
+            finally:
+                self._armed = False
+        finally:  # an alarm that rings on the way out still ends here, and cannot ring again before it is off
+            self._armed = False
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, signal.SIG_DFL if before is None else before)
 
     def _ring(self, number: int, frame: FrameType | None) -> None:
-        place = "an unknown place" if frame is None else place_of(frame, self._file)
-        raise _Blocked(place)
+        if self._armed:
+            raise _Blocked("an unknown place" if frame is None else place_of(frame, self._file))
