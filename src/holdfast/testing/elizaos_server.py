@@ -17,6 +17,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Self
+from urllib.parse import parse_qs
 
 import msgspec
 
@@ -25,7 +26,7 @@ from holdfast.testing.http_server import Connection, Request
 from holdfast.testing.openai_wire import plain_response
 
 _SESSION = re.compile(r"/api/messaging/sessions/([^/]+)(/messages)?")
-_RUN = re.compile(r"/api/agents/([^/]+)/runs(?:/([^/?]+))?(?:\?roomId=([^&]+)&limit=1)?")
+_RUN = re.compile(r"/api/agents/[^/]+/runs(?:/([^/?]+))?")
 
 
 class ElizaosAction(Record):
@@ -77,7 +78,10 @@ class ElizaosServer:
         port: int = 0,
         runs: Literal["kept", "lost"] = "kept",
     ) -> None:
-        """`starting` is how often the agents are listed as not yet active; `runs="lost"` never lists a run."""
+        """`starting` is how often no agent is listed, the last time one that is not active.
+
+        `runs="lost"` never lists a run.
+        """
         self.behaviour: Behaviour = behaviour
         self.sessions: dict[str, _Session] = {}
         self.deleted: list[str] = []
@@ -88,6 +92,7 @@ class ElizaosServer:
         self._keeps_runs = runs == "kept"
         self._runs: dict[str, list[dict[str, Any]]] = {}
         self._latest: dict[str, list[str]] = {}
+        self._kept: dict[str, list[str]] = {}
         self._behind: int = 0
         self._server: asyncio.Server | None = None
         self._connections: set[Connection] = set()
@@ -150,14 +155,16 @@ class ElizaosServer:
             self._open_session(request, connection)
         elif match := _SESSION.fullmatch(request.path):
             await self._in_session(request, connection, match[1], said=bool(match[2]))
-        elif match := _RUN.fullmatch(request.path):
-            self._show_runs(connection, run_id=match[2], room=match[3])
+        elif match := _RUN.fullmatch(request.path.partition("?")[0]):
+            self._show_runs(connection, run_id=match[1], query=parse_qs(request.path.partition("?")[2]))
         else:
             _write(connection, 404, {"success": False, "error": {"message": f"no such path: {request.path}"}})
 
     def _listed(self) -> list[dict[str, Any]]:
-        status = "inactive" if self._starting > 0 else "active"
-        self._starting -= 1
+        starting, self._starting = self._starting, self._starting - 1
+        if starting > 1:
+            return []
+        status = "inactive" if starting == 1 else "active"
         return [
             {"id": id_, "name": name, "characterName": name, "bio": "", "status": status}
             for id_, name in self._agents.items()
@@ -224,16 +231,19 @@ class ElizaosServer:
         if self._keeps_runs:
             self._latest.setdefault(channel, []).append(run_id)
 
-    def _show_runs(self, connection: Connection, *, run_id: str | None, room: str | None) -> None:
+    def _show_runs(self, connection: Connection, *, run_id: str | None, query: dict[str, list[str]]) -> None:
         if run_id is not None:
             _write(connection, 200, {"success": True, "data": {"summary": {}, "events": self._runs.get(run_id, [])}})
             return
-        known = list(self._latest.get(room or "", []))
+        room = query.get("roomId", [""])[0]
+        known = list(self._latest.get(room, []))
         if self._behind > 0:
             self._behind -= 1
             known = known[:-1]
+        if "from" not in query:  # the server keeps such a list for 15 s; here it is kept for good
+            known = self._kept.setdefault(room, known)
         runs = [{"runId": id_, "status": "completed", "startedAt": 1, "endedAt": 2} for id_ in known[-1:]]
-        _write(connection, 200, {"success": True, "data": {"runs": runs, "total": len(known)}})
+        _write(connection, 200, {"success": True, "data": {"runs": runs, "total": len(known), "hasMore": False}})
 
 
 def _event(type_: str, timestamp: int, **data: Any) -> dict[str, Any]:

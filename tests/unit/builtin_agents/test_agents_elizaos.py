@@ -8,7 +8,7 @@ from holdfast.errors import AgentError, SetupError
 from holdfast.ports.agent import Turn
 from holdfast.records.event import ActionTaken, Noted, Observed, Thought
 from holdfast.records.message import Message
-from holdfast.testing import ElizaosAnswer, ElizaosServer
+from holdfast.testing import ElizaosAnswer, ElizaosServer, SettableClock
 from holdfast.testing.elizaos_server import ElizaosAction
 from unit.builtin_agents.agent_support import a_trial, an_agent, turn
 
@@ -54,7 +54,7 @@ async def test_what_it_did_is_read_from_its_run(tmp_path):
     seen = [event.content for event in trial.events if isinstance(event, Observed)]
     assert seen == [{"found": 3}, "too high", "it began and did not end"]
     assert [event.text for event in trial.events if isinstance(event, Thought)] == ["I should look"]
-    assert "TEXT_LARGE 12 ms" in next(event.message for event in trial.events if isinstance(event, Noted))
+    assert "TEXT_LARGE (12 ms)" in next(event.message for event in trial.events if isinstance(event, Noted))
     assert reply.duration_ms > 0
 
 
@@ -84,6 +84,14 @@ async def test_a_token_is_sent_and_its_absence_explained(tmp_path):
 async def test_it_waits_until_the_agent_is_active(tmp_path):
     async with ElizaosServer(ElizaosAnswer(text="up"), starting=2) as server:
         assert (await replies(tmp_path, server.url))[0][0].text == "up"
+
+
+async def test_a_server_without_agents_is_an_error_in_the_end(tmp_path):
+    async with ElizaosServer(ElizaosAnswer(text="up"), names=()) as server:
+        agent, trial = an_agent(f"elizaos:{server.url}", tmp_path), a_trial(tmp_path, clock=SettableClock())
+        with pytest.raises(AgentError, match="there is no agent, after 30 s"):
+            await agent.open(trial)
+        await agent.close()
 
 
 async def test_one_of_several_agents_is_named(tmp_path):

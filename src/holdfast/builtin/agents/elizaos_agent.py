@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import unquote, urldefrag, urlsplit
 
 from holdfast.builtin.agents.elizaos_agent_api import AUTH_VARIABLE, ElizaosApi
-from holdfast.builtin.agents.elizaos_agent_run import report_run
+from holdfast.builtin.agents.elizaos_agent_run import report_run, unfinished
 from holdfast.builtin.agents.limiting import limit_of, time_limit_s
 from holdfast.builtin.agents.reporting import TrajectoryReporter
 from holdfast.builtin.agents.shown_url import shown_url
@@ -106,14 +106,12 @@ class ElizaosAgent:
         give_up = trial.clock.now() + _READY_S
         while True:
             agents = await self._api.agents()
-            found = self._pick(agents)
+            found = self._pick(agents) if agents else {}  # a server that is starting lists none yet
             if found.get("status") == "active":
                 return str(found.get("id"))
             if trial.clock.now() >= give_up:
-                raise AgentError(
-                    f"{self._name}: the agent {found.get('name')!r} is {found.get('status')!r} and did not become "
-                    f"active within {_READY_S:g} s"
-                )
+                what = f"the agent {found.get('name')!r} is {found.get('status')!r}" if found else "there is no agent"
+                raise AgentError(f"{self._name}: {what}, after {_READY_S:g} s of waiting for an active one")
             await trial.clock.sleep(_LOOK_AGAIN_S)
 
     def _pick(self, agents: list[dict[str, Any]]) -> dict[str, Any]:
@@ -158,6 +156,9 @@ class ElizaosAgent:
             self._reporter.note(f"{message}; the agent said nothing", level="warning")
             return
         events = await self._api.run_events(self._agent_id, run_id)
+        if unfinished(events):  # the end of an action may be written down a moment after the end of the run
+            await self._trial.clock.sleep(_LOOK_AGAIN_S)
+            events = await self._api.run_events(self._agent_id, run_id)
         report_run(events, self._reporter, started_ms=began_ms)
 
     async def _finished_run(self, trial: TrialContext, deadline: float | None) -> str | None:

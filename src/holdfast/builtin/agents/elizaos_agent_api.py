@@ -53,7 +53,9 @@ class ElizaosApi:
         await self._ask("DELETE", f"/api/messaging/sessions/{quote(session_id)}")
 
     async def latest_run(self, agent_id: str, channel_id: str) -> dict[str, Any] | None:
-        path = f"/api/agents/{quote(agent_id)}/runs?roomId={quote(channel_id)}&limit=1"
+        # The server keeps the list for 15 s, and the last turn's run would be taken for this one's, unless a time is
+        # asked for: `from` is one that leaves nothing out.
+        path = f"/api/agents/{quote(agent_id)}/runs?roomId={quote(channel_id)}&limit=1&from=1"
         runs = _list(await self._data("GET", path), "runs")
         return runs[0] if runs else None
 

@@ -40,7 +40,9 @@ def report_run(events: Sequence[dict[str, Any]], reporter: TrajectoryReporter, *
                 )
                 reporter.observation(name, data.get("result", data.get("error")), at_ms=at_ms(end))
             case "MODEL_USED":
-                models.append(f"{data.get('modelType', 'a model')} {data.get('executionTime', '?')} ms")
+                took = data.get("executionTime")
+                time = f"{took:.0f} ms" if isinstance(took, int | float) else "time unknown"
+                models.append(f"{data.get('modelType', 'a model')} ({time})")
             case _:
                 pass
     for name, start in begun:
@@ -48,6 +50,12 @@ def report_run(events: Sequence[dict[str, Any]], reporter: TrajectoryReporter, *
         reporter.observation(name, "it began and did not end", at_ms=at_ms(start))
     if models:
         reporter.note(f"model calls inside ElizaOS, as it reports them: {', '.join(models)}")
+
+
+def unfinished(events: Sequence[dict[str, Any]]) -> bool:
+    """Whether an action has begun and its end is not there."""
+    types = [event.get("type") for event in events]
+    return types.count("ACTION_STARTED") > types.count("ACTION_COMPLETED")
 
 
 def _take(begun: list[tuple[str, float | None]], name: str) -> float | None:
