@@ -18,6 +18,10 @@ def builtin_plugin() -> Plugin:
         agents={
             "model": "holdfast.builtin.agents.model:ModelAgent",
             "runtime": "holdfast.builtin.agents.runtime:RuntimeAgent",
+            "python": "holdfast.builtin.agents.python_agent:PythonAgent",
+            "http": "holdfast.builtin.agent_over_http:agent_over_http",
+            "command": "holdfast.builtin.agents.command_agent:CommandAgent",
+            "elizaos": "holdfast.builtin.agents.elizaos_agent:ElizaosAgent",
         },
         environments={
             "local": "holdfast.builtin.environments.local:LocalEnvironment",

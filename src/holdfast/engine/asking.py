@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 from holdfast.engine.context import Trial
 from holdfast.errors import AgentError, LimitExceeded, TrialError
@@ -35,6 +36,7 @@ async def ask(trial: Trial, messages: tuple[Message, ...], *, number: int, timeo
         raise AgentError("the scenario asks an agent something, and no agent was built for it")
     mark = len(trial.events)
     start_ms = trial.elapsed_ms()
+    began = time.perf_counter()
     waited_before = trial.caller.waits.total_ms
     deadline = None if timeout_ms is None else trial.clock.now() + timeout_ms / 1000.0
     turn = Turn(messages=messages, number=number, deadline=deadline, cut_after_ms=_cut_after_ms(trial))
@@ -53,11 +55,13 @@ async def ask(trial: Trial, messages: tuple[Message, ...], *, number: int, timeo
     trial.emit(Said(at_ms=end_ms, message=Message(role="assistant", content=reply.text)))
     calls = tuple(call for call in trial.since(mark, ModelCalled) if call.purpose == "agent")
     duration_ms = max(0.0, end_ms - start_ms - (trial.caller.waits.total_ms - waited_before))
+    if reply.duration_ms is not None:
+        duration_ms = min(duration_ms, max(0.0, reply.duration_ms))
     return AgentTurn(
         reply=reply.text,
         duration_ms=round(duration_ms, 3),
         calls=calls,
-        latency=_latency(calls, duration_ms),
+        latency=_latency(calls, duration_ms, _lagged(trial, began)),
     )
 
 
@@ -84,12 +88,20 @@ def _cut_after_ms(trial: Trial) -> float | None:
     return float(max(budgets)) if budgets else None
 
 
-def _latency(calls: tuple[ModelCalled, ...], duration_ms: float) -> Latency:
+def _lagged(trial: Trial, began: float) -> tuple[str, ...]:
+    """Why the time of a turn that began then says nothing about the agent, if so."""
+    lag_ms = 0.0 if trial.parts.lag is None else trial.parts.lag.worst_ms(began, time.perf_counter())
+    if lag_ms <= trial.parts.retry.lag_limit_ms:
+        return ()
+    return (f"the event loop lagged {lag_ms:.0f} ms during the turn",)
+
+
+def _latency(calls: tuple[ModelCalled, ...], duration_ms: float, lagged: tuple[str, ...]) -> Latency:
     """The call's own latency when the turn was one call, else the agent's time for the turn."""
     if len(calls) == 1 and calls[0].error is None:
         timing = calls[0].timing
         return Latency(ms=_rounded(timing.latency_ms), spoiled=timing.spoiled, cut=timing.cut)
-    spoiled = tuple(dict.fromkeys(reason for call in calls for reason in call.timing.spoiled))
+    spoiled = (*dict.fromkeys(reason for call in calls for reason in call.timing.spoiled), *lagged)
     return Latency(ms=_rounded(duration_ms), spoiled=spoiled, source="agent_turn")
 
 

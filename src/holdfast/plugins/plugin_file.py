@@ -15,24 +15,24 @@ from types import ModuleType
 from holdfast.errors import SetupError
 
 
-def load_file(path: Path) -> ModuleType:
+def load_file(path: Path, *, noun: str = "plugin file") -> ModuleType:
     """The module of this file, under a name of its own; the same file is imported once while it does not change.
 
     While it is imported its folder is on `sys.path`, so that it can import its neighbours. Raises `SetupError` with
-    the line at fault when the file raises.
+    the line at fault when the file raises; `noun` is what the message calls it.
     """
     path = path.resolve()
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise SetupError(f"plugin file {path}: {error.strerror}") from error
+        raise SetupError(f"{noun} {path}: {error.strerror}") from error
     digest = hashlib.sha256(str(path).encode() + b"\0" + content).hexdigest()[:16]
     name = f"holdfast_plugin_file_{digest}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise SetupError(f"plugin file {path} is not a Python file")
+        raise SetupError(f"{noun} {path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     with _neighbours(path.parent):
         sys.modules[name] = module  # dataclasses and type hints look their module up while it is being imported
@@ -40,7 +40,7 @@ def load_file(path: Path) -> ModuleType:
             exec(compile(content, path, "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - the user's own plugin
         except (Exception, SystemExit) as error:
             del sys.modules[name]
-            raise SetupError(f"plugin file {fault(error, path)}") from error
+            raise SetupError(f"{noun} {fault(error, path)}") from error
     return module
 
 

@@ -34,9 +34,13 @@ class Turn(Record):
 
 
 class Reply(Record):
-    """What the agent says at the end of its turn."""
+    """What the agent says at the end of its turn.
+
+    `duration_ms` is the agent's own time for the turn, set when part of `respond` was ours: reading up what it did.
+    """
 
     text: str
+    duration_ms: float | None = None
 
 
 class TrialContext(Protocol):

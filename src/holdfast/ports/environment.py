@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from holdfast.records.execution import CapturedFile, ExecutionResult, FileSystemOperation
 
@@ -62,4 +63,13 @@ class EnvironmentProvider(Protocol):
 
     async def teardown(self) -> None:
         """Kill what still runs and remove the workspace. Safe to call twice, and after a failed `setup`."""
+        ...
+
+
+@runtime_checkable
+class OnThisMachine(Protocol):
+    """An environment whose workspace is a folder here, for agents that work in it themselves."""
+
+    async def folder(self) -> Path:
+        """The workspace, made when it is not there yet. Whatever runs in it is ended at `teardown`."""
         ...

@@ -1,4 +1,4 @@
-"""What Holdfast is tested with, for testing your own parts: a model server, a clock to set, a sink that remembers."""
+"""What Holdfast is tested with, for testing your own parts: servers, an agent, a clock and a sink that do as told."""
 
 from __future__ import annotations
 
@@ -8,16 +8,32 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from holdfast.testing.answers import Answer, Behaviour, Served, Times
     from holdfast.testing.clock import SettableClock
+    from holdfast.testing.elizaos_server import ElizaosAnswer, ElizaosServer
     from holdfast.testing.model_server import ModelServer
+    from holdfast.testing.scripted_agent import ScriptedAgent
     from holdfast.testing.sink import RecordingSink
 
-__all__ = ["Answer", "Behaviour", "ModelServer", "RecordingSink", "Served", "SettableClock", "Times"]
+__all__ = [
+    "Answer",
+    "Behaviour",
+    "ElizaosAnswer",
+    "ElizaosServer",
+    "ModelServer",
+    "RecordingSink",
+    "ScriptedAgent",
+    "Served",
+    "SettableClock",
+    "Times",
+]
 
 _HOME = {
     "Answer": "answers",
     "Behaviour": "answers",
+    "ElizaosAnswer": "elizaos_server",
+    "ElizaosServer": "elizaos_server",
     "ModelServer": "model_server",
     "RecordingSink": "sink",
+    "ScriptedAgent": "scripted_agent",
     "Served": "answers",
     "SettableClock": "clock",
     "Times": "answers",

@@ -56,6 +56,7 @@ class LocalEnvironment:
             if settings.options.get("sandbox", False) is not False
             else None
         )
+        self._handed_out: bool = False
 
     @property
     def name(self) -> str:
@@ -75,6 +76,12 @@ class LocalEnvironment:
     @property
     def workspace(self) -> Path:
         """Where the workspace is, or will be."""
+        return self._workspace
+
+    async def folder(self) -> Path:
+        """The workspace, made when it is not there yet, for an agent that works in it; see `OnThisMachine`."""
+        await asyncio.to_thread(self._make)
+        self._handed_out = True
         return self._workspace
 
     async def setup(self, files: Sequence[FileSystemOperation]) -> None:
@@ -184,7 +191,8 @@ class LocalEnvironment:
     async def teardown(self) -> None:
         self._closed = True
         if self._made:
-            await asyncio.to_thread(remove_workspace, self._workspace, ran_commands=self._commands > 0)
+            ran_commands = self._handed_out or self._commands > 0
+            await asyncio.to_thread(remove_workspace, self._workspace, ran_commands=ran_commands)
             self._made = False
 
     def _make(self) -> None:

@@ -1,0 +1,53 @@
+"""What an agent did, as events of the trial."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.ports.agent import TrialContext
+from holdfast.records.event import ActionTaken, Noted, Observed, Thought
+from holdfast.records.trajectory import ActionStatus
+from holdfast.runtime.bounding import bounded, plain
+
+
+class TrajectoryReporter:
+    """Numbers the actions of one trial and emits them, each with what came back from it."""
+
+    def __init__(self, trial: TrialContext) -> None:
+        self._trial: TrialContext = trial
+        self._actions: int = 0
+        self._last: dict[str, str] = {}
+
+    def thought(self, text: str) -> None:
+        self._trial.emit(Thought(at_ms=self._trial.elapsed_ms(), text=text))
+
+    def action(
+        self,
+        name: str,
+        params: dict[str, Any],
+        *,
+        status: ActionStatus = "success",
+        duration_ms: float = 0.0,
+        at_ms: float | None = None,
+    ) -> None:
+        """An action that has just ended, unless `at_ms` says when it began."""
+        self._actions += 1
+        action_id = self._last[name] = f"action-{self._actions}"
+        self._trial.emit(
+            ActionTaken(
+                at_ms=round(max(0.0, self._trial.elapsed_ms() - duration_ms) if at_ms is None else at_ms, 3),
+                id=action_id,
+                name=name,
+                params=plain(params),
+                status=status,
+                duration_ms=round(duration_ms, 3),
+            )
+        )
+
+    def observation(self, name: str, content: Any, *, at_ms: float | None = None) -> None:
+        """What came back from the last action of this name."""
+        at_ms = self._trial.elapsed_ms() if at_ms is None else round(at_ms, 3)
+        self._trial.emit(Observed(at_ms=at_ms, action_id=self._last.get(name, ""), name=name, content=bounded(content)))
+
+    def note(self, message: str, *, level: str = "info") -> None:
+        self._trial.emit(Noted(at_ms=self._trial.elapsed_ms(), message=message, level=level))

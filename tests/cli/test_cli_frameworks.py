@@ -1,0 +1,54 @@
+"""The examples with other people's frameworks, where these are installed (the extra `frameworks`)."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+
+import pytest
+
+from cli.test_cli_agents import BROUGHT, GOOD, served
+from holdfast.records.message import ToolCall
+from holdfast.testing import Answer, ModelServer, Served
+
+
+def _model(request: Served) -> Answer:
+    """A model that looks the order up, and then speaks of it."""
+    messages = request.body["messages"]
+    last = messages[-1]
+    said = [_text(each["content"]) for each in messages if each["role"] == "user"]
+    order = re.search(r"[A-Z]-\d+", " ".join(said))
+    assert order is not None
+    if last["role"] == "user":
+        return Answer(tool_calls=(ToolCall(id="c1", name="find_order", arguments={"number": order[0]}),))
+    return Answer(text=GOOD["money back" in said[-1]].format(order[0]))
+
+
+def _text(content: object) -> str:
+    return content if isinstance(content, str) else json.dumps(content)
+
+
+@pytest.mark.parametrize(
+    ("package", "target"),
+    [
+        ("pydantic_ai", "./with_pydantic_ai.py:Desk"),
+        ("agents", "./with_openai_agents.py:answer"),
+        ("langgraph", "./with_langgraph.py:answer"),
+    ],
+)
+def test_the_example_passes_and_its_actions_are_seen(shell, package, target):
+    pytest.importorskip(package, reason=f"{package} is not installed (the extra `frameworks`)")
+    if package != "langgraph":
+        pytest.importorskip("openai", reason="openai is not installed (the extra `frameworks`)")
+    for file in BROUGHT.glob("*.*"):
+        shutil.copy(file, shell.folder)
+    with served(ModelServer(_model)) as server:
+        ended = shell(
+            "run", "help_desk.scenario.yaml", "--agent", f"python:{target}", "--json", "out.json",
+            OPENAI_BASE_URL=server.base_url, OPENAI_API_KEY="sk-none",
+        )  # fmt: skip
+    assert ended.code == 0, ended.out + ended.err
+    (trial,) = json.loads((shell.folder / "out.json").read_text())["trials"]
+    assert trial["verdict"] == "passed"
+    assert "FIND_ORDER" in json.dumps(trial)
