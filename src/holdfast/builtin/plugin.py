@@ -11,6 +11,7 @@ def builtin_plugin() -> Plugin:
         name="holdfast",
         evaluators=EVALUATORS,
         models={
+            "anthropic": "holdfast.builtin.models.anthropic:AnthropicModel",
             "openai": "holdfast.builtin.models.openai:OpenAIModel",
             "scripted": "holdfast.builtin.models.scripted:ScriptedModel",
         },
