@@ -39,7 +39,8 @@ class ChatResponse(Record):
     """What one successful attempt brought back.
 
     `chunks` are (milliseconds after the request was sent, piece of text). `source` says whether the answer came
-    live from the model; anything else is never graded for latency.
+    live from the model; anything else is never graded for latency, and neither is a call whose times include more than
+    the model and the way to it: `timing_includes` says what.
     """
 
     text: str
@@ -49,3 +50,4 @@ class ChatResponse(Record):
     chunks: tuple[tuple[float, int], ...] = ()
     finish_reason: str | None = None
     source: Literal["live", "cached", "replayed"] = "live"
+    timing_includes: str | None = None
