@@ -12,7 +12,9 @@ def builtin_plugin() -> Plugin:
         evaluators=EVALUATORS,
         models={
             "anthropic": "holdfast.builtin.models.anthropic:AnthropicModel",
+            "local": "holdfast.builtin.models.local:LocalModel",
             "openai": "holdfast.builtin.models.openai:OpenAIModel",
+            "pydantic-ai": "holdfast.builtin.models.pydantic_ai:PydanticAIModel",
             "scripted": "holdfast.builtin.models.scripted:ScriptedModel",
         },
         agents={
