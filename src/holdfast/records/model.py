@@ -15,6 +15,7 @@ class ChatRequest(Record):
     """What to ask.
 
     `json_schema` asks for structured output, `json_mode` for any JSON object, where the server offers it.
+    `cut_after_ms` after it was sent, an answer is taken as far as it has come: see `ChatResponse.cut`.
     """
 
     messages: tuple[Message, ...]
@@ -26,6 +27,7 @@ class ChatRequest(Record):
     json_mode: bool = False
     purpose: Purpose = "agent"
     timeout_s: float | None = None
+    cut_after_ms: float | None = None
 
 
 class Usage(Record):
@@ -39,8 +41,9 @@ class ChatResponse(Record):
     """What one successful attempt brought back.
 
     `chunks` are (milliseconds after the request was sent, piece of text). `source` says whether the answer came
-    live from the model; anything else is never graded for latency, and neither is a call whose times include more than
-    the model and the way to it: `timing_includes` says what.
+    live from the model; anything else is never graded for latency. An answer that was `cut` holds what had arrived by
+    `ChatRequest.cut_after_ms`, its `finish_reason` is `deadline` and `attempt.cut_ms` is set. `timing_includes` says
+    what is in the times beside the model and the way to it, if anything: then they are not graded either.
     """
 
     text: str
@@ -51,3 +54,7 @@ class ChatResponse(Record):
     finish_reason: str | None = None
     source: Literal["live", "cached", "replayed"] = "live"
     timing_includes: str | None = None
+
+    @property
+    def cut(self) -> bool:
+        return self.attempt.cut_ms is not None

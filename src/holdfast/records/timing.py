@@ -11,7 +11,10 @@ from holdfast.records.base import Record
 
 
 class Attempt(Record):
-    """One try at a call. A figure is None when that point was not reached."""
+    """One try at a call. A figure is None when that point was not reached.
+
+    `cut_ms` is the deadline at which we stopped reading an answer that was not complete.
+    """
 
     started_ms: float
     connected_ms: float | None = None
@@ -19,6 +22,7 @@ class Attempt(Record):
     first_byte_ms: float | None = None
     first_token_ms: float | None = None
     last_byte_ms: float | None = None
+    cut_ms: float | None = None
     status: int | None = None
     reused_connection: bool = False
     streamed: bool = False
@@ -27,10 +31,14 @@ class Attempt(Record):
 
     @property
     def latency_ms(self) -> float | None:
-        """Request sent to last byte, or None when either is missing or the attempt failed."""
-        if self.error is not None or self.sent_ms is None or self.last_byte_ms is None:
+        """Request sent to last byte, or None when either is missing or the attempt failed.
+
+        Of an attempt that was cut it is the time until then: the least that the whole answer would have taken.
+        """
+        end_ms = self.last_byte_ms if self.cut_ms is None else self.cut_ms
+        if self.error is not None or self.sent_ms is None or end_ms is None:
             return None
-        return self.last_byte_ms - self.sent_ms
+        return end_ms - self.sent_ms
 
 
 class CallTiming(Record):
@@ -49,6 +57,11 @@ class CallTiming(Record):
     @property
     def latency_ms(self) -> float | None:
         return self.attempts[-1].latency_ms if self.attempts else None
+
+    @property
+    def cut(self) -> bool:
+        """Whether the last attempt was cut off at a deadline, its answer incomplete."""
+        return bool(self.attempts) and self.attempts[-1].cut_ms is not None
 
     @property
     def first_token_ms(self) -> float | None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from typing import TYPE_CHECKING, Protocol
 
 from holdfast.builtin.models.answer import AnswerReader, ErrorInAnswer, Unreadable, error_code, error_text
+from holdfast.builtin.models.cutting import Cut, cut_short
 from holdfast.builtin.models.http_errors import Endpoint, status_error
 from holdfast.builtin.models.http_settings import HttpSettings
 from holdfast.errors import ModelError, ModelErrorKind
@@ -83,16 +85,20 @@ class HttpModel:
         wire = self._wire
         stamps = self._http.Stamps()
         streamed = wire.stream
+        reader = wire.reader(request)
+        complete = False
         try:
-            async with asyncio.timeout(limit):
+            async with asyncio.timeout(limit), Cut(request.cut_after_ms) as cut:
                 while True:
                     try:
-                        reader, streamed = await self._exchange(request, wire, stamps)
+                        streamed = await self._exchange(request, wire, stamps, reader, cut)
+                        complete = True
                         break
                     except _OtherWire as other:
                         wire = other.wire
                         stamps = self._http.Stamps()
                         streamed = wire.stream
+                        reader = wire.reader(request)
             self._wire = wire
         except Exception as error:
             failure = self._failure(error, stamps, limit)
@@ -100,7 +106,11 @@ class HttpModel:
                 raise
             failure.attempt = _attempt(stamps, zero, streamed=streamed, error=str(failure))
             raise failure from error
-        return _response(reader, stamps, zero, streamed=streamed)
+        response = _response(reader, stamps, zero, streamed=streamed)
+        after_ms = request.cut_after_ms
+        if after_ms is None or ((complete or reader.done is not None) and _latency_ms(response) <= after_ms):
+            return response
+        return cut_short(response, after_ms)
 
     async def close(self) -> None:
         if self._session is not None:
@@ -117,9 +127,11 @@ class HttpModel:
         self._session = self._http.open_session(headers)
         return self._session
 
-    async def _exchange(self, request: ChatRequest, wire: Wire, stamps: Stamps) -> tuple[AnswerReader, bool]:
+    async def _exchange(self, request: ChatRequest, wire: Wire, stamps: Stamps, reader: AnswerReader, cut: Cut) -> bool:
         """One request and its answer, and whether that was streamed. The connection is closed unless it ended well."""
         session = self._session or self._open()
+        if request.cut_after_ms is not None:
+            stamps.when_sent = lambda: cut.start(stamps.sent or stamps.started)
         body = wire.encode(request)
         response = await session.post(
             self._settings.url, data=self._http.StampedBody(body, stamps), allow_redirects=False
@@ -127,12 +139,12 @@ class HttpModel:
         stamps.status = response.status
         try:
             if response.status != 200:
+                cut.stop()
                 await self._refused(response, request, wire)
-            reader = wire.reader(request)
             if response.content_type == "text/event-stream":
                 await self._read_stream(response, reader)
-                return reader, True
-            return reader, await self._read_whole(response, reader)
+                return True
+            return await self._read_whole(response, reader)
         finally:
             response.close()
 
@@ -147,7 +159,11 @@ class HttpModel:
     async def _read_stream(self, response: aiohttp.ClientResponse, reader: AnswerReader) -> None:
         content = response.content
         while True:
-            block = await content.readany()
+            try:
+                block = await content.readany()
+            except asyncio.CancelledError:
+                _read_rest(content, reader)
+                raise
             if not block:
                 break
             if reader.feed(block):
@@ -229,6 +245,19 @@ async def _read(response: aiohttp.ClientResponse, limit: int) -> bytes:
                 raise Unreadable(f"it is longer than {limit} bytes")
             break
     return b"".join(blocks)
+
+
+def _read_rest(content: aiohttp.StreamReader, reader: AnswerReader) -> None:
+    """What came in before the call was cut off and nobody had the time to read."""
+    import aiohttp
+
+    with contextlib.suppress(aiohttp.ClientError, OSError, RuntimeError, Unreadable, ErrorInAnswer):
+        reader.feed(content.read_nowait())
+
+
+def _latency_ms(response: ChatResponse) -> float:
+    latency_ms = response.attempt.latency_ms
+    return math.inf if latency_ms is None else latency_ms
 
 
 async def _finish(content: aiohttp.StreamReader) -> None:

@@ -17,6 +17,9 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import msgspec
+
+from holdfast.builtin.models.cutting import Cut, cut_short
 from holdfast.builtin.models.http_settings import reject_unknown
 from holdfast.builtin.models.local_clock import CallClock
 from holdfast.builtin.models.local_llama import Generated, Llama, LlamaSettings, TooLong
@@ -64,21 +67,17 @@ class LocalModel:
             clock = CallClock(zero)
             stop = threading.Event()
             try:
-                async with asyncio.timeout(limit):
+                async with asyncio.timeout(limit), Cut(request.cut_after_ms) as cut:
+                    cut.start(clock.begun)
                     done = await self._in_thread(llama, request, clock, stop)
+                    response = _response(done, clock)
+                    if request.cut_after_ms is None or (response.attempt.latency_ms or 0.0) <= request.cut_after_ms:
+                        return response
+                return cut_short(clock.so_far(), request.cut_after_ms or 0.0)
             except (TimeoutError, TooLong, ValueError, RuntimeError) as error:
                 failure = self._failure(error, limit)
                 failure.attempt = clock.attempt(error=str(failure))
                 raise failure from error
-            finally:
-                stop.set()
-        return ChatResponse(
-            text=done.text,
-            attempt=clock.attempt(),
-            usage=done.usage,
-            chunks=tuple(clock.chunks),
-            finish_reason=done.finish_reason,
-        )
 
     async def close(self) -> None:
         thread, self._thread = self._thread, None
@@ -103,12 +102,25 @@ class LocalModel:
     async def _in_thread(
         self, llama: Llama, request: ChatRequest, clock: CallClock, stop: threading.Event
     ) -> Generated:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, llama.generate, request, clock, stop)
+        """When cancelled, wait for the token under way: the next call must find the weights idle."""
+        job = asyncio.get_running_loop().run_in_executor(self._thread, llama.generate, request, clock, stop)
+        try:
+            return await asyncio.shield(job)
+        except asyncio.CancelledError:
+            stop.set()
+            await asyncio.wait([job])
+            if not job.cancelled():
+                job.exception()
+            raise
 
     def _failure(self, error: Exception, limit: float) -> ModelError:
         if isinstance(error, TimeoutError):
             return ModelError(f"{self._name}: no complete answer within {limit:g} s", kind="timeout", retryable=True)
         return ModelError(f"{self._name} refused the request: {error}", kind="refused")
+
+
+def _response(done: Generated, clock: CallClock) -> ChatResponse:
+    return msgspec.structs.replace(clock.so_far(), usage=done.usage, finish_reason=done.finish_reason)
 
 
 def _read(name: str, options: Mapping[str, Any]) -> LlamaSettings:

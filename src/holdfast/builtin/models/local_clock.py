@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from time import perf_counter
 
+from holdfast.records.model import ChatResponse
 from holdfast.records.timing import Attempt
 
 
@@ -15,19 +16,30 @@ class CallClock:
         self._begun: float = perf_counter()
         self._times: list[float] = []
         self._first_token: float | None = None
+        self._texts: list[str] = []
         self.chunks: list[tuple[float, int]] = []
+
+    @property
+    def begun(self) -> float:
+        """In seconds of `time.perf_counter()`."""
+        return self._begun
+
+    @property
+    def text(self) -> str:
+        return "".join(self._texts)
 
     def begin(self) -> None:
         self._begun = perf_counter()
 
-    def arrived(self, characters: int, *, token: bool = True) -> None:
-        """Something came: so many characters of text, or (with none) a call or the end of the answer."""
+    def arrived(self, text: str, *, token: bool = True) -> None:
+        """Something came: a piece of text, or (when empty) a call or the end of the answer."""
         now = perf_counter()
         self._times.append(now)
         if token and self._first_token is None:
             self._first_token = now
-        if characters:
-            self.chunks.append((round((now - self._begun) * 1000, 3), characters))
+        if text:
+            self._texts.append(text)
+            self.chunks.append((round((now - self._begun) * 1000, 3), len(text)))
 
     def attempt(self, *, streamed: bool = True, status: int | None = None, error: str | None = None) -> Attempt:
         begun = self._after(self._begun)
@@ -42,6 +54,10 @@ class CallClock:
             streamed=streamed,
             error=error,
         )
+
+    def so_far(self, *, streamed: bool = True) -> ChatResponse:
+        """What has arrived, as an answer."""
+        return ChatResponse(text=self.text, attempt=self.attempt(streamed=streamed), chunks=tuple(self.chunks))
 
     def _after(self, moment: float | None) -> float | None:
         return None if moment is None else round((moment - self._zero) * 1000, 3)

@@ -25,7 +25,8 @@ class LlamaSettings(Record):
 
 
 class Generated(Record):
-    text: str
+    """What is known at the end, beside the text and the times, which are in the clock."""
+
     usage: Usage
     finish_reason: str
 
@@ -62,7 +63,6 @@ class Llama:
         limit = min(room, self._settings.max_tokens if request.max_tokens is None else request.max_tokens)
         llama.reset()  # else what an earlier call has in common with this one would not be computed, nor timed
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        texts: list[str] = []
         finish_reason = "length"
         written = 0
         temperature = 0.2 if request.temperature is None else request.temperature
@@ -74,15 +74,12 @@ class Llama:
                 break
             written += 1
             text = decoder.decode(llama.detokenize([token], prev_tokens=prompt))
-            texts.append(text)
-            clock.arrived(len(text))
+            clock.arrived(text)
             if written >= limit:
                 break
         rest = decoder.decode(b"", final=True)
-        texts.append(rest)
-        clock.arrived(len(rest), token=False)
+        clock.arrived(rest, token=False)
         return Generated(
-            text="".join(texts),
             usage=Usage(input_tokens=len(prompt), output_tokens=written),
             finish_reason=finish_reason,
         )

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from holdfast.builtin.models.answer import message_in
+from holdfast.builtin.models.cutting import Cut, cut_short
 from holdfast.builtin.models.http_errors import Endpoint, status_error
 from holdfast.builtin.models.local_clock import CallClock
 from holdfast.errors import ModelError
@@ -54,12 +57,22 @@ class BridgedModel:
         limit = self._timeout_s if request.timeout_s is None else request.timeout_s
         clock = CallClock(zero)
         try:
-            async with asyncio.timeout(limit):
-                response = await self._ask(request, clock)
+            async with asyncio.timeout(limit), Cut(request.cut_after_ms) as cut:
+                cut.start(clock.begun)
+                response = self._answer(await self._ask(request, clock), clock)
+                if request.cut_after_ms is None or (response.attempt.latency_ms or 0.0) <= request.cut_after_ms:
+                    return response
         except Exception as error:
             failure = self._failure(error, limit)
             failure.attempt = clock.attempt(streamed=self._stream, status=failure.status, error=str(failure))
             raise failure from error
+        so_far = msgspec.structs.replace(clock.so_far(streamed=self._stream), timing_includes=INCLUDES)
+        return cut_short(so_far, request.cut_after_ms or 0.0)
+
+    async def close(self) -> None:
+        """Pydantic AI shares its clients and closes them itself."""
+
+    def _answer(self, response: ModelResponse, clock: CallClock) -> ChatResponse:
         words = self._words
         return ChatResponse(
             text=words.text_of(response),
@@ -70,9 +83,6 @@ class BridgedModel:
             finish_reason=words.finish_reason_of(response),
             timing_includes=INCLUDES,
         )
-
-    async def close(self) -> None:
-        """Pydantic AI shares its clients and closes them itself."""
 
     async def _ask(self, request: ChatRequest, clock: CallClock) -> ModelResponse:
         from pydantic_ai.direct import model_request
@@ -91,7 +101,7 @@ class BridgedModel:
             model_request_parameters=self._words.to_parameters(request, self._model),
             instrument=False,
         )
-        clock.arrived(len(self._words.text_of(response)))
+        clock.arrived(self._words.text_of(response))
         return response
 
     async def _ask_streaming(self, request: ChatRequest, clock: CallClock) -> ModelResponse:
@@ -108,14 +118,14 @@ class BridgedModel:
             async for event in stream:
                 match event:
                     case PartStartEvent(part=TextPart(content=text)) if text:
-                        clock.arrived(len(text))
+                        clock.arrived(text)
                     case PartDeltaEvent(delta=TextPartDelta(content_delta=text)) if text:
-                        clock.arrived(len(text))
+                        clock.arrived(text)
                     case PartStartEvent(part=ToolCallPart()):
-                        clock.arrived(0)
+                        clock.arrived("")
                     case _:
                         pass
-            clock.arrived(0, token=False)
+            clock.arrived("", token=False)
             return stream.get()
 
     def _settings(self, request: ChatRequest) -> PydanticSettings:

@@ -12,6 +12,7 @@ from time import perf_counter
 
 import msgspec
 
+from holdfast.builtin.models.cutting import Cut, cut_short
 from holdfast.builtin.models.scripted_rules import FailRule, Rule, read_rules, turn_of
 from holdfast.errors import ModelError, ModelErrorKind
 from holdfast.plugins.factories import ModelSettings
@@ -41,8 +42,12 @@ class ScriptedModel:
         call = _Call(zero)
         limit = self._timeout_s if request.timeout_s is None else request.timeout_s
         try:
-            async with asyncio.timeout(limit):
-                return await self._answer(request, call)
+            async with asyncio.timeout(limit), Cut(request.cut_after_ms) as cut:
+                cut.start(call.started)
+                response = await self._answer(request, call)
+                if request.cut_after_ms is None or (response.attempt.latency_ms or 0.0) <= request.cut_after_ms:
+                    return response
+            return cut_short(call.so_far(), request.cut_after_ms or 0.0)
         except TimeoutError as error:
             raise call.failed(f"{self.name}: no complete answer within {limit:g} s", "timeout") from error
 
@@ -65,11 +70,11 @@ class ScriptedModel:
         for index, piece in enumerate(pieces):
             if index:
                 await _pause(rule.chunk_ms)
-            call.arrived(len(piece))
+            call.arrived(piece)
         if fail is not None:
             await self._fail(fail, call, 0.0)
         if calls or not pieces:
-            call.arrived(0)
+            call.arrived("")
         usage = rule.usage
         return ChatResponse(
             text=text,
@@ -127,16 +132,22 @@ class _Call:
         self.started: float = perf_counter()
         self.chunks: list[tuple[float, int]] = []
         self.status: int | None = None
+        self._pieces: list[str] = []
         self._zero: float = zero
         self._first: float | None = None
         self._last: float | None = None
 
-    def arrived(self, characters: int) -> None:
+    def arrived(self, piece: str) -> None:
         self._last = perf_counter()
         if self._first is None:
             self._first = self._last
-        if characters:
-            self.chunks.append((round((self._last - self.started) * 1000, 3), characters))
+        if piece:
+            self._pieces.append(piece)
+            self.chunks.append((round((self._last - self.started) * 1000, 3), len(piece)))
+
+    def so_far(self) -> ChatResponse:
+        """What has arrived, as an answer."""
+        return ChatResponse(text="".join(self._pieces), attempt=self.attempt(None), chunks=tuple(self.chunks))
 
     def attempt(self, error: str | None, *, connected: bool = True) -> Attempt:
         started = self._after(self.started)

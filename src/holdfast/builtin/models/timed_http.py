@@ -16,6 +16,7 @@ import asyncio
 import functools
 import sys
 from bisect import bisect_left
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any, cast
 
@@ -31,10 +32,10 @@ class Stamps:
     """The moments of one request, in seconds of `time.perf_counter()`; None until reached.
 
     `sent` is read just before the last piece of the request is handed to the kernel, so that neither a slow send nor
-    being scheduled out right after it can make a model look faster than it was.
+    being scheduled out right after it can make a model look faster than it was. `when_sent` is called right after it.
     """
 
-    __slots__ = ("connected", "reused", "sent", "started", "status", "times", "totals")
+    __slots__ = ("connected", "reused", "sent", "started", "status", "times", "totals", "when_sent")
 
     def __init__(self) -> None:
         self.started: float = perf_counter()
@@ -44,6 +45,7 @@ class Stamps:
         self.status: int | None = None
         self.times: list[float] = []
         self.totals: list[int] = []
+        self.when_sent: Callable[[], None] | None = None
 
     @property
     def first_byte(self) -> float | None:
@@ -137,6 +139,8 @@ class StampedBody(Payload):
             at += _WRITE_SIZE
         stamps.sent = perf_counter()
         await writer.write(body[at:] if at else body)
+        if stamps.when_sent is not None:
+            stamps.when_sent()
 
 
 def open_session(headers: dict[str, str]) -> aiohttp.ClientSession:
