@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import itertools
 import socket
 import subprocess
 import sys
@@ -98,7 +99,7 @@ async def test_calls_take_turns_and_do_not_count_the_wait(model):
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(ask(model, request)) for request in requests]
     attempts = sorted((task.result().attempt for task in tasks), key=lambda attempt: attempt.started_ms)
-    for earlier, later in zip(attempts, attempts[1:], strict=False):
+    for earlier, later in itertools.pairwise(attempts):
         assert later.started_ms >= earlier.last_byte_ms - 1
 
 

@@ -357,6 +357,13 @@ async def test_a_refused_temperature_says_what_to_set():
     assert "send_temperature = false" in str(error)
 
 
+async def test_an_answer_can_be_taken_as_far_as_it_had_come():
+    async with serving(Answer(pieces=("STOP", " now"), piece_s=60.0)) as (_, model):
+        response = await ask(model, ChatRequest(messages=ASKED.messages, cut_after_ms=200.0))
+    assert (response.text, response.finish_reason, response.cut) == ("STOP", "deadline", True)
+    assert response.attempt.latency_ms == pytest.approx(200.0)
+
+
 async def test_a_server_that_does_not_answer():
     error = await failure(Answer(fault="hang"), ChatRequest(messages=ASKED.messages, timeout_s=0.05))
     assert error.kind == "timeout"

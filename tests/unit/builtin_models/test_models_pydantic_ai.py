@@ -159,6 +159,18 @@ async def test_a_vendor_that_does_not_answer_in_time():
     assert caught.value.attempt.first_token_ms is not None
 
 
+async def test_an_answer_can_be_taken_as_far_as_it_had_come():
+    async def stream(messages, info):
+        yield "Stop"
+        await asyncio.sleep(60)
+        yield "never"
+
+    model = BridgedModel("m", FunctionModel(stream_function=stream))
+    response = await ask(model, ChatRequest(messages=ASKED.messages, cut_after_ms=100.0))
+    assert (response.text, response.finish_reason, response.cut) == ("Stop", "deadline", True)
+    assert response.timing_includes == INCLUDES
+
+
 async def test_an_error_in_the_middle_of_a_stream_leaves_no_answer():
     async def stream(messages, info):
         yield "Stop"
