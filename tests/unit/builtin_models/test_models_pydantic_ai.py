@@ -181,6 +181,28 @@ async def test_an_error_in_the_middle_of_a_stream_leaves_no_answer():
     assert (caught.value.kind, caught.value.status) == ("server", 529)
 
 
+async def test_the_vendors_client_is_opened_once_and_closed():
+    class Watched(FunctionModel):
+        log: list[str] = []
+
+        async def __aenter__(self):
+            self.log.append("open")
+            return await super().__aenter__()
+
+        async def __aexit__(self, *exc_info):
+            self.log.append("closed")
+            return await super().__aexit__(*exc_info)
+
+    model = BridgedModel(
+        "m", Watched(lambda messages, info: ModelResponse(parts=[TextPart(content="x")])), stream=False
+    )
+    await ask(model)
+    await ask(model)
+    await model.close()
+    await model.close()
+    assert Watched.log == ["open", "closed"]
+
+
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -47,6 +48,7 @@ class BridgedModel:
         self._send_seed = send_seed
         self._send_temperature = send_temperature
         self._secrets = secrets
+        self._opened: AsyncExitStack | None = None
 
     @property
     def name(self) -> str:
@@ -55,6 +57,7 @@ class BridgedModel:
     async def attempt(self, request: ChatRequest, *, zero: float) -> ChatResponse:
         """Ask once; see `ports.model.ChatModel.attempt`."""
         limit = self._timeout_s if request.timeout_s is None else request.timeout_s
+        await self._open()
         clock = CallClock(zero)
         try:
             async with asyncio.timeout(limit), Cut(request.cut_after_ms) as cut:
@@ -70,7 +73,15 @@ class BridgedModel:
         return cut_short(so_far, request.cut_after_ms or 0.0)
 
     async def close(self) -> None:
-        """Pydantic AI shares its clients and closes them itself."""
+        if self._opened is not None:
+            opened, self._opened = self._opened, None
+            await opened.aclose()
+
+    async def _open(self) -> None:
+        """The vendor's client is closed with the model that was entered, and only then."""
+        if self._opened is None:
+            self._opened = AsyncExitStack()
+            await self._opened.enter_async_context(self._model)
 
     def _answer(self, response: ModelResponse, clock: CallClock) -> ChatResponse:
         words = self._words
