@@ -31,7 +31,7 @@ $(LOCAL): $(READY)
 
 .PHONY: demo-local test-local
 demo-local: $(LOCAL) ## run three decisions and a conversation on a small real model, in process
-	@$(BIN)/holdfast run examples/local --model local/smollm2 --concurrency 1; code=$$?; [ $$code -le 3 ] && [ $$code -ne 2 ]
+	@$(BIN)/holdfast run examples/local --model local/smollm2 --concurrency 1 --seed 1; code=$$?; [ $$code -le 3 ] && [ $$code -ne 2 ]
 	@echo "(a model of 135 million parameters: its answers are real, and so are their times; right they need not be)"
 
 test-local: $(LOCAL) ## run the tests that need the real model

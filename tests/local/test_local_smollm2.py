@@ -23,6 +23,7 @@ from holdfast.records.message import Message, ToolSpec
 from holdfast.records.model import ChatRequest, ChatResponse
 
 pytestmark = pytest.mark.local
+QUESTION = "What is the capital of France?"
 
 
 def weights() -> Path:
@@ -43,6 +44,17 @@ if (reason := missing()) is not None:
     pytest.skip(reason, allow_module_level=True)
 
 
+def library_says(text: str, *, max_tokens: int) -> str:
+    """The answer of the library's own chat call, with no randomness in it."""
+    import llama_cpp
+
+    llama = llama_cpp.Llama(model_path=str(weights()), n_ctx=4096, verbose=False)
+    messages = [{"role": "user", "content": text}]
+    answer = llama.create_chat_completion(messages=messages, temperature=0.0, max_tokens=max_tokens)
+    llama.close()
+    return answer["choices"][0]["message"]["content"]
+
+
 def asking(text: str, **fields) -> ChatRequest:
     return ChatRequest(messages=(Message(role="user", content=text),), temperature=0.0, seed=1, **fields)
 
@@ -59,9 +71,10 @@ async def model():
 
 
 async def test_real_tokens_with_real_times(model):
-    response = await ask(model, asking("What is the capital of France?", max_tokens=24))
-    assert "Paris" in response.text
-    assert response.usage.output_tokens == len(response.chunks) or response.finish_reason in ("stop", "length")
+    response = await ask(model, asking(QUESTION, max_tokens=24))
+    assert response.text == library_says(QUESTION, max_tokens=24)
+    assert response.usage.output_tokens <= 24
+    assert response.usage.input_tokens > len(QUESTION.split())
     assert sum(characters for _, characters in response.chunks) == len(response.text)
     arrivals = [at for at, _ in response.chunks]
     assert arrivals == sorted(arrivals)
@@ -96,11 +109,12 @@ async def test_the_event_loop_goes_on_meanwhile(model):
 
 async def test_calls_take_turns_and_do_not_count_the_wait(model):
     requests = [asking(f"Write {number} words.", max_tokens=10) for number in range(3)]
+    zero = time.perf_counter()
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(ask(model, request)) for request in requests]
+        tasks = [group.create_task(model.attempt(request, zero=zero)) for request in requests]
     attempts = sorted((task.result().attempt for task in tasks), key=lambda attempt: attempt.started_ms)
     for earlier, later in itertools.pairwise(attempts):
-        assert later.started_ms >= earlier.last_byte_ms - 1
+        assert later.started_ms >= earlier.last_byte_ms
 
 
 async def test_structured_answers(model):
@@ -115,7 +129,7 @@ async def test_an_answer_can_be_cut_and_a_call_cancelled(model):
     assert (cut.finish_reason, cut.cut) == ("deadline", True)
     with pytest.raises(ModelError, match="no complete answer"):
         await ask(model, asking("Write a long story.", max_tokens=400, timeout_s=0.1))
-    assert (await ask(model, asking("What is the capital of France?", max_tokens=24))).text.count("Paris")
+    assert (await ask(model, asking(QUESTION, max_tokens=24))).text == library_says(QUESTION, max_tokens=24)
 
 
 async def test_what_it_cannot_do_is_refused(model):
@@ -161,8 +175,8 @@ async def client(server):
 
 
 async def test_the_openai_client_against_a_server_it_was_not_written_for(client):
-    response = await ask(client, asking("What is the capital of France?", max_tokens=24))
-    assert "Paris" in response.text
+    response = await ask(client, asking(QUESTION, max_tokens=24))
+    assert response.text.strip()
     assert (response.attempt.streamed, response.attempt.status) == (True, 200)
     assert len(response.chunks) > 1
     assert sum(characters for _, characters in response.chunks) == len(response.text)
@@ -173,10 +187,13 @@ async def test_structured_answers_and_json_mode_over_http(client):
     schema = {"type": "object", "properties": {"judgment": {"enum": ["yes", "no"]}}, "required": ["judgment"]}
     response = await ask(client, asking("Is 2 an even number?", json_mode=True, max_tokens=60))
     assert response.text.lstrip().startswith("{")
-    assert (await ask(client, asking("Is 2 even?", json_schema=schema, max_tokens=60))).text
+    # This server says 500 to a schema, and is asked once more without.
+    response = await ask(client, asking("Is 2 even?", json_schema=schema, max_tokens=60))
+    assert (response.text != "", response.attempt.status) == (True, 200)
 
 
-async def test_an_error_over_http(client):
+async def test_more_than_fits_is_no_answer_over_http(client):
+    """This server begins a stream and breaks it off, without a word of why."""
     with pytest.raises(ModelError) as caught:
         await ask(client, asking("word " * 3000))
-    assert caught.value.kind in ("refused", "server")
+    assert caught.value.kind in ("refused", "server", "stream")

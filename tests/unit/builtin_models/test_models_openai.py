@@ -276,6 +276,18 @@ async def test_a_refused_schema_or_token_field_is_asked_again_without():
         assert server.received == 3
 
 
+async def test_a_refusal_that_calls_itself_a_failure_of_the_server():
+    """As llama-cpp-python's server puts it."""
+    said = "1 validation error: {'loc': ('body', 'response_format', 'type'), 'msg': \"should be 'text'\"}"
+
+    def answer(request):
+        return Answer(status=500, error=said) if "response_format" in request.body else Answer(text="{}")
+
+    async with serving(answer) as (server, model):
+        assert (await ask(model, ChatRequest(messages=ASKED.messages, json_schema={}))).text == "{}"
+        assert server.received == 2
+
+
 async def test_streaming_can_be_switched_off():
     async with serving(Answer(text="x"), stream=False) as (server, model):
         response = await ask(model)

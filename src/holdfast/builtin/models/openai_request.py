@@ -18,6 +18,7 @@ _encode = msgspec.json.Encoder().encode
 REFUSALS = (400, 404, 405, 415, 422, 501)
 STREAM = re.compile(r"\bstream(ing|ed)?\b", re.IGNORECASE)
 _SCHEMA = re.compile(r"response_format|json_schema|structured output|guided decoding", re.IGNORECASE)
+_FIELD = re.compile(r"response_format|stream_options", re.IGNORECASE)
 _MODE = re.compile(r"response_format|json_object|json mode", re.IGNORECASE)
 
 
@@ -43,6 +44,8 @@ class ChatCompletions(Record):
         return ChatReader()
 
     def without(self, status: int, message: str, request: ChatRequest) -> ChatCompletions | None:
+        if status == 500 and _FIELD.search(message):
+            status = 400  # llama-cpp-python's server calls a field that it does not know its own failure
         if status not in REFUSALS:
             return None
         if self.stream and self.stream_options and "stream_options" in message:
