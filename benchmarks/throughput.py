@@ -134,7 +134,9 @@ def _ours(base_url: str, size: int, folder: Path) -> dict[str, Any]:
 
     os.chdir(folder)
     (folder / "bench.yaml").write_text(SCENARIO)
-    (folder / "holdfast.toml").write_text(f'[providers.openai]\nbase_url = "{base_url}"\n')
+    (folder / "holdfast.toml").write_text(
+        f'[providers.openai]\nbase_url = "{base_url}"\noptions = {{send_seed = true}}\n'
+    )
     os.environ.setdefault("OPENAI_API_KEY", "none")
     run = Run(
         Selection(paths=("bench.yaml",)), RunOptions(model="openai/bench", concurrency=IN_FLIGHT, trials=size, seed=1)

@@ -46,7 +46,9 @@ async def test_right_verdicts_every_fault_an_event_and_no_grade_on_a_retried_cal
     batch.decision("two.yaml", id="SCN-C-002", prompt="And now?")
     behaviour = Unreliable()
     async with ModelServer(behaviour) as server:
-        batch.write("holdfast.toml", f'[providers.openai]\nbase_url = "{server.base_url}"\n')
+        batch.write(
+            "holdfast.toml", f'[providers.openai]\nbase_url = "{server.base_url}"\noptions = {{send_seed = true}}\n'
+        )
         command = ("run", "one.yaml", "two.yaml", "--model", "openai/m", "--trials", "60", "--concurrency", "32")
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "holdfast", *command, "--retries", "6", "--seed", "5", "--no-progress"),

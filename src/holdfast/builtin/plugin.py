@@ -11,8 +11,11 @@ def builtin_plugin() -> Plugin:
         name="holdfast",
         evaluators=EVALUATORS,
         models={
+            "anthropic": "holdfast.builtin.models.anthropic:AnthropicModel",
+            "local": "holdfast.builtin.models.local:LocalModel",
             "openai": "holdfast.builtin.models.openai:OpenAIModel",
             "replay": "holdfast.builtin.models.replay:ReplayProvider",
+            "pydantic-ai": "holdfast.builtin.models.pydantic_ai:PydanticAIModel",
             "scripted": "holdfast.builtin.models.scripted:ScriptedModel",
         },
         agents={

@@ -192,6 +192,8 @@ class Caller:
         spoiled: list[str] = []
         if response.source != "live":
             spoiled.append(f"the answer was {response.source}")
+        if response.timing_includes is not None:
+            spoiled.append(f"the time includes {response.timing_includes}")
         if len(attempts) > 1:
             spoiled.append(f"the call was retried ({len(attempts)} attempts)")
         if lag_ms > self._policy.lag_limit_ms:

@@ -42,7 +42,8 @@ class ChatResponse(Record):
 
     `chunks` are (milliseconds after the request was sent, piece of text). `source` says whether the answer came
     live from the model; anything else is never graded for latency. An answer that was `cut` holds what had arrived by
-    `ChatRequest.cut_after_ms`, its `finish_reason` is `deadline` and `attempt.cut_ms` is set.
+    `ChatRequest.cut_after_ms`, its `finish_reason` is `deadline` and `attempt.cut_ms` is set. `timing_includes` says
+    what is in the times beside the model and the way to it, if anything: then they are not graded either.
     """
 
     text: str
@@ -52,6 +53,7 @@ class ChatResponse(Record):
     chunks: tuple[tuple[float, int], ...] = ()
     finish_reason: str | None = None
     source: Literal["live", "cached", "replayed"] = "live"
+    timing_includes: str | None = None
 
     @property
     def cut(self) -> bool:

@@ -20,7 +20,8 @@ class Answer(Record):
 
     When: `delay_s` before the headers, `first_token_s` between them and the first piece, `piece_s` between pieces.
 
-    How it fails: a `status` other than 200 with `error` in OpenAI's error body and `headers` such as `Retry-After`;
+    How it fails: a `status` other than 200 with `error` in the vendor's error body (its `error_type` follows
+    from the status unless given) and `headers` such as `Retry-After`;
     `body` and `content_type` replace the whole answer; `fault` never answers or resets the connection; `cut_after`
     closes the connection after so many pieces; `stream_error` puts an error object into the stream after the pieces.
 
@@ -46,6 +47,7 @@ class Answer(Record):
 
     status: int = 200
     error: str = "the server was told to fail"
+    error_type: str | None = None
     headers: dict[str, str] = {}
     body: bytes | None = None
     content_type: str = "text/html"

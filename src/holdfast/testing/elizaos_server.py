@@ -23,7 +23,7 @@ import msgspec
 
 from holdfast.records.base import Record
 from holdfast.testing.http_server import Connection, Request
-from holdfast.testing.openai_wire import plain_response
+from holdfast.testing.wire import plain_response
 
 _SESSION = re.compile(r"/api/messaging/sessions/([^/]+)(/messages)?")
 _RUN = re.compile(r"/api/agents/[^/]+/runs(?:/([^/?]+))?")

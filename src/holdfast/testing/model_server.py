@@ -1,4 +1,6 @@
-"""A real HTTP server on loopback that speaks OpenAI's chat completions and does what it is told.
+"""A real HTTP server on loopback that speaks three vendors' interfaces and does what it is told.
+
+The path decides: `/chat/completions` and `/responses` as OpenAI documents them, `/messages` as Anthropic does.
 
 In a test, on the test's own event loop:
 
@@ -18,14 +20,22 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from collections.abc import Callable, Mapping
 from typing import Any, Self, cast
 
 import msgspec
 
+from holdfast.testing import anthropic_wire, openai_wire, responses_wire
 from holdfast.testing.answers import Answer, Behaviour, Served, Times, answer_for
 from holdfast.testing.http_server import Connection, Request
-from holdfast.testing.openai_wire import Reply, error_body, plain_response, reply_to
+from holdfast.testing.wire import Reply, plain_response
 
+_Wire = Callable[[Mapping[str, Any], Answer], Reply]
+_WIRES: dict[str, _Wire] = {
+    "/chat/completions": openai_wire.reply_to,
+    "/responses": responses_wire.reply_to,
+    "/messages": anthropic_wire.reply_to,
+}
 _NO_BODY: dict[str, Any] = {}
 
 
@@ -112,9 +122,9 @@ class ModelServer:
     async def _handle(self, request: Request, connection: Connection) -> None:
         if request.path == "/log":
             self._show_log(request, connection)
-        elif request.method != "POST" or not request.path.endswith("/chat/completions"):
+        elif request.method != "POST" or _wire_at(request.path) is None:
             message = f"no such endpoint: {request.method} {request.path}"
-            connection.write(plain_response(404, error_body(404, message), "application/json"))
+            connection.write(plain_response(404, openai_wire.error_body(404, message), "application/json"))
         else:
             await self._complete(request, connection)
 
@@ -144,10 +154,10 @@ class ModelServer:
             answer = answer_for(self.behaviour, served)
         except Exception as error:  # noqa: BLE001 -- the test's own function: kept, and raised when the server is left
             self._failure = error
-            connection.write(plain_response(500, error_body(500, str(error)), "application/json"))
+            connection.write(plain_response(500, openai_wire.error_body(500, str(error)), "application/json"))
             return
         try:
-            await self._play(answer, body, connection)
+            await self._play(answer, served, connection)
         finally:
             times = Times(
                 received=request.received, first_write=connection.first_write, last_write=connection.last_write
@@ -156,7 +166,7 @@ class ModelServer:
                 times = msgspec.structs.replace(times, drained=await connection.drain())
             self.log.append(msgspec.structs.replace(served, times=times))
 
-    async def _play(self, answer: Answer, body: dict[str, Any], connection: Connection) -> None:
+    async def _play(self, answer: Answer, served: Served, connection: Connection) -> None:
         if answer.delay_s:
             await asyncio.sleep(answer.delay_s)
         if answer.fault == "reset":
@@ -165,7 +175,9 @@ class ModelServer:
         if answer.fault == "hang":
             await connection.lost.wait()
             return
-        reply = reply_to(body, answer)
+        wire = _wire_at(served.path)
+        assert wire is not None, "a path that is not served"
+        reply = wire(served.body, answer)
         await _write(reply, answer.write_size, connection)
         if reply.close:
             await connection.drain()
@@ -202,9 +214,17 @@ def _decode(raw: bytes) -> dict[str, Any]:
         return _NO_BODY
 
 
+def _wire_at(path: str) -> _Wire | None:
+    where = path.partition("?")[0]
+    return next((wire for end, wire in _WIRES.items() if where.endswith(end)), None)
+
+
 def _prompt(body: dict[str, Any]) -> str:
-    messages = cast("list[dict[str, Any]]", body.get("messages") or [])
+    messages = cast("list[dict[str, Any]]", body.get("messages") or body.get("input") or [])
     content = messages[-1].get("content") if messages else None
+    if isinstance(content, list):
+        blocks = cast("list[dict[str, Any]]", content)
+        content = "".join(str(block.get("text", "")) for block in blocks)
     return content if isinstance(content, str) else ""
 
 

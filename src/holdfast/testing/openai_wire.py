@@ -3,35 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import msgspec
 
 from holdfast.records.message import ToolCall
 from holdfast.testing.answers import Answer
+from holdfast.testing.wire import Reply, event, event_stream, plain
 
 _encode = msgspec.json.Encoder().encode
-_REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 429: "Too Many Requests"}
-
-
-class Piece(NamedTuple):
-    """Bytes to write, and how long to wait before."""
-
-    delay_s: float
-    data: bytes
-
-
-class Reply(NamedTuple):
-    """A whole response. `close` ends the connection afterwards."""
-
-    pieces: list[Piece]
-    close: bool
 
 
 def reply_to(body: Mapping[str, Any], answer: Answer) -> Reply:
     """What to write for `answer`, given the request's body."""
     if answer.body is not None:
-        return _plain(answer.status, answer.body, answer.content_type, answer)
+        return plain(answer.status, answer.body, answer.content_type, answer)
     if answer.status != 200:
         return _error(answer.status, answer.error, answer)
     if body.get("stream") and answer.streaming == "refused":
@@ -40,7 +26,7 @@ def reply_to(body: Mapping[str, Any], answer: Answer) -> Reply:
         return _error(400, "unknown field: stream_options", answer)
     if body.get("stream") and answer.streaming != "ignored":
         return _stream(body, answer)
-    return _plain(200, _completion(body, answer), "application/json", answer)
+    return plain(200, _completion(body, answer), "application/json", answer)
 
 
 def error_body(status: int, message: str) -> bytes:
@@ -48,23 +34,8 @@ def error_body(status: int, message: str) -> bytes:
     return _encode({"error": {"message": message, "type": kind, "param": None, "code": None}})
 
 
-def plain_response(status: int, body: bytes, content_type: str, headers: Mapping[str, str] | None = None) -> bytes:
-    extra = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
-    return (
-        f"HTTP/1.1 {status} {_REASONS.get(status, 'Other')}\r\nContent-Type: {content_type}\r\n{extra}"
-        f"Content-Length: {len(body)}\r\n\r\n"
-    ).encode() + body
-
-
 def _error(status: int, message: str, answer: Answer) -> Reply:
-    return _plain(status, error_body(status, message), "application/json", answer)
-
-
-def _plain(status: int, body: bytes, content_type: str, answer: Answer) -> Reply:
-    whole = plain_response(status, body, content_type, answer.headers)
-    if answer.cut_after is not None:
-        return Reply([Piece(answer.first_token_s, whole[: len(whole) - max(1, len(body) // 2)])], close=True)
-    return Reply([Piece(answer.first_token_s, whole)], close=False)
+    return plain(status, error_body(status, message), "application/json", answer)
 
 
 def _completion(body: Mapping[str, Any], answer: Answer) -> bytes:
@@ -85,10 +56,10 @@ def _completion(body: Mapping[str, Any], answer: Answer) -> bytes:
 
 
 def _tool_call(call: ToolCall) -> dict[str, Any]:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": _arguments(call)}}
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments_of(call)}}
 
 
-def _arguments(call: ToolCall) -> str:
+def arguments_of(call: ToolCall) -> str:
     return call.raw if call.raw is not None else _encode(call.arguments).decode()
 
 
@@ -103,23 +74,8 @@ def _usage(answer: Answer) -> dict[str, int]:
 
 
 def _stream(body: Mapping[str, Any], answer: Answer) -> Reply:
-    chunked = answer.framing == "chunked"
-    extra = "".join(f"{name}: {value}\r\n" for name, value in answer.headers.items())
-    framing = "Transfer-Encoding: chunked" if chunked else "Connection: close"
-    head = f"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n{extra}{framing}\r\n\r\n".encode()
-    pieces = [Piece(0.0, head)]
-    deltas = list(_deltas(answer))
-    for number, delta in enumerate(deltas):
-        if answer.cut_after is not None and number >= answer.cut_after:
-            return Reply(pieces, close=True)
-        wait = answer.first_token_s if number == 0 else answer.piece_s
-        pieces.append(Piece(wait, _frame(_event(_chunk(body, delta, None), answer), chunked=chunked)))
-    if answer.cut_after is not None:
-        return Reply(pieces, close=True)
-    pieces.extend(Piece(0.0, _frame(event, chunked=chunked)) for event in _ending(body, answer))
-    if chunked:
-        pieces.append(Piece(0.0, b"0\r\n\r\n"))
-    return Reply(pieces, close=not chunked)
+    deltas = (_event(_chunk(body, delta, None), answer) for delta in _deltas(answer))
+    return event_stream(answer, deltas=deltas, ending=_ending(body, answer))
 
 
 def _deltas(answer: Answer) -> Iterator[dict[str, Any]]:
@@ -133,7 +89,7 @@ def _deltas(answer: Answer) -> Iterator[dict[str, Any]]:
                 {"index": index, "id": call.id, "type": "function", "function": {"name": call.name, "arguments": ""}}
             ]
         }
-        text = _arguments(call)
+        text = arguments_of(call)
         for at in range(0, len(text), answer.piece_chars):
             yield {"tool_calls": [{"index": index, "function": {"arguments": text[at : at + answer.piece_chars]}}]}
 
@@ -161,11 +117,4 @@ def _chunk(body: Mapping[str, Any], delta: dict[str, Any], finish_reason: str | 
 
 
 def _event(value: dict[str, Any] | None, answer: Answer) -> bytes:
-    newline = answer.newline.encode()
-    comment = b": keep-alive" + newline + newline + b"event: message" + newline if answer.comments else b""
-    data = b"[DONE]" if value is None else _encode(value)
-    return comment + (b"data: " if answer.space else b"data:") + data + newline + newline
-
-
-def _frame(data: bytes, *, chunked: bool) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(data), data) if chunked else data
+    return event(b"[DONE]" if value is None else _encode(value), answer)

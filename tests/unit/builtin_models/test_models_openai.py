@@ -97,7 +97,10 @@ async def test_what_is_asked_reaches_the_server():
         seed=3,
         json_schema={"type": "object"},
     )
-    async with serving(Answer(text="x"), body={"reasoning_effort": "low"}, headers={"X-Team": "a"}) as (server, model):
+    async with serving(Answer(text="x"), body={"reasoning_effort": "low"}, send_seed=True, headers={"X-Team": "a"}) as (
+        server,
+        model,
+    ):
         await ask(model, request)
         seen = server.log[0]
     assert seen.body == {
@@ -142,6 +145,31 @@ async def test_what_is_not_asked_is_left_out():
     async with serving(Answer(text="x")) as (server, model):
         await ask(model)
         assert set(server.log[0].body) == {"model", "messages", "stream", "stream_options"}
+
+
+async def test_json_mode_and_the_seed_and_temperature_are_sent_as_wished():
+    request = ChatRequest(messages=ASKED.messages, json_mode=True, seed=3, temperature=0.5)
+    async with serving(Answer(text="{}")) as (server, model):
+        await ask(model, request)
+        body = server.log[0].body
+    assert body["response_format"] == {"type": "json_object"}
+    assert "seed" not in body, "some servers refuse it"
+    assert body["temperature"] == 0.5
+    async with serving(Answer(text="{}"), send_seed=True, send_temperature=False) as (server, model):
+        await ask(model, request)
+        body = server.log[0].body
+    assert body["seed"] == 3
+    assert "temperature" not in body
+
+
+async def test_a_refused_json_mode_is_asked_again_without():
+    def answer(request):
+        refused = "response_format" in request.body
+        return Answer(status=400, error="response_format: json_object not supported") if refused else Answer(text="{}")
+
+    async with serving(answer) as (server, model):
+        assert (await ask(model, ChatRequest(messages=ASKED.messages, json_mode=True))).text == "{}"
+        assert server.received == 2
 
 
 @pytest.mark.parametrize("streaming", ["offered", "ignored"])
@@ -246,6 +274,18 @@ async def test_a_refused_schema_or_token_field_is_asked_again_without():
         assert (await ask(model, request)).text == "{}"
         assert server.log[-1].body["max_completion_tokens"] == 9
         assert server.received == 3
+
+
+async def test_a_refusal_that_calls_itself_a_failure_of_the_server():
+    """As llama-cpp-python's server puts it."""
+    said = "1 validation error: {'loc': ('body', 'response_format', 'type'), 'msg': \"should be 'text'\"}"
+
+    def answer(request):
+        return Answer(status=500, error=said) if "response_format" in request.body else Answer(text="{}")
+
+    async with serving(answer) as (server, model):
+        assert (await ask(model, ChatRequest(messages=ASKED.messages, json_schema={}))).text == "{}"
+        assert server.received == 2
 
 
 async def test_streaming_can_be_switched_off():

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.builtin.models.http_errors import retry_after_s
 from holdfast.builtin.models.openai import OpenAIModel
-from holdfast.builtin.models.openai_errors import retry_after_s
 from holdfast.errors import ModelError
 from holdfast.plugins.factories import ModelSettings
 from holdfast.records.message import Message

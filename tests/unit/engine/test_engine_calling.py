@@ -98,6 +98,22 @@ async def test_an_answer_that_is_not_live_is_not_graded(source):
     assert sink.of(ModelCalled)[0].timing.spoiled == (f"the answer was {source}",)
 
 
+async def test_a_time_that_includes_more_than_the_model_is_not_graded():
+    class Bridged:
+        name = "bridge/m"
+
+        async def attempt(self, request, *, zero):
+            attempt = Attempt(started_ms=0, sent_ms=0, last_byte_ms=5)
+            return ChatResponse(text="x", attempt=attempt, timing_includes="a library")
+
+        async def close(self):
+            """Nothing is held open."""
+
+    sink = RecordingSink()
+    await caller(sink).call(Bridged(), REQUEST)
+    assert sink.of(ModelCalled)[0].timing.spoiled == ("the time includes a library",)
+
+
 async def test_waiting_for_the_gate_is_queueing_and_not_the_agents_time():
     class Slow:
         @asynccontextmanager

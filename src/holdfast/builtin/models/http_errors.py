@@ -59,6 +59,8 @@ def status_error(
             retry_after_s=retry_after_s(headers),
         )
     hint = "; check the base URL and the model's name" if status == 404 or 300 <= status < 400 else ""
+    if "temperature" in message:
+        hint = "; if this model takes no temperature, set the provider's option send_temperature = false"
     return ModelError(f"{host} refused the request ({status}){hint}: {said}", kind="refused", status=status)
 
 
@@ -77,6 +79,12 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
         if headers.get(f"x-ratelimit-remaining-{what}") == "0"
         and (wait := _duration(headers.get(f"x-ratelimit-reset-{what}"))) is not None
     ]
+    waits += [
+        wait
+        for what in ("requests", "tokens", "input-tokens", "output-tokens")
+        if headers.get(f"anthropic-ratelimit-{what}-remaining") == "0"
+        and (wait := _until_time(headers.get(f"anthropic-ratelimit-{what}-reset"), headers.get("date"))) is not None
+    ]
     return max(waits, default=None)
 
 
@@ -92,6 +100,16 @@ def _until(date: str, server_now: str | None) -> float | None:
     """Seconds until an HTTP date, by the server's own clock when it gave it."""
     try:
         then = parsedate_to_datetime(date)
+        now = parsedate_to_datetime(server_now) if server_now else dt.datetime.now(dt.UTC)
+        return max(0.0, (then - now).total_seconds())
+    except (ValueError, TypeError):
+        return None
+
+
+def _until_time(time: str | None, server_now: str | None) -> float | None:
+    """Seconds until an RFC 3339 time, by the server's own clock when it gave it."""
+    try:
+        then = dt.datetime.fromisoformat(time or "")
         now = parsedate_to_datetime(server_now) if server_now else dt.datetime.now(dt.UTC)
         return max(0.0, (then - now).total_seconds())
     except (ValueError, TypeError):

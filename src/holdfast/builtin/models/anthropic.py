@@ -1,0 +1,17 @@
+"""`anthropic/NAME`: Anthropic's messages, and every server that speaks them, straight on aiohttp."""
+
+from __future__ import annotations
+
+from holdfast.builtin.models.anthropic_request import Messages
+from holdfast.builtin.models.anthropic_settings import read_settings
+from holdfast.builtin.models.http_model import HttpModel
+from holdfast.plugins.factories import ModelSettings
+
+
+class AnthropicModel(HttpModel):
+    """Built by the model factory for `anthropic`."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        """Raises `SetupError` when the key is missing or a setting is wrong."""
+        http, asking = read_settings(settings)
+        super().__init__(f"anthropic/{settings.name}", http, Messages(asking=asking))
