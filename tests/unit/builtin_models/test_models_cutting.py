@@ -60,7 +60,7 @@ async def test_what_had_arrived_is_the_answer():
         await server.until_disconnected()
     assert_cut(response, "STOP")
     attempt = response.attempt
-    assert attempt.first_token_ms == attempt.last_byte_ms
+    assert attempt.first_token_ms == pytest.approx(attempt.last_byte_ms, abs=0.002)  # each rounded on its own
     assert attempt.last_byte_ms < attempt.cut_ms
 
 
