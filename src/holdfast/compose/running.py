@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import secrets
 from collections.abc import Sequence
@@ -114,6 +115,8 @@ class Run:
             )
             try:
                 builder.prepare(self.scenarios)
+                gc.freeze()
+                gc.enable()
                 with Interrupts(note) as interrupts:
                     return await self._record(builder, observers, interrupts)
             finally:
