@@ -28,6 +28,7 @@ from holdfast.engine.budget import Budget
 from holdfast.engine.lag import LagMonitor
 from holdfast.errors import HoldfastError
 from holdfast.ports.observer import RunObserver
+from holdfast.records.price import Prices
 from holdfast.records.redaction import Redactor
 from holdfast.records.run import RunHeader
 from holdfast.report.redacted_progress import RedactedProgress
@@ -50,15 +51,14 @@ class Run:
         self._registries = ScenarioRegistries(build_registry(), live=options.live)
         self.scenarios = load_scenarios(selection, self._registries)
         self.redactor: Redactor = self.settings.redactor(self.scenarios)
-        self.budget: Budget = Budget(
-            self.settings.prices(self.scenarios), max_cost=options.max_cost, max_tokens=options.max_tokens
-        )
         header, self._path = begun if begun is not None else (None, None)
         seed = header.seed if header is not None else self.settings.seed
         self.seed: int = seed if seed is not None else secrets.randbelow(2**31)
         self.planned: list[PlannedTrial] = plan(self.scenarios, seed=self.seed, trials=options.trials)
         self.pending: Sequence[PlannedTrial] = self.planned
         self.header: RunHeader = header or self._header(selection, options)
+        prices = Prices.of_run(self.header)
+        self.budget: Budget = Budget(prices, max_cost=options.max_cost, max_tokens=options.max_tokens)
         self.interrupted: bool = False
 
     def _header(self, selection: Selection, options: RunOptions) -> RunHeader:
@@ -70,6 +70,8 @@ class Run:
             seed=self.seed,
             planned=len(self.planned),
             options=save_options(selection, options),
+            prices=self.settings.prices(self.scenarios),
+            own_servers=self.settings.own_servers(self.scenarios),
             pass_rate=options.pass_rate,
             pass_rates={each.id: each.pass_rate for each in self.scenarios if each.pass_rate is not None},
         )

@@ -9,8 +9,7 @@ from pathlib import Path
 from holdfast.compose.options import RunOptions
 from holdfast.errors import SetupError
 from holdfast.records.base import Record
-from holdfast.records.config import Config
-from holdfast.records.price import Prices
+from holdfast.records.config import Config, Price
 from holdfast.records.redaction import Redactor
 from holdfast.records.scenario import Scenario
 from holdfast.records.secret_forms import secrets_of
@@ -137,14 +136,17 @@ class Settings:
             secrets |= secrets_of(self.variables(scenario), [name for name in named if name])
         return Redactor(secrets)
 
-    def prices(self, scenarios: Sequence[Scenario]) -> Prices:
-        """The prices of all configuration files; the table's do not hold behind a base URL of one's own."""
+    def prices(self, scenarios: Sequence[Scenario]) -> dict[str, Price]:
+        """The prices of all configuration files."""
+        return {name: price for scenario in scenarios for name, price in self.config(scenario).prices.items()}
+
+    def own_servers(self, scenarios: Sequence[Scenario]) -> tuple[str, ...]:
+        """The providers behind a base URL of one's own, for whose models list prices do not hold."""
         configs = [self.config(scenario) for scenario in scenarios]
-        own = {name: price for config in configs for name, price in config.prices.items()}
         elsewhere = {name for config in configs for name, provider in config.providers.items() if provider.base_url}
         if any(self.variables(scenario).get("OPENAI_BASE_URL") for scenario in scenarios):
             elsewhere.add("openai")
-        return Prices(own, elsewhere=elsewhere)
+        return tuple(sorted(elsewhere))
 
     def _role(self, option: str | None, configured: str | None, scenario: Scenario) -> ModelRef | None:
         config = self.config(scenario)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 
 from holdfast.records.config import Price
+from holdfast.records.run import RunHeader
 
 PRICES_AS_OF = "2026-03"
 
@@ -48,6 +49,11 @@ class Prices:
     def __init__(self, configured: Mapping[str, Price] | None = None, *, elsewhere: Collection[str] = ()) -> None:
         self._configured: Mapping[str, Price] = configured or {}
         self._elsewhere: frozenset[str] = frozenset(elsewhere)
+
+    @classmethod
+    def of_run(cls, header: RunHeader) -> Prices:
+        """Those that held when the run was made."""
+        return cls(header.prices, elsewhere=header.own_servers)
 
     def of(self, model: str) -> Price | None:
         """The price of `provider/model`. A version's date may be left out of the name that is priced."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.records.base import Record
+from holdfast.records.config import Price
 from holdfast.records.conversation import ConversationMetrics
 from holdfast.records.evaluation import EvaluationResult
 from holdfast.records.event import AnyEvent
@@ -21,7 +22,8 @@ class RunHeader(Record):
     """What was asked for, fixed when the run starts.
 
     `pass_rate` is the share of trials that must pass as the user asked of all scenarios, `pass_rates` as single ones
-    ask of themselves. `options` is what it takes to carry the run on.
+    ask of themselves. `options` is what it takes to carry the run on. `prices` are those of the configuration, and
+    `own_servers` the providers behind a base URL of the user's own, for which list prices do not hold.
     """
 
     id: str
@@ -31,6 +33,8 @@ class RunHeader(Record):
     seed: int = 0
     planned: int = 0
     options: dict[str, Any] = {}
+    prices: dict[str, Price] = {}
+    own_servers: tuple[str, ...] = ()
     pass_rate: float | None = None
     pass_rates: dict[str, float] = {}
 

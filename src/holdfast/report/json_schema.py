@@ -37,6 +37,8 @@ def report_schema() -> dict[str, Any]:
                 seed=_INTEGER,
                 planned=_COUNT,
                 options=_MAPPING,
+                prices=_MAPPING,
+                own_servers=_list(_TEXT),
                 pass_rate=_or_null(_NUMBER),
                 pass_rates=_MAPPING,
             ),
@@ -51,6 +53,7 @@ def report_schema() -> dict[str, Any]:
                 false_alarms=_COUNT,
                 total=_COUNT,
                 exit_code={"enum": [0, 1, 3]},
+                cost=_cost(),
             ),
         ),
         "$defs": {
@@ -108,6 +111,7 @@ def _trial() -> dict[str, Any]:
         ),
         notes=_list(_object(level=_TEXT, message=_TEXT, at_ms=_NUMBER)),
         metrics=_or_null(_metrics()),
+        cost=_cost(),
         earlier=_list({"$ref": "#/$defs/trial"}),
     )
 
@@ -206,6 +210,12 @@ def _call() -> dict[str, Any]:
         usage=_or_null(_object(input_tokens=_COUNT, output_tokens=_COUNT)),
         error=_or_null(_TEXT),
     )
+
+
+def _cost() -> dict[str, Any]:
+    spent: dict[str, Any] = {"calls": _COUNT, "input_tokens": _COUNT, "output_tokens": _COUNT, "cost": _NUMBER}
+    each = {"type": "object", "additionalProperties": _object(**spent)}
+    return _object(**spent, complete=_FLAG, list_prices=_FLAG, by_purpose=each, by_model=each)
 
 
 def _metrics() -> dict[str, Any]:

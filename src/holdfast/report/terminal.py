@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.judging.alarm import Alarm, alarm_of
+from holdfast.judging.cost import cost_of_trial
 from holdfast.judging.run import RunSummary, summarise
+from holdfast.records.cost import CostSummary
 from holdfast.records.event import Noted
+from holdfast.records.price import Prices
 from holdfast.records.run import RunHeader, TrialRecord
 from holdfast.records.verdict import Outcome, Verdict
 from holdfast.report import wording
+from holdfast.report.cost_line import cost_line
 from holdfast.report.details import render_details
 from holdfast.report.page import Page, one_line, visible
 from holdfast.report.table import Cell, render_table
@@ -51,7 +55,9 @@ class _Row(NamedTuple):
 class _Gathered:
     """What is kept of the trials while they pass by; the whole ones only where they are shown in detail."""
 
-    def __init__(self, transcripts: Transcripts | None) -> None:
+    def __init__(self, transcripts: Transcripts | None, prices: Prices) -> None:
+        self._prices: Prices = prices
+        self.spent: CostSummary = CostSummary()
         self._all: bool = transcripts == "all"
         self.first: TrialRecord | None = None
         self.told: list[TrialRecord] = []
@@ -64,6 +70,7 @@ class _Gathered:
     def add(self, trial: TrialRecord) -> None:
         verdict = trial.judged.verdict
         self.counts[verdict] += 1
+        self.spent = self.spent.plus(cost_of_trial(trial, self._prices))
         self.rows.append(_row(trial))
         if alarm := alarm_of(trial):
             self.alarms[alarm] += 1
@@ -90,7 +97,7 @@ def render_run(
     `transcripts` says whose are shown; unless told otherwise, those of trials that did not pass and that of a single
     conversation.
     """
-    found = _Gathered(transcripts)
+    found = _Gathered(transcripts, Prices.of_run(header))
     for trial in trials:
         found.add(trial)
     several = Counter(row.scenario_id for row in found.rows)
@@ -114,6 +121,8 @@ def render_run(
         yield from _warnings(found.warnings, page)
     yield ""
     yield summary_line(summarise(found.counts, planned=header.planned, alarms=found.alarms), page)
+    if found.spent.total.tokens:
+        yield cost_line(found.spent)
     if record is not None:
         yield f"record: {record}"
 

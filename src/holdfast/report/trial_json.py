@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from holdfast.judging.alarm import alarm_of
+from holdfast.judging.cost import cost_of_trial
 from holdfast.records.evaluation import EvaluationResult
 from holdfast.records.event import (
     ActionTaken,
@@ -18,12 +19,14 @@ from holdfast.records.event import (
     Thought,
 )
 from holdfast.records.history import transcript_of
+from holdfast.records.price import Prices
 from holdfast.records.rubric import RubricScore
 from holdfast.records.run import TrialRecord
+from holdfast.report.cost_json import cost_json
 from holdfast.report.whole import whole
 
 
-def trial_json(trial: TrialRecord) -> dict[str, Any]:
+def trial_json(trial: TrialRecord, prices: Prices) -> dict[str, Any]:
     judged = trial.judged
     return {
         "scenario": {
@@ -81,7 +84,8 @@ def trial_json(trial: TrialRecord) -> dict[str, Any]:
             if isinstance(event, Noted)
         ],
         "metrics": whole(trial.metrics),
-        "earlier": [trial_json(earlier) for earlier in trial.earlier],
+        "cost": cost_json(cost_of_trial(trial, prices)),
+        "earlier": [trial_json(earlier, prices) for earlier in trial.earlier],
     }
 
 

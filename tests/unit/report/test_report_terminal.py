@@ -51,6 +51,7 @@ def test_a_run_in_which_everything_passed():
         "warning: the judge openai/gpt-j is of the same vendor as the model under test",
         "",
         "1 trial: 1 passed; 2 planned but not run",
+        "1 model call: 28 tokens, cost unknown",
         "record: runs/x.sqlite",
     ]
 
