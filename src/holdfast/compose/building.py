@@ -229,10 +229,16 @@ class Builder:
                 model=self._model(scenario),
                 folder=Path(scenario.place.file).absolute().parent,
                 variables=self._settings.variables(scenario),
-                options={"allow_commands": self._settings.allow_commands(scenario)},
+                options=self._agent_options(scenario),
             )
             known = self._agents[scenario.id] = (self._registries.registry(scenario).agent(kind), settings)
         return known[0](known[1])
+
+    def _agent_options(self, scenario: Scenario) -> dict[str, Any]:
+        options: dict[str, Any] = {"allow_commands": self._settings.allow_commands(scenario)}
+        if self._settings.options.timeout_s is not None:
+            options["timeout_s"] = self._settings.options.timeout_s
+        return options
 
     def _model(self, scenario: Scenario) -> ChatModel | None:
         """The model under test, or None when the scenario asks nobody or nobody named one."""
