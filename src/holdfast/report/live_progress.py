@@ -10,6 +10,7 @@ from holdfast.records.run import RunHeader, TrialKey, TrialRecord
 from holdfast.records.verdict import Verdict
 from holdfast.report import wording
 from holdfast.report.page import clip, one_line
+from holdfast.report.progress import retries_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -35,6 +36,8 @@ class LiveProgress:
         self._began: float = 0.0
         self._counts: dict[Verdict, int] = dict.fromkeys(Verdict, 0)
         self._running: dict[TrialKey, str] = {}
+        self._retries: int = 0
+        self._measured_again: int = 0
 
     def run_started(self, header: RunHeader) -> None:
         from rich.console import Console
@@ -59,6 +62,8 @@ class LiveProgress:
     def trial_finished(self, record: TrialRecord) -> None:
         self._running.pop(record.key, None)
         self._counts[record.judged.verdict] += 1
+        self._retries += retries_of(record)
+        self._measured_again += len(record.earlier)
 
     def noted(self, message: str) -> None:
         if self._live is not None:
@@ -85,7 +90,15 @@ class LiveProgress:
         line = Table.grid(padding=(0, 2))
         bar = ProgressBar(total=self._planned or None, completed=done, width=24, pulse=not self._planned)
         line.add_row(bar, f"{done}/{self._planned or '?'}", counts, Text(elapsed, style="dim"))
+        troubles = self._troubles()
+        if troubles:
+            line.add_row("", "", Text(troubles, style="yellow"), "")
         return Group(line, Text(self._now(), style="dim", no_wrap=True, overflow="ellipsis"))
+
+    def _troubles(self) -> str:
+        """What the run had to do over; none of it is in a latency."""
+        counted = {"retries": self._retries, "measured again": self._measured_again}
+        return ", ".join(f"{count} {what}" for what, count in counted.items() if count)
 
     def _now(self) -> str:
         running = list(self._running.copy().items())

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TextIO
 
 from holdfast.ports.observer import RunObserver
+from holdfast.records.event import Retried
 from holdfast.records.run import RunHeader, TrialKey, TrialRecord
 from holdfast.records.verdict import Verdict
 from holdfast.report import wording
@@ -23,6 +24,12 @@ def progress_for(stream: TextIO, *, enabled: bool = True) -> RunObserver:
 
         return LiveProgress(stream)
     return PlainProgress(stream)
+
+
+def retries_of(record: TrialRecord) -> int:
+    """How often a model call of the trial was tried again, repeated measurements included."""
+    own = sum(isinstance(event, Retried) for event in record.events)
+    return own + sum(retries_of(earlier) for earlier in record.earlier)
 
 
 class SilentProgress:
@@ -49,6 +56,9 @@ class PlainProgress(SilentProgress):
         parts = [judged.verdict.ljust(_WIDEST), one_line(name)]
         if judged.latency_ms is not None:
             parts.append(wording.milliseconds(judged.latency_ms))
+        retries = retries_of(record)
+        if retries:
+            parts.append(f"{retries} {'retry' if retries == 1 else 'retries'}")
         if judged.verdict is not Verdict.PASSED:
             parts.append(one_line(judged.reason))
         self._say("  ".join(parts))

@@ -4,9 +4,12 @@ import os
 import pty
 import threading
 
+import msgspec
+
+from holdfast.records.event import Retried
 from holdfast.records.run import TrialKey
 from holdfast.report.progress import PlainProgress, SilentProgress, progress_for
-from unit.report.sample_run import BROKEN, HEADER, TRIALS, UNSAFE
+from unit.report.sample_run import BROKEN, HEADER, SAFE, TRIALS, UNSAFE
 
 
 def watch(observer):
@@ -29,6 +32,14 @@ def test_plain_lines():
         "error         files  run: the connection was refused",
         "note: mocks are ignored",
     ]
+
+
+def test_a_trial_says_how_often_its_calls_were_tried_again():
+    stream = io.StringIO()
+    again = Retried(at_ms=1, model="m/m", purpose="agent", reason="503", wait_ms=10, attempt=1)
+    retried = msgspec.structs.replace(SAFE, events=(*SAFE.events, again))
+    progress_for(stream).trial_finished(msgspec.structs.replace(retried, earlier=(retried,)))
+    assert stream.getvalue() == "passed        SCN-C-001  480 ms  2 retries\n"
 
 
 def test_silence():
