@@ -60,16 +60,7 @@ def trial_json(trial: TrialRecord, prices: Prices) -> dict[str, Any]:
         "alarm": alarm_of(trial),
         "rubric": _rubric(judged.rubric),
         "evaluations": [_evaluation(result) for result in trial.evaluations],
-        "transcript": [
-            {
-                "role": said.message.role,
-                "content": said.message.content,
-                "at_ms": said.at_ms,
-                "step": said.step,
-                "turn": said.turn,
-            }
-            for said in transcript_of(trial.events)
-        ],
+        "transcript": _transcript(trial),
         "trajectory": _trajectory(trial.events),
         "timing": {
             "started_at": trial.started_at,
@@ -87,6 +78,19 @@ def trial_json(trial: TrialRecord, prices: Prices) -> dict[str, Any]:
         "cost": cost_json(cost_of_trial(trial, prices)),
         "earlier": [trial_json(earlier, prices) for earlier in trial.earlier],
     }
+
+
+def _transcript(trial: TrialRecord) -> list[dict[str, Any]]:
+    return [
+        {
+            "role": said.message.role,
+            "content": said.message.content,
+            "at_ms": said.at_ms,
+            "step": said.step,
+            "turn": said.turn,
+        }
+        for said in transcript_of(trial.events)
+    ]
 
 
 def _rubric(score: RubricScore | None) -> dict[str, Any] | None:
