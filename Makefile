@@ -49,6 +49,18 @@ check: $(READY) ## lint, types, import direction
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
 
+# The other tools of the benchmark, apart from ours: their dependencies are no concern of the project.
+PEERS := .venv-peers
+.PHONY: peers
+peers: $(PEERS)/.ready ## install the other tools that bench measures beside ours
+$(PEERS)/.ready: benchmarks/peers.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement benchmarks/peers.txt
+	@if ! command -v npm >/dev/null; then echo "npm not found: promptfoo is left out"; \
+	  else npm install --prefix $(PEERS) --no-audit --no-fund --loglevel error 'promptfoo@^0.121.20' \
+	    || echo "promptfoo could not be installed: it is left out"; fi
+	@touch $@
+
 bench: $(READY) ## measure speed, as ratios against a bare client and the bare interpreter
 	$(BIN)/python -m benchmarks
 
@@ -60,5 +72,5 @@ format: $(READY) ## rewrite the sources in the house style
 	$(BIN)/ruff format .
 
 clean: ## remove everything that the other verbs made
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .holdfast
+	rm -rf $(VENV) $(PEERS) build dist .pytest_cache .ruff_cache .holdfast
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

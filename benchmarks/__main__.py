@@ -15,6 +15,7 @@ BENCHMARKS = {
     "latency": "the clock",
     "conversations": "conversations",
     "throughput": "many trials",
+    "peers": "beside other tools",
 }
 
 
