@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections import deque
 from collections.abc import Mapping
 from time import perf_counter
 from urllib.parse import quote, urlsplit
@@ -16,6 +17,33 @@ _IDLE_S = 30.0
 
 class CannotConnect(Exception):
     """There is no connection to the server; the text says why."""
+
+
+class _Turns:
+    """Wakes who waits for an answer one by one, with a look at the sockets in between.
+
+    Answers come in clusters. Whoever has one goes on to check and record it, and if all of a cluster did so in the same
+    round of the event loop, what arrives meanwhile would be stamped late by the work of all of them.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._taken: bool = False
+
+    def wake(self, waiter: asyncio.Future[None]) -> None:
+        self._waiting.append(waiter)
+        if not self._taken:
+            self._taken = True
+            self._next()
+
+    def _next(self) -> None:
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                waiter.get_loop().call_soon(self._next)
+                return
+        self._taken = False
 
 
 class HttpClient:
@@ -32,6 +60,7 @@ class HttpClient:
         self._idle: list[Connection] = []
         self._connections: set[Connection] = set()
         self._closed: bool = False
+        self._turns = _Turns()
 
     async def post(self, body: bytes, stamps: Stamps) -> tuple[Connection, Response]:
         """Send the body and wait for the head of the answer. `connection.release` or `close` has to follow.
@@ -70,7 +99,7 @@ class HttpClient:
         loop = asyncio.get_running_loop()
         try:
             _, connection = await loop.create_connection(
-                lambda: Connection(freed=self._freed, lost=self._connections.discard),
+                lambda: Connection(freed=self._freed, lost=self._connections.discard, wake=self._turns.wake),
                 self._host,
                 self._port,
                 ssl=self._context,

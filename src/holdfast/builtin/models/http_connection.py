@@ -1,8 +1,8 @@
 """One connection to a model's server: what is sent and what arrives, stamped in the protocol itself.
 
-Written by hand, on a parser in C, because this is where the clock is read. A request goes to the kernel at once, not when
-the event loop comes to it, and an arrival is stamped before anything is done with it. Nobody is woken for a piece of
-an answer, only for its end: parsing 64 answers at once would delay the stamps of all that arrive meanwhile.
+Written by hand, on a parser in C, because this is where the clock is read. A request goes to the kernel at once, not
+when the event loop comes to it, and an arrival is stamped before anything is done with it. Nobody is woken for a piece
+of an answer, only for its end: parsing 64 answers at once would delay the stamps of all that arrive meanwhile.
 """
 
 from __future__ import annotations
@@ -35,14 +35,16 @@ class Response:
     """An answer on its way. Its head is there once `status` is; `complete` says that all of it is."""
 
     __slots__ = (
-        "_decoder",
+        "_decompress",
         "_limit",
         "_marked",
         "_markers",
         "_tail",
         "_waiter",
+        "_wake",
         "blocks",
         "complete",
+        "compressed",
         "failure",
         "headers",
         "received",
@@ -50,15 +52,17 @@ class Response:
         "status",
     )
 
-    def __init__(self, stamps: Stamps) -> None:
+    def __init__(self, stamps: Stamps, wake: Callable[[asyncio.Future[None]], None]) -> None:
         self.stamps: Stamps = stamps
+        self._wake = wake
         self.status: int | None = None
         self.headers: dict[str, str] = {}
         self.blocks: list[bytes] = []
         self.received: int = 0
         self.complete: bool = False
+        self.compressed: bool = False
         self.failure: Exception | None = None
-        self._decoder: zlib._Decompress | None = None
+        self._decompress: Callable[[bytes], bytes] | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._markers: tuple[bytes, ...] | None = None
         self._marked: bool = False
@@ -104,18 +108,19 @@ class Response:
         self.status = status
         encoding = self.headers.get("content-encoding", "identity").strip().lower()
         if encoding in _ENCODINGS:
-            self._decoder = zlib.decompressobj(_ENCODINGS[encoding])
+            self._decompress = zlib.decompressobj(_ENCODINGS[encoding]).decompress
+            self.compressed = True
         elif encoding not in ("identity", ""):
             raise NotHttp(f"it is encoded as {encoding}, which was not asked for")
 
-    def add(self, block: bytes) -> None:
-        if self._decoder is not None:
-            try:
-                block = self._decoder.decompress(block)
-            except zlib.error as error:
-                raise NotHttp(f"it cannot be decompressed: {error}") from error
-        self.blocks.append(block)
-        self.received += len(block)
+    def decoded(self, block: bytes) -> bytes:
+        """A piece of the body as it was before the server compressed it."""
+        if self._decompress is None:
+            return block
+        try:
+            return self._decompress(block)
+        except zlib.error as error:
+            raise NotHttp(f"it cannot be decompressed: {error}") from error
 
     def arrived(self, mark: int) -> None:
         """Bytes came in; the blocks from number `mark` on are new. Whoever waits is woken if it is time to."""
@@ -124,8 +129,15 @@ class Response:
         waiter = self._waiter
         if waiter is None or waiter.done():
             return
-        if self._marked or self._markers is None or self.complete or self.failure is not None or self.received > self._limit:
-            waiter.set_result(None)
+        if (
+            self._marked
+            or self._markers is None
+            or self.complete
+            or self.failure is not None
+            or self.received > self._limit
+        ):
+            self._waiter = None
+            self._wake(waiter)
 
     def _look(self, mark: int) -> None:
         """See whether a marker is in the new blocks, also one that came in two pieces."""
@@ -135,9 +147,9 @@ class Response:
 
     async def _wait(self) -> None:
         if self.failure is None:
-            self._waiter = asyncio.get_running_loop().create_future()
+            waiter = self._waiter = asyncio.get_running_loop().create_future()
             try:
-                await self._waiter
+                await waiter
             finally:
                 self._waiter = None
         if self.failure is not None and not self.complete:
@@ -145,10 +157,20 @@ class Response:
 
 
 class Connection(asyncio.Protocol):
-    """Carries one request at a time. `freed` is called when it can carry the next, `lost` when it is gone."""
+    """Carries one request at a time. `freed` is called when it can carry the next, `lost` when it is gone.
 
-    def __init__(self, *, freed: Callable[[Connection], None], lost: Callable[[Connection], None]) -> None:
+    `wake` is given what somebody waits for when that has come.
+    """
+
+    def __init__(
+        self,
+        *,
+        freed: Callable[[Connection], None],
+        lost: Callable[[Connection], None],
+        wake: Callable[[asyncio.Future[None]], None],
+    ) -> None:
         self._freed = freed
+        self._wake = wake
         self._lost = lost
         self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpResponseParser(self)
@@ -169,7 +191,7 @@ class Connection(asyncio.Protocol):
 
     async def send(self, request: bytes, stamps: Stamps) -> Response:
         """Hand a request to the kernel. Raises `Broken`; the answer is waited for through what this returns."""
-        response = self._response = Response(stamps)
+        response = self._response = Response(stamps, self._wake)
         self._keep = self._framed = False
         stamps.reused, self.used = self.used, True
         transport = self._transport
@@ -276,8 +298,12 @@ class Connection(asyncio.Protocol):
         response.stamps.status = status
 
     def on_body(self, body: bytes) -> None:
-        if self._response is not None:
-            self._response.add(body)
+        response = self._response
+        if response is not None:
+            if response.compressed:
+                body = response.decoded(body)
+            response.blocks.append(body)
+            response.received += len(body)
 
     def on_message_complete(self) -> None:
         response = self._response

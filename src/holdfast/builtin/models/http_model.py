@@ -213,6 +213,11 @@ class HttpModel:
                 return self._error(text, error.kind, status, retryable=error.retryable)
             case TimeoutError():
                 return self._error(f"no complete answer within {limit:g} s", "timeout", status)
+            case _:
+                return self._broken_connection(error, status)
+
+    def _broken_connection(self, error: Exception, status: int | None) -> ModelError | None:
+        match error:
             case CannotConnect():
                 return self._error(f"cannot connect: {error}", "connect")
             case NotHttp():

@@ -76,7 +76,16 @@ class ChatReader(AnswerReader):
         if usage is not None and usage.prompt_tokens is not None and usage.completion_tokens is not None:
             self.usage = Usage(input_tokens=usage.prompt_tokens, output_tokens=usage.completion_tokens)
         for choice in answer.choices or ():
-            if choice.index == 0:
+            if choice.index:
+                continue
+            delta = choice.delta
+            if delta is not None and type(delta.content) is str and delta.content and delta.tool_calls is None:
+                # A piece of text and nothing else, as nearly every event of a stream is.
+                self.seen = True
+                self.add_text(delta.content, end)
+                if choice.finish_reason is not None:
+                    self.finish_reason = choice.finish_reason
+            else:
                 self._take(choice, end)
 
     def _take(self, choice: _Choice, end: int) -> None:
