@@ -41,8 +41,11 @@ async def ask(trial: Trial, messages: tuple[Message, ...], *, number: int, timeo
     deadline = None if timeout_ms is None else trial.clock.now() + timeout_ms / 1000.0
     turn = Turn(messages=messages, number=number, deadline=deadline, cut_after_ms=_cut_after_ms(trial))
     try:
-        async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000.0):
+        if timeout_ms is None:
             reply = await _respond(agent, turn)
+        else:
+            async with asyncio.timeout(timeout_ms / 1000.0):
+                reply = await _respond(agent, turn)
     except TimeoutError:
         used = trial.elapsed_ms() - start_ms
         faults = trial.since(mark, Retried)
@@ -52,7 +55,8 @@ async def ask(trial: Trial, messages: tuple[Message, ...], *, number: int, timeo
             ) from None
         raise LimitExceeded("step_time", used=round(used), allowed=timeout_ms or 0) from None
     end_ms = trial.elapsed_ms()
-    trial.emit(Said(at_ms=end_ms, message=Message(role="assistant", content=reply.text)))
+    said = Message(role="assistant", content=reply.text)
+    trial.emit(Said(at_ms=end_ms, step=trial.step, turn=trial.turn, message=said))
     calls = tuple(call for call in trial.since(mark, ModelCalled) if call.purpose == "agent")
     duration_ms = max(0.0, end_ms - start_ms - (trial.caller.waits.total_ms - waited_before))
     if reply.duration_ms is not None:
@@ -61,7 +65,7 @@ async def ask(trial: Trial, messages: tuple[Message, ...], *, number: int, timeo
         reply=reply.text,
         duration_ms=round(duration_ms, 3),
         calls=calls,
-        latency=_latency(calls, duration_ms, _lagged(trial, began)),
+        latency=_latency(trial, calls, duration_ms, began),
     )
 
 
@@ -96,12 +100,13 @@ def _lagged(trial: Trial, began: float) -> tuple[str, ...]:
     return (f"the event loop lagged {lag_ms:.0f} ms during the turn",)
 
 
-def _latency(calls: tuple[ModelCalled, ...], duration_ms: float, lagged: tuple[str, ...]) -> Latency:
-    """The call's own latency when the turn was one call, else the agent's time for the turn."""
+def _latency(trial: Trial, calls: tuple[ModelCalled, ...], duration_ms: float, began: float) -> Latency:
+    """The call's own latency when the turn was one call, else the agent's time for the turn, which `began` then."""
     if len(calls) == 1 and calls[0].error is None:
         timing = calls[0].timing
         return Latency(ms=_rounded(timing.latency_ms), spoiled=timing.spoiled, cut=timing.cut)
-    spoiled = (*dict.fromkeys(reason for call in calls for reason in call.timing.spoiled), *lagged)
+    reasons = dict.fromkeys(reason for call in calls for reason in call.timing.spoiled)
+    spoiled = (*reasons, *_lagged(trial, began))
     return Latency(ms=_rounded(duration_ms), spoiled=spoiled, source="agent_turn")
 
 

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from holdfast.batch.breaker import GIVE_UP_S, TOLERATED
-from holdfast.batch.gate import ProviderGate, ProviderLimits
+from holdfast.batch.gate import SPACING_S, ProviderGate, ProviderLimits
 from holdfast.batch.window import WINDOW_S, Window
 from holdfast.errors import ModelError
 from holdfast.records.message import Message
@@ -53,7 +53,7 @@ async def test_starts_are_spaced():
         for _ in range(64):
             group.create_task(one())
     assert len(times) == 64
-    assert max(times) == pytest.approx(10.0 + 63 * 0.0005)
+    assert max(times) == pytest.approx(10.0 + 63 * SPACING_S)
 
 
 async def test_never_more_requests_in_any_minute_than_allowed():

@@ -1,5 +1,3 @@
-import random
-
 import pytest
 
 from holdfast.engine.calling import Caller, OpenGate, RetryPolicy
@@ -53,7 +51,7 @@ def caller(clock, events, *, seed=1, **policy):
         gate=OpenGate(),
         clock=clock,
         lag=None,
-        generator=random.Random(seed),
+        seed=seed,
         now_ms=lambda: clock.now() * 1000,
         emit=events.append,
     )
