@@ -57,7 +57,7 @@ async def ask(trial: Trial, messages: tuple[Message, ...], *, number: int, timeo
     end_ms = trial.elapsed_ms()
     said = Message(role="assistant", content=reply.text)
     trial.emit(Said(at_ms=end_ms, step=trial.step, turn=trial.turn, message=said))
-    calls = tuple(call for call in trial.since(mark, ModelCalled) if call.purpose == "agent")
+    calls = tuple([call for call in trial.since(mark, ModelCalled) if call.purpose == "agent"])
     duration_ms = max(0.0, end_ms - start_ms - (trial.caller.waits.total_ms - waited_before))
     if reply.duration_ms is not None:
         duration_ms = min(duration_ms, max(0.0, reply.duration_ms))

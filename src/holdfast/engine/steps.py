@@ -152,7 +152,7 @@ class StepRunner:
         return self._files
 
     def _said(self, mark: int) -> tuple[Message, ...]:
-        return tuple(event.message for event in self._trial.since(mark, Said))
+        return tuple([event.message for event in self._trial.since(mark, Said)])
 
 
 def _slowest(turns: Sequence[AgentTurn]) -> Latency | None:

@@ -120,5 +120,5 @@ def _record(
         phases=tuple(phases.records),
         metrics=metrics,
         evaluations=tuple(evaluation.results),
-        events=tuple(event for event in trial.events if not isinstance(event, Evaluated)),
+        events=tuple([event for event in trial.events if type(event) is not Evaluated]),
     )

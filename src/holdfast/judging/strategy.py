@@ -33,7 +33,7 @@ def decide(judgment: Judgment, evaluations: Sequence[EvaluationResult]) -> tuple
     """The verdict over all evaluations and the reason for it, in a sentence."""
     if not evaluations:
         return Verdict.INCONCLUSIVE, NOTHING_EVALUATED
-    found = _Sorted(*([each for each in evaluations if each.verdict is verdict] for verdict in _VERDICTS))
+    found = _Sorted(*[[each for each in evaluations if each.verdict is verdict] for verdict in _VERDICTS])
     match judgment.strategy:
         case "all_pass":
             return _all_pass(found)

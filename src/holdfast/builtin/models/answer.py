@@ -59,11 +59,11 @@ class AnswerReader:
     ends: ClassVar[tuple[bytes, ...]] = ()
     """Bytes that are in the event an answer ends with, or in one that says it failed."""
 
-    __slots__ = ("_events", "_texts", "calls", "done", "finish_reason", "first_token", "pieces", "seen", "usage")
+    __slots__ = ("_events", "calls", "done", "finish_reason", "first_token", "pieces", "seen", "texts", "usage")
 
     def __init__(self) -> None:
         self._events = EventStream()
-        self._texts: list[str] = []
+        self.texts: list[str] = []
         self.calls: list[tuple[int | None, PartialCall]] = []
         self.pieces: list[tuple[int, int]] = []
         self.first_token: int | None = None
@@ -74,7 +74,7 @@ class AnswerReader:
 
     @property
     def text(self) -> str:
-        return "".join(self._texts)
+        return "".join(self.texts)
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
@@ -108,7 +108,7 @@ class AnswerReader:
         """Take in `[DONE]`. Only chat completions end with it; elsewhere it is a gateway's, and says nothing."""
 
     def add_text(self, text: str, end: int) -> None:
-        self._texts.append(text)
+        self.texts.append(text)
         self.pieces.append((end, len(text)))
         if self.first_token is None:
             self.first_token = end

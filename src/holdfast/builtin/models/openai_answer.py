@@ -82,7 +82,10 @@ class ChatReader(AnswerReader):
             if delta is not None and type(delta.content) is str and delta.content and delta.tool_calls is None:
                 # A piece of text and nothing else, as nearly every event of a stream is.
                 self.seen = True
-                self.add_text(delta.content, end)
+                self.texts.append(delta.content)
+                self.pieces.append((end, len(delta.content)))
+                if self.first_token is None:
+                    self.first_token = end
                 if choice.finish_reason is not None:
                     self.finish_reason = choice.finish_reason
             else:

@@ -46,6 +46,8 @@ class Stamps:
         """(milliseconds after `sent`, characters) for (bytes of the body, characters); one packet makes one chunk."""
         sent = self.sent if self.sent is not None else self.started
         totals = self.totals
+        if pieces and totals[0] >= pieces[-1][0]:
+            return ((round((self.times[0] - sent) * 1000, 3), sum([length for _, length in pieces])),)
         chunks: list[tuple[float, int]] = []
         packet = -1
         reach = characters = 0
