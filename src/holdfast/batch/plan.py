@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
+from holdfast.errors import SetupError
 from holdfast.records.base import Record
 from holdfast.records.run import TrialKey
 from holdfast.records.scenario import Scenario
+
+MOST = 1_000_000
 
 
 class PlannedTrial(Record):
@@ -19,8 +22,11 @@ class PlannedTrial(Record):
 def plan(scenarios: Sequence[Scenario], *, seed: int, trials: int | None = None) -> list[PlannedTrial]:
     """Every scenario as often as `trials`, else the scenario itself, asks for, in order.
 
-    A trial's seed depends on the run's seed and on its key alone.
+    A trial's seed depends on the run's seed and on its key alone. Raises `SetupError` for more than a run can hold.
     """
+    total = sum(trials or scenario.trials or 1 for scenario in scenarios)
+    if total > MOST:
+        raise SetupError(f"{total} trials of {len(scenarios)} scenarios are more than the {MOST} of a run; split it")
     planned: list[PlannedTrial] = []
     for scenario in scenarios:
         for index in range(trials or scenario.trials or 1):

@@ -16,7 +16,7 @@ from holdfast.compose.judges import Judges, needs_judge
 from holdfast.compose.models import Models
 from holdfast.compose.plugins import ScenarioRegistries
 from holdfast.compose.rubrics import Rubrics
-from holdfast.compose.settings import Settings
+from holdfast.compose.settings import Settings, folder_of
 from holdfast.compose.tape import Tape
 from holdfast.engine.budget import Budget
 from holdfast.engine.calling import RetryPolicy
@@ -227,7 +227,7 @@ class Builder:
             settings = AgentSettings(
                 target=target,
                 model=self._model(scenario),
-                folder=Path(scenario.place.file).absolute().parent,
+                folder=folder_of(scenario, "agent"),
                 variables=self._settings.variables(scenario),
                 options=self._agent_options(scenario),
             )
