@@ -37,9 +37,9 @@ class Estimate(Record):
             noun = f"turn{'' if most == 1 else 's'} of the agent"
             told = [f"{turns} {noun}" + (", each a model call or more" if self.agents <= _OURS else "")]
         if self.user_turns:
-            told.append(f"up to {self.user_turns} model calls for the simulated user")
+            told.append(f"up to {_count(self.user_turns, 'model call')} for the simulated user")
         if self.judge_checks:
-            told.append(f"up to {self.judge_checks} checks by a judge")
+            told.append(f"up to {_count(self.judge_checks, 'check')} by a judge")
         noun = "combination" if self.combinations == self.scenarios else "scenario"
         many = f"{_count(self.trials, 'trial')} of {_count(self.scenarios, noun)}"
         return f"{many}: {'; '.join(told)}"

@@ -22,7 +22,9 @@ class PlannedTrial(Record):
 def plan(scenarios: Sequence[Scenario], *, seed: int, trials: int | None = None) -> list[PlannedTrial]:
     """Every scenario as often as `trials`, else the scenario itself, asks for, in order.
 
-    A trial's seed depends on the run's seed and on its key alone. Raises `SetupError` for more than a run can hold.
+    A trial's seed depends on the run's seed and on its key alone; in a combination of a matrix on the key that it would
+    have in the base scenario, so that chance is the same in all of them and as in the base by itself. Raises
+    `SetupError` for more than a run can hold.
     """
     total = sum(trials or scenario.trials or 1 for scenario in scenarios)
     if total > MOST:
@@ -31,7 +33,8 @@ def plan(scenarios: Sequence[Scenario], *, seed: int, trials: int | None = None)
     for scenario in scenarios:
         for index in range(trials or scenario.trials or 1):
             key = TrialKey(scenario_id=scenario.id, index=index)
-            planned.append(PlannedTrial(scenario=scenario, key=key, seed=trial_seed(seed, key)))
+            alone = TrialKey(scenario_id=scenario.cell.base_id, index=index) if scenario.cell else key
+            planned.append(PlannedTrial(scenario=scenario, key=key, seed=trial_seed(seed, alone)))
     return planned
 
 

@@ -26,10 +26,11 @@ class MatrixSetting(Record):
 
 
 class MatrixCell(Record):
-    """The combination that a scenario is, in the order of the axes."""
+    """The combination that a scenario is, in the order of the axes. `base_id` is the id of the scenario it varies."""
 
     matrix: str
     file: str
+    base_id: str
     settings: tuple[MatrixSetting, ...]
 
 

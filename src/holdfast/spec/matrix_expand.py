@@ -125,7 +125,12 @@ class _Expansion:
             digest=hashlib.sha256(f"{scenario.digest}/{values}".encode()).hexdigest()[:16],
             trials=self._matrix.runs_per_combination or scenario.trials,
             overrides={setting.parameter: setting.value for setting in settings if setting.parameter in OVERRIDES},
-            cell=MatrixCell(matrix=self._matrix.name, file=self._matrix.place.file, settings=settings),
+            cell=MatrixCell(
+                matrix=self._matrix.name,
+                file=self._matrix.place.file,
+                base_id=self._original.id,
+                settings=settings,
+            ),
         )
 
     def _refuse(self, named: str, settings: Sequence[MatrixSetting], errors: Sequence[Problem]) -> None:
