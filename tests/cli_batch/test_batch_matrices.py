@@ -302,3 +302,24 @@ def test_the_same_combination_twice_in_a_run(sweep):
     assert ended.code == 2
     assert ended.err.startswith("again.matrix.yaml:1:1: the combination untimed[model=scripted/replies.yaml,")
     assert ended.err.endswith(" is in this run twice; run this matrix by itself\n")
+
+
+def test_a_secret_among_the_values_is_in_no_id_and_loses_no_trial(sweep):
+    secrets = {"A_TOKEN": "canary-Zq7f93kd02mmx81", "B_TOKEN": "canary-Wq7f93kd02mmx82"}
+    values = ", ".join([*secrets.values(), "c"])
+    sweep.write("sweep.matrix.yaml", SWEEP.replace('"a, b", "c"', values) + "runs_per_combination: 2\n")
+    only = ("--filter", "model=scripted/replies.yaml")
+    files = ("--json", "all.json", "--junit", "all.xml")
+    ended = sweep("run", "sweep.matrix.yaml", *only, "--no-progress", *files, **secrets)
+    assert ended.code == 0, ended
+    assert "3 combinations: 3 passed" in ended.out
+    ids = [each["id"] for each in json.loads((sweep.folder / "all.json").read_text())["scenarios"]]
+    stars = "*" * len(secrets["A_TOKEN"])
+    assert [each.partition("run[0].input=")[2] for each in ids] == [f"{stars}]", f"{stars}]~2", "c]"]
+    resumed = sweep("resume", "last", "--no-progress", **secrets)
+    assert (resumed.code, resumed.err) == (0, "0 of 6 trials to do\n")
+    listed_ = sweep("run", "sweep.matrix.yaml", "--dry-run", **secrets)
+    written = b"".join(file.read_bytes() for file in sweep.folder.glob(".holdfast/runs/*"))
+    told = ended.out + listed_.out + (sweep.folder / "all.xml").read_text() + (sweep.folder / "all.json").read_text()
+    assert "canary" not in told
+    assert b"canary" not in written

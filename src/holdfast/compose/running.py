@@ -21,6 +21,7 @@ from holdfast.compose.loading import load_scenarios
 from holdfast.compose.options import RunOptions, Selection, save_options
 from holdfast.compose.plugins import ScenarioRegistries
 from holdfast.compose.registry import build_registry
+from holdfast.compose.safe_ids import with_safe_ids
 from holdfast.compose.settings import Settings
 from holdfast.compose.tape import Tape
 from holdfast.compose.workspaces import clean_workspaces
@@ -31,6 +32,7 @@ from holdfast.ports.observer import RunObserver
 from holdfast.records.price import Prices
 from holdfast.records.redaction import Redactor
 from holdfast.records.run import RunHeader, RunMatrix
+from holdfast.records.scenario import Scenario
 from holdfast.report.redacted_progress import RedactedProgress
 from holdfast.store.ids import new_run_id
 from holdfast.store.plan import PlanEntry
@@ -49,9 +51,10 @@ class Run:
         """
         self.settings: Settings = Settings(options)
         self._registries = ScenarioRegistries(build_registry(), live=options.live)
-        self.scenarios = load_scenarios(selection, self._registries)
+        loaded = load_scenarios(selection, self._registries)
+        self.redactor: Redactor = self.settings.redactor(loaded)
+        self.scenarios: list[Scenario] = with_safe_ids(loaded, self.redactor)
         self._check_matrices(options)
-        self.redactor: Redactor = self.settings.redactor(self.scenarios)
         header, self._path = begun if begun is not None else (None, None)
         seed = header.seed if header is not None else self.settings.seed
         self.seed: int = seed if seed is not None else secrets.randbelow(2**31)
