@@ -14,17 +14,20 @@ MOST = 1_000_000
 
 
 class PlannedTrial(Record):
+    """`seed` is the trial's own, which models are asked with; `mock_seed` is what the chance of mocks is drawn from."""
+
     scenario: Scenario
     key: TrialKey
     seed: int
+    mock_seed: int
 
 
 def plan(scenarios: Sequence[Scenario], *, seed: int, trials: int | None = None) -> list[PlannedTrial]:
     """Every scenario as often as `trials`, else the scenario itself, asks for, in order.
 
-    A trial's seed depends on the run's seed and on its key alone; in a combination of a matrix on the key that it would
-    have in the base scenario, so that chance is the same in all of them and as in the base by itself. Raises
-    `SetupError` for more than a run can hold.
+    A trial's seed depends on the run's seed and on its key alone. In a combination of a matrix the chance of mocks
+    depends on the key that the trial would have in the base scenario, so that a service fails in all combinations alike.
+    Raises `SetupError` for more than a run can hold.
     """
     total = sum(trials or scenario.trials or 1 for scenario in scenarios)
     if total > MOST:
@@ -33,8 +36,10 @@ def plan(scenarios: Sequence[Scenario], *, seed: int, trials: int | None = None)
     for scenario in scenarios:
         for index in range(trials or scenario.trials or 1):
             key = TrialKey(scenario_id=scenario.id, index=index)
-            alone = TrialKey(scenario_id=scenario.cell.base_id, index=index) if scenario.cell else key
-            planned.append(PlannedTrial(scenario=scenario, key=key, seed=trial_seed(seed, alone)))
+            own = mocks = trial_seed(seed, key)
+            if scenario.cell is not None:
+                mocks = trial_seed(seed, TrialKey(scenario_id=scenario.cell.base_id, index=index))
+            planned.append(PlannedTrial(scenario=scenario, key=key, seed=own, mock_seed=mocks))
     return planned
 
 

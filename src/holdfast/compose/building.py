@@ -128,7 +128,7 @@ class Builder:
         database = self._database(scenario, environment)
         services = None
         if self._services is not None and shared.needs_services:
-            services = self._services.build(scenario, registry, seed=planned.seed, clock=clock, database=database)
+            services = self._services.build(scenario, registry, seed=planned.mock_seed, clock=clock, database=database)
         return TrialParts(
             scenario=scenario,
             key=planned.key,

@@ -241,12 +241,13 @@ def test_what_yaml_itself_forbids_in_the_base_is_not_overlooked(expanded):
     assert [(problem.place.file, problem.place.line) for problem in problems] == [("base.yaml", 3)]
 
 
-def test_chance_is_the_same_in_all_combinations_and_as_in_the_base_alone(expanded):
+def test_the_chance_of_mocks_is_the_same_in_all_combinations_and_as_in_the_base_alone(expanded):
     scenarios, _ = expanded("  - {parameter: name, values: [a, b]}\n", more="runs_per_combination: 3\n")
-    seeds = [each.seed for each in plan(scenarios, seed=7)]
+    planned = plan(scenarios, seed=7)
     alone = msgspec.structs.replace(scenarios[0], id="talk", cell=None)
-    assert seeds == [each.seed for each in plan([alone], seed=7)] * 2
-    assert len(set(seeds)) == 3
+    assert [each.mock_seed for each in planned] == [each.seed for each in plan([alone], seed=7)] * 2
+    assert len({each.mock_seed for each in planned}) == 3
+    assert len({each.seed for each in planned}) == 6
 
 
 def test_a_wrong_base_is_reported_in_its_own_file(expanded):
