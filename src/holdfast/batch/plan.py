@@ -26,8 +26,8 @@ def plan(scenarios: Sequence[Scenario], *, seed: int, trials: int | None = None)
     """Every scenario as often as `trials`, else the scenario itself, asks for, in order.
 
     A trial's seed depends on the run's seed and on its key alone. In a combination of a matrix the chance of mocks
-    depends on the key that the trial would have in the base scenario, so that a service fails in all combinations alike.
-    Raises `SetupError` for more than a run can hold.
+    depends on the key that the trial would have in the base scenario: a service fails in all combinations alike. Raises
+    `SetupError` for more than a run can hold.
     """
     total = sum(trials or scenario.trials or 1 for scenario in scenarios)
     if total > MOST:
