@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import msgspec
 
@@ -55,6 +55,9 @@ class AnswerReader:
     `pieces` are (bytes of the body it took, number of characters); `first_token` and `done` are bytes of the body too,
     `done` None until the answer says that it is over. Raises `Unreadable` and `ErrorInAnswer`.
     """
+
+    ends: ClassVar[tuple[bytes, ...]] = ()
+    """Bytes that are in the event an answer ends with, or in one that says it failed."""
 
     __slots__ = ("_events", "_texts", "calls", "done", "finish_reason", "first_token", "pieces", "seen", "usage")
 

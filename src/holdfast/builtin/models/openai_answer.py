@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import msgspec
 
@@ -55,6 +55,7 @@ _decode_answer = msgspec.json.Decoder(_Answer).decode
 class ChatReader(AnswerReader):
     """Reads a chat completion. A stream may end with a finish reason and without `[DONE]`."""
 
+    ends: ClassVar[tuple[bytes, ...]] = (b"[DONE]", b'"error"')
     __slots__ = ()
 
     @property
