@@ -147,6 +147,20 @@ def test_names_that_lead_nowhere_are_reported_at_their_place(batch, command):
     assert not (batch.folder / ".holdfast").exists()
 
 
+def test_what_cannot_be_made_names_the_combination_before_anything_runs(batch):
+    batch.write(
+        "u.matrix.yaml",
+        "base_scenario: untimed.yaml\n"
+        "matrix: [{parameter: model, values: [scripted/replies.yaml, scripted/none.yaml, openai/x]}]\n",
+    )
+    ended = batch("run", "u.matrix.yaml", "--no-progress")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("holdfast: u.matrix.yaml: untimed[model=scripted/none.yaml]: cannot read")
+    assert not (batch.folder / ".holdfast").exists()
+    # Listing needs neither the files nor the keys of models.
+    assert batch("run", "u.matrix.yaml", "--dry-run").code == 0
+
+
 def test_validate_and_lint_look_at_every_combination(batch):
     batch.write(
         "bad.matrix.yaml",

@@ -23,6 +23,7 @@ from holdfast.engine.calling import RetryPolicy
 from holdfast.engine.clock import SystemClock
 from holdfast.engine.context import ScoreRubric, TrialParts
 from holdfast.engine.lag import LagMonitor
+from holdfast.errors import SetupError
 from holdfast.judging.rubric import timeliness_of
 from holdfast.plugins.factories import AgentFactory, AgentSettings, EnvironmentFactory, EnvironmentSettings
 from holdfast.plugins.registry import Registry
@@ -102,19 +103,27 @@ class Builder:
             # An import in the middle of a run holds up the event loop, and spoils what is being timed.
             importlib.import_module("jsonschema")
         for scenario in scenarios:
-            warnings = [*self._registries.warnings(scenario), *self._judges.warnings(scenario)]
-            self._notes[scenario.id] = tuple(warnings)
-            self._agent(scenario)
-            if needs_judge(scenario):
-                self._judges.get(scenario)
-            self._rubric_scorer(scenario)
-            self._user(scenario)
-            self._database(scenario, self._environment(scenario, "prepare"))
-            for name in termination_functions(scenario):
-                self._registries.registry(scenario).termination(name)
-            for spec in evaluation_specs(scenario):
-                self._registries.registry(scenario).evaluator(spec.type)
+            try:
+                self._prepare(scenario)
+            except SetupError as error:
+                if scenario.cell is None:
+                    raise
+                raise SetupError(f"{scenario.cell.file}: {scenario.id}: {error}") from error
         self._budget.check(self._models.names)
+
+    def _prepare(self, scenario: Scenario) -> None:
+        warnings = [*self._registries.warnings(scenario), *self._judges.warnings(scenario)]
+        self._notes[scenario.id] = tuple(warnings)
+        self._agent(scenario)
+        if needs_judge(scenario):
+            self._judges.get(scenario)
+        self._rubric_scorer(scenario)
+        self._user(scenario)
+        self._database(scenario, self._environment(scenario, "prepare"))
+        for name in termination_functions(scenario):
+            self._registries.registry(scenario).termination(name)
+        for spec in evaluation_specs(scenario):
+            self._registries.registry(scenario).evaluator(spec.type)
 
     def build(self, planned: PlannedTrial) -> TrialParts:
         scenario = planned.scenario
