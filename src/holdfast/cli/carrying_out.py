@@ -28,7 +28,8 @@ def carry_out(
 ) -> ExitCode:
     """Run it, report, and say how it went. After an interrupt it reports what there is."""
     progress = progress_for(sys.stderr, enabled=not silent)
-    reader = RunReader.open(run_in_loop(run.execute([progress]), network=run.needs_network))
+    network = run.needs_network  # it may refuse a model's name: before there is something to await
+    reader = RunReader.open(run_in_loop(run.execute([progress]), network=network))
     show_run(reader, json_file=json_file, junit_file=junit_file, transcripts=transcripts)
     if run.interrupted:
         click.echo(f"interrupted; carry on with: holdfast resume {run.header.id}", err=True)
