@@ -15,7 +15,7 @@ from holdfast.records.scenario import Expected
 from holdfast.records.timeline import SafetyAtDeadline
 from holdfast.records.verdict import FailureClass, LatencyTier, Outcome, Verdict
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 class RunAxis(Record):
