@@ -13,7 +13,7 @@ from pathlib import Path
 import holdfast
 from holdfast.batch.interrupt import Interrupts
 from holdfast.batch.local import LocalBatch
-from holdfast.batch.plan import PlannedTrial, plan
+from holdfast.batch.plan import Plan, PlannedTrial
 from holdfast.compose.building import Builder
 from holdfast.compose.fingerprint import fingerprint
 from holdfast.compose.gates import build_gate, needs_network
@@ -58,7 +58,7 @@ class Run:
         header, self._path = begun if begun is not None else (None, None)
         seed = header.seed if header is not None else self.settings.seed
         self.seed: int = seed if seed is not None else secrets.randbelow(2**31)
-        self.planned: list[PlannedTrial] = plan(self.scenarios, seed=self.seed, trials=options.trials)
+        self.planned: Plan = Plan(self.scenarios, seed=self.seed, trials=options.trials)
         self.pending: Sequence[PlannedTrial] = self.planned
         self.header: RunHeader = header or self._header(selection, options)
         prices = Prices.of_run(self.header)
