@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 
 from holdfast.engine.context import Trial
+from holdfast.engine.own_time import OwnTime
 from holdfast.errors import AgentError, LimitExceeded, TrialError
 from holdfast.judging.trial import LATENCY_BUDGET
 from holdfast.ports.agent import Agent, Reply, Turn
@@ -40,11 +40,12 @@ async def ask(trial: Trial, messages: tuple[Message, ...], *, number: int, timeo
     waited_before = trial.caller.waits.total_ms
     deadline = None if timeout_ms is None else trial.clock.now() + timeout_ms / 1000.0
     turn = Turn(messages=messages, number=number, deadline=deadline, cut_after_ms=_cut_after_ms(trial))
+    limit = OwnTime(timeout_ms, trial.caller.waits)
     try:
-        async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000.0):
+        async with limit:
             reply = await _respond(agent, turn)
     except TimeoutError:
-        used = trial.elapsed_ms() - start_ms
+        used = limit.used_ms()
         faults = trial.since(mark, Retried)
         if faults:
             raise AgentError(
