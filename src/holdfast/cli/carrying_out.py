@@ -27,7 +27,7 @@ def carry_out(
     transcripts: Transcripts | None = None,
 ) -> ExitCode:
     """Run it, report, and say how it went. After an interrupt it reports what there is."""
-    progress = progress_for(sys.stderr, enabled=not silent)
+    progress = progress_for(sys.stderr, enabled=not silent, standing=run.standing)
     reader = RunReader.open(run_in_loop(run.execute([progress]), network=run.needs_network))
     show_run(reader, json_file=json_file, junit_file=junit_file, transcripts=transcripts)
     if run.interrupted:

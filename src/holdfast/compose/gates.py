@@ -10,7 +10,6 @@ from holdfast.batch.provider import ProviderLimits
 from holdfast.compose.settings import Settings
 from holdfast.engine.calling import OpenGate
 from holdfast.engine.clock import SystemClock
-from holdfast.ports.gate import Gate
 from holdfast.records.scenario import Scenario
 
 OFFLINE = frozenset(("scripted", "replay"))
@@ -19,7 +18,9 @@ OFFLINE = frozenset(("scripted", "replay"))
 _OVER_HTTP = frozenset(("http", "elizaos"))
 
 
-def build_gate(scenarios: Iterable[Scenario], settings: Settings, note: Callable[[str], None]) -> Gate:
+def build_gate(
+    scenarios: Iterable[Scenario], settings: Settings, note: Callable[[str], None]
+) -> ProviderGate | OpenGate:
     """A provider that several configuration files limit has one account, so the lowest limit holds.
 
     A replay asks nobody, whatever the names of its models: nothing is limited, and no outage waited out.

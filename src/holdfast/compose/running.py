@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import holdfast
+from holdfast.batch.gate import ProviderGate
 from holdfast.batch.interrupt import Interrupts
 from holdfast.batch.local import LocalBatch
 from holdfast.batch.plan import PlannedTrial, plan
@@ -25,12 +26,14 @@ from holdfast.compose.settings import Settings
 from holdfast.compose.tape import Tape
 from holdfast.compose.workspaces import clean_workspaces
 from holdfast.engine.budget import Budget
+from holdfast.engine.calling import OpenGate
 from holdfast.engine.lag import LagMonitor
 from holdfast.errors import HoldfastError
 from holdfast.ports.observer import RunObserver
 from holdfast.records.price import Prices
 from holdfast.records.redaction import Redactor
 from holdfast.records.run import RunHeader
+from holdfast.records.standing import Standing
 from holdfast.report.redacted_progress import RedactedProgress
 from holdfast.store.ids import new_run_id
 from holdfast.store.plan import PlanEntry
@@ -60,6 +63,8 @@ class Run:
         prices = Prices.of_run(self.header)
         self.budget: Budget = Budget(prices, max_cost=options.max_cost, max_tokens=options.max_tokens)
         self.interrupted: bool = False
+        self._gate: ProviderGate | OpenGate | None = None
+        self._lag: LagMonitor | None = None
 
     def _header(self, selection: Selection, options: RunOptions) -> RunHeader:
         return RunHeader(
@@ -79,6 +84,13 @@ class Run:
     @property
     def needs_network(self) -> bool:
         return needs_network(self.scenarios, self.settings)
+
+    def standing(self) -> Standing:
+        """What holds it up right now. May be asked from another thread, at any time."""
+        return Standing(
+            waits=self._gate.held_up() if isinstance(self._gate, ProviderGate) else (),
+            lag_ms=self._lag.lately_ms() if self._lag is not None else 0.0,
+        )
 
     def fingerprints(self) -> dict[str, str]:
         """By scenario."""
@@ -105,13 +117,15 @@ class Run:
             for observer in observers:
                 observer.noted(message)
 
+        self._gate = build_gate(self.scenarios, self.settings, note)
         with LagMonitor() as lag:
+            self._lag = lag
             builder = Builder(
                 registries=self._registries,
                 settings=self.settings,
                 workspaces=clean_workspaces(),
                 lag=lag,
-                gate=build_gate(self.scenarios, self.settings, note),
+                gate=self._gate,
                 tape=tape,
                 budget=self.budget,
             )
@@ -119,6 +133,7 @@ class Run:
                 builder.prepare(self.scenarios)
                 gc.freeze()
                 gc.enable()
+                lag.forget()
                 with Interrupts(note) as interrupts:
                     return await self._record(builder, observers, interrupts)
             finally:

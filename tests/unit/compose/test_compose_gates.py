@@ -42,7 +42,7 @@ async def reason_of_the_last(gate, calls):
 
 
 async def test_of_two_limits_on_one_provider_the_lower_holds(tmp_path):
-    few, many = ("[providers.openai]\nrequests_per_minute = {}\n".format(limit) for limit in (2, 500))
+    few, many = (f"[providers.openai]\nrequests_per_minute = {limit}\n" for limit in (2, 500))
     two_folders(tmp_path, few, many)
     gate, _ = gate_of(tmp_path)
     assert await reason_of_the_last(gate, 2) == ""
@@ -50,7 +50,9 @@ async def test_of_two_limits_on_one_provider_the_lower_holds(tmp_path):
 
 
 async def test_a_file_without_a_limit_does_not_lift_that_of_another(tmp_path):
-    two_folders(tmp_path, "[providers.openai]\nrequests_per_minute = 1\n", '[providers.openai]\nbase_url = "http://h/"\n')
+    two_folders(
+        tmp_path, "[providers.openai]\nrequests_per_minute = 1\n", '[providers.openai]\nbase_url = "http://h/"\n'
+    )
     gate, _ = gate_of(tmp_path)
     assert await reason_of_the_last(gate, 2) == "the limit of openai on requests a minute"
 
