@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
+
 import holdfast
 from holdfast.batch.gate import ProviderGate
 from holdfast.batch.interrupt import Interrupts
@@ -28,12 +30,13 @@ from holdfast.compose.workspaces import clean_workspaces
 from holdfast.engine.budget import Budget
 from holdfast.engine.calling import OpenGate
 from holdfast.engine.lag import LagMonitor
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, StoreError
 from holdfast.ports.observer import RunObserver
 from holdfast.records.price import Prices
 from holdfast.records.redaction import Redactor
 from holdfast.records.run import RunHeader
 from holdfast.records.standing import Standing
+from holdfast.records.verdict import Verdict
 from holdfast.report.redacted_progress import RedactedProgress
 from holdfast.store.ids import new_run_id
 from holdfast.store.plan import PlanEntry
@@ -63,6 +66,7 @@ class Run:
         prices = Prices.of_run(self.header)
         self.budget: Budget = Budget(prices, max_cost=options.max_cost, max_tokens=options.max_tokens)
         self.interrupted: bool = False
+        self.broken: StoreError | None = None
         self._gate: ProviderGate | OpenGate | None = None
         self._lag: LagMonitor | None = None
 
@@ -99,8 +103,8 @@ class Run:
     async def execute(self, observers: Sequence[RunObserver]) -> Path:
         """Run every trial that is to be done into the record and say where that is.
 
-        After an interrupt `interrupted` is set and the record holds what was finished. Raises `SetupError` before
-        anything ran.
+        After an interrupt `interrupted` is set, and `broken` when record or recording could no longer be written; the
+        record holds what was finished. Raises `SetupError` or `StoreError` before anything ran.
         """
         observers = [RedactedProgress(observer, self.redactor) for observer in observers]
         tape = Tape(self.settings.options, self.redactor, add=self._path is not None)
@@ -135,7 +139,7 @@ class Run:
                 gc.enable()
                 lag.forget()
                 with Interrupts(note) as interrupts:
-                    return await self._record(builder, observers, interrupts)
+                    return await self._record(builder, tape, observers, interrupts)
             finally:
                 await builder.close()
 
@@ -146,22 +150,29 @@ class Run:
         entries = (PlanEntry(key=each.key, seed=each.seed, digest=prints[each.scenario.id]) for each in self.planned)
         return RunWriter.create(self.settings.out, self.header, entries, redactor=self.redactor)
 
-    async def _record(self, builder: Builder, observers: Sequence[RunObserver], interrupts: Interrupts) -> Path:
+    async def _record(
+        self, builder: Builder, tape: Tape, observers: Sequence[RunObserver], interrupts: Interrupts
+    ) -> Path:
         writer = self._writer()
+        # Another process may have done some of it before this one had the record to itself.
+        self.pending = [each for each in self.pending if writer.verdict(each.key) in (None, Verdict.ERROR)]
         for observer in observers:
-            observer.run_started(self.header)
+            observer.run_started(msgspec.structs.replace(self.header, planned=len(self.pending)))
         batch = LocalBatch(
             build=builder.build,
             keep=writer.append,
             observers=observers,
             concurrency=self.settings.concurrency,
-            stopping=lambda: interrupts.stopping or not self.budget.may_start(),
+            stopping=lambda: interrupts.stopping or tape.broken is not None or not self.budget.may_start(),
         )
         try:
             await batch.run(self.pending)
+            self.broken = tape.broken
             if self.budget.exhausted is not None:
                 for observer in observers:
                     observer.noted(f"{self.budget.exhausted}; no more trials were started")
+        except StoreError as error:
+            self.broken = error
         except asyncio.CancelledError:
             if not interrupts.stopping:
                 writer.close("interrupted")
@@ -173,6 +184,12 @@ class Run:
             for observer in observers:
                 observer.run_finished()
         self.interrupted = interrupts.stopping
-        cut_short = interrupts.stopping or self.budget.exhausted is not None
-        writer.close("interrupted" if cut_short else "finished")
+        self._close(writer)
         return writer.path
+
+    def _close(self, writer: RunWriter) -> None:
+        cut_short = self.interrupted or self.broken is not None or self.budget.exhausted is not None
+        try:
+            writer.close("interrupted" if cut_short else "finished")
+        except StoreError as error:
+            self.broken = self.broken or error
