@@ -19,7 +19,7 @@ def test_once_finishes_what_is_in_flight_and_reports(batch):
     assert f"holdfast resume {reader.header.id}" in err
     assert f"{done} passed" in out
     batch.replies("rules:\n  - reply: I call for help now.\n")
-    assert batch("resume", "last", "--no-progress").code == 0
+    assert batch("resume", "last", "--no-progress", "--force").code == 0
     assert batch.reader().counts()[Verdict.PASSED] == 40
 
 

@@ -18,7 +18,7 @@ from holdfast.batch.interrupt import Interrupts
 from holdfast.batch.local import LocalBatch
 from holdfast.batch.plan import PlannedTrial, plan
 from holdfast.compose.building import Builder
-from holdfast.compose.fingerprint import fingerprint
+from holdfast.compose.fingerprint import Fingerprints, total
 from holdfast.compose.gates import build_gate, needs_network
 from holdfast.compose.loading import load_scenarios
 from holdfast.compose.options import RunOptions, Selection, save_options
@@ -96,9 +96,10 @@ class Run:
             lag_ms=self._lag.lately_ms() if self._lag is not None else 0.0,
         )
 
-    def fingerprints(self) -> dict[str, str]:
-        """By scenario."""
-        return {scenario.id: fingerprint(scenario, self.settings) for scenario in self.scenarios}
+    def fingerprints(self) -> dict[str, dict[str, str]]:
+        """By scenario, what its trials are made of."""
+        made = Fingerprints(self.settings, self.redactor)
+        return {scenario.id: made.parts(scenario) for scenario in self.scenarios}
 
     async def execute(self, observers: Sequence[RunObserver]) -> Path:
         """Run every trial that is to be done into the record and say where that is.
@@ -147,7 +148,9 @@ class Run:
         if self._path is not None:
             return RunWriter.open(self._path, redactor=self.redactor)
         prints = self.fingerprints()
-        entries = (PlanEntry(key=each.key, seed=each.seed, digest=prints[each.scenario.id]) for each in self.planned)
+        self.header = msgspec.structs.replace(self.header, fingerprints=prints)
+        digests = {scenario_id: total(parts) for scenario_id, parts in prints.items()}
+        entries = (PlanEntry(key=each.key, seed=each.seed, digest=digests[each.scenario.id]) for each in self.planned)
         return RunWriter.create(self.settings.out, self.header, entries, redactor=self.redactor)
 
     async def _record(

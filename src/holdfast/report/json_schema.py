@@ -41,6 +41,7 @@ def report_schema() -> dict[str, Any]:
                 own_servers=_list(_TEXT),
                 pass_rate=_or_null(_NUMBER),
                 pass_rates=_MAPPING,
+                fingerprints=_MAPPING,
             ),
             trials=_list({"$ref": "#/$defs/trial"}),
             summary=_object(
