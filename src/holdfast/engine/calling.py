@@ -48,12 +48,13 @@ class RetryPolicy(Record):
         return full * (0.5 + 0.5 * generator.random())
 
     def gives_up(self, error: ModelError, *, failures: int, limited_s: float) -> bool:
-        """After so many failures of other kinds, and so long spent waiting for a rate limit."""
-        if not error.retryable or self.retries == 0:
+        """After so many failures of other kinds, and so long spent waiting for a rate limit.
+
+        Nobody is waited for who asks for more than twice the patience: the trial ends in error, to be resumed later.
+        """
+        if not error.retryable or self.retries == 0 or (error.retry_after_s or 0.0) > 2 * self.patience_s:
             return True
-        if error.kind == "rate_limit":
-            return limited_s >= self.patience_s or (error.retry_after_s or 0.0) > 2 * self.patience_s
-        return failures > self.retries
+        return limited_s >= self.patience_s if error.kind == "rate_limit" else failures > self.retries
 
 
 class OpenGate:

@@ -75,12 +75,12 @@ async def limited(retry_after_s, calls=120, workers=32):
     return clock, model, events
 
 
-@pytest.mark.parametrize("retry_after_s", [1.0, 5.0, None])
-async def test_calls_wait_for_their_turn_instead_of_being_refused_again_and_again(retry_after_s):
+@pytest.mark.parametrize(("retry_after_s", "clean"), [(1.0, 80), (5.0, 80), (None, 50)])
+async def test_calls_wait_for_their_turn_instead_of_being_refused_again_and_again(retry_after_s, clean):
     clock, model, events = await limited(retry_after_s)
     done = [event for event in events if isinstance(event, ModelCalled)]
     assert [event.error for event in done] == [None] * 120
-    assert sum(not event.timing.spoiled for event in done) > 80
+    assert sum(not event.timing.spoiled for event in done) > clean
     assert clock.now() < 1.2 * 110
     assert model.refused == sum(isinstance(event, Retried) for event in events)
     assert {event.reason for event in events if isinstance(event, Waited)} == {"openai limits the rate (429)"}
@@ -95,27 +95,36 @@ def starts(pace, now, count):
     return found
 
 
-def test_after_a_refusal_starts_are_spaced_as_calls_were_taken_and_closer_with_every_answer():
+def test_when_many_are_refused_starts_are_spaced_as_calls_were_taken_and_closer_with_every_answer():
     pace = Pace()
-    taken = starts(pace, 0.0, 20)
-    refused = starts(pace, 1.0, 4)
+    assert starts(pace, 0.0, 20)[1] == SPACING_S
+    refused = starts(pace, 9.9, 8)
     for start in refused:
-        pace.limited(1.1, started=start)
+        pace.limited(10.0, started=start)
     assert pace.slowed
-    spaced = starts(pace, 2.0, 3)
-    assert spaced == pytest.approx([2.0, 2.5, 3.0])
+    assert starts(pace, 20.0, 3) == pytest.approx([20.0, 20.5, 21.0])
     for _ in range(100):
         pace.answered()
-    assert starts(pace, 9.0, 2) == pytest.approx([9.0, 9.0 + 0.5 * 0.98**100])
+    assert starts(pace, 30.0, 2) == pytest.approx([30.0, 30.0 + 0.5 * 0.98**100])
     for _ in range(200):
         pace.answered()
     assert not pace.slowed
-    assert starts(pace, 20.0, 2) == pytest.approx([20.0, 20.0 + SPACING_S])
-    assert taken[1] == SPACING_S
+    assert starts(pace, 40.0, 2) == pytest.approx([40.0, 40.0 + SPACING_S])
 
 
-def test_a_provider_that_took_no_call_at_all_is_asked_now_and_then():
+def test_a_refusal_now_and_then_changes_nothing():
     pace = Pace()
-    (refused,) = starts(pace, 0.0, 1)
-    pace.limited(0.1, started=refused)
-    assert starts(pace, 1.0, 2) == pytest.approx([1.0, 6.0])
+    for number in range(200):
+        (start,) = starts(pace, number * 0.01, 1)
+        if number % 5 == 4:
+            pace.limited(start, started=start)
+        else:
+            pace.answered()
+        assert not pace.slowed
+
+
+def test_a_provider_that_takes_no_call_at_all_is_asked_now_and_then():
+    pace = Pace()
+    for start in starts(pace, 0.0, 5):
+        pace.limited(9.0, started=start)
+    assert starts(pace, 20.0, 2) == pytest.approx([20.0, 25.0])
