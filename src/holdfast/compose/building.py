@@ -32,6 +32,7 @@ from holdfast.ports.environment import EnvironmentProvider
 from holdfast.ports.gate import Gate
 from holdfast.ports.judge import Judge
 from holdfast.ports.model import ChatModel
+from holdfast.ports.sink import EventSink
 from holdfast.ports.user import UserSimulator
 from holdfast.records.material import Material
 from holdfast.records.rubric import RubricScore
@@ -74,12 +75,14 @@ class Builder:
         self._lag = lag
         self._gate = gate
         self._budget = budget
+        self._sinks: tuple[EventSink, ...] = (budget,) if budget.limited else ()
         self._models = Models(registries, settings, tape)
         self._judges = Judges(self._models, settings)
         self._rubrics = Rubrics(settings)
         self._services: TrialServices | None = None
         self._notes: dict[str, tuple[str, ...]] = {}
         self._checked: dict[int, Any] = {}
+        self._text_checks: dict[int, Any] = {}
         # A mark of the run and a count tell workspaces apart; asking the system for chance is slow.
         self._mark: str = secrets.token_hex(4)
         self._count = itertools.count()
@@ -137,6 +140,7 @@ class Builder:
             database=database,
             evaluator=registry.evaluator,
             checked=self._checked,
+            text_checks=self._text_checks,
             termination=registry.termination,
             user=self._user(scenario),
             agent=self._agent(scenario),
@@ -151,7 +155,7 @@ class Builder:
             lag=self._lag,
             gate=self._gate,
             retry=shared.retry,
-            sinks=(self._budget,),
+            sinks=self._sinks,
             notes=self._notes.get(scenario.id, ()),
         )
 

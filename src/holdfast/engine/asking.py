@@ -40,12 +40,15 @@ async def ask(trial: Trial, messages: tuple[Message, ...], *, number: int, timeo
     waited_before = trial.caller.waits.total_ms
     deadline = None if timeout_ms is None else trial.clock.now() + timeout_ms / 1000.0
     turn = Turn(messages=messages, number=number, deadline=deadline, cut_after_ms=_cut_after_ms(trial))
-    limit = OwnTime(timeout_ms, trial.caller.waits)
+    limit = None if timeout_ms is None else OwnTime(timeout_ms, trial.caller.waits)
     try:
-        async with limit:
+        if limit is None:
             reply = await _respond(agent, turn)
+        else:
+            async with limit:
+                reply = await _respond(agent, turn)
     except TimeoutError:
-        used = limit.used_ms()
+        used = limit.used_ms() if limit is not None else 0.0
         faults = trial.since(mark, Retried)
         if faults:
             raise AgentError(
@@ -53,8 +56,9 @@ async def ask(trial: Trial, messages: tuple[Message, ...], *, number: int, timeo
             ) from None
         raise LimitExceeded("step_time", used=round(used), allowed=timeout_ms or 0) from None
     end_ms = trial.elapsed_ms()
-    trial.emit(Said(at_ms=end_ms, message=Message(role="assistant", content=reply.text)))
-    calls = tuple(call for call in trial.since(mark, ModelCalled) if call.purpose == "agent")
+    said = Message(role="assistant", content=reply.text)
+    trial.emit(Said(at_ms=end_ms, step=trial.step, turn=trial.turn, message=said))
+    calls = tuple([call for call in trial.since(mark, ModelCalled) if call.purpose == "agent"])
     duration_ms = max(0.0, end_ms - start_ms - (trial.caller.waits.total_ms - waited_before))
     if reply.duration_ms is not None:
         duration_ms = min(duration_ms, max(0.0, reply.duration_ms))

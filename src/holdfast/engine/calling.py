@@ -96,7 +96,7 @@ class Caller:
         gate: Gate,
         clock: Clock,
         lag: LagMonitor | None,
-        generator: random.Random,
+        seed: int = 0,
         now_ms: Callable[[], float],
         emit: Callable[[ModelCalled | Retried | Waited | Lagged], None],
     ) -> None:
@@ -104,7 +104,8 @@ class Caller:
         self._gate = gate
         self._clock = clock
         self._lag = lag
-        self._random = generator
+        self._seed = seed
+        self._random: random.Random | None = None
         self._now_ms = now_ms
         self._emit = emit
         self.waits = WaitLedger()
@@ -189,6 +190,9 @@ class Caller:
         self._emit(event)
 
     async def _back_off(self, model: ChatModel, request: ChatRequest, error: ModelError, attempt: int) -> float:
+        if self._random is None:
+            # Its own generator, because jitter must not shift the trial's draws; made late, because few calls fail.
+            self._random = random.Random(self._seed ^ 0x5EED)  # noqa: S311
         wait_s = self._policy.wait_s(attempt - 1, error, self._random)
         self._emit(
             Retried(

@@ -16,11 +16,11 @@ class OwnTime:
     """Use like `asyncio.timeout`: raises `TimeoutError` when more than `allowed_ms` of the trial's own time went by.
 
     Waiting for a rate limit, for a provider that is down and for a back-off is not the agent's slowness, so a turn that
-    is held up for a minute is not out of time. None is no limit.
+    is held up for a minute is not out of time.
     """
 
-    def __init__(self, allowed_ms: float | None, waits: WaitLedger) -> None:
-        self._allowed_ms: float | None = allowed_ms
+    def __init__(self, allowed_ms: float, waits: WaitLedger) -> None:
+        self._allowed_ms: float = allowed_ms
         self._waits: WaitLedger = waits
         self._timeout: asyncio.Timeout = asyncio.timeout(None)
         self._look_again: asyncio.TimerHandle | None = None
@@ -31,8 +31,7 @@ class OwnTime:
         self._began = time.perf_counter()
         self._waited_before_ms = self._waits.until_now_ms()
         await self._timeout.__aenter__()
-        if self._allowed_ms is not None:
-            self._look()
+        self._look()
         return self
 
     async def __aexit__(
@@ -52,7 +51,6 @@ class OwnTime:
 
     def _look(self) -> None:
         """Out of time now, or look again when the rest would be used up if nothing were waited for."""
-        assert self._allowed_ms is not None
         loop = asyncio.get_running_loop()
         left_s = (self._allowed_ms - self.used_ms()) / 1000.0
         if left_s <= 0:

@@ -15,7 +15,7 @@ from holdfast.records.timing import CallTiming
 from holdfast.records.trajectory import ActionStatus
 
 
-class Event(Record, tag_field="kind"):
+class Event(Record, tag_field="kind", array_like=True):
     at_ms: float
     step: int | None = None
     turn: int | None = None

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from holdfast.records.secret_forms import FORMS, NAMES_IN_DATA, SHORTEST, names_secret
+from holdfast.records.secret_forms import FORMS, SHORTEST, TRACES, names_secret
 
 T = TypeVar("T")
 Span = tuple[int, int]
@@ -54,11 +54,16 @@ class Redactor:
         for part in self._parts:
             if part in data:
                 return True
-        for form in FORMS:
-            if form.data_anchor in data and form.data.search(data):
-                return True
         lowered = data.lower()
-        return any(start in lowered and pattern.search(lowered) for start, pattern in NAMES_IN_DATA)
+        for trace in TRACES:
+            # A byte is found twenty times as fast as a word.
+            if trace.rare not in data or trace.anchor not in lowered:
+                continue
+            if any(pattern.search(data) for pattern in trace.data):
+                return True
+            if trace.name is not None and trace.name.search(lowered):
+                return True
+        return False
 
     def value(self, value: T, *, by_name: bool = True) -> T:
         """The same value with every text in it redacted, at any depth; the very same object when nothing changed.

@@ -41,7 +41,7 @@ class RunHeader(Record):
     fingerprints: dict[str, dict[str, str]] = {}
 
 
-class TrialKey(Record):
+class TrialKey(Record, array_like=True):
     """Which trial this is: stable across a resume."""
 
     scenario_id: str
@@ -51,7 +51,7 @@ class TrialKey(Record):
         return f"{self.scenario_id}#{self.index}"
 
 
-class PhaseRecord(Record):
+class PhaseRecord(Record, array_like=True):
     """One phase of a trial. `error` is set when it failed."""
 
     name: str
@@ -60,7 +60,7 @@ class PhaseRecord(Record):
     error: str | None = None
 
 
-class Judged(Record):
+class Judged(Record, array_like=True):
     """The verdict and everything that stands beside it. Nothing here is averaged into the verdict.
 
     `latency_cut` says that the call was cut off before the answer was complete: `latency_ms` is then the least it can
@@ -85,7 +85,7 @@ class Judged(Record):
     rubric: RubricScore | None = None
 
 
-class TrialRecord(Record):
+class TrialRecord(Record, array_like=True):
     """A finished trial, whole. `earlier` holds measurements that were repeated because latency was not gradable."""
 
     key: TrialKey

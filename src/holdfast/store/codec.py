@@ -16,6 +16,10 @@ from holdfast.store.plain import plain
 
 _LEVEL = 3
 _WINDOW = 32 * 1024
+# A short trial needs no quarter of a megabyte of tables, which would be had from the system and cleared each time.
+_SMALL = 8 * 1024
+_SMALL_WINDOW = 13
+_SMALL_MEMORY = 5
 _decoder = msgspec.msgpack.Decoder(TrialRecord)
 
 
@@ -45,7 +49,9 @@ def dictionary_from(data: bytes) -> bytes:
 
 
 def compress(data: bytes, dictionary: bytes) -> bytes:
-    packer = zlib.compressobj(_LEVEL, zdict=dictionary)
+    small = len(data) <= _SMALL
+    window, memory = (_SMALL_WINDOW, _SMALL_MEMORY) if small else (zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL)
+    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, window, memory, zdict=dictionary)
     return packer.compress(data) + packer.flush()
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from holdfast.batch.breaker import GIVE_UP_S, TOLERATED
 from holdfast.batch.gate import ProviderGate, provider_of
+from holdfast.batch.pace import SPACING_S
 from holdfast.batch.provider import ProviderLimits
 from holdfast.batch.window import WINDOW_S, Window
 from holdfast.errors import ModelError
@@ -55,7 +56,7 @@ async def test_starts_are_spaced():
         for _ in range(64):
             group.create_task(one())
     assert len(times) == 64
-    assert max(times) == pytest.approx(10.0 + 63 * 0.0005)
+    assert max(times) == pytest.approx(10.0 + 63 * SPACING_S)
 
 
 async def test_never_more_requests_in_any_minute_than_allowed():

@@ -1,7 +1,6 @@
 """A provider whose limits nobody configured, by a clock that is set: many calls at a time, in no time."""
 
 import asyncio
-import random
 
 import pytest
 
@@ -65,7 +64,7 @@ async def limited(retry_after_s, calls=120, workers=32):
                 gate=gate,
                 clock=clock,
                 lag=None,
-                generator=random.Random(number),
+                seed=number,
                 now_ms=lambda: clock.now() * 1000,
                 emit=events.append,
             )

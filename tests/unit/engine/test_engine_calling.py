@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from contextlib import asynccontextmanager
 
@@ -46,7 +45,7 @@ def caller(sink, clock=None, *, gate=None, lag=None, **policy):
         gate=gate or OpenGate(),
         clock=clock or SettableClock(),
         lag=lag,
-        generator=random.Random(1),
+        seed=1,
         now_ms=lambda: 0.0,
         emit=sink.emit,
     )

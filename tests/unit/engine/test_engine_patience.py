@@ -53,7 +53,7 @@ def caller(clock, events, *, seed=1, **policy):
         gate=OpenGate(),
         clock=clock,
         lag=None,
-        generator=random.Random(seed),
+        seed=seed,
         now_ms=lambda: clock.now() * 1000,
         emit=events.append,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import msgspec
 
@@ -55,6 +55,7 @@ _decode_answer = msgspec.json.Decoder(_Answer).decode
 class ChatReader(AnswerReader):
     """Reads a chat completion. A stream may end with a finish reason and without `[DONE]`."""
 
+    ends: ClassVar[tuple[bytes, ...]] = (b"[DONE]", b'"error"')
     __slots__ = ()
 
     @property
@@ -75,7 +76,19 @@ class ChatReader(AnswerReader):
         if usage is not None and usage.prompt_tokens is not None and usage.completion_tokens is not None:
             self.usage = Usage(input_tokens=usage.prompt_tokens, output_tokens=usage.completion_tokens)
         for choice in answer.choices or ():
-            if choice.index == 0:
+            if choice.index:
+                continue
+            delta = choice.delta
+            if delta is not None and type(delta.content) is str and delta.content and delta.tool_calls is None:
+                # A piece of text and nothing else, as nearly every event of a stream is.
+                self.seen = True
+                self.texts.append(delta.content)
+                self.pieces.append((end, len(delta.content)))
+                if self.first_token is None:
+                    self.first_token = end
+                if choice.finish_reason is not None:
+                    self.finish_reason = choice.finish_reason
+            else:
                 self._take(choice, end)
 
     def _take(self, choice: _Choice, end: int) -> None:
