@@ -3,13 +3,16 @@
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 from cli.loopback import Loopback
 from holdfast.testing import Answer
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 RIGHT = Answer(text="I call for help now.")
 
 
@@ -97,3 +100,11 @@ def test_a_loop_that_lags_is_an_event_and_shown(batch):
     assert all(lag["ms"] > 100 and lag["model"] == "python:./blocking.py:agent" for lag in found)
     assert "lag " in shown
     assert "lag      3 calls, up to " in batch("show", "last").out
+
+
+def test_the_example_of_a_busy_server(batch):
+    shutil.copytree(EXAMPLES / "busy", batch.folder / "busy")
+    ended = batch("run", "busy", "--trials", "4", "--no-progress")
+    assert ended.code == 0, ended
+    assert "retries  4 x scripted/replies.yaml: the script lets the server fail (503)" in ended.out
+    assert {retry["ms"] for retry in incidents(batch, "retry")} == {1000}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
-import importlib.util
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ast
 
 _SAMPLE = 1024 * 1024
 _LENGTH = 12
@@ -61,6 +63,8 @@ def _digest(file: Path) -> str | None:
 
 def _file_of(name: str, folder: Path) -> Path | None:
     """Where a module is, without importing it; only its parent packages are imported."""
+    import importlib.util
+
     entry = str(folder)
     sys.path.insert(0, entry)
     try:
@@ -75,6 +79,8 @@ def _file_of(name: str, folder: Path) -> Path | None:
 
 def _with_neighbours(file: Path) -> set[Path]:
     """The file, and every file of its folder and below that it imports, directly or not."""
+    import ast  # only for agents and plugins in Python
+
     start = file.resolve()
     found: set[Path] = set()
     waiting = [start]
@@ -94,6 +100,8 @@ def _with_neighbours(file: Path) -> set[Path]:
 
 def _imported(tree: ast.Module) -> Iterator[str]:
     """The names of modules, as far as they are written down; `from a import b` may mean the module `a.b`."""
+    import ast
+
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
