@@ -29,7 +29,8 @@ def carry_out(
 ) -> ExitCode:
     """Run it, report, and say how it went. After an interrupt, or when the disk is full, it reports what there is."""
     progress = progress_for(sys.stderr, enabled=not silent, standing=run.standing)
-    record = run_in_loop(run.execute([progress]), network=run.needs_network)
+    network = run.needs_network  # it may refuse a model's name: before there is something to await
+    record = run_in_loop(run.execute([progress]), network=network)
     try:
         reader = RunReader.open(record)
         show_run(reader, json_file=json_file, junit_file=junit_file, transcripts=transcripts)
@@ -42,9 +43,8 @@ def carry_out(
     if run.interrupted:
         click.echo(f"interrupted; carry on with: {_resume(run)}", err=True)
         return ExitCode.INTERRUPTED
-    if reader is None:
-        return ExitCode.UNDECIDED
-    return rates_exit_code(rates_of(reader), complete=run.broken is None)
+    code = ExitCode.UNDECIDED if reader is None else rates_exit_code(rates_of(reader))
+    return ExitCode.UNDECIDED if run.broken is not None and code is ExitCode.PASSED else code
 
 
 def _resume(run: Run) -> str:

@@ -17,13 +17,14 @@ from holdfast.compose.models import Models
 from holdfast.compose.needs import needs_agent, needs_services, needs_user, termination_functions
 from holdfast.compose.plugins import ScenarioRegistries
 from holdfast.compose.rubrics import Rubrics
-from holdfast.compose.settings import Settings
+from holdfast.compose.settings import Settings, folder_of
 from holdfast.compose.tape import Tape
 from holdfast.engine.budget import Budget
 from holdfast.engine.calling import RetryPolicy
 from holdfast.engine.clock import SystemClock
 from holdfast.engine.context import ScoreRubric, TrialParts
 from holdfast.engine.lag import LagMonitor
+from holdfast.errors import SetupError
 from holdfast.judging.rubric import timeliness_of
 from holdfast.plugins.factories import AgentFactory, AgentSettings, EnvironmentFactory, EnvironmentSettings
 from holdfast.plugins.registry import Registry
@@ -106,19 +107,27 @@ class Builder:
             # An import in the middle of a run holds up the event loop, and spoils what is being timed.
             importlib.import_module("jsonschema")
         for scenario in scenarios:
-            warnings = [*self._registries.warnings(scenario), *self._judges.warnings(scenario)]
-            self._notes[scenario.id] = tuple(warnings)
-            self._agent(scenario)
-            if needs_judge(scenario):
-                self._judges.get(scenario)
-            self._rubric_scorer(scenario)
-            self._user(scenario)
-            self._database(scenario, self._environment(scenario, "prepare"))
-            for name in termination_functions(scenario):
-                self._registries.registry(scenario).termination(name)
-            for spec in evaluation_specs(scenario):
-                self._registries.registry(scenario).evaluator(spec.type)
+            try:
+                self._prepare(scenario)
+            except SetupError as error:
+                if scenario.cell is None:
+                    raise
+                raise SetupError(f"{scenario.cell.file}: {scenario.id}: {error}") from error
         self._budget.check(self._models.names)
+
+    def _prepare(self, scenario: Scenario) -> None:
+        warnings = [*self._registries.warnings(scenario), *self._judges.warnings(scenario)]
+        self._notes[scenario.id] = tuple(warnings)
+        self._agent(scenario)
+        if needs_judge(scenario):
+            self._judges.get(scenario)
+        self._rubric_scorer(scenario)
+        self._user(scenario)
+        self._database(scenario, self._environment(scenario, "prepare"))
+        for name in termination_functions(scenario):
+            self._registries.registry(scenario).termination(name)
+        for spec in evaluation_specs(scenario):
+            self._registries.registry(scenario).evaluator(spec.type)
 
     def build(self, planned: PlannedTrial) -> TrialParts:
         scenario = planned.scenario
@@ -132,7 +141,7 @@ class Builder:
         database = self._database(scenario, environment)
         services = None
         if self._services is not None and shared.needs_services:
-            services = self._services.build(scenario, registry, seed=planned.seed, clock=clock, database=database)
+            services = self._services.build(scenario, registry, seed=planned.mock_seed, clock=clock, database=database)
         return TrialParts(
             scenario=scenario,
             key=planned.key,
@@ -232,7 +241,7 @@ class Builder:
             settings = AgentSettings(
                 target=target,
                 model=self._model(scenario),
-                folder=Path(scenario.place.file).absolute().parent,
+                folder=folder_of(scenario, "agent"),
                 variables=self._settings.variables(scenario),
                 options=self._agent_options(scenario),
             )

@@ -24,17 +24,19 @@ from holdfast.compose.loading import load_scenarios
 from holdfast.compose.options import RunOptions, Selection, save_options
 from holdfast.compose.plugins import ScenarioRegistries
 from holdfast.compose.registry import build_registry
+from holdfast.compose.safe_ids import with_safe_ids
 from holdfast.compose.settings import Settings
 from holdfast.compose.tape import Tape
 from holdfast.compose.workspaces import clean_workspaces
 from holdfast.engine.budget import Budget
 from holdfast.engine.calling import OpenGate
 from holdfast.engine.lag import LagMonitor
-from holdfast.errors import HoldfastError, StoreError
+from holdfast.errors import FileError, HoldfastError, StoreError
 from holdfast.ports.observer import RunObserver
 from holdfast.records.price import Prices
 from holdfast.records.redaction import Redactor
-from holdfast.records.run import RunHeader
+from holdfast.records.run import RunHeader, RunMatrix
+from holdfast.records.scenario import Scenario
 from holdfast.records.standing import Standing
 from holdfast.records.verdict import Verdict
 from holdfast.report.redacted_progress import RedactedProgress
@@ -55,8 +57,10 @@ class Run:
         """
         self.settings: Settings = Settings(options)
         self._registries = ScenarioRegistries(build_registry(), live=options.live)
-        self.scenarios = load_scenarios(selection, self._registries)
-        self.redactor: Redactor = self.settings.redactor(self.scenarios)
+        loaded = load_scenarios(selection, self._registries)
+        self.redactor: Redactor = self.settings.redactor(loaded)
+        self.scenarios: list[Scenario] = with_safe_ids(loaded, self.redactor)
+        self._check_matrices(options)
         header, self._path = begun if begun is not None else (None, None)
         seed = header.seed if header is not None else self.settings.seed
         self.seed: int = seed if seed is not None else secrets.randbelow(2**31)
@@ -70,6 +74,16 @@ class Run:
         self._gate: ProviderGate | OpenGate | None = None
         self._lag: LagMonitor | None = None
 
+    def _check_matrices(self, options: RunOptions) -> None:
+        if not any(scenario.cell for scenario in self.scenarios):
+            return
+        from holdfast.compose.matrix_names import check_names, check_options
+
+        check_options(self.scenarios, options)
+        problems = check_names(self.scenarios, self.settings, self._registries)
+        if problems:
+            raise FileError(problems)
+
     def _header(self, selection: Selection, options: RunOptions) -> RunHeader:
         return RunHeader(
             id=new_run_id(datetime.now(UTC), random.SystemRandom()),
@@ -82,8 +96,16 @@ class Run:
             prices=self.settings.prices(self.scenarios),
             own_servers=self.settings.own_servers(self.scenarios),
             pass_rate=options.pass_rate,
+            matrices=self._matrices(),
             pass_rates={each.id: each.pass_rate for each in self.scenarios if each.pass_rate is not None},
         )
+
+    def _matrices(self) -> tuple[RunMatrix, ...]:
+        if not any(scenario.cell for scenario in self.scenarios):
+            return ()
+        from holdfast.compose.matrices import run_matrices
+
+        return run_matrices(self.scenarios)
 
     @property
     def needs_network(self) -> bool:

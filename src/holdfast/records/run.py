@@ -15,7 +15,28 @@ from holdfast.records.scenario import Expected
 from holdfast.records.timeline import SafetyAtDeadline
 from holdfast.records.verdict import FailureClass, LatencyTier, Outcome, Verdict
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+
+
+class RunAxis(Record):
+    """What a matrix varies, and the values that take part in the run."""
+
+    parameter: str
+    values: tuple[Any, ...]
+
+
+class RunMatrix(Record):
+    """The combinations of a matrix, by scenario id; each is the position of its value on every axis."""
+
+    name: str
+    file: str
+    axes: tuple[RunAxis, ...]
+    combinations: dict[str, tuple[int, ...]]
+
+    def parameters(self, scenario_id: str) -> dict[str, Any]:
+        """What a combination sets."""
+        at = self.combinations[scenario_id]
+        return {axis.parameter: axis.values[index] for axis, index in zip(self.axes, at, strict=True)}
 
 
 class RunHeader(Record):
@@ -38,6 +59,7 @@ class RunHeader(Record):
     own_servers: tuple[str, ...] = ()
     pass_rate: float | None = None
     pass_rates: dict[str, float] = {}
+    matrices: tuple[RunMatrix, ...] = ()
     fingerprints: dict[str, dict[str, str]] = {}
 
 

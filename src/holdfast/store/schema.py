@@ -85,9 +85,13 @@ def recognise(connection: sqlite3.Connection, path: Path) -> None:
     if application != APPLICATION_ID:
         raise StoreError(f"{path} is not a Holdfast run record")
     version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version < FORMAT_VERSION:
+        raise StoreError(
+            f"{path} has format {version}, of an older Holdfast; this version reads format {FORMAT_VERSION}"
+        )
     if version > FORMAT_VERSION:
         raise StoreError(
-            f"{path} has format {version}, and this version of Holdfast reads up to {FORMAT_VERSION}; upgrade Holdfast"
+            f"{path} has format {version}, and this version of Holdfast reads format {FORMAT_VERSION}; upgrade Holdfast"
         )
 
 

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.batch.plan import plan
+from holdfast.errors import SetupError
 from holdfast.spec.load import load
 
 DECISION = """\
@@ -54,3 +55,11 @@ def test_a_trials_seed_depends_on_the_run_and_its_key_alone(tmp_path: Path):
     few, many = plan(scenarios, seed=7, trials=2), plan(scenarios, seed=7, trials=9)
     assert [each.seed for each in few] == [each.seed for each in many[:2]]
     assert [each.seed for each in few] != [each.seed for each in plan(scenarios, seed=8, trials=2)]
+
+
+def test_more_trials_than_a_run_can_hold(tmp_path: Path):
+    for number in range(11):
+        (tmp_path / f"{number}.yaml").write_text(AGENT)
+    loaded = load([tmp_path], catalogue={})
+    with pytest.raises(SetupError, match="1100000 trials of 11 scenarios are more than the 1000000 of a run"):
+        plan(loaded.scenarios, seed=1, trials=100_000)

@@ -1,7 +1,10 @@
 """One run with every kind of trial, with figures that are easy to read in a report."""
 
+from collections import Counter
+
 import msgspec
 
+from holdfast.judging.scenario_rate import scenario_rates
 from holdfast.records.conversation import ConversationMetrics, TokenUsage
 from holdfast.records.evaluation import EvaluationResult, Evidence, JudgeNote
 from holdfast.records.event import (
@@ -26,6 +29,13 @@ from holdfast.records.timeline import SafetyAtDeadline
 from holdfast.records.timing import Attempt, CallTiming
 from holdfast.records.verdict import FailureClass, LatencyTier, Outcome, Verdict
 from unit.store.sample_trials import HEADER
+
+
+def rates_of(trials, header=HEADER, planned=None):
+    """What became of the scenarios, as the record of such a run would tell. Scenarios of one trial unless `planned`."""
+    counts = Counter((trial.key.scenario_id, trial.judged.verdict) for trial in trials)
+    return scenario_rates(counts, planned=planned or {}, required=header.pass_rates, required_of_all=header.pass_rate)
+
 
 STEMI = "scenarios/clinical/stemi.yaml"
 SUPPORT = "scenarios/support.scenario.yaml"

@@ -230,7 +230,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(high=0)
+        # Not 0: a transport over TLS would then count itself full when it is empty.
+        self._transport.set_write_buffer_limits(high=1, low=0)
         if transport.get_extra_info("sslcontext") is None:
             self._file = transport.get_extra_info("socket").fileno()
 

@@ -1,4 +1,4 @@
-"""`openai/NAME`: OpenAI's chat completions or responses, and every server that speaks either, straight on aiohttp."""
+"""`openai/NAME`: OpenAI's chat completions or responses, and every server that speaks either, over a connection of our own."""
 
 from __future__ import annotations
 
