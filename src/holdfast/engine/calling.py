@@ -110,6 +110,11 @@ class Caller:
         self._emit = emit
         self.waits = WaitLedger()
 
+    def forget(self) -> None:
+        """The trial is over: let go of it. The circle would keep everything about it until the collector comes by."""
+        self._now_ms = float
+        self._emit = _ignore
+
     async def call(self, model: ChatModel, request: ChatRequest) -> ChatResponse:
         """Raises the last `ModelError` when no attempt succeeded. The call is an event either way."""
         at_ms = self._now_ms()
@@ -236,6 +241,9 @@ class Caller:
             chunks=response.chunks,
             spoiled=tuple(spoiled),
         )
+
+
+def _ignore(_: ModelCalled | Retried | Noted) -> None: ...
 
 
 def _unsent(zero: float, error: ModelError) -> Attempt:

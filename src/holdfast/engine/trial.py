@@ -35,7 +35,9 @@ async def run_trial(parts: TrialParts) -> TrialRecord:
         ending = phases.run("tear_down", _tear_down(trial))
         await (ending if _ends_at_once(parts) else asyncio.shield(ending))
     metrics = conversation_metrics(tuple(runner.talks.values()), runner.talks, trial.events)
-    return _record(trial, phases, evaluation, assessment, metrics)
+    record = _record(trial, phases, evaluation, assessment, metrics)
+    trial.caller.forget()
+    return record
 
 
 async def _set_up(trial: Trial) -> None:

@@ -27,7 +27,7 @@ UPDATE trial SET name=?, verdict=?, outcome=?, latency_ms=?, body=?
 WHERE position=? AND scenario_id=? AND idx=? AND verdict='error'
 """
 
-_GATHER_S = 0.02
+_GATHER_S = 0.05
 _ROWS_AT_ONCE = 64
 
 
@@ -40,7 +40,7 @@ class _Row(NamedTuple):
 
 
 class RunWriter:
-    """Appends trials to a run record; one thread commits whatever came in 20 ms, in one transaction.
+    """Appends trials to a run record; one thread commits whatever came in 50 ms, in one transaction.
 
     Whoever appends encodes: the thread only waits for the disk, so that it and the event loop do not fight over the
     interpreter's lock.
