@@ -47,7 +47,7 @@ matrix:
   - {parameter: "setup.mocks[0].metadata.delay", values: [1, 3]}
   - {parameter: "setup.virtual_fs['/notes/a.txt']", values: [first, third]}
 """
-MOMENTS = {"at_ms", "duration_ms", "timing", "latency_ms", "latency_not_graded", "time_to_first_token_ms"}
+MOMENTS = {"at_ms", "duration_ms", "timing", "latency_ms", "latency_not_graded", "time_to_first_token_ms", "incidents"}
 OWN = {"id", "digest", "seed"}
 
 

@@ -243,7 +243,7 @@ class Caller:
         )
 
 
-def _ignore(_: ModelCalled | Retried | Noted) -> None: ...
+def _ignore(_: ModelCalled | Retried | Waited | Lagged) -> None: ...
 
 
 def _unsent(zero: float, error: ModelError) -> Attempt:
