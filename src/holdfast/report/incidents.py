@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from holdfast.judging.trial import LATENCY_BUDGET
 from holdfast.records.event import AnyEvent, Lagged, Retried, Waited
 from holdfast.records.run import TrialRecord
 from holdfast.report import wording
@@ -18,7 +19,7 @@ _SHOWN_WAIT_MS = 100.0
 
 
 class Incidents:
-    """Counts those of trials, repeated measurements included."""
+    """Counts those of trials, repeated measurements included. Lag is told only where it takes a grade away."""
 
     def __init__(self) -> None:
         self._retries: Counter[str] = Counter()
@@ -30,17 +31,18 @@ class Incidents:
     def add(self, trial: TrialRecord) -> None:
         self._measured_again += len(trial.earlier)
         for each in (*trial.earlier, trial):
+            graded = any(check.type == LATENCY_BUDGET for check in each.evaluations)
             for event in each.events:
-                self._count(event)
+                self._count(event, graded=graded)
 
-    def _count(self, event: AnyEvent) -> None:
+    def _count(self, event: AnyEvent, *, graded: bool) -> None:
         match event:
             case Retried():
                 self._retries[event.reason] += 1
             case Waited():
                 self._waits[event.reason] += 1
                 self._waited_ms += event.wait_ms
-            case Lagged():
+            case Lagged() if graded:
                 self._lags_ms.append(event.lag_ms)
             case _:
                 pass
