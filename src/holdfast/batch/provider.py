@@ -96,7 +96,10 @@ class Provider:
         self._waiting.pop(mark, None)
 
     def held_up(self) -> list[HeldUp]:
-        """Who waits, by reason. May be asked from another thread."""
+        """Who waits, by reason. May be asked from another thread.
+
+        Only the first in the queue knows how long; what the others were told when they came may be over.
+        """
         now = self.clock.now()
         by_reason: dict[str, list[float]] = {}
         for reason, until in list(self._waiting.copy().values()):
@@ -105,7 +108,7 @@ class Provider:
             HeldUp(
                 reason=reason,
                 calls=len(left),
-                left_s=min(left),
+                left_s=min((each for each in left if each > 0), default=0.0),
                 down=self.name if reason == self._down else None,
             )
             for reason, left in by_reason.items()

@@ -232,3 +232,22 @@ async def test_that_a_provider_is_down_can_be_seen():
     clock.advance(1.0)
     assert await waiting == "openai is down"
     assert gate.held_up() == ()
+
+
+async def test_how_long_an_outage_is_waited_for_is_shown_after_a_look_in_vain_too():
+    clock = SettableClock(auto_advance=False)
+    gate = ProviderGate(clock=clock, limits={"openai": ProviderLimits(spacing_s=0.0)})
+    for _ in range(TOLERATED):
+        await call(gate, down())
+    looking = asyncio.create_task(call(gate, down()))
+    others = [asyncio.create_task(call(gate)) for _ in range(3)]
+    for _ in range(4):
+        await asyncio.sleep(0)
+    clock.advance(1.0)
+    await looking
+    for _ in range(4):
+        await asyncio.sleep(0)
+    assert gate.held_up() == (HeldUp(reason="openai is down", calls=3, left_s=2.0, down="openai"),)
+    while not all(task.done() for task in others):
+        clock.advance(1.0)
+        await asyncio.sleep(0)
