@@ -16,7 +16,7 @@ import holdfast
 from holdfast.batch.gate import ProviderGate
 from holdfast.batch.interrupt import Interrupts
 from holdfast.batch.local import LocalBatch
-from holdfast.batch.plan import PlannedTrial, plan
+from holdfast.batch.plan import Plan, PlannedTrial
 from holdfast.compose.building import Builder
 from holdfast.compose.fingerprint import Fingerprints, total
 from holdfast.compose.gates import build_gate, needs_network
@@ -64,7 +64,7 @@ class Run:
         header, self._path = begun if begun is not None else (None, None)
         seed = header.seed if header is not None else self.settings.seed
         self.seed: int = seed if seed is not None else secrets.randbelow(2**31)
-        self.planned: list[PlannedTrial] = plan(self.scenarios, seed=self.seed, trials=options.trials)
+        self.planned: Plan = Plan(self.scenarios, seed=self.seed, trials=options.trials)
         self.pending: Sequence[PlannedTrial] = self.planned
         self.header: RunHeader = header or self._header(selection, options)
         prices = Prices.of_run(self.header)
@@ -179,8 +179,9 @@ class Run:
         self, builder: Builder, tape: Tape, observers: Sequence[RunObserver], interrupts: Interrupts
     ) -> Path:
         writer = self._writer()
-        # Another process may have done some of it before this one had the record to itself.
-        self.pending = [each for each in self.pending if writer.verdict(each.key) in (None, Verdict.ERROR)]
+        if self._path is not None:
+            # Another process may have done some of it before this one had the record to itself.
+            self.pending = [each for each in self.pending if writer.verdict(each.key) in (None, Verdict.ERROR)]
         for observer in observers:
             observer.run_started(msgspec.structs.replace(self.header, planned=len(self.pending)))
         batch = LocalBatch(

@@ -21,6 +21,7 @@ from holdfast.records.secret_forms import FORMS, SHORTEST, TRACES, names_secret
 T = TypeVar("T")
 Span = tuple[int, int]
 _MASK = "*"
+_TRACES = tuple((trace.anchor, trace.rare, trace) for trace in TRACES)
 _ATOMS = (type(None), bool, int, float, Enum)
 
 
@@ -55,13 +56,9 @@ class Redactor:
             if part in data:
                 return True
         lowered = data.lower()
-        for trace in TRACES:
+        for anchor, rare, trace in _TRACES:
             # A byte is found twenty times as fast as a word.
-            if trace.rare not in data or trace.anchor not in lowered:
-                continue
-            if any(pattern.search(data) for pattern in trace.data):
-                return True
-            if trace.name is not None and trace.name.search(lowered):
+            if (rare is None or rare in data) and anchor in lowered and trace.found(data, lowered):
                 return True
         return False
 

@@ -33,11 +33,11 @@ class Form:
         *,
         lead: str = r"(?<![A-Za-z0-9])",
         data_anchor: bytes | None = None,
-        rare: bytes = b"",
+        rare: bytes | None = None,
     ) -> None:
         self.anchor: str = anchor
         self.data_anchor: bytes = anchor.lower().encode() if data_anchor is None else data_anchor
-        self.rare: bytes = rare
+        self.rare: bytes | None = rare
         self.text: re.Pattern[str] = re.compile(lead + pattern)
         # In encoded data the byte before may belong to something else, so there the lead is not asked for.
         self.data: re.Pattern[bytes] = re.compile(pattern.encode())
@@ -101,10 +101,15 @@ class Trace:
     def __init__(self, anchor: bytes) -> None:
         forms = [form for form in FORMS if form.data_anchor == anchor]
         self.anchor: bytes = anchor
-        self.rare: bytes = forms[0].rare if len(forms) == 1 else b""
+        self.rare: bytes | None = forms[0].rare if len(forms) == 1 else None
         self.data: tuple[re.Pattern[bytes], ...] = tuple(form.data for form in forms)
         name = _NAMES.get(anchor)
         self.name: re.Pattern[bytes] | None = re.compile(name + _TEXT) if name else None
+
+    def found(self, data: bytes, lowered: bytes) -> bool:
+        if any(pattern.search(data) for pattern in self.data):
+            return True
+        return self.name is not None and self.name.search(lowered) is not None
 
 
 TRACES: tuple[Trace, ...] = tuple(

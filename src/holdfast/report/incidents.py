@@ -14,6 +14,8 @@ from holdfast.report.page import Page, clip, one_line
 
 _REASONS = 3
 _REASON = 100
+_MOST_REASONS = 200
+_OTHER = "other reasons"
 _INDENT = 2
 _SHOWN_WAIT_MS = 100.0
 
@@ -25,7 +27,8 @@ class Incidents:
         self._retries: Counter[str] = Counter()
         self._waits: Counter[str] = Counter()
         self._waited_ms: float = 0.0
-        self._lags_ms: list[float] = []
+        self._lagged: int = 0
+        self._worst_lag_ms: float = 0.0
         self._measured_again: int = 0
 
     def add(self, trial: TrialRecord) -> None:
@@ -38,12 +41,13 @@ class Incidents:
     def _count(self, event: AnyEvent, *, graded: bool) -> None:
         match event:
             case Retried():
-                self._retries[event.reason] += 1
+                self._retries[_known(event.reason, self._retries)] += 1
             case Waited():
-                self._waits[event.reason] += 1
+                self._waits[_known(event.reason, self._waits)] += 1
                 self._waited_ms += event.wait_ms
             case Lagged() if graded:
-                self._lags_ms.append(event.lag_ms)
+                self._lagged += 1
+                self._worst_lag_ms = max(self._worst_lag_ms, event.lag_ms)
             case _:
                 pass
 
@@ -54,8 +58,8 @@ class Incidents:
             found.append(f"{retries} {'retry' if retries == 1 else 'retries'}")
         if self._waited_ms >= _SHOWN_WAIT_MS:
             found.append(f"waited {wording.seconds(self._waited_ms)}")
-        if self._lags_ms:
-            found.append(f"lag {wording.milliseconds(max(self._lags_ms))}")
+        if self._lagged:
+            found.append(f"lag {wording.milliseconds(self._worst_lag_ms)}")
         if self._measured_again:
             found.append(f"{self._measured_again} measured again")
         return ", ".join(found)
@@ -66,9 +70,8 @@ class Incidents:
             yield "retries", _times(self._retries)
         if self._waits:
             yield "waits", f"{wording.seconds(self._waited_ms)} in all: {_times(self._waits)}"
-        if self._lags_ms:
-            lagged = _number(len(self._lags_ms), "call")
-            yield "lag", f"{lagged}, up to {wording.milliseconds(max(self._lags_ms))}"
+        if self._lagged:
+            yield "lag", f"{_number(self._lagged, 'call')}, up to {wording.milliseconds(self._worst_lag_ms)}"
         if self._measured_again:
             yield "repeats", f"measured again {_number(self._measured_again, 'time')}"
 
@@ -115,6 +118,11 @@ def _of(trial: TrialRecord) -> Incidents:
     found = Incidents()
     found.add(trial)
     return found
+
+
+def _known(reason: str, reasons: Counter[str]) -> str:
+    """The reason, unless there are too many to keep: servers put numbers of requests into their messages."""
+    return reason if reason in reasons or len(reasons) < _MOST_REASONS else _OTHER
 
 
 def _times(reasons: Counter[str]) -> str:

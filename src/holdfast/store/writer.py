@@ -18,6 +18,7 @@ from holdfast.records.verdict import Verdict
 from holdfast.store import codec
 from holdfast.store.lock import RunLock
 from holdfast.store.plan import PlanEntry, write_plan
+from holdfast.store.positions import Positions
 from holdfast.store.schema import SUFFIX, RunStatus, begin_tables, connect, recognise, remove_record
 
 _INSERT = "INSERT INTO trial (name, verdict, outcome, latency_ms, body, position, scenario_id, idx) VALUES "
@@ -56,16 +57,7 @@ class RunWriter:
         self._redactor: Redactor = redactor
         self._connection: sqlite3.Connection = connection
         self._lock: RunLock = lock
-        keys = connection.execute("SELECT scenario_id, idx, position FROM plan")
-        self._positions: dict[tuple[str, int], int] = {(scenario, index): at for scenario, index, at in keys}
-        self._next: int = 1
-        self._planned: bool = bool(self._positions)
-        rows = connection.execute("SELECT scenario_id, idx, verdict, position FROM trial")
-        self._verdicts: dict[int, Verdict] = {}
-        for scenario, index, verdict, position in rows:
-            self._positions[scenario, index] = position
-            self._verdicts[position] = Verdict(verdict)
-            self._next = max(self._next, position + 1)
+        self._positions: Positions = Positions(connection)
         self._dictionary: bytes = connection.execute("SELECT dictionary FROM run").fetchone()[0]
         self._written_dictionary: bytes = self._dictionary
         self._waiting: deque[_Row] = deque()
@@ -147,7 +139,7 @@ class RunWriter:
         """
         self._check()
         position = self._position(record.key)
-        known = self._verdicts.get(position)
+        known = self._positions.verdict(position)
         if known is not None and known is not Verdict.ERROR:
             raise StoreError(f"trial {record.key} is in the run record already, as {known}; only an error is replaced")
         data = codec.encode(record)
@@ -167,7 +159,7 @@ class RunWriter:
             record.key.scenario_id,
             record.key.index,
         )
-        self._verdicts[position] = judged.verdict
+        self._positions.note(position, judged.verdict)
         self._waiting.append(_Row(record.key, values, known is not None))
         if not self._work_to_do.is_set():
             self._work_to_do.set()
@@ -175,18 +167,16 @@ class RunWriter:
 
     def verdict(self, key: TrialKey) -> Verdict | None:
         """What a trial came to so far, or None when it has not run."""
-        position = self._positions.get((key.scenario_id, key.index))
-        return None if position is None else self._verdicts.get(position)
+        position = self._positions.find(key)
+        return None if position is None else self._positions.verdict(position)
 
     def _position(self, key: TrialKey) -> int:
-        found = self._positions.get((key.scenario_id, key.index))
+        found = self._positions.find(key)
         if found is not None:
             return found
-        if self._planned:
+        if self._positions.planned:
             raise StoreError(f"trial {key} is not in the plan of the run record {self.path}")
-        position = self._positions[key.scenario_id, key.index] = self._next
-        self._next += 1
-        return position
+        return self._positions.add(key)
 
     def flush(self) -> None:
         """Wait until everything appended so far is committed."""

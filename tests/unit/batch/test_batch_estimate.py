@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.batch.estimate import estimate
-from holdfast.batch.plan import plan
+from holdfast.batch.plan import Plan
 from holdfast.compose.registry import build_registry
 from holdfast.plugins.registry import EvaluationCatalogue
 from holdfast.spec.load import load
@@ -68,7 +68,7 @@ def test_it_says_what_is_known_and_no_more(tmp_path: Path, text, trials, agent, 
     (tmp_path / "one.yaml").write_text(text)
     loaded = load([tmp_path / "one.yaml"], catalogue=EvaluationCatalogue(build_registry()))
     assert not loaded.errors
-    planned = plan(loaded.scenarios, seed=1, trials=trials)
+    planned = Plan(loaded.scenarios, seed=1, trials=trials)
     assert str(estimate(planned, lambda _: agent)) == told
     rubric = estimate(planned, lambda _: agent, lambda _: True)
     assert rubric.judge_checks == estimate(planned, lambda _: agent).judge_checks + trials

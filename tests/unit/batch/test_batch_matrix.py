@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from holdfast.batch.plan import plan
+from holdfast.batch.plan import Plan
 from holdfast.compose.registry import build_registry
 from holdfast.plugins.registry import EvaluationCatalogue
 from holdfast.spec.load import load
@@ -243,9 +243,9 @@ def test_what_yaml_itself_forbids_in_the_base_is_not_overlooked(expanded):
 
 def test_the_chance_of_mocks_is_the_same_in_all_combinations_and_as_in_the_base_alone(expanded):
     scenarios, _ = expanded("  - {parameter: name, values: [a, b]}\n", more="runs_per_combination: 3\n")
-    planned = plan(scenarios, seed=7)
+    planned = Plan(scenarios, seed=7)
     alone = msgspec.structs.replace(scenarios[0], id="talk", cell=None)
-    assert [each.mock_seed for each in planned] == [each.seed for each in plan([alone], seed=7)] * 2
+    assert [each.mock_seed for each in planned] == [each.seed for each in Plan([alone], seed=7)] * 2
     assert len({each.mock_seed for each in planned}) == 3
     assert len({each.seed for each in planned}) == 6
 
