@@ -16,6 +16,7 @@ _REASONS = 3
 _REASON = 100
 _MOST_REASONS = 200
 _OTHER = "other reasons"
+_KINDS = frozenset((Retried, Waited, Lagged))
 _INDENT = 2
 _SHOWN_WAIT_MS = 100.0
 
@@ -34,9 +35,11 @@ class Incidents:
     def add(self, trial: TrialRecord) -> None:
         self._measured_again += len(trial.earlier)
         for each in (*trial.earlier, trial):
-            graded = any(check.type == LATENCY_BUDGET for check in each.evaluations)
-            for event in each.events:
-                self._count(event, graded=graded)
+            found = [event for event in each.events if type(event) in _KINDS]  # few trials have any
+            if found:
+                graded = any(check.type == LATENCY_BUDGET for check in each.evaluations)
+                for event in found:
+                    self._count(event, graded=graded)
 
     def _count(self, event: AnyEvent, *, graded: bool) -> None:
         match event:
