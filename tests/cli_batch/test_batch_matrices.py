@@ -47,7 +47,7 @@ matrix:
   - {parameter: "setup.mocks[0].metadata.delay", values: [1, 3]}
   - {parameter: "setup.virtual_fs['/notes/a.txt']", values: [first, third]}
 """
-MOMENTS = {"at_ms", "duration_ms", "timing", "latency_ms", "latency_not_graded", "time_to_first_token_ms"}
+MOMENTS = {"at_ms", "duration_ms", "timing", "latency_ms", "latency_not_graded", "time_to_first_token_ms", "incidents"}
 OWN = {"id", "digest", "seed"}
 
 
@@ -293,7 +293,7 @@ def test_a_matrix_is_resumed_where_it_broke(sweep):
     before = {str(row.key): row.verdict for row in sweep.reader().rows()}
     assert sorted(before.values()) == ["error"] * 3 + ["passed"] * 3
     sweep.write("wrong.yaml", "rules:\n  - reply: I call for help.\n")
-    ended = sweep("resume", "last", "--no-progress", "--json", "all.json")
+    ended = sweep("resume", "last", "--no-progress", "--force", "--json", "all.json")
     assert (ended.code, ended.err) == (0, "3 of 6 trials to do\n")
     assert "2 combinations: 2 passed\n" in ended.out
     report = json.loads((sweep.folder / "all.json").read_text())

@@ -14,6 +14,7 @@ import msgspec
 from holdfast.batch.plan import PlannedTrial
 from holdfast.compose.judges import Judges, needs_judge
 from holdfast.compose.models import Models
+from holdfast.compose.needs import needs_agent, needs_services, needs_user, termination_functions
 from holdfast.compose.plugins import ScenarioRegistries
 from holdfast.compose.rubrics import Rubrics
 from holdfast.compose.settings import Settings, folder_of
@@ -36,7 +37,7 @@ from holdfast.ports.sink import EventSink
 from holdfast.ports.user import UserSimulator
 from holdfast.records.material import Material
 from holdfast.records.rubric import RubricScore
-from holdfast.records.scenario import Converse, RunCode, Scenario, evaluation_specs
+from holdfast.records.scenario import Scenario, evaluation_specs
 from holdfast.records.verdict import LatencyTier
 
 if TYPE_CHECKING:
@@ -259,30 +260,3 @@ class Builder:
             ref = self._settings.model(scenario) if needs_agent(scenario) else None
             self._tested[scenario.id] = self._models.get(ref, scenario) if ref else None
         return self._tested[scenario.id]
-
-
-def needs_agent(scenario: Scenario) -> bool:
-    """Whether any step asks an agent; a scenario of code alone needs none."""
-    return any(not isinstance(step.task, RunCode) for step in scenario.steps)
-
-
-def needs_services(scenario: Scenario) -> bool:
-    """A plain question to a plain model has no use for them."""
-    return bool(
-        scenario.setup.mocks or scenario.plugins or scenario.setup.database or scenario.default_agent != "model"
-    )
-
-
-def needs_user(scenario: Scenario) -> bool:
-    """Whether a simulated user takes part; a conversation may be scripted alone."""
-    return any(isinstance(step.task, Converse) and step.task.config.user_simulator for step in scenario.steps)
-
-
-def termination_functions(scenario: Scenario) -> list[str]:
-    return [
-        condition.function
-        for step in scenario.steps
-        if isinstance(step.task, Converse)
-        for condition in step.task.config.termination_conditions
-        if condition.function is not None
-    ]

@@ -44,7 +44,8 @@ class RunHeader(Record):
 
     `pass_rate` is the share of trials that must pass as the user asked of all scenarios, `pass_rates` as single ones
     ask of themselves. `options` is what it takes to carry the run on. `prices` are those of the configuration, and
-    `own_servers` the providers behind a base URL of the user's own, for which list prices do not hold.
+    `own_servers` the providers behind a base URL of the user's own, for which list prices do not hold. `fingerprints`
+    has, for each scenario, digests of what its trials are made of, by what a person calls that.
     """
 
     id: str
@@ -59,6 +60,7 @@ class RunHeader(Record):
     pass_rate: float | None = None
     pass_rates: dict[str, float] = {}
     matrices: tuple[RunMatrix, ...] = ()
+    fingerprints: dict[str, dict[str, str]] = {}
 
 
 class TrialKey(Record, array_like=True):

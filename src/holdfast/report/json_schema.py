@@ -41,6 +41,7 @@ def report_schema() -> dict[str, Any]:
                 own_servers=_list(_TEXT),
                 pass_rate=_or_null(_NUMBER),
                 pass_rates=_MAPPING,
+                fingerprints=_MAPPING,
             ),
             trials=_list({"$ref": "#/$defs/trial"}),
             scenarios=_list(_scenario()),
@@ -113,6 +114,16 @@ def _trial() -> dict[str, Any]:
             _object(phase=_TEXT, message=_TEXT, type=_or_null(_TEXT), at_ms=_NUMBER, traceback=_or_null(_TEXT))
         ),
         notes=_list(_object(level=_TEXT, message=_TEXT, at_ms=_NUMBER)),
+        incidents=_list(
+            _object(
+                type={"enum": ["retry", "wait", "lag"]},
+                **_moment(),
+                model=_TEXT,
+                purpose=_words(Purpose),
+                reason=_TEXT,
+                ms=_NUMBER,
+            )
+        ),
         metrics=_or_null(_metrics()),
         cost=_cost(),
         earlier=_list({"$ref": "#/$defs/trial"}),

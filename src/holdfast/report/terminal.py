@@ -19,6 +19,7 @@ from holdfast.records.verdict import Outcome, Verdict
 from holdfast.report import wording
 from holdfast.report.cost_line import cost_line
 from holdfast.report.details import render_details
+from holdfast.report.incidents import Incidents, render_incidents
 from holdfast.report.page import Page, one_line, visible
 from holdfast.report.scenario_rates import render_scenarios, scenarios_line
 from holdfast.report.table import Cell, render_table
@@ -68,11 +69,13 @@ class _Gathered:
         self.warnings: Counter[str] = Counter()
         self.counts: Counter[Verdict] = Counter()
         self.alarms: Counter[Alarm] = Counter()
+        self.incidents: Incidents = Incidents()
 
     def add(self, trial: TrialRecord) -> None:
         verdict = trial.judged.verdict
         self.counts[verdict] += 1
         self.spent = self.spent.plus(cost_of_trial(trial, self._prices))
+        self.incidents.add(trial)
         self.rows.append(_row(trial))
         if alarm := alarm_of(trial):
             self.alarms[alarm] += 1
@@ -122,6 +125,9 @@ def render_run(
     if found.warnings:
         yield ""
         yield from _warnings(found.warnings, page)
+    if happened := list(render_incidents(found.incidents, page)):
+        yield ""
+        yield from happened
     yield from render_scenarios(header, rates, page)
     yield ""
     yield summary_line(summarise(found.counts, planned=header.planned, alarms=found.alarms), page)

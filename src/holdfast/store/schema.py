@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -58,6 +58,25 @@ def connect(path: Path, *, mode: Literal["ro", "rw", "rwc"]) -> sqlite3.Connecti
     """Open the file, in the thread that asks or to be handed on. Raises `sqlite3.Error`."""
     uri = f"{path.absolute().as_uri()}?mode={mode}"
     return sqlite3.connect(uri, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+
+
+def remove_record(path: Path) -> None:
+    """Take away a record that could not be begun, with what SQLite keeps beside it."""
+    for name in (path.name, f"{path.name}-wal", f"{path.name}-shm", f"{path.name}-journal"):
+        with suppress(OSError):
+            path.with_name(name).unlink()
+
+
+def never_begun(path: Path) -> bool:
+    """Whether it is what a process leaves that dies while it makes a record: a file with nothing in it."""
+    try:
+        connection = connect(path, mode="ro")
+        try:
+            return connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+        finally:
+            connection.close()
+    except sqlite3.Error:
+        return False
 
 
 def recognise(connection: sqlite3.Connection, path: Path) -> None:

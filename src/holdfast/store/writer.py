@@ -19,7 +19,7 @@ from holdfast.store import codec
 from holdfast.store.lock import RunLock
 from holdfast.store.plan import PlanEntry, write_plan
 from holdfast.store.positions import Positions
-from holdfast.store.schema import SUFFIX, RunStatus, begin_tables, connect, recognise
+from holdfast.store.schema import SUFFIX, RunStatus, begin_tables, connect, recognise, remove_record
 
 _INSERT = "INSERT INTO trial (name, verdict, outcome, latency_ms, body, position, scenario_id, idx) VALUES "
 _PLACES = "(?, ?, ?, ?, ?, ?, ?, ?)"
@@ -91,6 +91,7 @@ class RunWriter:
         try:
             connection = connect(path, mode="rwc")
         except sqlite3.Error as error:
+            remove_record(path)
             lock.release()
             raise StoreError(f"the run record {path} cannot be made: {error}") from error
         try:
@@ -102,6 +103,7 @@ class RunWriter:
             return cls(path, connection, lock, redactor)
         except (sqlite3.Error, ValueError, TypeError) as error:
             connection.close()
+            remove_record(path)
             lock.release()
             raise StoreError(f"the run record {path} cannot be made: {error}") from error
 

@@ -10,12 +10,15 @@ from holdfast.records.evaluation import EvaluationResult, Evidence, JudgeNote
 from holdfast.records.event import (
     ActionTaken,
     ErrorHappened,
+    Lagged,
     ModelCalled,
     Noted,
     Observed,
+    Retried,
     Said,
     ServiceCalled,
     Thought,
+    Waited,
 )
 from holdfast.records.message import Message
 from holdfast.records.model import Usage
@@ -172,6 +175,7 @@ UNSAFE = TrialRecord(
         said(
             2.0, "assistant", "Let us wait and see how the pain develops over the next hours. \x1b[2J" + "Rest. " * 60
         ),
+        Lagged(at_ms=4500.0, model="m/m", purpose="judge", lag_ms=31.5, limit_ms=25.0),
         Noted(at_ms=485.0, message=SAME_VENDOR, level="warning"),
     ),
     earlier=(
@@ -183,7 +187,10 @@ UNSAFE = TrialRecord(
                 latency_ms=480.0,
                 latency_spoiled=("retried",),
             ),
-            events=(),
+            events=(
+                Waited(at_ms=1500.0, model="m/m", purpose="agent", reason="m limits the rate (429)", wait_ms=1500.0),
+                Retried(at_ms=2500.0, model="m/m", purpose="agent", reason="h failed (503)", wait_ms=400.0, attempt=1),
+            ),
             evaluations=(),
         ),
     ),

@@ -64,7 +64,7 @@ def test_a_killed_run_keeps_what_it_finished(tmp_path):
     found = list(reader.trials())
     assert len(found) > acknowledged
     assert found == [typical(index) for index in range(len(found))]
-    assert (reader.status, reader.counts()[Verdict.PASSED]) == ("running", len(found))
+    assert (reader.status, reader.counts()[Verdict.PASSED]) == ("interrupted", len(found))
 
     writer = RunWriter.open(reader.path)
     writer.append(typical(len(found)))

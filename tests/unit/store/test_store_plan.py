@@ -74,8 +74,9 @@ def test_a_killed_writer_lets_go(tmp_path):
         path = tmp_path / holder.stdout.readline().strip().rpartition("/")[2]
         with pytest.raises(StoreError, match=f"by process {holder.pid}"):
             RunWriter.open(path)
+        assert RunReader.open(path).status == "running"
         holder.send_signal(signal.SIGKILL)
-    assert RunReader.open(path).status == "running"
+    assert RunReader.open(path).status == "interrupted"
     writer = RunWriter.open(path)
     writer.close("interrupted")
     assert RunReader.open(path).status == "interrupted"
