@@ -86,7 +86,7 @@ class _Admission:
             self._release()
             raise
         now = self._started = provider.clock.now()
-        provider.pace.started(now)
+        provider.started(now)
         if provider.requests is not None:
             provider.requests.spend(now, 1.0)
         if provider.tokens is not None:
@@ -97,6 +97,7 @@ class _Admission:
     async def __aexit__(self, *_: object) -> None:
         if self._probe and not self._told:
             self._provider.breaker.abandoned()
+        self._provider.ended()
         self._release()
 
     def succeeded(self, response: ChatResponse) -> None:

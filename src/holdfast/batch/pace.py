@@ -6,6 +6,7 @@ from collections import deque
 from contextlib import suppress
 
 SPACING_S = 0.00025
+OPENING_S = 0.001
 _SHORTEST_SPAN_S = 1.0
 _LONGEST_SPAN_S = 10.0
 _KEPT = 1024
@@ -20,7 +21,8 @@ _OFTEN = 0.3
 
 class Pace:
     """Starts are spaced by a quarter of a millisecond: 64 calls fired together are all stamped late by the work of
-    starting the others.
+    starting the others. Where more calls than ever are under way each opens a connection, which is work for both sides,
+    and a millisecond lies between them.
 
     When many calls are refused for being too many, they are spaced as calls were taken lately. From then on every
     answer brings them a little closer, and every refusal takes them apart again. So a run whose limits nobody
@@ -40,12 +42,12 @@ class Pace:
     def slowed(self) -> bool:
         return self._spacing_s > self._shortest_s
 
-    def wait_s(self, now: float) -> float:
-        """Take the next start; how long it is until then."""
+    def wait_s(self, now: float, *, opening: bool = False) -> float:
+        """Take the next start, which may be `opening` a connection; how long it is until then."""
         if not self._spacing_s:
             return 0.0
         due = max(now, self._next_start)
-        self._next_start = due + self._spacing_s
+        self._next_start = due + (max(self._spacing_s, OPENING_S) if opening else self._spacing_s)
         return due - now
 
     def started(self, now: float) -> None:

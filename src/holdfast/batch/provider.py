@@ -38,6 +38,8 @@ class Provider:
         self.slots: asyncio.Semaphore | None = asyncio.Semaphore(limits.concurrency) if limits.concurrency else None
         self._turn: asyncio.Lock = asyncio.Lock()
         self._held_until: float = 0.0
+        self._active: int = 0
+        self._most: int = 0
         self._waiting: dict[object, tuple[str, float]] = {}
 
     def obstacle(self, amount: float) -> tuple[float, str]:
@@ -73,7 +75,7 @@ class Provider:
             wait_s, why = self.obstacle(amount)
             if why:
                 reason = await self._queue(amount, wait_s, why)
-            wait_s = self.pace.wait_s(self.clock.now())
+            wait_s = self.pace.wait_s(self.clock.now(), opening=self._active >= self._most)
             if wait_s > 0 and self.pace.slowed:
                 reason = reason or self._limited
                 await self._wait(wait_s, self._limited)
@@ -81,6 +83,14 @@ class Provider:
                 await self.clock.sleep(wait_s)
             if not self.obstacle(amount)[1]:
                 return reason
+
+    def started(self, now: float) -> None:
+        self.pace.started(now)
+        self._active += 1
+        self._most = max(self._most, self._active)
+
+    def ended(self) -> None:
+        self._active -= 1
 
     def hold(self, seconds: float) -> None:
         """The provider asked for a pause: nobody else need run into the same wall."""

@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.batch.breaker import GIVE_UP_S, TOLERATED
 from holdfast.batch.gate import ProviderGate, provider_of
-from holdfast.batch.pace import SPACING_S
+from holdfast.batch.pace import OPENING_S, SPACING_S
 from holdfast.batch.provider import ProviderLimits
 from holdfast.batch.window import WINDOW_S, Window
 from holdfast.errors import ModelError
@@ -43,20 +43,28 @@ async def starts(gate, clock, count, **more):
     return times
 
 
-async def test_starts_are_spaced():
+async def test_starts_are_spaced_and_more_so_while_connections_are_opened():
     clock = SettableClock(10.0)
     gate = ProviderGate(clock=clock)
     times = []
+    all_started = asyncio.Event()
 
     async def one():
         async with gate.admit("openai/m", REQUEST):
             times.append(clock.now())
+            if len(times) == 64:
+                all_started.set()
+            await all_started.wait()
 
-    async with asyncio.TaskGroup() as group:
-        for _ in range(64):
-            group.create_task(one())
-    assert len(times) == 64
-    assert max(times) == pytest.approx(10.0 + 63 * SPACING_S)
+    for spacing_s in (OPENING_S, SPACING_S):
+        times.clear()
+        all_started.clear()
+        clock.advance(1.0)
+        began = clock.now()
+        async with asyncio.TaskGroup() as group:
+            for _ in range(64):
+                group.create_task(one())
+        assert max(times) == pytest.approx(began + 63 * spacing_s)
 
 
 async def test_never_more_requests_in_any_minute_than_allowed():
