@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import overload
 
@@ -45,6 +45,13 @@ class Plan(Sequence[PlannedTrial]):
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
+
+    def __iter__(self) -> Iterator[PlannedTrial]:
+        begin = 0
+        for scenario, end in zip(self._scenarios, self._ends, strict=True):
+            for index in range(end - begin):
+                yield self._trial(scenario, index)
+            begin = end
 
     @overload
     def __getitem__(self, at: int) -> PlannedTrial: ...

@@ -95,7 +95,8 @@ class Evaluation:
     def _keep(self, result: EvaluationResult) -> None:
         self.results.append(result)
         trial = self._trial
-        trial.emit(Evaluated(at_ms=trial.elapsed_ms(), step=trial.step, turn=trial.turn, result=result))
+        if trial.parts.sinks:  # The record has results of their own; the event is for who listens.
+            trial.emit(Evaluated(at_ms=trial.elapsed_ms(), step=trial.step, turn=trial.turn, result=result))
 
     def _error(self, spec: EvaluationSpec, error: Exception) -> EvaluationResult:
         message = f"the check could not be made: {type(error).__name__}: {error}"

@@ -59,10 +59,10 @@ class AnswerReader:
     ends: ClassVar[tuple[bytes, ...]] = ()
     """Bytes that are in the event an answer ends with, or in one that says it failed."""
 
-    __slots__ = ("_events", "calls", "done", "finish_reason", "first_token", "pieces", "seen", "texts", "usage")
+    __slots__ = ("calls", "done", "events", "finish_reason", "first_token", "pieces", "seen", "texts", "usage")
 
     def __init__(self) -> None:
-        self._events = EventStream()
+        self.events = EventStream()
         self.texts: list[str] = []
         self.calls: list[tuple[int | None, PartialCall]] = []
         self.pieces: list[tuple[int, int]] = []
@@ -87,7 +87,7 @@ class AnswerReader:
 
     def feed(self, block: bytes) -> bool:
         """Read a block of an event stream; whether the answer's end was in it. What follows that is not read."""
-        for data, end in self._events.feed(block):
+        for data, end in self.events.feed(block):
             if data == DONE:
                 self.sentinel(end)
             else:

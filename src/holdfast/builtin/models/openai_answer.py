@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, ClassVar, cast
 
 import msgspec
 
 from holdfast.builtin.models.answer import AnswerReader, ErrorInAnswer, PartialCall, message_in, not_read
+from holdfast.builtin.models.sse import DONE, Event
 from holdfast.records.model import Usage
 
 
@@ -50,6 +52,7 @@ class _Answer(msgspec.Struct, gc=False):
 
 
 _decode_answer = msgspec.json.Decoder(_Answer).decode
+_decode_answers = msgspec.json.Decoder(list[_Answer]).decode
 
 
 class ChatReader(AnswerReader):
@@ -62,14 +65,35 @@ class ChatReader(AnswerReader):
     def ended(self) -> bool:
         return self.done is not None or self.finish_reason is not None
 
-    def sentinel(self, end: int) -> None:
-        self.done = end
+    def feed(self, block: bytes) -> bool:
+        events = self.events.feed(block)
+        done = next((at for at, (data, _) in enumerate(events) if data == DONE), None)
+        self._read_all(events if done is None else events[:done])
+        if done is None:
+            return False
+        self.done = events[done][1]
+        return True
+
+    def _read_all(self, events: list[Event]) -> None:
+        """All at once: decoding one by one costs twice as much. What is wrong is then found one by one."""
+        answers: list[_Answer] = []
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+            answers = _decode_answers(b"[" + b",".join([data for data, _ in events]) + b"]")
+        if len(answers) == len(events):
+            for answer, (_, end) in zip(answers, events, strict=True):
+                self._add(answer, end)
+        else:
+            for data, end in events:
+                self.read(data, end)
 
     def read(self, data: bytes, end: int) -> None:
         try:
             answer = _decode_answer(data)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise not_read(error, data) from error
+        self._add(answer, end)
+
+    def _add(self, answer: _Answer, end: int) -> None:
         if answer.error is not None or answer.object == "error":
             raise ErrorInAnswer(message_in(answer.error) or answer.message or "no message")
         usage = answer.usage
