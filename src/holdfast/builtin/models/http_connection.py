@@ -20,7 +20,7 @@ import httptools
 from holdfast.builtin.models.stamps import Stamps
 
 _PIECE = 64 * 1024
-_ENCODINGS = {"gzip": 47, "x-gzip": 47, "deflate": zlib.MAX_WBITS}
+_ENCODINGS = {b"gzip": 47, b"x-gzip": 47, b"deflate": zlib.MAX_WBITS}
 
 
 class NotHttp(Exception):
@@ -46,7 +46,7 @@ class Response:
         "complete",
         "compressed",
         "failure",
-        "headers",
+        "fields",
         "received",
         "stamps",
         "status",
@@ -56,7 +56,7 @@ class Response:
         self.stamps: Stamps = stamps
         self._wake = wake
         self.status: int | None = None
-        self.headers: dict[str, str] = {}
+        self.fields: dict[bytes, bytes] = {}
         self.blocks: list[bytes] = []
         self.received: int = 0
         self.complete: bool = False
@@ -70,8 +70,18 @@ class Response:
         self._tail: bytes = b""
 
     @property
-    def content_type(self) -> str:
-        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+    def headers(self) -> dict[str, str]:
+        """By name in lower case."""
+        return {name.decode("latin-1"): value.decode("latin-1") for name, value in self.fields.items()}
+
+    @property
+    def streamed(self) -> bool:
+        return self.fields.get(b"content-type", b"").lower().startswith(b"text/event-stream")
+
+    @property
+    def framed(self) -> bool:
+        """Whether the head says how long the body is, or that the body does."""
+        return b"content-length" in self.fields or b"transfer-encoding" in self.fields
 
     def take(self) -> bytes:
         """The body that came in since the last time."""
@@ -106,12 +116,12 @@ class Response:
 
     def begin_body(self, status: int) -> None:
         self.status = status
-        encoding = self.headers.get("content-encoding", "identity").strip().lower()
+        encoding = self.fields.get(b"content-encoding", b"").strip().lower()
         if encoding in _ENCODINGS:
             self._decompress = zlib.decompressobj(_ENCODINGS[encoding]).decompress
             self.compressed = True
-        elif encoding not in ("identity", ""):
-            raise NotHttp(f"it is encoded as {encoding}, which was not asked for")
+        elif encoding not in (b"identity", b""):
+            raise NotHttp(f"it is encoded as {encoding.decode('latin-1')}, which was not asked for")
 
     def decoded(self, block: bytes) -> bytes:
         """A piece of the body as it was before the server compressed it."""
@@ -177,7 +187,6 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._file: int | None = None
         self._response: Response | None = None
-        self._framed: bool = False
         self._interim: bool = False
         self._keep: bool = False
         self._drained: asyncio.Future[None] | None = None
@@ -192,7 +201,7 @@ class Connection(asyncio.Protocol):
     async def send(self, request: bytes, stamps: Stamps) -> Response:
         """Hand a request to the kernel. Raises `Broken`; the answer is waited for through what this returns."""
         response = self._response = Response(stamps, self._wake)
-        self._keep = self._framed = False
+        self._keep = False
         stamps.reused, self.used = self.used, True
         transport = self._transport
         if transport is None or transport.is_closing():
@@ -258,7 +267,7 @@ class Connection(asyncio.Protocol):
         self._transport = self._file = None
         response = self._response
         if response is not None and not response.complete and response.failure is None:
-            if exc is None and response.status is not None and not self._framed:
+            if exc is None and response.status is not None and not response.framed:
                 response.complete = True  # a body without a length ends with its connection
             else:
                 response.failure = Broken(str(exc) or "the server closed the connection")
@@ -283,7 +292,7 @@ class Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._response is not None:
-            self._response.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+            self._response.fields[name.lower()] = value
 
     def on_headers_complete(self) -> None:
         response = self._response
@@ -292,9 +301,8 @@ class Connection(asyncio.Protocol):
         status = self._parser.get_status_code()
         self._interim = 100 <= status < 200 and status != 101
         if self._interim:
-            response.headers.clear()
+            response.fields.clear()
             return
-        self._framed = "content-length" in response.headers or "transfer-encoding" in response.headers
         response.begin_body(status)
         response.stamps.status = status
 

@@ -138,7 +138,7 @@ class HttpModel:
                 if cut is not None:
                     cut.stop()
                 await self._refused(response, made)
-            elif response.content_type == "text/event-stream":
+            elif response.streamed:
                 made.streamed = True
                 await self._read_stream(response, made.reader)
             else:
