@@ -18,7 +18,7 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) ## run the examples with the embedded scripted model
 	@$(BIN)/holdfast run examples --json .holdfast/demo.json --junit .holdfast/demo.xml || [ $$? -le 1 ]
 	@echo "reports: .holdfast/demo.json, .holdfast/demo.xml; again with: $(BIN)/holdfast show last"
-	@echo "(two of the examples fail on purpose: one answer is safe but late, another in time but unsafe)"
+	@echo "(three fail on purpose: an answer that is safe but late, one in time but unsafe, and one combination of a matrix)"
 
 # Built for the instructions that every 64-bit machine of the last ten years has: what a virtual machine says of its own
 # processor is not always true.

@@ -81,6 +81,7 @@ def test_a_wrong_option_is_one_message_and_exit_2(shell, arguments, said):
     assert (ended.code, ended.out) == (2, "")
     assert said in ended.err
     assert "Traceback" not in ended.err
+    assert "Warning" not in ended.err
 
 
 def test_json_and_junit_tell_the_verdicts_apart(shell):

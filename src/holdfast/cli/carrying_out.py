@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from holdfast.cli.output import show_run
 from holdfast.compose.loop import run_in_loop
 from holdfast.compose.rates import rates_of
 from holdfast.compose.running import Run
-from holdfast.errors import ExitCode
+from holdfast.errors import ExitCode, HoldfastError
 from holdfast.judging.scenario_rate import rates_exit_code
 from holdfast.report.progress import progress_for
 from holdfast.report.transcript import Transcripts
@@ -26,11 +27,27 @@ def carry_out(
     junit_file: Path | None = None,
     transcripts: Transcripts | None = None,
 ) -> ExitCode:
-    """Run it, report, and say how it went. After an interrupt it reports what there is."""
-    progress = progress_for(sys.stderr, enabled=not silent)
-    reader = RunReader.open(run_in_loop(run.execute([progress]), network=run.needs_network))
-    show_run(reader, json_file=json_file, junit_file=junit_file, transcripts=transcripts)
+    """Run it, report, and say how it went. After an interrupt, or when the disk is full, it reports what there is."""
+    progress = progress_for(sys.stderr, enabled=not silent, standing=run.standing)
+    network = run.needs_network  # it may refuse a model's name: before there is something to await
+    record = run_in_loop(run.execute([progress]), network=network)
+    try:
+        reader = RunReader.open(record)
+        show_run(reader, json_file=json_file, junit_file=junit_file, transcripts=transcripts)
+    except HoldfastError:
+        if run.broken is None:
+            raise
+        reader = None
+    if run.broken is not None:
+        click.echo(f"holdfast: {run.redactor.text(str(run.broken))}: {_resume(run)}", err=True)
     if run.interrupted:
-        click.echo(f"interrupted; carry on with: holdfast resume {run.header.id}", err=True)
+        click.echo(f"interrupted; carry on with: {_resume(run)}", err=True)
         return ExitCode.INTERRUPTED
-    return rates_exit_code(rates_of(reader))
+    code = ExitCode.UNDECIDED if reader is None else rates_exit_code(rates_of(reader))
+    return ExitCode.UNDECIDED if run.broken is not None and code is ExitCode.PASSED else code
+
+
+def _resume(run: Run) -> str:
+    """The command that carries it on."""
+    out = run.settings.options.out
+    return shlex.join(["holdfast", "resume", run.header.id, *(["--out", str(out)] if out is not None else [])])

@@ -15,4 +15,11 @@ def show_plan(run: Run) -> None:
     counts = Counter(each.key.scenario_id for each in run.planned)
     for scenario_id, trials in counts.items():
         click.echo(f"{trials} x {scenario_id}" if trials > 1 else scenario_id)
-    click.echo(f"would run {estimate(run.planned)}; {run.settings.concurrency} trials at a time")
+    settings = run.settings
+    found = estimate(
+        run.planned,
+        agent_of=lambda scenario: settings.agent(scenario).partition(":")[0],
+        scores_rubric=lambda scenario: scenario.rubric is not None and settings.judge(scenario) is not None,
+    )
+    click.echo(f"would run {found}")
+    click.echo(f"{settings.concurrency} trials at a time")

@@ -21,10 +21,14 @@ _COLUMNS = ("id", "name", "domain", "tags")
 @shared.selection
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def list_scenarios(
-    paths: tuple[str, ...], tags: tuple[str, ...], expression: str | None, form: Literal["text", "json"]
+    paths: tuple[str, ...],
+    tags: tuple[str, ...],
+    expression: str | None,
+    filters: tuple[str, ...],
+    form: Literal["text", "json"],
 ) -> None:
     """List scenarios with id, name, domain and tags; the same filters as `run`."""
-    selection = Selection(paths=paths, tags=tags, expression=expression)
+    selection = Selection(paths=paths, tags=tags, expression=expression, filters=filters)
     chosen = load_scenarios(selection, ScenarioRegistries(build_registry()))
     if form == "json":
         rows = [

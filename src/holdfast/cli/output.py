@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -41,29 +41,32 @@ def page() -> Page:
 def show_run(
     reader: RunReader, *, json_file: Path | None, junit_file: Path | None, transcripts: Transcripts | None
 ) -> None:
-    """The table, and the files. Raises `SetupError` when a file cannot be written; the record is safe already."""
-    for line in render_stored_run(reader.path, page(), transcripts=transcripts):
-        click.echo(line)
-    rates = rates_of(reader)
-    if any(rate.planned > 1 for rate in rates):
-        from holdfast.report.scenario_rates import render_scenario_rates
+    """The files, and the table. Raises `SetupError` when a file cannot be written; the record is safe already.
 
-        click.echo("")
-        for line in render_scenario_rates(rates, page()):
-            click.echo(line)
+    The files come first: whoever reads the table may stop in the middle (`| head`), which ends the process.
+    """
+    rates = rates_of(reader)
+    unwritten: list[str] = []
     if json_file is not None:
         from holdfast.report.json_report import to_json
 
-        _write(json_file, b"".join(to_json(reader.header, reader.trials())))
+        unwritten += _write(json_file, to_json(reader.header, reader.trials(), rates))
     if junit_file is not None:
         from holdfast.report.junit import to_junit
 
-        _write(junit_file, to_junit(reader.header, reader.trials()).encode())
+        unwritten += _write(junit_file, [to_junit(reader.header, reader.trials(), rates).encode()])
+    for line in render_stored_run(reader, rates, page(), transcripts=transcripts):
+        click.echo(line)
+    if unwritten:
+        raise SetupError("; ".join(unwritten))
 
 
-def _write(file: Path, content: bytes) -> None:
+def _write(file: Path, content: Iterable[bytes]) -> list[str]:
+    """What went wrong, if anything did."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(content)
+        with file.open("wb") as stream:
+            stream.writelines(content)
     except OSError as error:
-        raise SetupError(f"the report {file} cannot be written: {error.strerror}") from error
+        return [f"the report {file} cannot be written: {error.strerror}"]
+    return []

@@ -24,7 +24,11 @@ _SHOWN = 10
 @click.argument("run", metavar="RUN")
 @shared.out
 @click.option("--concurrency", type=click.IntRange(min=1), help="Trials at a time. [default: as the run began]")
-@click.option("--force", is_flag=True, help="Go on although scenarios, models or judges have changed since.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Go on although scenarios, models, judges or what else the trials are made of have changed since.",
+)
 @report_files
 @click.option("--no-progress", is_flag=True, help="Say nothing until the end.")
 @click.pass_context

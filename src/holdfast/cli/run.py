@@ -13,6 +13,7 @@ from holdfast.cli.carrying_out import carry_out
 from holdfast.cli.output import report_files
 from holdfast.compose.options import RunOptions, Selection
 from holdfast.compose.running import Run
+from holdfast.errors import SetupError
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _DIR = click.Path(path_type=Path, file_okay=False)
@@ -37,10 +38,9 @@ _DIR = click.Path(path_type=Path, file_okay=False)
 )
 @click.option(
     "--pass-rate",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=shared.PassRate(0, 1, min_open=True),
     help="Share of a scenario's trials that must pass. [default: as it says, or all]",
 )
-@click.option("--filter", "filters", multiple=True, metavar="PARAM=VALUE", help="Only these combinations of a matrix.")
 @click.option("--dry-run", is_flag=True, help="List what would run, with an estimate, and run nothing.")
 @click.option("--concurrency", type=click.IntRange(min=1), help="Trials at a time. [default: 8]")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), help="Seconds for a model call.")
@@ -67,6 +67,8 @@ def run(ctx: click.Context, /, **given: Any) -> None:
     chosen = {name: given.pop(name) for name in ("paths", "tags", "expression", "filters")}
     files = {name: given.pop(name) for name in ("json_file", "junit_file", "transcripts")}
     silent, dry_run = given.pop("no_progress"), given.pop("dry_run")
+    if dry_run:
+        _refuse_reports(files)
     prepared = Run(Selection(**chosen), RunOptions(command=tuple(sys.argv[1:]), **given))
     if dry_run:
         from holdfast.cli.dry_run import show_plan
@@ -74,3 +76,9 @@ def run(ctx: click.Context, /, **given: Any) -> None:
         show_plan(prepared)
         return
     ctx.exit(carry_out(prepared, silent=silent, **files))
+
+
+def _refuse_reports(files: dict[str, Any]) -> None:
+    given = [option for option, name in (("--json", "json_file"), ("--junit", "junit_file")) if files[name] is not None]
+    if given:
+        raise SetupError(f"--dry-run runs nothing, so there is no report for {' and '.join(given)}; leave out one")

@@ -18,14 +18,21 @@ from holdfast.errors import ExitCode, SetupError
 @click.command()
 @shared.selection
 @click.pass_context
-def selftest(ctx: click.Context, paths: tuple[str, ...], tags: tuple[str, ...], expression: str | None) -> None:
+def selftest(
+    ctx: click.Context,
+    paths: tuple[str, ...],
+    tags: tuple[str, ...],
+    expression: str | None,
+    filters: tuple[str, ...],
+) -> None:
     """Run every deterministic check against the scenario's own `examples`, with no model.
 
     A good answer that a check rejects, or a bad one that passes, is reported with the check and the text.
     Exit codes: 0 when none is found, 1 when one is, 2 when there is nothing to test.
     """
     registries = ScenarioRegistries(build_registry())
-    scenarios = load_scenarios(Selection(paths=paths, tags=tags, expression=expression), registries)
+    selection = Selection(paths=paths, tags=tags, expression=expression, filters=filters)
+    scenarios = load_scenarios(selection, registries)
     found = asyncio.run(run_selftest(scenarios, registries))
     for defect in found.defects:
         check = f"{defect.check}: " if defect.check else ""

@@ -9,9 +9,11 @@ import click
 import msgspec
 
 from holdfast.cli import options as shared
-from holdfast.compose.loading import load_files
+from holdfast.compose.loading import combinations_of, load_files
+from holdfast.compose.options import RunOptions
 from holdfast.compose.plugins import ScenarioRegistries
 from holdfast.compose.registry import build_registry
+from holdfast.compose.settings import Settings
 from holdfast.errors import ExitCode
 from holdfast.spec.load import Loaded
 
@@ -25,7 +27,7 @@ def validate(ctx: click.Context, paths: tuple[str, ...], form: Literal["text", "
 
     Exit codes: 0 when every file loads (warnings are shown), 2 otherwise.
     """
-    loaded = load_files(paths, ScenarioRegistries(build_registry()))
+    loaded = _load(paths)
     errors = sum(problem.level == "error" for problem in loaded.problems)
     if form == "json":
         click.echo(_as_json(loaded, errors))
@@ -34,6 +36,19 @@ def validate(ctx: click.Context, paths: tuple[str, ...], form: Literal["text", "
             click.echo(str(problem))
         click.echo(_summary(loaded, errors), err=True)
     ctx.exit(ExitCode.USAGE if errors else ExitCode.PASSED)
+
+
+def _load(paths: tuple[str, ...]) -> Loaded:
+    """With what is wrong with the combinations of matrices, and with the names in them."""
+    registries = ScenarioRegistries(build_registry())
+    loaded = load_files(paths, registries)
+    if not loaded.matrices:
+        return loaded
+    from holdfast.compose.matrix_names import check_names
+
+    combinations, problems = combinations_of(loaded, registries)
+    named = check_names(combinations, Settings(RunOptions()), registries)
+    return msgspec.structs.replace(loaded, problems=(*loaded.problems, *problems, *named))
 
 
 def _summary(loaded: Loaded, errors: int) -> str:

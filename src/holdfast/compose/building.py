@@ -14,15 +14,17 @@ import msgspec
 from holdfast.batch.plan import PlannedTrial
 from holdfast.compose.judges import Judges, needs_judge
 from holdfast.compose.models import Models
+from holdfast.compose.needs import needs_agent, needs_services, needs_user, termination_functions
 from holdfast.compose.plugins import ScenarioRegistries
 from holdfast.compose.rubrics import Rubrics
-from holdfast.compose.settings import Settings
+from holdfast.compose.settings import Settings, folder_of
 from holdfast.compose.tape import Tape
 from holdfast.engine.budget import Budget
 from holdfast.engine.calling import RetryPolicy
 from holdfast.engine.clock import SystemClock
 from holdfast.engine.context import ScoreRubric, TrialParts
 from holdfast.engine.lag import LagMonitor
+from holdfast.errors import SetupError
 from holdfast.judging.rubric import timeliness_of
 from holdfast.plugins.factories import AgentFactory, AgentSettings, EnvironmentFactory, EnvironmentSettings
 from holdfast.plugins.registry import Registry
@@ -31,10 +33,11 @@ from holdfast.ports.environment import EnvironmentProvider
 from holdfast.ports.gate import Gate
 from holdfast.ports.judge import Judge
 from holdfast.ports.model import ChatModel
+from holdfast.ports.sink import EventSink
 from holdfast.ports.user import UserSimulator
 from holdfast.records.material import Material
 from holdfast.records.rubric import RubricScore
-from holdfast.records.scenario import Converse, RunCode, Scenario, evaluation_specs
+from holdfast.records.scenario import Scenario, evaluation_specs
 from holdfast.records.verdict import LatencyTier
 
 if TYPE_CHECKING:
@@ -73,12 +76,14 @@ class Builder:
         self._lag = lag
         self._gate = gate
         self._budget = budget
+        self._sinks: tuple[EventSink, ...] = (budget,) if budget.limited else ()
         self._models = Models(registries, settings, tape)
         self._judges = Judges(self._models, settings)
         self._rubrics = Rubrics(settings)
         self._services: TrialServices | None = None
         self._notes: dict[str, tuple[str, ...]] = {}
         self._checked: dict[int, Any] = {}
+        self._text_checks: dict[int, Any] = {}
         # A mark of the run and a count tell workspaces apart; asking the system for chance is slow.
         self._mark: str = secrets.token_hex(4)
         self._count = itertools.count()
@@ -102,19 +107,27 @@ class Builder:
             # An import in the middle of a run holds up the event loop, and spoils what is being timed.
             importlib.import_module("jsonschema")
         for scenario in scenarios:
-            warnings = [*self._registries.warnings(scenario), *self._judges.warnings(scenario)]
-            self._notes[scenario.id] = tuple(warnings)
-            self._agent(scenario)
-            if needs_judge(scenario):
-                self._judges.get(scenario)
-            self._rubric_scorer(scenario)
-            self._user(scenario)
-            self._database(scenario, self._environment(scenario, "prepare"))
-            for name in termination_functions(scenario):
-                self._registries.registry(scenario).termination(name)
-            for spec in evaluation_specs(scenario):
-                self._registries.registry(scenario).evaluator(spec.type)
+            try:
+                self._prepare(scenario)
+            except SetupError as error:
+                if scenario.cell is None:
+                    raise
+                raise SetupError(f"{scenario.cell.file}: {scenario.id}: {error}") from error
         self._budget.check(self._models.names)
+
+    def _prepare(self, scenario: Scenario) -> None:
+        warnings = [*self._registries.warnings(scenario), *self._judges.warnings(scenario)]
+        self._notes[scenario.id] = tuple(warnings)
+        self._agent(scenario)
+        if needs_judge(scenario):
+            self._judges.get(scenario)
+        self._rubric_scorer(scenario)
+        self._user(scenario)
+        self._database(scenario, self._environment(scenario, "prepare"))
+        for name in termination_functions(scenario):
+            self._registries.registry(scenario).termination(name)
+        for spec in evaluation_specs(scenario):
+            self._registries.registry(scenario).evaluator(spec.type)
 
     def build(self, planned: PlannedTrial) -> TrialParts:
         scenario = planned.scenario
@@ -128,7 +141,7 @@ class Builder:
         database = self._database(scenario, environment)
         services = None
         if self._services is not None and shared.needs_services:
-            services = self._services.build(scenario, registry, seed=planned.seed, clock=clock, database=database)
+            services = self._services.build(scenario, registry, seed=planned.mock_seed, clock=clock, database=database)
         return TrialParts(
             scenario=scenario,
             key=planned.key,
@@ -136,6 +149,7 @@ class Builder:
             database=database,
             evaluator=registry.evaluator,
             checked=self._checked,
+            text_checks=self._text_checks,
             termination=registry.termination,
             user=self._user(scenario),
             agent=self._agent(scenario),
@@ -150,7 +164,7 @@ class Builder:
             lag=self._lag,
             gate=self._gate,
             retry=shared.retry,
-            sinks=(self._budget,),
+            sinks=self._sinks,
             notes=self._notes.get(scenario.id, ()),
         )
 
@@ -227,7 +241,7 @@ class Builder:
             settings = AgentSettings(
                 target=target,
                 model=self._model(scenario),
-                folder=Path(scenario.place.file).absolute().parent,
+                folder=folder_of(scenario, "agent"),
                 variables=self._settings.variables(scenario),
                 options=self._agent_options(scenario),
             )
@@ -246,30 +260,3 @@ class Builder:
             ref = self._settings.model(scenario) if needs_agent(scenario) else None
             self._tested[scenario.id] = self._models.get(ref, scenario) if ref else None
         return self._tested[scenario.id]
-
-
-def needs_agent(scenario: Scenario) -> bool:
-    """Whether any step asks an agent; a scenario of code alone needs none."""
-    return any(not isinstance(step.task, RunCode) for step in scenario.steps)
-
-
-def needs_services(scenario: Scenario) -> bool:
-    """A plain question to a plain model has no use for them."""
-    return bool(
-        scenario.setup.mocks or scenario.plugins or scenario.setup.database or scenario.default_agent != "model"
-    )
-
-
-def needs_user(scenario: Scenario) -> bool:
-    """Whether a simulated user takes part; a conversation may be scripted alone."""
-    return any(isinstance(step.task, Converse) and step.task.config.user_simulator for step in scenario.steps)
-
-
-def termination_functions(scenario: Scenario) -> list[str]:
-    return [
-        condition.function
-        for step in scenario.steps
-        if isinstance(step.task, Converse)
-        for condition in step.task.config.termination_conditions
-        if condition.function is not None
-    ]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from holdfast.compose.models import Models
-from holdfast.compose.settings import Settings
+from holdfast.compose.settings import ModelRef, Settings
 from holdfast.errors import SetupError
 from holdfast.judging.vendor import same_vendor, vendor_of
 from holdfast.ports.judge import Judge
@@ -18,7 +20,7 @@ class Judges:
     def __init__(self, models: Models, settings: Settings) -> None:
         self._models = models
         self._settings = settings
-        self._built: dict[tuple[str, bool, int], Judge] = {}
+        self._built: dict[tuple[ModelRef, bool, bool, int, Path], Judge] = {}
 
     def get(self, scenario: Scenario) -> Judge | None:
         """The judge that was named, else the model under test, else None. Raises `SetupError`."""
@@ -28,13 +30,15 @@ class Judges:
         if ref is None:
             return None
         votes = self._settings.votes(scenario)
-        key = (ref.name, named is None, votes)
+        fixed = self._settings.options.judge is not None or "judge" in scenario.overrides
+        # With the folder of the scenario: what a `model_type` stands for is looked up from there.
+        key = (ref, named is None, fixed, votes, Path(scenario.place.file).absolute().parent)
         if key not in self._built:
             from holdfast.builtin.judges.llm import LlmJudge
 
             model = self._models.get(ref, scenario)
             self._built[key] = LlmJudge(
-                self._models.chooser(ref, scenario, fixed=self._settings.options.judge is not None),
+                self._models.chooser(ref, scenario, fixed=fixed),
                 name=model.name,
                 self_judged=named is None,
                 default_votes=votes,

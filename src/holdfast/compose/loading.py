@@ -9,6 +9,7 @@ from holdfast.compose.options import Selection
 from holdfast.compose.plugins import ScenarioRegistries, environments_of
 from holdfast.errors import FileError, SetupError
 from holdfast.plugins.registry import EvaluationCatalogue
+from holdfast.records.problem import Problem
 from holdfast.records.scenario import Scenario
 from holdfast.spec.load import Loaded, load
 
@@ -40,19 +41,27 @@ def library_path(path: str) -> str:
 def load_scenarios(selection: Selection, registries: ScenarioRegistries) -> list[Scenario]:
     """The chosen scenarios. Raises `FileError` with every error of every file, `SetupError` when none is left."""
     loaded = load_files(selection.paths, registries)
-    if loaded.errors:
-        raise FileError(loaded.errors)
-    scenarios = [*loaded.scenarios]
-    if loaded.matrices:
-        from holdfast.compose.matrices import expand_matrices
+    combinations, problems = combinations_of(loaded, registries)
+    if loaded.errors or problems:
+        raise FileError([*loaded.errors, *problems])
+    scenarios = [*loaded.scenarios, *combinations]
+    if selection.filters:
+        from holdfast.compose.matrices import filter_combinations
 
-        scenarios += expand_matrices(loaded.matrices, registries, filters=selection.filters)
-    elif selection.filters:
-        raise SetupError("--filter chooses combinations of a matrix, and there is none among the files")
+        scenarios = filter_combinations(scenarios, selection.filters)
     chosen = select(scenarios, tags=selection.tags, expression=selection.expression)
     if not chosen:
         raise SetupError(_nothing(selection, len(scenarios)))
     return chosen
+
+
+def combinations_of(loaded: Loaded, registries: ScenarioRegistries) -> tuple[list[Scenario], list[Problem]]:
+    """What the matrices among the files stand for, and what is wrong with them."""
+    if not loaded.matrices:
+        return [], []
+    from holdfast.compose.matrices import expand_matrices
+
+    return expand_matrices(loaded, registries)
 
 
 def _nothing(selection: Selection, found: int) -> str:

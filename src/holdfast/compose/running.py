@@ -10,27 +10,35 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
+
 import holdfast
+from holdfast.batch.gate import ProviderGate
 from holdfast.batch.interrupt import Interrupts
 from holdfast.batch.local import LocalBatch
-from holdfast.batch.plan import PlannedTrial, plan
+from holdfast.batch.plan import Plan, PlannedTrial
 from holdfast.compose.building import Builder
-from holdfast.compose.fingerprint import fingerprint
+from holdfast.compose.fingerprint import Fingerprints, total
 from holdfast.compose.gates import build_gate, needs_network
 from holdfast.compose.loading import load_scenarios
 from holdfast.compose.options import RunOptions, Selection, save_options
 from holdfast.compose.plugins import ScenarioRegistries
 from holdfast.compose.registry import build_registry
+from holdfast.compose.safe_ids import with_safe_ids
 from holdfast.compose.settings import Settings
 from holdfast.compose.tape import Tape
 from holdfast.compose.workspaces import clean_workspaces
 from holdfast.engine.budget import Budget
+from holdfast.engine.calling import OpenGate
 from holdfast.engine.lag import LagMonitor
-from holdfast.errors import HoldfastError
+from holdfast.errors import FileError, HoldfastError, StoreError
 from holdfast.ports.observer import RunObserver
 from holdfast.records.price import Prices
 from holdfast.records.redaction import Redactor
-from holdfast.records.run import RunHeader
+from holdfast.records.run import RunHeader, RunMatrix
+from holdfast.records.scenario import Scenario
+from holdfast.records.standing import Standing
+from holdfast.records.verdict import Verdict
 from holdfast.report.redacted_progress import RedactedProgress
 from holdfast.store.ids import new_run_id
 from holdfast.store.plan import PlanEntry
@@ -49,17 +57,32 @@ class Run:
         """
         self.settings: Settings = Settings(options)
         self._registries = ScenarioRegistries(build_registry(), live=options.live)
-        self.scenarios = load_scenarios(selection, self._registries)
-        self.redactor: Redactor = self.settings.redactor(self.scenarios)
+        loaded = load_scenarios(selection, self._registries)
+        self.redactor: Redactor = self.settings.redactor(loaded)
+        self.scenarios: list[Scenario] = with_safe_ids(loaded, self.redactor)
+        self._check_matrices(options)
         header, self._path = begun if begun is not None else (None, None)
         seed = header.seed if header is not None else self.settings.seed
         self.seed: int = seed if seed is not None else secrets.randbelow(2**31)
-        self.planned: list[PlannedTrial] = plan(self.scenarios, seed=self.seed, trials=options.trials)
+        self.planned: Plan = Plan(self.scenarios, seed=self.seed, trials=options.trials)
         self.pending: Sequence[PlannedTrial] = self.planned
         self.header: RunHeader = header or self._header(selection, options)
         prices = Prices.of_run(self.header)
         self.budget: Budget = Budget(prices, max_cost=options.max_cost, max_tokens=options.max_tokens)
         self.interrupted: bool = False
+        self.broken: StoreError | None = None
+        self._gate: ProviderGate | OpenGate | None = None
+        self._lag: LagMonitor | None = None
+
+    def _check_matrices(self, options: RunOptions) -> None:
+        if not any(scenario.cell for scenario in self.scenarios):
+            return
+        from holdfast.compose.matrix_names import check_names, check_options
+
+        check_options(self.scenarios, options)
+        problems = check_names(self.scenarios, self.settings, self._registries)
+        if problems:
+            raise FileError(problems)
 
     def _header(self, selection: Selection, options: RunOptions) -> RunHeader:
         return RunHeader(
@@ -73,22 +96,38 @@ class Run:
             prices=self.settings.prices(self.scenarios),
             own_servers=self.settings.own_servers(self.scenarios),
             pass_rate=options.pass_rate,
+            matrices=self._matrices(),
             pass_rates={each.id: each.pass_rate for each in self.scenarios if each.pass_rate is not None},
         )
+
+    def _matrices(self) -> tuple[RunMatrix, ...]:
+        if not any(scenario.cell for scenario in self.scenarios):
+            return ()
+        from holdfast.compose.matrices import run_matrices
+
+        return run_matrices(self.scenarios)
 
     @property
     def needs_network(self) -> bool:
         return needs_network(self.scenarios, self.settings)
 
-    def fingerprints(self) -> dict[str, str]:
-        """By scenario."""
-        return {scenario.id: fingerprint(scenario, self.settings) for scenario in self.scenarios}
+    def standing(self) -> Standing:
+        """What holds it up right now. May be asked from another thread, at any time."""
+        return Standing(
+            waits=self._gate.held_up() if isinstance(self._gate, ProviderGate) else (),
+            lag_ms=self._lag.lately_ms() if self._lag is not None else 0.0,
+        )
+
+    def fingerprints(self) -> dict[str, dict[str, str]]:
+        """By scenario, what its trials are made of."""
+        made = Fingerprints(self.settings, self.redactor)
+        return {scenario.id: made.parts(scenario) for scenario in self.scenarios}
 
     async def execute(self, observers: Sequence[RunObserver]) -> Path:
         """Run every trial that is to be done into the record and say where that is.
 
-        After an interrupt `interrupted` is set and the record holds what was finished. Raises `SetupError` before
-        anything ran.
+        After an interrupt `interrupted` is set, and `broken` when record or recording could no longer be written; the
+        record holds what was finished. Raises `SetupError` or `StoreError` before anything ran.
         """
         observers = [RedactedProgress(observer, self.redactor) for observer in observers]
         tape = Tape(self.settings.options, self.redactor, add=self._path is not None)
@@ -105,13 +144,15 @@ class Run:
             for observer in observers:
                 observer.noted(message)
 
+        self._gate = build_gate(self.scenarios, self.settings, note)
         with LagMonitor() as lag:
+            self._lag = lag
             builder = Builder(
                 registries=self._registries,
                 settings=self.settings,
                 workspaces=clean_workspaces(),
                 lag=lag,
-                gate=build_gate(self.scenarios, self.settings, note),
+                gate=self._gate,
                 tape=tape,
                 budget=self.budget,
             )
@@ -119,8 +160,9 @@ class Run:
                 builder.prepare(self.scenarios)
                 gc.freeze()
                 gc.enable()
+                lag.forget()
                 with Interrupts(note) as interrupts:
-                    return await self._record(builder, observers, interrupts)
+                    return await self._record(builder, tape, observers, interrupts)
             finally:
                 await builder.close()
 
@@ -128,25 +170,35 @@ class Run:
         if self._path is not None:
             return RunWriter.open(self._path, redactor=self.redactor)
         prints = self.fingerprints()
-        entries = (PlanEntry(key=each.key, seed=each.seed, digest=prints[each.scenario.id]) for each in self.planned)
+        self.header = msgspec.structs.replace(self.header, fingerprints=prints)
+        digests = {scenario_id: total(parts) for scenario_id, parts in prints.items()}
+        entries = (PlanEntry(key=each.key, seed=each.seed, digest=digests[each.scenario.id]) for each in self.planned)
         return RunWriter.create(self.settings.out, self.header, entries, redactor=self.redactor)
 
-    async def _record(self, builder: Builder, observers: Sequence[RunObserver], interrupts: Interrupts) -> Path:
+    async def _record(
+        self, builder: Builder, tape: Tape, observers: Sequence[RunObserver], interrupts: Interrupts
+    ) -> Path:
         writer = self._writer()
+        if self._path is not None:
+            # Another process may have done some of it before this one had the record to itself.
+            self.pending = [each for each in self.pending if writer.verdict(each.key) in (None, Verdict.ERROR)]
         for observer in observers:
-            observer.run_started(self.header)
+            observer.run_started(msgspec.structs.replace(self.header, planned=len(self.pending)))
         batch = LocalBatch(
             build=builder.build,
             keep=writer.append,
             observers=observers,
             concurrency=self.settings.concurrency,
-            stopping=lambda: interrupts.stopping or not self.budget.may_start(),
+            stopping=lambda: interrupts.stopping or tape.broken is not None or not self.budget.may_start(),
         )
         try:
             await batch.run(self.pending)
+            self.broken = tape.broken
             if self.budget.exhausted is not None:
                 for observer in observers:
                     observer.noted(f"{self.budget.exhausted}; no more trials were started")
+        except StoreError as error:
+            self.broken = error
         except asyncio.CancelledError:
             if not interrupts.stopping:
                 writer.close("interrupted")
@@ -158,6 +210,12 @@ class Run:
             for observer in observers:
                 observer.run_finished()
         self.interrupted = interrupts.stopping
-        cut_short = interrupts.stopping or self.budget.exhausted is not None
-        writer.close("interrupted" if cut_short else "finished")
+        self._close(writer)
         return writer.path
+
+    def _close(self, writer: RunWriter) -> None:
+        cut_short = self.interrupted or self.broken is not None or self.budget.exhausted is not None
+        try:
+            writer.close("interrupted" if cut_short else "finished")
+        except StoreError as error:
+            self.broken = self.broken or error

@@ -82,7 +82,7 @@ class Settings:
         """The model under test, aliases resolved; None when nobody names one."""
         config = self.config(scenario)
         if "model" in scenario.overrides:
-            return self.named(scenario.overrides["model"], scenario)
+            return self._resolve(scenario.overrides["model"], folder_of(scenario, "model"), config)
         if self.options.model is not None:
             return self._resolve(self.options.model, Path.cwd(), config)
         if scenario.character is not None and scenario.character.model is not None:
@@ -94,7 +94,7 @@ class Settings:
     def judge(self, scenario: Scenario) -> ModelRef | None:
         """The judge that somebody named; None when nobody did."""
         if "judge" in scenario.overrides:
-            return self.named(scenario.overrides["judge"], scenario)
+            return self._resolve(scenario.overrides["judge"], folder_of(scenario, "judge"), self.config(scenario))
         return self._role(self.options.judge, self.config(scenario).judge, scenario)
 
     def user_model(self, scenario: Scenario) -> ModelRef | None:
@@ -164,6 +164,13 @@ class Settings:
                 f"model {name!r} names no provider; write it as provider/model, such as openai/{name}{known}"
             )
         return ModelRef(name=name, folder=folder)
+
+
+def folder_of(scenario: Scenario, role: str) -> Path:
+    """What a path in the name of its model, judge or agent is relative to: the folder of the file with the name."""
+    by_matrix = scenario.cell is not None and role in scenario.overrides
+    file = scenario.cell.file if scenario.cell is not None and by_matrix else scenario.place.file
+    return Path(file).absolute().parent
 
 
 def _read_env(file: Path) -> dict[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from holdfast.compose.options import RunOptions
-from holdfast.errors import SetupError
+from holdfast.errors import SetupError, StoreError
 from holdfast.ports.model import ChatModel
 from holdfast.records.redaction import Redactor
 
@@ -44,6 +44,11 @@ class Tape:
 
             return RecordingModel(build(), self._writer)
         return build()
+
+    @property
+    def broken(self) -> StoreError | None:
+        """Why nothing more can be recorded; None while all is well."""
+        return None if self._writer is None else self._writer.broken
 
     def close(self) -> None:
         if self._writer is not None:

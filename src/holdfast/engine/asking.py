@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 
 from holdfast.engine.context import Trial
+from holdfast.engine.own_time import OwnTime
 from holdfast.errors import AgentError, LimitExceeded, TrialError
 from holdfast.judging.trial import LATENCY_BUDGET
 from holdfast.ports.agent import Agent, Reply, Turn
-from holdfast.records.event import ModelCalled, Retried, Said
+from holdfast.records.event import Lagged, ModelCalled, Retried, Said
 from holdfast.records.execution import Latency
 from holdfast.records.message import Message
 from holdfast.records.scenario import Ask
@@ -40,11 +40,15 @@ async def ask(trial: Trial, messages: tuple[Message, ...], *, number: int, timeo
     waited_before = trial.caller.waits.total_ms
     deadline = None if timeout_ms is None else trial.clock.now() + timeout_ms / 1000.0
     turn = Turn(messages=messages, number=number, deadline=deadline, cut_after_ms=_cut_after_ms(trial))
+    limit = None if timeout_ms is None else OwnTime(timeout_ms, trial.caller.waits)
     try:
-        async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000.0):
+        if limit is None:
             reply = await _respond(agent, turn)
+        else:
+            async with limit:
+                reply = await _respond(agent, turn)
     except TimeoutError:
-        used = trial.elapsed_ms() - start_ms
+        used = limit.used_ms() if limit is not None else 0.0
         faults = trial.since(mark, Retried)
         if faults:
             raise AgentError(
@@ -52,8 +56,9 @@ async def ask(trial: Trial, messages: tuple[Message, ...], *, number: int, timeo
             ) from None
         raise LimitExceeded("step_time", used=round(used), allowed=timeout_ms or 0) from None
     end_ms = trial.elapsed_ms()
-    trial.emit(Said(at_ms=end_ms, message=Message(role="assistant", content=reply.text)))
-    calls = tuple(call for call in trial.since(mark, ModelCalled) if call.purpose == "agent")
+    said = Message(role="assistant", content=reply.text)
+    trial.emit(Said(at_ms=end_ms, step=trial.step, turn=trial.turn, message=said))
+    calls = tuple([call for call in trial.since(mark, ModelCalled) if call.purpose == "agent"])
     duration_ms = max(0.0, end_ms - start_ms - (trial.caller.waits.total_ms - waited_before))
     if reply.duration_ms is not None:
         duration_ms = min(duration_ms, max(0.0, reply.duration_ms))
@@ -61,7 +66,7 @@ async def ask(trial: Trial, messages: tuple[Message, ...], *, number: int, timeo
         reply=reply.text,
         duration_ms=round(duration_ms, 3),
         calls=calls,
-        latency=_latency(calls, duration_ms, _lagged(trial, began)),
+        latency=_latency(trial, calls, duration_ms, began),
     )
 
 
@@ -88,21 +93,25 @@ def _cut_after_ms(trial: Trial) -> float | None:
     return float(max(budgets)) if budgets else None
 
 
-def _lagged(trial: Trial, began: float) -> tuple[str, ...]:
-    """Why the time of a turn that began then says nothing about the agent, if so."""
-    lag_ms = 0.0 if trial.parts.lag is None else trial.parts.lag.worst_ms(began, time.perf_counter())
-    if lag_ms <= trial.parts.retry.lag_limit_ms:
-        return ()
-    return (f"the event loop lagged {lag_ms:.0f} ms during the turn",)
-
-
-def _latency(calls: tuple[ModelCalled, ...], duration_ms: float, lagged: tuple[str, ...]) -> Latency:
+def _latency(trial: Trial, calls: tuple[ModelCalled, ...], duration_ms: float, began: float) -> Latency:
     """The call's own latency when the turn was one call, else the agent's time for the turn."""
     if len(calls) == 1 and calls[0].error is None:
         timing = calls[0].timing
         return Latency(ms=_rounded(timing.latency_ms), spoiled=timing.spoiled, cut=timing.cut)
-    spoiled = (*dict.fromkeys(reason for call in calls for reason in call.timing.spoiled), *lagged)
-    return Latency(ms=_rounded(duration_ms), spoiled=spoiled, source="agent_turn")
+    spoiled = dict.fromkeys(reason for call in calls for reason in call.timing.spoiled)
+    return Latency(ms=_rounded(duration_ms), spoiled=(*spoiled, *_lagged(trial, began)), source="agent_turn")
+
+
+def _lagged(trial: Trial, began: float) -> tuple[str, ...]:
+    """Why the time of a turn that began then says nothing about the agent, if so; that is an event too."""
+    lag_ms = 0.0 if trial.parts.lag is None else trial.parts.lag.worst_ms(began, time.perf_counter())
+    limit_ms = trial.parts.retry.lag_limit_ms
+    if lag_ms <= limit_ms:
+        return ()
+    name = trial.parts.agent.name if trial.parts.agent else ""
+    event = Lagged(at_ms=trial.elapsed_ms(), model=name, purpose="agent", lag_ms=round(lag_ms, 3), limit_ms=limit_ms)
+    trial.emit(event)
+    return (f"the event loop lagged {lag_ms:.0f} ms during the turn",)
 
 
 def _rounded(ms: float | None) -> float | None:

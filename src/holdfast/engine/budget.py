@@ -25,6 +25,10 @@ class Budget:
         self._blind: str | None = None
         self.spent: Spent = Spent()
 
+    @property
+    def limited(self) -> bool:
+        return self._max_cost is not None or self._max_tokens is not None
+
     def check(self, models: Iterable[str]) -> None:
         """Raises `SetupError` when the cost is limited and a model's price is not known."""
         if self._max_cost is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 
 import msgspec
 
@@ -20,7 +20,7 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.gate import Gate
 from holdfast.ports.model import ChatModel
 from holdfast.records.base import Record
-from holdfast.records.event import ModelCalled, Noted, Retried
+from holdfast.records.event import Lagged, ModelCalled, Retried, Waited
 from holdfast.records.model import ChatRequest, ChatResponse
 from holdfast.records.timing import Attempt, CallTiming
 
@@ -48,12 +48,13 @@ class RetryPolicy(Record):
         return full * (0.5 + 0.5 * generator.random())
 
     def gives_up(self, error: ModelError, *, failures: int, limited_s: float) -> bool:
-        """After so many failures of other kinds, and so long spent waiting for a rate limit."""
-        if not error.retryable or self.retries == 0:
+        """After so many failures of other kinds, and so long spent waiting for a rate limit.
+
+        Nobody is waited for who asks for more than twice the patience: the trial ends in error, to be resumed later.
+        """
+        if not error.retryable or self.retries == 0 or (error.retry_after_s or 0.0) > 2 * self.patience_s:
             return True
-        if error.kind == "rate_limit":
-            return limited_s >= self.patience_s or (error.retry_after_s or 0.0) > 2 * self.patience_s
-        return failures > self.retries
+        return limited_s >= self.patience_s if error.kind == "rate_limit" else failures > self.retries
 
 
 class OpenGate:
@@ -62,6 +63,9 @@ class OpenGate:
     @asynccontextmanager
     async def admit(self, model: str, request: ChatRequest) -> AsyncGenerator[OpenAdmission]:
         yield OpenAdmission()
+
+    def backing_off(self, model: str, error: ModelError, seconds: float) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 class OpenAdmission:
@@ -92,18 +96,24 @@ class Caller:
         gate: Gate,
         clock: Clock,
         lag: LagMonitor | None,
-        generator: random.Random,
+        seed: int = 0,
         now_ms: Callable[[], float],
-        emit: Callable[[ModelCalled | Retried | Noted], None],
+        emit: Callable[[ModelCalled | Retried | Waited | Lagged], None],
     ) -> None:
         self._policy = policy
         self._gate = gate
         self._clock = clock
         self._lag = lag
-        self._random = generator
+        self._seed = seed
+        self._random: random.Random | None = None
         self._now_ms = now_ms
         self._emit = emit
         self.waits = WaitLedger()
+
+    def forget(self) -> None:
+        """The trial is over: let go of it. The circle would keep everything about it until the collector comes by."""
+        self._now_ms = float
+        self._emit = _ignore
 
     async def call(self, model: ChatModel, request: ChatRequest) -> ChatResponse:
         """Raises the last `ModelError` when no attempt succeeded. The call is an event either way."""
@@ -129,6 +139,8 @@ class Caller:
                 continue
             attempts.append(response.attempt)
             timing = self._timing(response, tuple(attempts), waited.queued_ms, zero)
+            if timing.loop_lag_ms > self._policy.lag_limit_ms:
+                self._note_lag(model, request, timing.loop_lag_ms)
             self._emit(_event(model, request, at_ms, timing, response=response))
             return response
 
@@ -142,8 +154,8 @@ class Caller:
                 self.waits.wait_ends()
                 waiting = False
                 waited.queued_ms += queued_ms
-                if queued_ms >= _NOTED_WAIT_MS:
-                    self._note_wait(queued_ms, admission.reason)
+                if admission.reason or queued_ms >= _NOTED_WAIT_MS:
+                    self._note_wait(model, request, queued_ms, admission.reason or "starts are spaced")
                 self.waits.attempt_begins()
                 try:
                     response = await model.attempt(request, zero=zero)
@@ -154,15 +166,38 @@ class Caller:
                     self.waits.attempt_ends()
                 admission.succeeded(response)
                 return response
+        except BaseException as error:
+            if waiting:
+                queued_ms = (time.perf_counter() - asked) * 1000.0
+                waited.queued_ms += queued_ms
+                if queued_ms >= _NOTED_WAIT_MS:
+                    self._note_wait(model, request, queued_ms, str(error) or "it was given up before it was sent")
+            raise
         finally:
             if waiting:
                 self.waits.wait_ends()
 
-    def _note_wait(self, queued_ms: float, reason: str) -> None:
-        message = f"a model call waited {queued_ms / 1000:.1f} s before it was sent: {reason or 'starts are spaced'}"
-        self._emit(Noted(at_ms=self._now_ms(), message=message))
+    def _note_wait(self, model: ChatModel, request: ChatRequest, queued_ms: float, reason: str) -> None:
+        event = Waited(
+            at_ms=self._now_ms(),
+            model=model.name,
+            purpose=request.purpose,
+            reason=reason,
+            wait_ms=round(queued_ms, 1),
+        )
+        self._emit(event)
+
+    def _note_lag(self, model: ChatModel, request: ChatRequest, lag_ms: float) -> None:
+        limit_ms = self._policy.lag_limit_ms
+        event = Lagged(
+            at_ms=self._now_ms(), model=model.name, purpose=request.purpose, lag_ms=lag_ms, limit_ms=limit_ms
+        )
+        self._emit(event)
 
     async def _back_off(self, model: ChatModel, request: ChatRequest, error: ModelError, attempt: int) -> float:
+        if self._random is None:
+            # Its own generator, because jitter must not shift the trial's draws; made late, because few calls fail.
+            self._random = random.Random(self._seed ^ 0x5EED)  # noqa: S311
         wait_s = self._policy.wait_s(attempt - 1, error, self._random)
         self._emit(
             Retried(
@@ -176,7 +211,8 @@ class Caller:
         )
         self.waits.wait_begins()
         try:
-            await self._clock.sleep(wait_s)
+            with self._gate.backing_off(model.name, error, wait_s):
+                await self._clock.sleep(wait_s)
         finally:
             self.waits.wait_ends()
         return wait_s
@@ -205,6 +241,9 @@ class Caller:
             chunks=response.chunks,
             spoiled=tuple(spoiled),
         )
+
+
+def _ignore(_: ModelCalled | Retried | Waited | Lagged) -> None: ...
 
 
 def _unsent(zero: float, error: ModelError) -> Attempt:

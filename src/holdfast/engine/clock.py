@@ -7,8 +7,7 @@ import time
 
 
 class SystemClock:
-    def now(self) -> float:
-        return time.perf_counter()
+    now = staticmethod(time.perf_counter)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

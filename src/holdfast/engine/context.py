@@ -74,6 +74,8 @@ class TrialParts:
     sinks: Sequence[EventSink] = ()
     checked: dict[int, Any] = field(default_factory=dict[int, Any])
     """Validated parameters by the identity of the check's specification; shared by the trials of a run."""
+    text_checks: dict[int, Any] = field(default_factory=dict[int, Any])
+    """Checks on parts of an answer, likewise."""
     notes: Sequence[str] = ()
     enforce_deadline: bool = False
     score_rubric: ScoreRubric | None = None
@@ -89,13 +91,14 @@ class Trial:
         self.step: int | None = None
         self.turn: int | None = None
         self.started_at: str = datetime.now(UTC).isoformat(timespec="milliseconds")
-        self._zero: float = parts.clock.now()
+        self._now = parts.clock.now
+        self._zero: float = self._now()
         self.caller: Caller = Caller(
             policy=parts.retry,
             gate=parts.gate,
             clock=parts.clock,
             lag=parts.lag,
-            generator=random.Random(parts.seed ^ 0x5EED),  # noqa: S311 - jitter must not shift the trial's own draws
+            seed=parts.seed,
             now_ms=self.elapsed_ms,
             emit=self.emit,
         )
@@ -158,7 +161,7 @@ class Trial:
         }
 
     def elapsed_ms(self) -> float:
-        return round((self.parts.clock.now() - self._zero) * 1000.0, 3)
+        return round((self._now() - self._zero) * 1000.0, 3)
 
     def emit(self, event: AnyEvent) -> None:
         """Note an event, with the step and turn it happened in."""

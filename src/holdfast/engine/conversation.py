@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import msgspec
 
 from holdfast.engine.asking import AgentTurn, ask
 from holdfast.engine.context import Trial
 from holdfast.engine.evaluating import Evaluation
 from holdfast.engine.metrics import simulator_quality
+from holdfast.engine.own_time import OwnTime
 from holdfast.engine.script import Script
 from holdfast.engine.termination import Ending, check_termination, transcript_text
 from holdfast.errors import HoldfastError, LimitExceeded, TrialError
@@ -82,7 +81,7 @@ class ConversationManager:
     async def _within_time(self) -> Ending:
         trial = self._trial
         allowed = min(self._task.config.total_timeout_ms, self._step.timeout_ms or self._task.config.total_timeout_ms)
-        total = asyncio.timeout(allowed / 1000.0)
+        total = OwnTime(allowed, trial.caller.waits)
         try:
             async with total:
                 return await self._talk()
@@ -95,7 +94,7 @@ class ConversationManager:
                 return Ending(reason=error.kind, evidence=str(error))
             self.limit = LimitExceeded("turn_time", used=error.used, allowed=error.allowed)
             return Ending(reason=TURN_TIMEOUT, evidence=str(self.limit))
-        used = round(trial.elapsed_ms() - self._started)
+        used = round(total.used_ms())
         faults = trial.since(self._turn_mark, Retried)
         if faults:
             # An outage is not the agent's slowness.

@@ -56,15 +56,22 @@ class Evaluation:
             found = await evaluator.evaluate(params, result, self._context(spec, step))
         except Exception as error:  # noqa: BLE001 - whatever a check raises is recorded as its error
             found = self._error(spec, error)
-        found = msgspec.structs.replace(found, duration_ms=round((time.perf_counter() - started) * 1000.0, 3))
-        return self._finish(spec, found, stage=stage, step=step, turn=turn)
+        took_ms = round((time.perf_counter() - started) * 1000.0, 3)
+        return self._finish(spec, found, stage=stage, step=step, turn=turn, took_ms=took_ms)
 
     def not_reached(self, spec: EvaluationSpec, reason: str, *, stage: Stage, step: int, turn: int) -> EvaluationResult:
         """A check that the scenario asks for at a turn that never came. Left out, it would look as if it held."""
-        return self._finish(spec, inconclusive(reason), stage=stage, step=step, turn=turn)
+        return self._finish(spec, inconclusive(reason), stage=stage, step=step, turn=turn, took_ms=0.0)
 
     def _finish(
-        self, spec: EvaluationSpec, found: EvaluationResult, *, stage: Stage, step: int, turn: int | None
+        self,
+        spec: EvaluationSpec,
+        found: EvaluationResult,
+        *,
+        stage: Stage,
+        step: int,
+        turn: int | None,
+        took_ms: float,
     ) -> EvaluationResult:
         finished = msgspec.structs.replace(
             found,
@@ -77,6 +84,7 @@ class Evaluation:
             stage=stage,
             step=step,
             turn=turn,
+            duration_ms=took_ms,
         )
         self._keep(finished)
         return finished
@@ -86,7 +94,9 @@ class Evaluation:
 
     def _keep(self, result: EvaluationResult) -> None:
         self.results.append(result)
-        self._trial.emit(Evaluated(at_ms=self._trial.elapsed_ms(), result=result))
+        trial = self._trial
+        if trial.parts.sinks:  # The record has results of their own; the event is for who listens.
+            trial.emit(Evaluated(at_ms=trial.elapsed_ms(), step=trial.step, turn=trial.turn, result=result))
 
     def _error(self, spec: EvaluationSpec, error: Exception) -> EvaluationResult:
         message = f"the check could not be made: {type(error).__name__}: {error}"

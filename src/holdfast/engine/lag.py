@@ -14,6 +14,7 @@ from typing import Self
 INTERVAL_S = 0.01
 NOTED_FROM_S = 0.002
 KEPT = 4096
+LATELY_S = 2.0
 
 
 class LagMonitor:
@@ -33,6 +34,13 @@ class LagMonitor:
             self._timer.cancel()
             self._timer = None
 
+    def forget(self) -> None:
+        """Begin anew: what held up the loop until now did so before anything was timed."""
+        self._late.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._schedule(asyncio.get_running_loop())
+
     def worst_ms(self, start: float, end: float) -> float:
         """The longest time within a span, between two readings of `time.perf_counter()`, that the loop was stuck.
 
@@ -46,6 +54,15 @@ class LagMonitor:
         if self._timer is not None:
             worst = max(worst, end - max(self._due, start))
         return worst * 1000.0
+
+    def lately_ms(self) -> float:
+        """The longest time of the last two seconds that the loop was stuck. May be asked from another thread."""
+        end = time.perf_counter()
+        start = end - LATELY_S
+        late = [woken - max(due, start) for due, woken in list(self._late.copy()) if woken >= start]
+        if self._timer is not None:
+            late.append(end - max(self._due, start))
+        return max([0.0, *late]) * 1000.0
 
     def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
         self._due = time.perf_counter() + INTERVAL_S

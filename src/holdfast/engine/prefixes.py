@@ -18,13 +18,25 @@ Check = Callable[[str], Awaitable[bool]]
 class Prefixes:
     """The text as it grew, chunk by chunk. Number 0 is what the first chunk brought, -1 nothing at all."""
 
-    def __init__(self, text: str, chunks: Sequence[tuple[float, int]], checks: Sequence[Check]) -> None:
-        """`chunks` are (arrival, characters) and add up to the text; a check raises `TimeoutError` if undecided."""
+    def __init__(
+        self,
+        text: str,
+        chunks: Sequence[tuple[float, int]],
+        checks: Sequence[Check],
+        *,
+        whole_is_safe: bool = False,
+    ) -> None:
+        """`chunks` are (arrival, characters) and add up to the text; a check raises `TimeoutError` if undecided.
+
+        `whole_is_safe`: the checks have been made on the whole text, and hold.
+        """
         self.times: list[float] = [at_ms for at_ms, characters in chunks if characters]
         self._ends = list(accumulate(characters for _, characters in chunks if characters))
         self._text = text
         self._checks = list(checks)
         self._known: dict[int, bool] = {-1: False}
+        if whole_is_safe and self.times:
+            self._known[len(self.times) - 1] = True
         self._resumed: float = time.perf_counter()
         self._patience: float = self._resumed + _PATIENCE_S
 

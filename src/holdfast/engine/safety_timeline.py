@@ -39,15 +39,16 @@ async def safety_timeline(
     invariants = [spec for spec in done.step.evaluations if spec.severity is not None]
     if not invariants:
         return SafetyTimeline(first_token_ms=first_token_ms)
-    found = [(spec, _check(trial, spec)) for spec in invariants]
+    found = [(spec, _known_check(trial, spec)) for spec in invariants]
     checks = [check for _, check in found if check is not None]
     excludes = tuple(spec.name or spec.type for spec, check in found if check is None)
     why_not = _no_pieces(done.result, call) if checks else "no invariant can be checked on a part of the answer"
     if why_not:
         return SafetyTimeline(first_token_ms=first_token_ms, excludes=excludes, unknown=why_not)
     verdicts = [each.verdict for each in evaluations if each.severity is not None and each.step == done.step.index]
+    held = len(verdicts) == len(invariants) and all(verdict is Verdict.PASSED for verdict in verdicts)
     try:
-        prefixes = Prefixes(done.result.reply, call.timing.chunks, checks)
+        prefixes = Prefixes(done.result.reply, call.timing.chunks, checks, whole_is_safe=held)
         return await _timeline(prefixes, done, first_token_ms, excludes, violated=Verdict.FAILED in verdicts)
     except TimeoutError:
         unknown = "an invariant could not be decided in time on a part of the answer"
@@ -101,6 +102,14 @@ def _no_pieces(result: ExecutionResult, call: ModelCalled) -> str | None:
     if sum(characters for _, characters in call.timing.chunks) != len(result.reply):
         return "the pieces of the answer were not timed"
     return None
+
+
+def _known_check(trial: Trial, spec: EvaluationSpec) -> Check | None:
+    """Made once for all trials of a scenario."""
+    known = trial.parts.text_checks
+    if id(spec) not in known:
+        known[id(spec)] = _check(trial, spec)
+    return known[id(spec)]
 
 
 def _check(trial: Trial, spec: EvaluationSpec) -> Check | None:

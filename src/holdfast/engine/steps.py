@@ -62,13 +62,14 @@ class StepRunner:
         if limit is not None:
             trial.emit(LimitReached(at_ms=trial.elapsed_ms(), limit=limit.kind, used=limit.used, allowed=limit.allowed))
         files = await self._capture()
+        events = trial.events[mark:]
         result = msgspec.structs.replace(
             result,
             files=dict(files),
             started_at_ms=started,
             ended_at_ms=trial.elapsed_ms(),
-            trajectory=trajectory_of(trial.events[mark:]),
-            service_calls=tuple(trial.since(mark, ServiceCalled)),
+            trajectory=trajectory_of(events),
+            service_calls=tuple([event for event in events if type(event) is ServiceCalled]),
         )
         return StepResult(step, result, limit)
 
@@ -83,8 +84,9 @@ class StepRunner:
 
     async def _ask(self, step: Step, messages: tuple[Message, ...], mark: int) -> ExecutionResult:
         trial = self._trial
+        at_ms = trial.elapsed_ms()
         for message in messages:
-            trial.emit(Said(at_ms=trial.elapsed_ms(), message=message))
+            trial.emit(Said(at_ms=at_ms, step=trial.step, message=message))
         self._messages += messages
         self._turns += 1
         turn = await ask(trial, self._messages, number=self._turns, timeout_ms=step.timeout_ms)
@@ -144,12 +146,13 @@ class StepRunner:
 
     async def _capture(self) -> Mapping[str, CapturedFile]:
         before, self._files = self._files, await self._trial.environment.capture()
-        for event in _changes(before, self._files, self._trial.elapsed_ms()):
-            self._trial.emit(event)
+        if before or self._files:
+            for event in _changes(before, self._files, self._trial.elapsed_ms()):
+                self._trial.emit(event)
         return self._files
 
     def _said(self, mark: int) -> tuple[Message, ...]:
-        return tuple(event.message for event in self._trial.since(mark, Said))
+        return tuple([event.message for event in self._trial.since(mark, Said)])
 
 
 def _slowest(turns: Sequence[AgentTurn]) -> Latency | None:

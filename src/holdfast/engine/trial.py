@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
 
 from holdfast.engine.assessing import Assessment
 from holdfast.engine.context import Trial, TrialParts
@@ -33,9 +32,12 @@ async def run_trial(parts: TrialParts) -> TrialRecord:
             await phases.run("evaluate", evaluation.steps(runner.results))
             await phases.run("assess", assessment.make())
     finally:
-        await asyncio.shield(phases.run("tear_down", _tear_down(trial)))
+        ending = phases.run("tear_down", _tear_down(trial))
+        await (ending if _ends_at_once(parts) else asyncio.shield(ending))
     metrics = conversation_metrics(tuple(runner.talks.values()), runner.talks, trial.events)
-    return _record(trial, phases, evaluation, assessment, metrics)
+    record = _record(trial, phases, evaluation, assessment, metrics)
+    trial.caller.forget()
+    return record
 
 
 async def _set_up(trial: Trial) -> None:
@@ -61,14 +63,29 @@ async def _open_database(trial: Trial) -> None:
         await database.seed(seed)
 
 
+def _ends_at_once(parts: TrialParts) -> bool:
+    """Whether tearing down waits for nothing, so that no cancellation can come between and no shield is needed."""
+    return (
+        parts.database is None
+        and parts.services is None
+        and getattr(parts.environment, "closes_at_once", False)
+        and (parts.agent is None or getattr(parts.agent, "closes_at_once", False))
+    )
+
+
 async def _tear_down(trial: Trial) -> None:
     """Every part is closed, the last opened first, whatever the others do."""
     parts = trial.parts
-    async with AsyncExitStack() as stack:
-        stack.push_async_callback(parts.environment.teardown)
-        for part in (parts.database, parts.services, parts.agent):
-            if part is not None:
-                stack.push_async_callback(part.close)
+    failures: list[Exception] = []
+    for part in (parts.agent, parts.services, parts.database):
+        if part is not None:
+            try:
+                await part.close()
+            except Exception as failure:  # noqa: BLE001 - raised below
+                failures.append(failure)
+    await parts.environment.teardown()
+    if failures:
+        raise failures[0]
 
 
 def _record(
@@ -105,5 +122,5 @@ def _record(
         phases=tuple(phases.records),
         metrics=metrics,
         evaluations=tuple(evaluation.results),
-        events=tuple(event for event in trial.events if not isinstance(event, Evaluated)),
+        events=tuple([event for event in trial.events if type(event) is not Evaluated]),
     )

@@ -30,6 +30,11 @@ class WaitLedger:
         self._settle()
         self._active -= 1
 
+    def until_now_ms(self) -> float:
+        """The total, with what is being waited right now."""
+        self._settle()
+        return self.total_ms
+
     def _settle(self) -> None:
         now = time.perf_counter()
         if self._waiting and not self._active:

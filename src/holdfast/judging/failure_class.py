@@ -19,8 +19,10 @@ def failure_classes(
     rubric: RubricScore | None = None,
 ) -> tuple[FailureClass, ...]:
     """All classes that apply, worst first."""
-    overall = rubric.overall if rubric else None
     violated = [e.severity for e in evaluations if e.severity is not None and e.verdict is Verdict.FAILED]
+    if not violated and rubric is None and tier is not LatencyTier.EXCEEDED:
+        return ()
+    overall = rubric.overall if rubric else None
     applies = {
         FailureClass.CRITICAL_INVARIANT: any(severity >= CRITICAL_SEVERITY for severity in violated),
         FailureClass.INVARIANT: any(severity < CRITICAL_SEVERITY for severity in violated),

@@ -36,15 +36,28 @@ class ScenarioRate(Record):
 
     @property
     def verdict(self) -> Verdict:
-        """Passed or failed only when no undecided trial could change it."""
+        """Passed or failed only when no undecided trial could change it; passed only when every trial was run."""
         if not self.total:
             return Verdict.INCONCLUSIVE
         needed = 1.0 if self.required is None else self.required
         if self.passed / self.total >= needed:
-            return Verdict.PASSED
+            return Verdict.INCONCLUSIVE if self.not_run else Verdict.PASSED
         if (self.total - self.failed) / self.total < needed:
             return Verdict.FAILED
         return Verdict.ERROR if self.error and not self.inconclusive and not self.not_run else Verdict.INCONCLUSIVE
+
+    @property
+    def reason(self) -> str:
+        """Such as `8 of 10 trials passed, 90% required; 1 failed, 1 error`."""
+        others = {
+            "failed": self.failed,
+            "inconclusive": self.inconclusive,
+            "error": self.error,
+            "not run": self.not_run,
+        }
+        told = ", ".join(f"{count} {name}" for name, count in others.items() if count)
+        trials = "1 trial" if self.total == 1 else f"{self.total} trials"
+        return f"{self.passed} of {trials} passed, {percent(self.required)} required" + (f"; {told}" if told else "")
 
     @property
     def share(self) -> float | None:
@@ -88,10 +101,14 @@ def scenario_rates(
     ]
 
 
-def rates_exit_code(rates: Iterable[ScenarioRate], *, complete: bool = True) -> ExitCode:
-    """As for trials, over the verdicts of scenarios. A run that is not `complete` has not passed."""
-    code = summarise(Counter(rate.verdict for rate in rates)).exit_code
-    return code if complete or code is not ExitCode.PASSED else ExitCode.UNDECIDED
+def rates_exit_code(rates: Iterable[ScenarioRate]) -> ExitCode:
+    """As for trials, over the verdicts of scenarios."""
+    return summarise(Counter(rate.verdict for rate in rates)).exit_code
+
+
+def percent(required: float | None) -> str:
+    """The share that must pass, as it was written: 0.995 is not shown as 100%."""
+    return "all" if required is None else f"{required * 100:.6g}%"
 
 
 def wilson_interval(passed: int, decided: int, z: float = _Z95) -> tuple[float, float] | None:

@@ -14,6 +14,7 @@ from holdfast.records.evaluation import EvaluationResult
 from holdfast.records.scenario import Judgment
 from holdfast.records.verdict import Verdict
 
+_VERDICTS = (Verdict.PASSED, Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.ERROR)
 NOTHING_EVALUATED = "nothing was evaluated"
 
 
@@ -25,22 +26,14 @@ class _Sorted(NamedTuple):
 
     @property
     def total(self) -> int:
-        return sum(map(len, self))
+        return len(self.passed) + len(self.failed) + len(self.inconclusive) + len(self.error)
 
 
 def decide(judgment: Judgment, evaluations: Sequence[EvaluationResult]) -> tuple[Verdict, str]:
     """The verdict over all evaluations and the reason for it, in a sentence."""
     if not evaluations:
         return Verdict.INCONCLUSIVE, NOTHING_EVALUATED
-    by_verdict: dict[Verdict, list[EvaluationResult]] = {verdict: [] for verdict in Verdict}
-    for evaluation in evaluations:
-        by_verdict[evaluation.verdict].append(evaluation)
-    found = _Sorted(
-        by_verdict[Verdict.PASSED],
-        by_verdict[Verdict.FAILED],
-        by_verdict[Verdict.INCONCLUSIVE],
-        by_verdict[Verdict.ERROR],
-    )
+    found = _Sorted(*[[each for each in evaluations if each.verdict is verdict] for verdict in _VERDICTS])
     match judgment.strategy:
         case "all_pass":
             return _all_pass(found)

@@ -22,6 +22,7 @@ from holdfast.records.verdict import FailureClass, LatencyTier, Outcome, Verdict
 LATENCY_BUDGET = "latency_budget"
 
 _TIERS = list(LatencyTier)
+_TIER_NAMED = {tier.value: tier for tier in LatencyTier}
 _OUTCOMES = {
     (True, False): Outcome.SAFE_IN_TIME,
     (True, True): Outcome.SAFE_LATE,
@@ -142,7 +143,7 @@ def _figures(budget: EvaluationResult) -> _Graded:
     decided = budget.verdict in (Verdict.PASSED, Verdict.FAILED)
     return _Graded(
         float(ms) if isinstance(ms, (int, float)) else None,
-        LatencyTier(tier) if decided and tier in _TIERS else None,
+        _TIER_NAMED.get(tier) if decided and isinstance(tier, str) else None,
     )
 
 

@@ -110,13 +110,18 @@ class Registry:
         self._parts["actions"][name] = part
         return part
 
-    def _get(self, point: ExtensionPoint, name: str) -> Any:
+    def require(self, point: ExtensionPoint, name: str) -> None:
+        """Raises `SetupError` for a name that nobody registered. Nothing is loaded."""
         parts = self._parts[point]
         if name not in parts:
             near = difflib.get_close_matches(name, parts, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             known = ", ".join(sorted(parts)) or "none"
             raise SetupError(f"unknown {_NOUN[point]} {name!r}{hint} (known: {known})")
+
+    def _get(self, point: ExtensionPoint, name: str) -> Any:
+        self.require(point, name)
+        parts = self._parts[point]
         part = parts[name]
         if isinstance(part, str):
             part = parts[name] = _load(part, self._owner[point, name].name)

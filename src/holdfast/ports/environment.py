@@ -66,6 +66,13 @@ class EnvironmentProvider(Protocol):
         ...
 
 
+class ClosesAtOnce(Protocol):
+    """An environment or an agent may say so when closing it, as it stands, waits for nothing."""
+
+    @property
+    def closes_at_once(self) -> bool: ...
+
+
 @runtime_checkable
 class OnThisMachine(Protocol):
     """An environment whose workspace is a folder here, for agents that work in it themselves."""

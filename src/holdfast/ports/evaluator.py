@@ -30,6 +30,8 @@ class EvaluationContext:
     in the result are.
     """
 
+    __slots__ = ("current", "spec", "trial")
+
     def __init__(self, *, trial: TrialContext, spec: EvaluationSpec, current: bool = True) -> None:
         self.current: bool = current
         self.trial: TrialContext = trial

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Protocol
 
 from holdfast.errors import ModelError
@@ -28,4 +28,8 @@ class Gate(Protocol):
 
         Entering raises `ModelError` when the provider has been down for so long that waiting is given up.
         """
+        ...
+
+    def backing_off(self, model: str, error: ModelError, seconds: float) -> AbstractContextManager[None]:
+        """Enter while a failed call waits to be tried again, so that those who watch the run see it wait."""
         ...

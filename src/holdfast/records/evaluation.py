@@ -27,7 +27,7 @@ class EvaluationSpec(Record):
     weight: float = 1.0
 
 
-class Evidence(Record):
+class Evidence(Record, array_like=True):
     """What was expected, what was found, and where."""
 
     expected: str | None = None
@@ -50,7 +50,7 @@ class JudgeNote(Record):
     repaired: bool = False
 
 
-class EvaluationResult(Record):
+class EvaluationResult(Record, array_like=True):
     """What came of a check.
 
     An evaluator fills `verdict`, `message`, `evidence`, `figures` and `judge` (the functions below help); the engine

@@ -15,7 +15,7 @@ from holdfast.records.timing import CallTiming
 from holdfast.records.trajectory import ActionStatus
 
 
-class Event(Record, tag_field="kind"):
+class Event(Record, tag_field="kind", array_like=True):
     at_ms: float
     step: int | None = None
     turn: int | None = None
@@ -111,6 +111,27 @@ class Retried(Event, tag="retry"):
     attempt: int
 
 
+class Waited(Event, tag="wait"):
+    """A model call had to wait `wait_ms` before it was sent; `at_ms` is when the wait was over."""
+
+    model: str
+    purpose: Purpose
+    reason: str
+    wait_ms: float
+
+
+class Lagged(Event, tag="lag"):
+    """The event loop was stuck for more than `limit_ms` during a model call, whose latency is not graded for it.
+
+    For the turn of an agent that makes no call, or several, `model` is its name.
+    """
+
+    model: str
+    purpose: Purpose
+    lag_ms: float
+    limit_ms: float
+
+
 class ErrorHappened(Event, tag="error"):
     phase: str
     message: str
@@ -142,6 +163,8 @@ AnyEvent = (
     | Evaluated
     | LimitReached
     | Retried
+    | Waited
+    | Lagged
     | ErrorHappened
     | Noted
 )

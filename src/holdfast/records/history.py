@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from holdfast.records.event import ActionTaken, AnyEvent, Observed, Said, Thought
 from holdfast.records.trajectory import TrajectoryStep
 
+_STEPS = (Thought, ActionTaken, Observed)
+
 
 def transcript_of(events: Iterable[AnyEvent]) -> tuple[Said, ...]:
     """The messages, in the order in which they were said."""
@@ -15,7 +17,7 @@ def transcript_of(events: Iterable[AnyEvent]) -> tuple[Said, ...]:
 
 def trajectory_of(events: Iterable[AnyEvent]) -> tuple[TrajectoryStep, ...]:
     """Thoughts, actions and observations by the time they began; those of the same moment stay as they were emitted."""
-    steps = [step for event in events if (step := _step_of(event)) is not None]
+    steps = [step for event in events if isinstance(event, _STEPS) and (step := _step_of(event)) is not None]
     return tuple(sorted(steps, key=lambda step: step.at_ms))
 
 

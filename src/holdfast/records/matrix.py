@@ -16,8 +16,29 @@ class MatrixAxis(Record):
     place: Place
 
 
+class MatrixSetting(Record):
+    """One value of one axis. `shown` is how ids, filters and tables name it, `place` where the matrix file has it."""
+
+    parameter: str
+    value: Any
+    shown: str
+    place: Place
+
+
+class MatrixCell(Record):
+    """The combination that a scenario is, in the order of the axes. `base_id` is the id of the scenario it varies."""
+
+    matrix: str
+    file: str
+    base_id: str
+    settings: tuple[MatrixSetting, ...]
+
+
 class Matrix(Record):
-    """`base_scenario` is the path of an existing file, usable from the current directory."""
+    """`base_scenario` is the path of an existing file, usable from the current directory.
+
+    Without `runs_per_combination` each runs as often as the base scenario says.
+    """
 
     name: str
     place: Place
@@ -25,4 +46,4 @@ class Matrix(Record):
     base_scenario: str
     axes: tuple[MatrixAxis, ...]
     description: str = ""
-    runs_per_combination: int = 1
+    runs_per_combination: int | None = None

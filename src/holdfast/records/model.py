@@ -30,8 +30,11 @@ class ChatRequest(Record):
     cut_after_ms: float | None = None
 
 
-class Usage(Record):
-    """Tokens as the server counted them. Never estimated: absent means unknown."""
+class Usage(Record, rename={"input_tokens": "input", "output_tokens": "output"}):
+    """Tokens as the server counted them. Never estimated: absent means unknown.
+
+    Stored under shorter names, since a name that ends in `token` is looked at as that of a secret.
+    """
 
     input_tokens: int
     output_tokens: int

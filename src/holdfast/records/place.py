@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.records.base import Record
 
 
-class Place(Record):
+class Place(Record, array_like=True):
     """A position in a source file. `line` and `column` count from 1; 0 means the whole file."""
 
     file: str

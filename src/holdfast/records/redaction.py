@@ -16,11 +16,12 @@ from urllib.parse import quote
 
 import msgspec
 
-from holdfast.records.secret_forms import FORMS, NAMES_IN_DATA, SHORTEST, names_secret
+from holdfast.records.secret_forms import FORMS, SHORTEST, TRACES, names_secret
 
 T = TypeVar("T")
 Span = tuple[int, int]
 _MASK = "*"
+_TRACES = tuple((trace.anchor, trace.rare, trace) for trace in TRACES)
 _ATOMS = (type(None), bool, int, float, Enum)
 
 
@@ -54,11 +55,12 @@ class Redactor:
         for part in self._parts:
             if part in data:
                 return True
-        for form in FORMS:
-            if form.data_anchor in data and form.data.search(data):
-                return True
         lowered = data.lower()
-        return any(start in lowered and pattern.search(lowered) for start, pattern in NAMES_IN_DATA)
+        for anchor, rare, trace in _TRACES:
+            # A byte is found twenty times as fast as a word.
+            if (rare is None or rare in data) and anchor in lowered and trace.found(data, lowered):
+                return True
+        return False
 
     def value(self, value: T, *, by_name: bool = True) -> T:
         """The same value with every text in it redacted, at any depth; the very same object when nothing changed.

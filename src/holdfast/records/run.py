@@ -15,7 +15,28 @@ from holdfast.records.scenario import Expected
 from holdfast.records.timeline import SafetyAtDeadline
 from holdfast.records.verdict import FailureClass, LatencyTier, Outcome, Verdict
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+
+
+class RunAxis(Record):
+    """What a matrix varies, and the values that take part in the run."""
+
+    parameter: str
+    values: tuple[Any, ...]
+
+
+class RunMatrix(Record):
+    """The combinations of a matrix, by scenario id; each is the position of its value on every axis."""
+
+    name: str
+    file: str
+    axes: tuple[RunAxis, ...]
+    combinations: dict[str, tuple[int, ...]]
+
+    def parameters(self, scenario_id: str) -> dict[str, Any]:
+        """What a combination sets."""
+        at = self.combinations[scenario_id]
+        return {axis.parameter: axis.values[index] for axis, index in zip(self.axes, at, strict=True)}
 
 
 class RunHeader(Record):
@@ -23,7 +44,8 @@ class RunHeader(Record):
 
     `pass_rate` is the share of trials that must pass as the user asked of all scenarios, `pass_rates` as single ones
     ask of themselves. `options` is what it takes to carry the run on. `prices` are those of the configuration, and
-    `own_servers` the providers behind a base URL of the user's own, for which list prices do not hold.
+    `own_servers` the providers behind a base URL of the user's own, for which list prices do not hold. `fingerprints`
+    has, for each scenario, digests of what its trials are made of, by what a person calls that.
     """
 
     id: str
@@ -37,9 +59,11 @@ class RunHeader(Record):
     own_servers: tuple[str, ...] = ()
     pass_rate: float | None = None
     pass_rates: dict[str, float] = {}
+    matrices: tuple[RunMatrix, ...] = ()
+    fingerprints: dict[str, dict[str, str]] = {}
 
 
-class TrialKey(Record):
+class TrialKey(Record, array_like=True):
     """Which trial this is: stable across a resume."""
 
     scenario_id: str
@@ -49,7 +73,7 @@ class TrialKey(Record):
         return f"{self.scenario_id}#{self.index}"
 
 
-class PhaseRecord(Record):
+class PhaseRecord(Record, array_like=True):
     """One phase of a trial. `error` is set when it failed."""
 
     name: str
@@ -58,7 +82,7 @@ class PhaseRecord(Record):
     error: str | None = None
 
 
-class Judged(Record):
+class Judged(Record, array_like=True):
     """The verdict and everything that stands beside it. Nothing here is averaged into the verdict.
 
     `latency_cut` says that the call was cut off before the answer was complete: `latency_ms` is then the least it can
@@ -83,7 +107,7 @@ class Judged(Record):
     rubric: RubricScore | None = None
 
 
-class TrialRecord(Record):
+class TrialRecord(Record, array_like=True):
     """A finished trial, whole. `earlier` holds measurements that were repeated because latency was not gradable."""
 
     key: TrialKey

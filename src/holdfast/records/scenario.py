@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from holdfast.records.base import Record
 from holdfast.records.evaluation import EvaluationSpec
+from holdfast.records.matrix import MatrixCell
 from holdfast.records.message import Message
 from holdfast.records.place import Place
 
@@ -196,7 +197,7 @@ class Scenario(Record):
     `agent` is the one its author asks for, `default_agent` the one that suits it when nobody asks for one.
     `expects: defer` marks a case where raising the alarm is the mistake. `trials` is how often to run it and
     `pass_rate` the share of them that must pass, where it says so. `overrides` is what a matrix sets of `model`,
-    `agent` and `judge`; it goes before every other setting.
+    `agent` and `judge`; it goes before every other setting. `cell` is the combination of a matrix that it is.
     """
 
     id: str
@@ -225,6 +226,7 @@ class Scenario(Record):
     trials: int | None = None
     pass_rate: float | None = None
     overrides: dict[str, str] = {}
+    cell: MatrixCell | None = None
 
 
 def evaluation_specs(scenario: Scenario) -> Iterator[EvaluationSpec]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.records.base import Record
 
 
-class SafetyAtDeadline(Record):
+class SafetyAtDeadline(Record, array_like=True):
     """Whether what had been received by each bound of the budget satisfied the invariants; None when not known."""
 
     target: bool | None = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from holdfast.records.base import Record
 
 
-class Attempt(Record):
+class Attempt(Record, array_like=True):
     """One try at a call. A figure is None when that point was not reached.
 
     `cut_ms` is the deadline at which we stopped reading an answer that was not complete.
@@ -41,7 +41,7 @@ class Attempt(Record):
         return end_ms - self.sent_ms
 
 
-class CallTiming(Record):
+class CallTiming(Record, array_like=True):
     """The whole timing record of a call.
 
     `chunks` holds (arrival after `sent_ms` of the last attempt, number of characters) for each piece of text; the

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -11,12 +11,13 @@ import msgspec
 from holdfast.judging.alarm import Alarm, alarm_of
 from holdfast.judging.cost import cost_of_trial
 from holdfast.judging.run import summarise
-from holdfast.judging.scenario_rate import rates_exit_code, scenario_rates
+from holdfast.judging.scenario_rate import ScenarioRate, rates_exit_code
 from holdfast.records.cost import CostSummary
 from holdfast.records.price import Prices
 from holdfast.records.run import RunHeader, TrialRecord
 from holdfast.records.verdict import Verdict
 from holdfast.report.cost_json import cost_json
+from holdfast.report.rates_json import matrices_json, scenarios_json, verdicts_json
 from holdfast.report.trial_json import trial_json
 from holdfast.report.whole import whole
 from holdfast.store.plain import plain
@@ -24,29 +25,39 @@ from holdfast.store.plain import plain
 REPORT_FORMAT = 1
 
 
-def to_json(header: RunHeader, trials: Iterable[TrialRecord]) -> Iterator[bytes]:
+def to_json(header: RunHeader, trials: Iterable[TrialRecord], rates: Sequence[ScenarioRate]) -> Iterator[bytes]:
     """The report in pieces, one line per trial, so that a run of any length is written as it is read.
+
+    `rates` says what became of each scenario of the plan, and so decides the exit code.
 
     The summary stands at the end because it is counted from the trials that were written.
     """
-    yield b'{"format":%d,\n"run":%b,\n"trials":[' % (REPORT_FORMAT, _encode(whole(header)))
+    yield b'{"format":%d,\n"run":%b,\n"trials":[' % (REPORT_FORMAT, _encode(_run(header)))
     prices = Prices.of_run(header)
     spent = CostSummary()
     counts: Counter[Verdict] = Counter()
-    per_scenario: Counter[tuple[str, Verdict]] = Counter()
     alarms: Counter[Alarm] = Counter()
     for trial in trials:
         yield (b",\n" if counts else b"\n") + _encode(trial_json(trial, prices))
         counts[trial.judged.verdict] += 1
         spent = spent.plus(cost_of_trial(trial, prices))
-        per_scenario[trial.key.scenario_id, trial.judged.verdict] += 1
         if alarm := alarm_of(trial):
             alarms[alarm] += 1
     summary = summarise(counts, planned=header.planned, alarms=alarms)
-    rates = scenario_rates(per_scenario, planned={}, required=header.pass_rates, required_of_all=header.pass_rate)
-    code = rates_exit_code(rates, complete=not summary.not_run)
-    told = {**whole(summary), "total": summary.total, "exit_code": int(code), "cost": cost_json(spent)}
-    yield b'\n],\n"summary":%b}\n' % _encode(told)
+    told = {
+        **whole(summary),
+        "total": summary.total,
+        "scenarios": verdicts_json(rates),
+        "exit_code": int(rates_exit_code(rates)),
+        "cost": cost_json(spent),
+    }
+    yield b'\n],\n"scenarios":%b,\n' % _encode(scenarios_json(header, rates))
+    yield b'"matrices":%b,\n"summary":%b}\n' % (_encode(matrices_json(header, rates)), _encode(told))
+
+
+def _run(header: RunHeader) -> dict[str, Any]:
+    """The header as it is; what its matrices came to stands under `matrices`."""
+    return {name: value for name, value in whole(header).items() if name != "matrices"}
 
 
 def _encode(value: Any) -> bytes:

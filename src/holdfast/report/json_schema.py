@@ -41,8 +41,11 @@ def report_schema() -> dict[str, Any]:
                 own_servers=_list(_TEXT),
                 pass_rate=_or_null(_NUMBER),
                 pass_rates=_MAPPING,
+                fingerprints=_MAPPING,
             ),
             trials=_list({"$ref": "#/$defs/trial"}),
+            scenarios=_list(_scenario()),
+            matrices=_list(_matrix()),
             summary=_object(
                 passed=_COUNT,
                 failed=_COUNT,
@@ -52,6 +55,7 @@ def report_schema() -> dict[str, Any]:
                 missed_alarms=_COUNT,
                 false_alarms=_COUNT,
                 total=_COUNT,
+                scenarios=_verdicts(),
                 exit_code={"enum": [0, 1, 3]},
                 cost=_cost(),
             ),
@@ -110,10 +114,44 @@ def _trial() -> dict[str, Any]:
             _object(phase=_TEXT, message=_TEXT, type=_or_null(_TEXT), at_ms=_NUMBER, traceback=_or_null(_TEXT))
         ),
         notes=_list(_object(level=_TEXT, message=_TEXT, at_ms=_NUMBER)),
+        incidents=_list(
+            _object(
+                type={"enum": ["retry", "wait", "lag"]},
+                **_moment(),
+                model=_TEXT,
+                purpose=_words(Purpose),
+                reason=_TEXT,
+                ms=_NUMBER,
+            )
+        ),
         metrics=_or_null(_metrics()),
         cost=_cost(),
         earlier=_list({"$ref": "#/$defs/trial"}),
     )
+
+
+def _scenario() -> dict[str, Any]:
+    return _object(
+        id=_TEXT,
+        verdict=_one_of(Verdict),
+        reason=_TEXT,
+        required=_or_null(_SHARE),
+        trials=_verdicts(not_run=_COUNT),
+        share=_or_null(_SHARE),
+        interval=_or_null({"type": "array", "items": _SHARE, "minItems": 2, "maxItems": 2}),
+        pass_hat_k={"type": "object", "additionalProperties": _SHARE},
+        matrix=_or_null(_object(name=_TEXT, file=_TEXT, parameters=_MAPPING)),
+    )
+
+
+def _matrix() -> dict[str, Any]:
+    value = _object(value=_ANYTHING, combinations=_verdicts(), trials=_verdicts(not_run=_COUNT))
+    axis = _object(parameter=_TEXT, values=_list(value))
+    return _object(name=_TEXT, file=_TEXT, combinations=_list(_TEXT), axes=_list(axis))
+
+
+def _verdicts(**more: Any) -> dict[str, Any]:
+    return _object(passed=_COUNT, failed=_COUNT, inconclusive=_COUNT, error=_COUNT, total=_COUNT, **more)
 
 
 def _rubric() -> dict[str, Any]:

@@ -1,43 +1,136 @@
 """JUnit XML, as continuous integration systems read it.
 
-A failed trial is a `failure` and a broken one an `error`. An inconclusive one is `skipped` with its reason: the format
-has no better word, and the exit code of the run still tells that it did not pass.
+A test case is a scenario, and says what the exit code of the run says: one that failed is a `failure`, a broken one an
+`error`, and an inconclusive one `skipped` with its reason, since the format has no better word. Where a scenario was
+tried several times its rate decides; the trials that did not pass are told all the same.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
+from typing import Any
 
 from holdfast.judging.alarm import alarm_of
+from holdfast.judging.scenario_rate import ScenarioRate, percent
 from holdfast.records.run import RunHeader, TrialRecord
 from holdfast.records.verdict import Verdict
 from holdfast.report.details import render_details
 from holdfast.report.page import Page
-from holdfast.report.wording import scenario_label
+from holdfast.report.wording import axis_value, scenario_label
 
 _INVALID = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _TAG = {Verdict.FAILED: "failure", Verdict.ERROR: "error", Verdict.INCONCLUSIVE: "skipped"}
 _PAGE = Page(width=120)
+_DETAILED = 20
 
 
-def to_junit(header: RunHeader, trials: Iterable[TrialRecord]) -> str:
-    """One test suite per scenario file, in the order in which the files first come up."""
-    suites: dict[str, list[TrialRecord]] = {}
+def to_junit(header: RunHeader, trials: Iterable[TrialRecord], rates: Sequence[ScenarioRate]) -> str:
+    """One test suite per scenario file, in the order in which the files first come up; then what was not run.
+
+    `trials` come in the order of the plan and `rates` says what became of each scenario of it.
+    """
+    cases = {rate.scenario_id: _Case(rate) for rate in rates}
+    for matrix in header.matrices:
+        for scenario_id in matrix.combinations:
+            cases[scenario_id].parameters = matrix.parameters(scenario_id)
     for trial in trials:
-        suites.setdefault(trial.place.file, []).append(trial)
-    everything = [trial for suite in suites.values() for trial in suite]
-    lines = ['<?xml version="1.0" encoding="utf-8"?>', f"<testsuites{_totals(f'holdfast {header.id}', everything)}>"]
+        cases[trial.key.scenario_id].add(trial)
+    suites: dict[str, list[_Case]] = {}
+    for case in sorted(cases.values(), key=lambda case: not case.file):
+        suites.setdefault(case.file, []).append(case)
+    lines = [
+        '<?xml version="1.0" encoding="utf-8"?>',
+        f"<testsuites{_totals(f'holdfast {header.id}', list(cases.values()))}>",
+    ]
     for file, suite in suites.items():
-        started = _attribute("timestamp", suite[0].started_at)
-        lines.append(f"  <testsuite{_totals(file, suite)}{started}{_attribute('file', file)}>")
-        several = Counter(trial.key.scenario_id for trial in suite)
-        for trial in suite:
-            lines.extend(_case(trial, numbered=several[trial.key.scenario_id] > 1))
+        lines.append(f"  <testsuite{_totals(file or 'not run', suite)}{suite[0].suite_attributes}>")
+        for case in suite:
+            lines.extend(case.lines())
         lines.append("  </testsuite>")
     return "\n".join([*lines, "</testsuites>", ""])
+
+
+class _Case:
+    """A scenario, gathered from its trials as they pass by; none of them is held."""
+
+    def __init__(self, rate: ScenarioRate) -> None:
+        self.rate: ScenarioRate = rate
+        self.parameters: dict[str, Any] = {}
+        self.file: str = ""
+        self.seconds: float = 0.0
+        self.suite_attributes: str = ""
+        self._attributes: str = _attribute("classname", "scenarios") + _attribute("name", rate.scenario_id)
+        self._place: str = ""
+        self._properties: dict[str, str | None] = {}
+        self._reasons: dict[Verdict, str] = {}
+        self._evidence: list[str] = []
+        self._left_out: int = 0
+
+    def add(self, trial: TrialRecord) -> None:
+        if not self.file:
+            self._open(trial)
+        self.seconds += agent_ms(trial) / 1000
+        verdict = trial.judged.verdict
+        if verdict is Verdict.PASSED:
+            return
+        self._reasons.setdefault(verdict, f"{f'#{trial.key.index}: ' if self._several else ''}{trial.judged.reason}")
+        if len(self._evidence) < _DETAILED:
+            self._evidence.append("\n".join(render_details(trial, _PAGE, numbered=self._several)))
+        else:
+            self._left_out += 1
+
+    @property
+    def _several(self) -> bool:
+        return self.rate.total > 1
+
+    def _open(self, trial: TrialRecord) -> None:
+        self.file = file = trial.place.file
+        group = trial.domain or ".".join(PurePath(file).parent.parts).strip("./") or "scenarios"
+        name = scenario_label(trial, numbered=False)
+        line = _attribute("line", str(trial.place.line)) if trial.place.line else ""
+        self._attributes = _attribute("classname", group) + _attribute("name", name)
+        self._place = _attribute("file", file) + line
+        self.suite_attributes = _attribute("timestamp", trial.started_at) + _attribute("file", file)
+        self._properties = {"agent": trial.agent or None, "model": trial.model}
+        if not self._several:
+            self._properties = {**_figures(trial), **self._properties}
+
+    def lines(self) -> Iterator[str]:
+        yield f'    <testcase{self._attributes} time="{self.seconds:.6f}"{self._place}>'
+        yield "      <properties>"
+        for name, value in self._all_properties().items():
+            if value is not None:
+                yield f"        <property{_attribute('name', name)}{_attribute('value', value)}/>"
+        yield "      </properties>"
+        told = "\n\n".join(self._evidence)
+        if self._left_out:
+            told += f"\n\nand {self._left_out} more that did not pass; the run record has all of them"
+        tag = _TAG.get(self.rate.verdict)
+        if tag is not None:
+            kind = _attribute("type", self.rate.verdict.value) if tag != "skipped" else ""
+            yield f"      <{tag}{_attribute('message', self._message())}{kind}>{_text(told)}</{tag}>"
+        elif told:
+            yield f"      <system-out>{_text(told)}</system-out>"
+        yield "    </testcase>"
+
+    def _message(self) -> str:
+        """How it went, and the reason of the first trial that went so."""
+        reason = self._reasons.get(self.rate.verdict)
+        if reason is None:
+            return self.rate.reason
+        return f"{self.rate.reason}; {reason}" if self._several else reason
+
+    def _all_properties(self) -> dict[str, str | None]:
+        rate = self.rate
+        found: dict[str, str | None] = {"verdict": rate.verdict.value}
+        if self._several:
+            counts = {name: getattr(rate, name) for name in ("total", *Verdict, "not_run")}
+            found |= {f"trials_{name}": str(count) for name, count in counts.items()}
+            found["pass_rate"] = percent(rate.required)
+        found |= {f"matrix.{parameter}": axis_value(value) for parameter, value in self.parameters.items()}
+        return {**found, **self._properties}
 
 
 def agent_ms(trial: TrialRecord) -> float:
@@ -47,26 +140,9 @@ def agent_ms(trial: TrialRecord) -> float:
     return next((phase.duration_ms for phase in trial.phases if phase.name == "run"), trial.duration_ms)
 
 
-def _case(trial: TrialRecord, *, numbered: bool) -> Iterator[str]:
+def _figures(trial: TrialRecord) -> dict[str, str | None]:
     judged = trial.judged
-    group = trial.domain or ".".join(PurePath(trial.place.file).parent.parts).strip("./") or "scenarios"
-    attributes = _attribute("classname", group) + _attribute("name", scenario_label(trial, numbered=numbered))
-    at = _attribute("file", trial.place.file) + (_attribute("line", str(trial.place.line)) if trial.place.line else "")
-    yield f'    <testcase{attributes} time="{agent_ms(trial) / 1000:.6f}"{at}>'
-    yield from _properties(trial)
-    tag = _TAG.get(judged.verdict)
-    if tag is not None:
-        message = _attribute("message", judged.reason)
-        kind = _attribute("type", judged.verdict.value) if tag != "skipped" else ""
-        evidence = "\n".join(render_details(trial, _PAGE, numbered=numbered))
-        yield f"      <{tag}{message}{kind}>{_text(evidence)}</{tag}>"
-    yield "    </testcase>"
-
-
-def _properties(trial: TrialRecord) -> Iterator[str]:
-    judged = trial.judged
-    found = {
-        "verdict": judged.verdict.value,
+    return {
         "outcome": judged.outcome,
         "latency_ms": _figure(judged.latency_ms),
         "latency_tier": judged.latency_tier,
@@ -76,30 +152,23 @@ def _properties(trial: TrialRecord) -> Iterator[str]:
         "safety_score": None if judged.safety_score is None else f"{judged.safety_score:g}",
         "failure_classes": ",".join(judged.failure_classes) or None,
         "alarm": alarm_of(trial),
-        "agent": trial.agent or None,
-        "model": trial.model,
     }
-    yield "      <properties>"
-    for name, value in found.items():
-        if value is not None:
-            yield f'        <property name="{name}"{_attribute("value", value)}/>'
-    yield "      </properties>"
 
 
 def _figure(ms: float | None) -> str | None:
     return None if ms is None else f"{ms:.3f}"
 
 
-def _totals(name: str, trials: list[TrialRecord]) -> str:
-    verdicts = [trial.judged.verdict for trial in trials]
+def _totals(name: str, cases: Sequence[_Case]) -> str:
+    verdicts = [case.rate.verdict for case in cases]
     counts = {
-        "tests": len(trials),
+        "tests": len(cases),
         "failures": verdicts.count(Verdict.FAILED),
         "errors": verdicts.count(Verdict.ERROR),
         "skipped": verdicts.count(Verdict.INCONCLUSIVE),
     }
     told = "".join(f' {key}="{count}"' for key, count in counts.items())
-    return f'{_attribute("name", name)}{told} time="{sum(map(agent_ms, trials)) / 1000:.6f}"'
+    return f'{_attribute("name", name)}{told} time="{sum(case.seconds for case in cases):.6f}"'
 
 
 def _text(text: str) -> str:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO
 
 from holdfast.records.run import RunHeader, TrialKey, TrialRecord
+from holdfast.records.standing import Standing
 from holdfast.records.verdict import Verdict
 from holdfast.report import wording
+from holdfast.report.incidents import Incidents
 from holdfast.report.page import clip, one_line
-from holdfast.report.progress import retries_of
+from holdfast.report.standing_line import standing_line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -27,17 +30,17 @@ _STYLES = {
 
 
 class LiveProgress:
-    """A bar with what is done, the count of each verdict, what runs now and for how long. It goes away at the end."""
+    """A bar with what is done, the count of each verdict, what runs now, what it waits for. It goes away at the end."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, standing: Callable[[], Standing] = Standing) -> None:
         self._stream: TextIO = stream
+        self._standing: Callable[[], Standing] = standing
         self._live: Live | None = None
         self._planned: int = 0
         self._began: float = 0.0
         self._counts: dict[Verdict, int] = dict.fromkeys(Verdict, 0)
         self._running: dict[TrialKey, str] = {}
-        self._retries: int = 0
-        self._measured_again: int = 0
+        self._incidents: Incidents = Incidents()
 
     def run_started(self, header: RunHeader) -> None:
         from rich.console import Console
@@ -62,8 +65,7 @@ class LiveProgress:
     def trial_finished(self, record: TrialRecord) -> None:
         self._running.pop(record.key, None)
         self._counts[record.judged.verdict] += 1
-        self._retries += retries_of(record)
-        self._measured_again += len(record.earlier)
+        self._incidents.add(record)
 
     def noted(self, message: str) -> None:
         if self._live is not None:
@@ -90,15 +92,11 @@ class LiveProgress:
         line = Table.grid(padding=(0, 2))
         bar = ProgressBar(total=self._planned or None, completed=done, width=24, pulse=not self._planned)
         line.add_row(bar, f"{done}/{self._planned or '?'}", counts, Text(elapsed, style="dim"))
-        troubles = self._troubles()
-        if troubles:
-            line.add_row("", "", Text(troubles, style="yellow"), "")
-        return Group(line, Text(self._now(), style="dim", no_wrap=True, overflow="ellipsis"))
-
-    def _troubles(self) -> str:
-        """What the run had to do over; none of it is in a latency."""
-        counted = {"retries": self._retries, "measured again": self._measured_again}
-        return ", ".join(f"{count} {what}" for what, count in counted.items() if count)
+        if happened := self._incidents.short():
+            line.add_row("", "", Text(happened, style="yellow"), "")
+        held_up = Text(standing_line(self._standing()), style="yellow")
+        now = Text(self._now(), style="dim", no_wrap=True, overflow="ellipsis")
+        return Group(line, held_up, now) if held_up else Group(line, now)
 
     def _now(self) -> str:
         running = list(self._running.copy().items())

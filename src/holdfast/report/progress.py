@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TextIO
 
 from holdfast.ports.observer import RunObserver
-from holdfast.records.event import Retried
 from holdfast.records.run import RunHeader, TrialKey, TrialRecord
+from holdfast.records.standing import Standing
 from holdfast.records.verdict import Verdict
 from holdfast.report import wording
+from holdfast.report.incidents import short_incidents
 from holdfast.report.page import one_line
+from holdfast.report.standing_line import standing_line
 
+_WAITS_EVERY_S = 10.0
 _WIDEST = max(map(len, Verdict))
 
 
-def progress_for(stream: TextIO, *, enabled: bool = True) -> RunObserver:
-    """The observer that suits the stream."""
+def progress_for(stream: TextIO, *, enabled: bool = True, standing: Callable[[], Standing] = Standing) -> RunObserver:
+    """The observer that suits the stream. `standing` says what holds the run up at the moment it is asked."""
     if not enabled:
         return SilentProgress()
     if stream.isatty():
         from holdfast.report.live_progress import LiveProgress
 
-        return LiveProgress(stream)
-    return PlainProgress(stream)
-
-
-def retries_of(record: TrialRecord) -> int:
-    """How often a model call of the trial was tried again, repeated measurements included."""
-    own = sum(isinstance(event, Retried) for event in record.events)
-    return own + sum(retries_of(earlier) for earlier in record.earlier)
+        return LiveProgress(stream, standing)
+    return PlainProgress(stream, standing)
 
 
 class SilentProgress:
@@ -45,10 +44,34 @@ class SilentProgress:
 
 
 class PlainProgress(SilentProgress):
-    """One line per finished trial. A reader that has gone away is no reason to stop the run."""
+    """One line per finished trial, and one now and then while calls wait, from a thread of its own.
 
-    def __init__(self, stream: TextIO) -> None:
+    A reader that has gone away is no reason to stop the run.
+    """
+
+    def __init__(
+        self, stream: TextIO, standing: Callable[[], Standing] = Standing, *, every_s: float = _WAITS_EVERY_S
+    ) -> None:
         self._stream: TextIO = stream
+        self._standing: Callable[[], Standing] = standing
+        self._every_s: float = every_s
+        self._over: threading.Event = threading.Event()
+        self._watch: threading.Thread | None = None
+
+    def run_started(self, header: RunHeader) -> None:
+        self._watch = threading.Thread(target=self._tell_waits, name="progress", daemon=True)
+        self._watch.start()
+
+    def run_finished(self) -> None:
+        self._over.set()
+        if self._watch is not None:
+            self._watch.join()
+
+    def _tell_waits(self) -> None:
+        while not self._over.wait(self._every_s):
+            standing = self._standing()
+            if standing.waits and (told := standing_line(standing)):
+                self._say(told)
 
     def trial_finished(self, record: TrialRecord) -> None:
         judged = record.judged
@@ -56,9 +79,8 @@ class PlainProgress(SilentProgress):
         parts = [judged.verdict.ljust(_WIDEST), one_line(name)]
         if judged.latency_ms is not None:
             parts.append(wording.milliseconds(judged.latency_ms))
-        retries = retries_of(record)
-        if retries:
-            parts.append(f"{retries} {'retry' if retries == 1 else 'retries'}")
+        if incidents := short_incidents(record):
+            parts.append(incidents)
         if judged.verdict is not Verdict.PASSED:
             parts.append(one_line(judged.reason))
         self._say("  ".join(parts))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from holdfast.ports.observer import RunObserver
 from holdfast.records.redaction import Redactor
 from holdfast.records.run import RunHeader, TrialKey, TrialRecord
@@ -12,32 +10,32 @@ from holdfast.records.run import RunHeader, TrialKey, TrialRecord
 class RedactedProgress:
     """A `ports.observer.RunObserver` that takes secrets out of what another one shows while a run goes on.
 
-    Of a finished trial that is its key, its names and what was judged; the rest is left as it is, since it is in the
-    run record, without secrets, by then.
+    A finished trial has none any more: it is shown as it was written.
     """
 
     def __init__(self, shown: RunObserver, redactor: Redactor) -> None:
         self._shown: RunObserver = shown
         self._redactor: Redactor = redactor
+        self._clean: dict[str, str] = {}
 
     def run_started(self, header: RunHeader) -> None:
         self._shown.run_started(self._redactor.value(header))
 
     def trial_started(self, key: TrialKey, name: str) -> None:
-        self._shown.trial_started(self._redactor.value(key), self._redactor.text(name))
+        scenario_id = self._text(key.scenario_id)
+        if scenario_id is not key.scenario_id:
+            key = TrialKey(scenario_id=scenario_id, index=key.index)
+        self._shown.trial_started(key, self._text(name))
 
     def trial_finished(self, record: TrialRecord) -> None:
-        clean = self._redactor.value
-        shown = {
-            "key": clean(record.key),
-            "judged": clean(record.judged),
-            "scenario_name": clean(record.scenario_name),
-            "agent": clean(record.agent),
-            "model": clean(record.model),
-        }
-        if any(value is not getattr(record, name) for name, value in shown.items()):
-            record = msgspec.structs.replace(record, **shown)
         self._shown.trial_finished(record)
+
+    def _text(self, text: str) -> str:
+        """A run starts thousands of trials with the same few names."""
+        known = self._clean.get(text)
+        if known is None:
+            known = self._clean[text] = self._redactor.text(text)
+        return known
 
     def noted(self, message: str) -> None:
         self._shown.noted(self._redactor.text(message))

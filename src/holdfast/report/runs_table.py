@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from holdfast.judging.run import summarise
+from holdfast.judging.scenario_rate import ScenarioRate
 from holdfast.records.verdict import Verdict
 from holdfast.report.page import Page, one_line
 from holdfast.report.table import Cell, render_table
@@ -25,10 +25,13 @@ def render_runs(runs: Sequence[RunEntry], page: Page) -> Iterator[str]:
     yield from render_table(_COLUMNS, [_row(run) for run in runs], page, giving_way=len(_COLUMNS) - 1)
 
 
-def render_stored_run(path: Path, page: Page, *, transcripts: Transcripts | None = None) -> Iterator[str]:
+def render_stored_run(
+    reader: RunReader, rates: Sequence[ScenarioRate], page: Page, *, transcripts: Transcripts | None = None
+) -> Iterator[str]:
     """A stored run, as it was shown when it ended. Raises `StoreError` when it cannot be read."""
-    reader = RunReader.open(path)
-    yield from render_run(reader.header, reader.trials(), page, record=path, transcripts=transcripts)
+    yield from render_run(
+        reader.header, reader.trials(), page, rates=rates, record=reader.path, transcripts=transcripts
+    )
     if reader.status != "finished":
         yield f"status: {reader.status}"
 

@@ -1,43 +1,58 @@
-"""Scenarios that were tried several times: one line each."""
+"""What became of the scenarios of a run: those that were tried several times, the matrices, and the sum."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from holdfast.judging.scenario_rate import ScenarioRate, pass_hat_k
+from holdfast.judging.scenario_rate import ScenarioRate
+from holdfast.records.run import RunHeader
+from holdfast.records.verdict import Verdict
 from holdfast.report.page import Page, one_line
+from holdfast.report.rate_cells import RATE_COLUMNS, rate_cells
 from holdfast.report.table import Cell, render_table
 
-_COLUMNS = ("verdict", "scenario", "passed", "required", "95 % interval", "pass^k", "undecided")
 _ROWS = 200
-_LARGEST_K = 5
 
 
-def render_scenario_rates(rates: Sequence[ScenarioRate], page: Page) -> Iterator[str]:
-    """The lines, none when every scenario was to be tried once. Those that did not pass come first when it is long."""
-    several = [rate for rate in rates if rate.planned > 1]
-    if not several:
-        return
-    shown = several
-    if len(several) > _ROWS:
-        shown = sorted(several, key=lambda rate: rate.verdict == "passed")[:_ROWS]
-    yield from render_table(_COLUMNS, [_row(rate) for rate in shown], page, giving_way=1)
-    if len(several) > _ROWS:
-        yield f"({len(several) - _ROWS} more scenarios are not listed)"
+def render_scenarios(header: RunHeader, rates: Sequence[ScenarioRate], page: Page) -> Iterator[str]:
+    """The lines, each table after an empty one; none when every scenario was to be tried once, outside any matrix."""
+    in_matrix = {each for matrix in header.matrices for each in matrix.combinations}
+    several = [rate for rate in rates if rate.planned > 1 and rate.scenario_id not in in_matrix]
+    if several:
+        yield ""
+        yield from _several(several, page)
+    if header.matrices:
+        from holdfast.report.matrix_table import render_matrix
+
+        by_id = {rate.scenario_id: rate for rate in rates}
+        for matrix in header.matrices:
+            yield ""
+            yield from render_matrix(matrix, by_id, page)
 
 
-def _row(rate: ScenarioRate) -> tuple[Cell, ...]:
-    interval = rate.interval
-    decided = rate.passed + rate.failed
-    k = min(_LARGEST_K, decided - 1)
-    hat = pass_hat_k(rate.passed, decided, k)
-    undecided = rate.total - decided
-    return (
-        Cell(text=rate.verdict, style=rate.verdict),
-        Cell(text=one_line(rate.scenario_id)),
-        Cell(text=f"{rate.passed}/{rate.total}"),
-        Cell(text="all" if rate.required is None else f"{rate.required:.0%}"),
-        Cell(text=f"{interval[0]:.0%} to {interval[1]:.0%}" if interval else ""),
-        Cell(text=f"k={k}: {hat:.0%}" if hat is not None else ""),
-        Cell(text=str(undecided) if undecided else ""),
-    )
+def scenarios_line(header: RunHeader, rates: Sequence[ScenarioRate], page: Page) -> str | None:
+    """Such as `2 scenarios: 1 passed, 1 failed`, which decides the exit code; None where the trials say it already."""
+    if all(rate.planned <= 1 for rate in rates):
+        return None
+    counts = Counter(rate.verdict for rate in rates)
+    told = ", ".join(page.paint(f"{counts[verdict]} {verdict}", verdict) for verdict in Verdict if counts[verdict])
+    noun = "combination" if sum(len(each.combinations) for each in header.matrices) == len(rates) else "scenario"
+    return f"{len(rates)} {noun}{'s' if len(rates) > 1 else ''}: {told}"
+
+
+def _several(rates: Sequence[ScenarioRate], page: Page) -> Iterator[str]:
+    shown = rates
+    if len(rates) > _ROWS:
+        shown = sorted(rates, key=lambda rate: rate.verdict is Verdict.PASSED)[:_ROWS]
+    rows = [
+        (
+            Cell(text=rate.verdict, style=rate.verdict),
+            Cell(text=one_line(rate.scenario_id)),
+            *rate_cells(rate),
+        )
+        for rate in shown
+    ]
+    yield from render_table(("verdict", "scenario", *RATE_COLUMNS), rows, page, giving_way=1)
+    if len(rates) > _ROWS:
+        yield f"({len(rates) - _ROWS} more scenarios are not listed)"

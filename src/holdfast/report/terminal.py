@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.judging.alarm import Alarm, alarm_of
 from holdfast.judging.cost import cost_of_trial
 from holdfast.judging.run import RunSummary, summarise
+from holdfast.judging.scenario_rate import ScenarioRate
 from holdfast.records.cost import CostSummary
 from holdfast.records.event import Noted
 from holdfast.records.price import Prices
@@ -18,7 +19,9 @@ from holdfast.records.verdict import Outcome, Verdict
 from holdfast.report import wording
 from holdfast.report.cost_line import cost_line
 from holdfast.report.details import render_details
+from holdfast.report.incidents import Incidents, render_incidents
 from holdfast.report.page import Page, one_line, visible
+from holdfast.report.scenario_rates import render_scenarios, scenarios_line
 from holdfast.report.table import Cell, render_table
 from holdfast.report.transcript import Transcripts, is_conversation, render_transcript
 
@@ -66,11 +69,13 @@ class _Gathered:
         self.warnings: Counter[str] = Counter()
         self.counts: Counter[Verdict] = Counter()
         self.alarms: Counter[Alarm] = Counter()
+        self.incidents: Incidents = Incidents()
 
     def add(self, trial: TrialRecord) -> None:
         verdict = trial.judged.verdict
         self.counts[verdict] += 1
         self.spent = self.spent.plus(cost_of_trial(trial, self._prices))
+        self.incidents.add(trial)
         self.rows.append(_row(trial))
         if alarm := alarm_of(trial):
             self.alarms[alarm] += 1
@@ -89,13 +94,14 @@ def render_run(
     trials: Iterable[TrialRecord],
     page: Page,
     *,
+    rates: Sequence[ScenarioRate] = (),
     record: Path | None = None,
     transcripts: Transcripts | None = None,
 ) -> Iterator[str]:
     """The lines, without their ends: the table, why trials did not pass, warnings, the sum and where the record is.
 
-    `transcripts` says whose are shown; unless told otherwise, those of trials that did not pass and that of a single
-    conversation.
+    `rates` says what became of the scenarios, where that is more than the verdict of a single trial. `transcripts` says
+    whose are shown; unless told otherwise, those of trials that did not pass and that of a single conversation.
     """
     found = _Gathered(transcripts, Prices.of_run(header))
     for trial in trials:
@@ -119,8 +125,15 @@ def render_run(
     if found.warnings:
         yield ""
         yield from _warnings(found.warnings, page)
+    if happened := list(render_incidents(found.incidents, page)):
+        yield ""
+        yield from happened
+    yield from render_scenarios(header, rates, page)
     yield ""
     yield summary_line(summarise(found.counts, planned=header.planned, alarms=found.alarms), page)
+    decided = scenarios_line(header, rates, page)
+    if decided is not None:
+        yield decided
     if found.spent.total.tokens:
         yield cost_line(found.spent)
     if record is not None:

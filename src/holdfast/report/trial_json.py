@@ -23,6 +23,7 @@ from holdfast.records.price import Prices
 from holdfast.records.rubric import RubricScore
 from holdfast.records.run import TrialRecord
 from holdfast.report.cost_json import cost_json
+from holdfast.report.incidents import incident_json
 from holdfast.report.whole import whole
 
 
@@ -74,6 +75,7 @@ def trial_json(trial: TrialRecord, prices: Prices) -> dict[str, Any]:
             for event in trial.events
             if isinstance(event, Noted)
         ],
+        "incidents": [told for event in trial.events if (told := incident_json(event)) is not None],
         "metrics": whole(trial.metrics),
         "cost": cost_json(cost_of_trial(trial, prices)),
         "earlier": [trial_json(earlier, prices) for earlier in trial.earlier],

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Any
+
+import msgspec
 
 from holdfast.judging.trial import LATENCY_BUDGET
 from holdfast.records.evaluation import EvaluationResult
 from holdfast.records.rubric import RubricScore
 from holdfast.records.run import Judged, TrialRecord
 from holdfast.records.verdict import LatencyTier
+from holdfast.report.page import clip, one_line
 
+_LONGEST_VALUE = 40
 _YES = {True: "yes", False: "no", None: "?"}
 
 
@@ -73,6 +78,12 @@ def _bound(evaluations: Iterable[EvaluationResult], name: str) -> float | None:
         if isinstance(bound, (int, float)):
             return bound
     return None
+
+
+def axis_value(value: Any) -> str:
+    """A value that a matrix sets, on one line."""
+    text = value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
+    return clip(one_line(text), _LONGEST_VALUE)
 
 
 def scenario_label(trial: TrialRecord, *, numbered: bool) -> str:

@@ -6,11 +6,11 @@ import hashlib
 import itertools
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from holdfast.records.matrix import Matrix
+from holdfast.records.matrix import Matrix, MatrixCell, MatrixSetting
 from holdfast.records.place import Place
 from holdfast.records.problem import Problem
 from holdfast.records.scenario import Scenario
@@ -19,24 +19,14 @@ from holdfast.spec.agent_plugins import vocabulary_of
 from holdfast.spec.decision_dialect import read_decision
 from holdfast.spec.dialects import recognise
 from holdfast.spec.document import Document, read_document
-from holdfast.spec.findings import Findings, describe
-from holdfast.spec.matrix_path import WrongPath, check_path, parse_path, with_value
+from holdfast.spec.findings import Findings
+from holdfast.spec.matrix_axes import OVERRIDES, Axis, read_axes
+from holdfast.spec.matrix_path import with_value
 from holdfast.spec.naming import Path
 from holdfast.spec.vocabulary import Extend, Vocabulary
 
-OVERRIDES = ("model", "agent", "judge")
 MOST = 100_000
-_SHOWN = 40
-
-
-class Setting(NamedTuple):
-    """One value of one axis. `path` is None for what overrides the settings of the run."""
-
-    parameter: str
-    path: Path | None
-    value: Any
-    shown: str
-    place: Place
+_CLASHES = 20
 
 
 class Expanded(NamedTuple):
@@ -52,101 +42,39 @@ def expand(matrix: Matrix, vocabulary: Vocabulary, extend: Extend | None = None)
     `vocabulary` and `extend` are as for `load`. Problems stand at their place in the matrix file, or in the base
     scenario's when it is wrong by itself.
     """
-    return _Expansion(matrix, vocabulary, extend).run()
+    base, problems = read_document(matrix.base_scenario, matrix.base_scenario)
+    own, _ = read_document(matrix.place.file, matrix.place.file)
+    if base is None or own is None:
+        return Expanded([], problems)
+    if recognise(base.data) not in ("agent", "decision"):
+        message = f"expected a scenario as the base, and {matrix.base_scenario} is none"
+        return Expanded([], [Problem(place=own.locate(("base_scenario",)), message=message, code="not-a-scenario")])
+    reader = _Reader(vocabulary, extend)
+    scenario, errors = reader.read(base)
+    if scenario is None or problems:
+        return Expanded([], [*problems, *errors])
+    axes, problems = read_axes(matrix, own, base)
+    count = matrix.runs_per_combination or 1
+    for axis in axes:
+        count *= len(axis.settings)
+    if count > MOST:
+        message = f"{count} trials are more than the {MOST} that a matrix may have; vary fewer values"
+        return Expanded([], [*problems, Problem(place=own.locate(("matrix",)), message=message, code="too-many")])
+    found = _Expansion(matrix, axes, base, scenario, reader).run(own.locate(("matrix",)))
+    if not problems:
+        return found
+    problems = sorted([*problems, *found.problems], key=lambda problem: (problem.place.line, problem.place.column))
+    return Expanded([], problems)
 
 
-class _Expansion:
-    def __init__(self, matrix: Matrix, vocabulary: Vocabulary, extend: Extend | None) -> None:
-        self._matrix: Matrix = matrix
+class _Reader:
+    """Reads a scenario's document, as loading its file would."""
+
+    def __init__(self, vocabulary: Vocabulary, extend: Extend | None) -> None:
         self._vocabulary: Vocabulary = vocabulary
         self._extend: Extend | None = extend
-        self._problems: list[Problem] = []
 
-    def run(self) -> Expanded:
-        matrix = self._matrix
-        base, problems = read_document(matrix.base_scenario, matrix.base_scenario)
-        own, _ = read_document(matrix.place.file, matrix.place.file)
-        if base is None or own is None:
-            return Expanded([], problems)
-        if recognise(base.data) not in ("agent", "decision"):
-            message = f"expected a scenario as the base, and {matrix.base_scenario} is none"
-            self._problem(own.locate(("base_scenario",)), message, "not-a-scenario")
-            return Expanded([], self._problems)
-        scenario, errors = self._read(base)
-        if scenario is None:
-            return Expanded([], [*problems, *errors])
-        axes = [self._axis(index, own, base) for index in range(len(matrix.axes))]
-        if self._problems:
-            return Expanded([], self._problems)
-        count = matrix.runs_per_combination
-        for axis in axes:
-            count *= len(axis)
-        if count > MOST:
-            message = f"{count} trials are more than the {MOST} that a matrix may have; vary fewer values"
-            self._problem(own.locate(("matrix",)), message, "too-many")
-            return Expanded([], self._problems)
-        scenarios = [self._combine(base, scenario, settings, own) for settings in itertools.product(*axes)]
-        return Expanded([] if self._problems else [each for each in scenarios if each is not None], self._problems)
-
-    def _axis(self, index: int, own: Document, base: Document) -> list[Setting]:
-        """The settings of one axis, each tried by itself."""
-        axis = self._matrix.axes[index]
-        path: Path | None = None
-        if axis.parameter not in OVERRIDES:
-            try:
-                path = parse_path(axis.parameter)
-                check_path(base.data, path)
-            except WrongPath as error:
-                self._problem(own.locate(("matrix", index, "parameter")), str(error), "no-such-parameter")
-                return []
-        settings: list[Setting] = []
-        shown: dict[str, int] = {}
-        for number, value in enumerate(axis.values):
-            place = own.locate(("matrix", index, "values", number))
-            setting = Setting(axis.parameter, path, value, show_value(value), place)
-            if setting.shown in shown:
-                self._problem(place, f"{describe(value)} is already among the values", "duplicate-value")
-            shown[setting.shown] = number
-            self._try(setting, base)
-            settings.append(setting)
-        return settings
-
-    def _try(self, setting: Setting, base: Document) -> None:
-        if setting.path is None:
-            if not isinstance(setting.value, str) or not setting.value:
-                message = f"expected the name of a {setting.parameter}, found {describe(setting.value)}"
-                self._problem(setting.place, message, "wrong-type")
-            return
-        scenario, errors = self._read(base.with_data(with_value(base.data, setting.path, setting.value)))
-        if scenario is None:
-            for error in errors:
-                at = f"{error.place.path}: " if error.place.path else ""
-                self._problem(setting.place, f"the scenario cannot have this value: {at}{error.message}", error.code)
-
-    def _combine(
-        self, base: Document, original: Scenario, settings: Sequence[Setting], own: Document
-    ) -> Scenario | None:
-        data = base.data
-        for setting in settings:
-            if setting.path is not None:
-                data = with_value(data, setting.path, setting.value)
-        scenario, errors = self._read(base.with_data(data))
-        named = ",".join(f"{setting.parameter}={setting.shown}" for setting in settings)
-        if scenario is None:
-            for error in errors:
-                message = f"the combination {named} is not a valid scenario: {error.place.path}: {error.message}"
-                self._problem(own.locate(("matrix",)), message, error.code)
-            return None
-        values = json.dumps([[setting.parameter, setting.value] for setting in settings], sort_keys=True, default=str)
-        return msgspec.structs.replace(
-            scenario,
-            id=f"{original.id}[{named}]",
-            digest=hashlib.sha256(f"{scenario.digest}/{values}".encode()).hexdigest()[:16],
-            trials=self._matrix.runs_per_combination,
-            overrides={setting.parameter: setting.value for setting in settings if setting.path is None},
-        )
-
-    def _read(self, document: Document) -> tuple[Scenario | None, list[Problem]]:
+    def read(self, document: Document) -> tuple[Scenario | None, list[Problem]]:
         findings = Findings(document)
         if recognise(document.data) == "decision":
             scenario = read_decision(document, findings)
@@ -155,16 +83,75 @@ class _Expansion:
             scenario = read_agent(document, findings, catalogue=catalogue, environments=environments)
         return scenario, [problem for problem in findings.problems if problem.level == "error"]
 
-    def _problem(self, place: Place, message: str, code: str) -> None:
-        problem = Problem(place=place, message=message, code=code)
-        if problem not in self._problems:
-            self._problems.append(problem)
+
+class _Expansion:
+    def __init__(
+        self, matrix: Matrix, axes: Sequence[Axis], base: Document, original: Scenario, reader: _Reader
+    ) -> None:
+        self._matrix: Matrix = matrix
+        self._axes: Sequence[Axis] = axes
+        self._base: Document = base
+        self._original: Scenario = original
+        self._reader: _Reader = reader
+        self._alone: dict[Place, list[Problem]] = {}
+        self._rejected: dict[Problem, None] = {}
+        self._clashes: list[str] = []
+
+    def run(self, place: Place) -> Expanded:
+        """`place` is where a clash of several values is reported: none of them is wrong by itself."""
+        product = itertools.product(*(axis.settings for axis in self._axes))
+        scenarios = [self._combine(settings) for settings in product]
+        problems = [*self._rejected]
+        problems += [Problem(place=place, message=message, code="clash") for message in self._clashes[:_CLASHES]]
+        if len(self._clashes) > _CLASHES:
+            more = f"and {len(self._clashes) - _CLASHES} more combinations are not valid scenarios"
+            problems.append(Problem(place=place, message=more, code="clash"))
+        return Expanded([] if problems else [each for each in scenarios if each is not None], problems)
+
+    def _combine(self, settings: tuple[MatrixSetting, ...]) -> Scenario | None:
+        data = self._base.data
+        for axis, setting in zip(self._axes, settings, strict=True):
+            if axis.path is not None:
+                data = with_value(data, axis.path, setting.value)
+        scenario, errors = self._reader.read(self._base.with_data(data))
+        named = ",".join(f"{setting.parameter}={setting.shown}" for setting in settings)
+        if scenario is None:
+            self._refuse(named, settings, errors)
+            return None
+        values = json.dumps([[setting.parameter, setting.value] for setting in settings], sort_keys=True, default=str)
+        return msgspec.structs.replace(
+            scenario,
+            id=f"{self._original.id}[{named}]",
+            digest=hashlib.sha256(f"{scenario.digest}/{values}".encode()).hexdigest()[:16],
+            trials=self._matrix.runs_per_combination or scenario.trials,
+            overrides={setting.parameter: setting.value for setting in settings if setting.parameter in OVERRIDES},
+            cell=MatrixCell(
+                matrix=self._matrix.name,
+                file=self._matrix.place.file,
+                base_id=self._original.id,
+                settings=settings,
+            ),
+        )
+
+    def _refuse(self, named: str, settings: Sequence[MatrixSetting], errors: Sequence[Problem]) -> None:
+        """Each error at the value that causes it by itself, or else at the combination."""
+        for error in errors:
+            told = f"{error.place.path}: {error.message}" if error.place.path else error.message
+            found = False
+            for axis, setting in zip(self._axes, settings, strict=True):
+                if axis.path is not None and _same(error, self._errors_alone(axis.path, setting)):
+                    message = f"the scenario cannot have this value: {told}"
+                    self._rejected[Problem(place=setting.place, message=message, code=error.code)] = None
+                    found = True
+            if not found:
+                self._clashes.append(f"the combination {named} is not a valid scenario: {told}")
+
+    def _errors_alone(self, path: Path, setting: MatrixSetting) -> list[Problem]:
+        if setting.place not in self._alone:
+            data = with_value(self._base.data, path, setting.value)
+            self._alone[setting.place] = self._reader.read(self._base.with_data(data))[1]
+        return self._alone[setting.place]
 
 
-def show_value(value: Any) -> str:
-    """A value in an id, on one line; a long one is cut and told apart by a hash."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
-    short = " ".join(text.split())
-    if len(short) <= _SHOWN and short == text:
-        return text
-    return f"{short[: _SHOWN - 9]}~{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+def _same(error: Problem, others: Sequence[Problem]) -> bool:
+    return any((error.place.path, error.message) == (other.place.path, other.message) for other in others)

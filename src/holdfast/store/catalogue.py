@@ -9,7 +9,7 @@ from holdfast.records.base import Record
 from holdfast.records.run import RunHeader
 from holdfast.records.verdict import Verdict
 from holdfast.store.reader import RunReader
-from holdfast.store.schema import SUFFIX
+from holdfast.store.schema import SUFFIX, never_begun
 
 _STAMP = len("20261116-104455")
 _SHOWN = 5
@@ -38,8 +38,9 @@ def find_run(folder: Path, name: str) -> Path:
     """
     paths = _newest_first(folder)
     if name == "last":
-        if paths:
-            return paths[0]
+        begun = next((path for path in paths if not never_begun(path)), None)
+        if begun is not None:
+            return begun
         raise StoreError(f"there are no runs in {folder} yet")
     exact = [path for path in paths if path.stem == name]
     found = exact or [path for path in paths if name and path.stem.startswith(name)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 
@@ -44,8 +45,9 @@ class RunLock:
                     f"the run record {record} is being written by process {holder}; wait for it, or stop it, and resume"
                 ) from None
             if _is_at(descriptor, file):
-                os.ftruncate(descriptor, 0)
-                os.write(descriptor, f"{os.getpid()}\n".encode())
+                with suppress(OSError):  # on a full disk the lock holds all the same, it only names nobody
+                    os.ftruncate(descriptor, 0)
+                    os.write(descriptor, f"{os.getpid()}\n".encode())
                 return cls(file, descriptor)
             os.close(descriptor)
 
@@ -56,6 +58,28 @@ class RunLock:
         descriptor, self._descriptor = self._descriptor, None
         self._file.unlink(missing_ok=True)
         os.close(descriptor)
+
+
+def has_writer(record: Path) -> bool:
+    """Whether a process that is still there says it writes this record.
+
+    It looks and does not lock: a look that took the lock for a moment could turn a writer away.
+    """
+    if _locking() is None:
+        return True
+    try:
+        holder = int(record.with_name(record.name + SUFFIX).read_bytes().decode("ascii"))
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError):  # it is just being written, or the disk was full
+        return True
+    try:
+        os.kill(holder, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # somebody else's process
+        return True
+    return True
 
 
 def _locking() -> ModuleType | None:

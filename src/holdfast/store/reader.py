@@ -13,6 +13,7 @@ from holdfast.records.base import Record
 from holdfast.records.run import RunHeader, TrialKey, TrialRecord
 from holdfast.records.verdict import Outcome, Verdict
 from holdfast.store import codec
+from holdfast.store.lock import has_writer
 from holdfast.store.plan import PlanEntry, read_plan
 from holdfast.store.schema import reading
 
@@ -55,9 +56,10 @@ class RunReader:
 
     @property
     def status(self) -> str:
-        """`running` also for a run that was killed: nobody was left to say otherwise."""
+        """A run that was killed is `interrupted`, although nobody was left to write that down."""
         with reading(self.path) as connection:
-            return connection.execute("SELECT status FROM run").fetchone()[0]
+            written = connection.execute("SELECT status FROM run").fetchone()[0]
+        return written if written != "running" or has_writer(self.path) else "interrupted"
 
     @property
     def finished(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -60,15 +60,38 @@ def connect(path: Path, *, mode: Literal["ro", "rw", "rwc"]) -> sqlite3.Connecti
     return sqlite3.connect(uri, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
 
 
+def remove_record(path: Path) -> None:
+    """Take away a record that could not be begun, with what SQLite keeps beside it."""
+    for name in (path.name, f"{path.name}-wal", f"{path.name}-shm", f"{path.name}-journal"):
+        with suppress(OSError):
+            path.with_name(name).unlink()
+
+
+def never_begun(path: Path) -> bool:
+    """Whether it is what a process leaves that dies while it makes a record: a file with nothing in it."""
+    try:
+        connection = connect(path, mode="ro")
+        try:
+            return connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+        finally:
+            connection.close()
+    except sqlite3.Error:
+        return False
+
+
 def recognise(connection: sqlite3.Connection, path: Path) -> None:
     """Raises `StoreError` unless it is a run record of a format that this version reads."""
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     if application != APPLICATION_ID:
         raise StoreError(f"{path} is not a Holdfast run record")
     version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version < FORMAT_VERSION:
+        raise StoreError(
+            f"{path} has format {version}, of an older Holdfast; this version reads format {FORMAT_VERSION}"
+        )
     if version > FORMAT_VERSION:
         raise StoreError(
-            f"{path} has format {version}, and this version of Holdfast reads up to {FORMAT_VERSION}; upgrade Holdfast"
+            f"{path} has format {version}, and this version of Holdfast reads format {FORMAT_VERSION}; upgrade Holdfast"
         )
 
 

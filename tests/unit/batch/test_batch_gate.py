@@ -3,11 +3,14 @@ import asyncio
 import pytest
 
 from holdfast.batch.breaker import GIVE_UP_S, TOLERATED
-from holdfast.batch.gate import ProviderGate, ProviderLimits
+from holdfast.batch.gate import ProviderGate, provider_of
+from holdfast.batch.pace import OPENING_S, SPACING_S
+from holdfast.batch.provider import ProviderLimits
 from holdfast.batch.window import WINDOW_S, Window
 from holdfast.errors import ModelError
 from holdfast.records.message import Message
 from holdfast.records.model import ChatRequest, ChatResponse, Usage
+from holdfast.records.standing import HeldUp
 from holdfast.records.timing import Attempt
 from holdfast.testing.clock import SettableClock
 
@@ -40,20 +43,28 @@ async def starts(gate, clock, count, **more):
     return times
 
 
-async def test_starts_are_spaced():
+async def test_starts_are_spaced_and_more_so_while_connections_are_opened():
     clock = SettableClock(10.0)
     gate = ProviderGate(clock=clock)
     times = []
+    all_started = asyncio.Event()
 
     async def one():
         async with gate.admit("openai/m", REQUEST):
             times.append(clock.now())
+            if len(times) == 64:
+                all_started.set()
+            await all_started.wait()
 
-    async with asyncio.TaskGroup() as group:
-        for _ in range(64):
-            group.create_task(one())
-    assert len(times) == 64
-    assert max(times) == pytest.approx(10.0 + 63 * 0.0005)
+    for spacing_s in (OPENING_S, SPACING_S):
+        times.clear()
+        all_started.clear()
+        clock.advance(1.0)
+        began = clock.now()
+        async with asyncio.TaskGroup() as group:
+            for _ in range(64):
+                group.create_task(one())
+        assert max(times) == pytest.approx(began + 63 * spacing_s)
 
 
 async def test_never_more_requests_in_any_minute_than_allowed():
@@ -114,7 +125,7 @@ async def test_a_pause_that_one_call_was_asked_for_holds_for_all():
     await call(gate, down("rate_limit", retry_after_s=20.0))
     reason = await call(gate)
     assert clock.now() == pytest.approx(20.0, abs=0.01)
-    assert reason == "openai asked to wait"
+    assert reason == "openai limits the rate (429)"
 
 
 async def test_a_provider_that_is_down_is_left_alone_and_looked_at_now_and_then():
@@ -185,8 +196,66 @@ async def test_at_last_waiting_is_given_up():
 
 @pytest.mark.parametrize("kind", ["rate_limit", "refused", "auth"])
 async def test_a_considered_refusal_is_no_outage(kind):
-    clock = SettableClock()
-    gate = ProviderGate(clock=clock)
+    notes = []
+    gate = ProviderGate(clock=SettableClock(), note=notes.append)
     for _ in range(5 * TOLERATED):
         await call(gate, down(kind))
-    assert clock.now() < 1
+    assert notes == []
+
+
+def test_a_provider_is_what_stands_before_the_slash_and_an_agent_its_host():
+    assert provider_of("openai/gpt-4o") == "openai"
+    assert provider_of("pydantic-ai/google:gemini") == "pydantic-ai"
+    assert provider_of("http:http://127.0.0.1:8000/v1#bot") == "127.0.0.1:8000"
+    assert provider_of("http://agent.example/v1") == "agent.example"
+
+
+async def test_who_waits_and_for_what_can_be_seen():
+    clock = SettableClock(auto_advance=False)
+    gate = ProviderGate(clock=clock)
+    await call(gate, down("rate_limit", retry_after_s=42.0))
+    async with asyncio.TaskGroup() as group:
+        for _ in range(3):
+            group.create_task(call(gate))
+        for _ in range(4):
+            await asyncio.sleep(0)
+        clock.advance(2.0)
+        assert gate.held_up() == (HeldUp(reason="openai limits the rate (429)", calls=3, left_s=40.0),)
+        with gate.backing_off("other/m", down("server", status=503), 7.0):
+            clock.advance(3.0)
+            assert gate.held_up()[1:] == (HeldUp(reason="other 503", calls=1, left_s=4.0),)
+        while gate.held_up():
+            clock.advance(40.0)
+            await asyncio.sleep(0)
+
+
+async def test_that_a_provider_is_down_can_be_seen():
+    clock = SettableClock(auto_advance=False)
+    gate = ProviderGate(clock=clock, limits={"openai": ProviderLimits(spacing_s=0.0)})
+    for _ in range(TOLERATED):
+        await call(gate, down())
+    waiting = asyncio.create_task(call(gate))
+    await asyncio.sleep(0)
+    assert gate.held_up() == (HeldUp(reason="openai is down", calls=1, left_s=1.0, down="openai"),)
+    clock.advance(1.0)
+    assert await waiting == "openai is down"
+    assert gate.held_up() == ()
+
+
+async def test_how_long_an_outage_is_waited_for_is_shown_after_a_look_in_vain_too():
+    clock = SettableClock(auto_advance=False)
+    gate = ProviderGate(clock=clock, limits={"openai": ProviderLimits(spacing_s=0.0)})
+    for _ in range(TOLERATED):
+        await call(gate, down())
+    looking = asyncio.create_task(call(gate, down()))
+    others = [asyncio.create_task(call(gate)) for _ in range(3)]
+    for _ in range(4):
+        await asyncio.sleep(0)
+    clock.advance(1.0)
+    await looking
+    for _ in range(4):
+        await asyncio.sleep(0)
+    assert gate.held_up() == (HeldUp(reason="openai is down", calls=3, left_s=2.0, down="openai"),)
+    while not all(task.done() for task in others):
+        clock.advance(1.0)
+        await asyncio.sleep(0)

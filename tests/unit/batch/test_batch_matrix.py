@@ -1,5 +1,7 @@
+import msgspec
 import pytest
 
+from holdfast.batch.plan import Plan
 from holdfast.compose.registry import build_registry
 from holdfast.plugins.registry import EvaluationCatalogue
 from holdfast.spec.load import load
@@ -110,6 +112,7 @@ def test_a_character_may_be_new(expanded):
         ),
         ("parameter: model, values: [openai/a, 7]", "7", "expected the name of a model, found the number 7"),
         ("parameter: model, values: [openai/a, openai/a]", "openai/a", "is already among the values"),
+        ("parameter: id, values: [a, b]", None, "`id` cannot be varied"),
     ],
 )
 def test_what_is_wrong_stands_at_its_place_in_the_matrix_file(expanded, axis, at, message):
@@ -133,6 +136,118 @@ def test_values_that_only_clash_together(expanded):
     (problem,) = problems
     assert "latency_budget.target_ms=150,latency_budget.acceptable_ms=120 is not a valid scenario" in problem.message
     assert (problem.place.file, problem.place.line) == ("m.matrix.yaml", 3)
+
+
+def test_values_that_only_fit_together(expanded):
+    scenarios, problems = expanded(
+        """\
+  - {parameter: latency_budget.target_ms, values: [1000]}
+  - {parameter: latency_budget.acceptable_ms, values: [2000]}
+  - {parameter: latency_budget.critical_ms, values: [3000]}
+""",
+        base=DECISION,
+    )
+    assert problems == []
+    assert len(scenarios) == 1
+
+
+def test_many_clashes_are_not_many_pages(expanded):
+    _, problems = expanded(
+        f"""\
+  - {{parameter: latency_budget.target_ms, values: {list(range(151, 200))}}}
+  - {{parameter: latency_budget.acceptable_ms, values: [150]}}
+""",
+        base=DECISION,
+    )
+    assert len(problems) == 21
+    assert problems[-1].message == "and 29 more combinations are not valid scenarios"
+
+
+@pytest.mark.parametrize(
+    ("axes", "more", "base", "line", "message"),
+    [
+        (
+            "  - {parameter: 'run[0]', values: [{input: a}]}\n  - {parameter: 'run[0].input', values: [b]}\n",
+            "",
+            BASE,
+            5,
+            "`run[0]` holds `run[0].input`",
+        ),
+        (
+            "  - {parameter: 'run[0].input', values: [b]}\n  - {parameter: \"run[0]['input']\", values: [a]}\n",
+            "",
+            BASE,
+            5,
+            "one would undo the other",
+        ),
+        (
+            "  - {parameter: character.llm.model, values: [x/a]}\n  - {parameter: model, values: [x/b]}\n",
+            "",
+            BASE,
+            5,
+            "`model` goes before `character.llm.model`",
+        ),
+        (
+            "  - {parameter: trials, values: [2, 3]}\n",
+            "runs_per_combination: 4\n",
+            BASE + "trials: 2\n",
+            5,
+            "`trials` and `runs_per_combination` both",
+        ),
+        ("  - {parameter: character.system, values: [a]}\n", "", DECISION, 4, "a decision scenario has no `character`"),
+    ],
+)
+def test_an_axis_that_would_do_nothing_is_refused(expanded, axes, more, base, line, message):
+    scenarios, problems = expanded(axes, base=base, more=more)
+    assert scenarios == []
+    (problem,) = problems
+    assert (problem.place.file, problem.place.line) == ("m.matrix.yaml", line)
+    assert message in problem.message
+
+
+def test_wrong_paths_do_not_hide_wrong_values(expanded):
+    _, problems = expanded(
+        "  - {parameter: nowhere, values: [1]}\n  - {parameter: 'run[0].conversation.max_turns', values: [3, 0]}\n"
+    )
+    assert [problem.place.line for problem in problems] == [4, 5]
+
+
+def test_how_often(expanded):
+    axes = "  - {parameter: name, values: [a]}\n"
+    assert expanded(axes)[0][0].trials is None
+    assert expanded(axes, base=BASE + "trials: 7\npass_rate: 0.5\n")[0][0].trials == 7
+    assert expanded(axes, base=BASE + "trials: 7\n", more="runs_per_combination: 1\n")[0][0].trials == 1
+    varied, _ = expanded("  - {parameter: trials, values: [2, 3]}\n", base=BASE + "trials: 7\n")
+    assert [each.trials for each in varied] == [2, 3]
+
+
+def test_a_text_that_could_be_two_settings_is_quoted(expanded):
+    scenarios, problems = expanded(
+        "  - {parameter: context.a, values: ['x,context.b=1', x]}\n"
+        "  - {parameter: context.b, values: [2, '1,context.b=2']}\n",
+        base=BASE + "context: {a: 1, b: 2}\n",
+    )
+    assert problems == []
+    ids = [each.id for each in scenarios]
+    assert len(set(ids)) == 4
+    assert ids[0] == 'talk[context.a="x,context.b=1",context.b=2]'
+
+
+def test_what_yaml_itself_forbids_in_the_base_is_not_overlooked(expanded):
+    scenarios, problems = expanded(
+        "  - {parameter: name, values: [a]}\n", base=BASE.replace("name: Talk", "name: Talk\nname: Walk")
+    )
+    assert scenarios == []
+    assert [(problem.place.file, problem.place.line) for problem in problems] == [("base.yaml", 3)]
+
+
+def test_the_chance_of_mocks_is_the_same_in_all_combinations_and_as_in_the_base_alone(expanded):
+    scenarios, _ = expanded("  - {parameter: name, values: [a, b]}\n", more="runs_per_combination: 3\n")
+    planned = Plan(scenarios, seed=7)
+    alone = msgspec.structs.replace(scenarios[0], id="talk", cell=None)
+    assert [each.mock_seed for each in planned] == [each.seed for each in Plan([alone], seed=7)] * 2
+    assert len({each.mock_seed for each in planned}) == 3
+    assert len({each.seed for each in planned}) == 6
 
 
 def test_a_wrong_base_is_reported_in_its_own_file(expanded):

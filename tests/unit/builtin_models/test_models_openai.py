@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.builtin.models.openai import OpenAIModel
-from holdfast.builtin.models.timed_http import Stamps
+from holdfast.builtin.models.stamps import Stamps
 from holdfast.errors import SetupError
 from holdfast.plugins.factories import ModelSettings
 from holdfast.records.message import Message, ToolCall, ToolSpec

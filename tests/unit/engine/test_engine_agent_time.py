@@ -2,10 +2,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import asynccontextmanager
 
+import pytest
+
+from holdfast.engine.calling import OpenAdmission
 from holdfast.engine.lag import LagMonitor
 from holdfast.engine.trial import run_trial
 from holdfast.ports.agent import Reply
+from holdfast.records.event import LimitReached
+from holdfast.records.model import ChatRequest, ChatResponse
+from holdfast.records.timing import Attempt
 from holdfast.records.verdict import Verdict
 from unit.engine.conftest import asking, check, scenario
 
@@ -44,3 +51,39 @@ async def test_the_agents_own_figure_counts_but_cannot_exceed_the_turn(build):
         return Reply(text="done", duration_ms=3_600_000.0)
 
     assert (await run_trial(build(scenario(asking("hi", BUDGET)), boast))).judged.verdict is Verdict.PASSED
+
+
+class HeldUp:
+    """Lets calls go after a while, as a rate limit does."""
+
+    @asynccontextmanager
+    async def admit(self, model, request):
+        await asyncio.sleep(0.4)
+        yield OpenAdmission()
+
+
+class Model:
+    name = "test/model"
+
+    def __init__(self, takes_s):
+        self.takes_s = takes_s
+
+    async def attempt(self, request, *, zero):
+        await asyncio.sleep(self.takes_s)
+        return ChatResponse(text="done", attempt=Attempt(started_ms=0, sent_ms=0, last_byte_ms=1))
+
+    async def close(self):
+        """Nothing is held open."""
+
+
+@pytest.mark.parametrize(("takes_s", "verdict"), [(0.0, Verdict.PASSED), (60.0, Verdict.FAILED)])
+async def test_a_step_is_out_of_time_by_the_agents_time_and_not_by_ours(build, takes_s, verdict):
+    async def call(turn, trial):
+        request = ChatRequest(messages=turn.messages)
+        return (await trial.call(Model(takes_s), request)).text
+
+    step = asking("hi", check("string_contains", value="done"), timeout_ms=200)
+    record = await run_trial(build(scenario(step), call, gate=HeldUp()))
+    assert record.judged.verdict is verdict
+    limits = [event for event in record.events if isinstance(event, LimitReached)]
+    assert [record.duration_ms - limit.used >= 390 for limit in limits] == [True] * (verdict is Verdict.FAILED)

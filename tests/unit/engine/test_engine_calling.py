@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from contextlib import asynccontextmanager
 
@@ -10,7 +9,7 @@ import pytest
 from holdfast.engine.calling import Caller, OpenAdmission, OpenGate, RetryPolicy
 from holdfast.engine.lag import LagMonitor
 from holdfast.errors import ModelError
-from holdfast.records.event import ModelCalled, Retried
+from holdfast.records.event import Lagged, ModelCalled, Retried, Waited
 from holdfast.records.message import Message
 from holdfast.records.model import ChatRequest, ChatResponse
 from holdfast.records.timing import Attempt
@@ -46,7 +45,7 @@ def caller(sink, clock=None, *, gate=None, lag=None, **policy):
         gate=gate or OpenGate(),
         clock=clock or SettableClock(),
         lag=lag,
-        generator=random.Random(1),
+        seed=1,
         now_ms=lambda: 0.0,
         emit=sink.emit,
     )
@@ -155,3 +154,55 @@ async def test_a_loop_that_was_stuck_before_the_call_spoils_nothing():
         time.sleep(0.1)  # noqa: ASYNC251 - the fault under test
         start = time.perf_counter()
         assert lag.worst_ms(start, start + 0.0001) <= 0.11
+
+
+async def test_lag_of_the_last_moments_and_what_was_before_is_forgotten():
+    with LagMonitor() as lag:
+        time.sleep(0.1)  # noqa: ASYNC251 - the fault under test
+        assert lag.lately_ms() >= 80
+        await asyncio.sleep(0.02)
+        assert lag.lately_ms() >= 80
+        lag.forget()
+        assert lag.lately_ms() < 80
+
+
+async def test_a_lagging_call_and_a_wait_for_leave_are_events():
+    class Stuck(Model):
+        async def attempt(self, request, *, zero):
+            sent = (time.perf_counter() - zero) * 1000
+            await asyncio.sleep(0.02)
+            time.sleep(0.08)  # noqa: ASYNC251 - the fault under test
+            await asyncio.sleep(0.02)
+            last = (time.perf_counter() - zero) * 1000
+            return ChatResponse(text="ok", attempt=Attempt(started_ms=sent, sent_ms=sent, last_byte_ms=last))
+
+    class Held:
+        @asynccontextmanager
+        async def admit(self, model, request):
+            await asyncio.sleep(0.01)
+            admission = OpenAdmission()
+            admission.reason = "a limit"
+            yield admission
+
+    sink = RecordingSink()
+    with LagMonitor() as lag:
+        await caller(sink, lag=lag, gate=Held()).call(Stuck(), REQUEST)
+    (waited,), (lagged,), (called,) = sink.of(Waited), sink.of(Lagged), sink.of(ModelCalled)
+    assert (waited.reason, waited.model, waited.purpose) == ("a limit", "test/model", "agent")
+    assert waited.wait_ms >= 10
+    assert lagged.lag_ms == called.timing.loop_lag_ms > lagged.limit_ms == 25
+
+
+async def test_a_wait_that_is_given_up_is_an_event_too():
+    class Closed:
+        @asynccontextmanager
+        async def admit(self, model, request):
+            await asyncio.sleep(1.0)
+            raise ModelError("it has been down for long", kind="connect")
+            yield OpenAdmission()
+
+    sink = RecordingSink()
+    with pytest.raises(ModelError):
+        await caller(sink, gate=Closed()).call(Model("live"), REQUEST)
+    assert [event.reason for event in sink.of(Waited)] == ["it has been down for long"]
+    assert sink.of(ModelCalled)[0].timing.queued_ms >= 1000

@@ -53,7 +53,7 @@ def caller(clock, events, *, seed=1, **policy):
         gate=OpenGate(),
         clock=clock,
         lag=None,
-        generator=random.Random(seed),
+        seed=seed,
         now_ms=lambda: clock.now() * 1000,
         emit=events.append,
     )
@@ -87,10 +87,27 @@ async def test_retry_after_is_honoured_and_nought_is_not_asked_for_ever():
     with pytest.raises(ModelError):
         await caller(clock, []).call(model, REQUEST)
     assert model.calls < 30
-    model = Failing([error("rate_limit", retry_after_s=3600.0)] * 2)
+
+
+@pytest.mark.parametrize("kind", ["rate_limit", "server"])
+async def test_a_server_that_asks_for_an_hour_is_not_waited_for(kind):
+    clock, model = SettableClock(), Failing([error(kind, retry_after_s=3600.0)] * 2)
     with pytest.raises(ModelError):
-        await caller(SettableClock(), []).call(model, REQUEST)
-    assert model.calls == 1
+        await caller(clock, []).call(model, REQUEST)
+    assert (model.calls, clock.now()) == (1, 0.0)
+
+
+def test_waits_double_with_jitter_and_outlive_a_minute():
+    policy, limited = RetryPolicy(), error("rate_limit")
+    for seed in range(200):
+        generator, waits = random.Random(seed), []
+        while not policy.gives_up(limited, failures=0, limited_s=sum(waits)):
+            waits.append(policy.wait_s(len(waits), limited, generator))
+        assert sum(waits) >= policy.patience_s > 60
+        full = [min(30.0, 0.5 * 2**number) for number in range(len(waits))]
+        assert all(most / 2 <= wait <= most for wait, most in zip(waits, full, strict=True))
+    first = {RetryPolicy().wait_s(3, limited, random.Random(seed)) for seed in range(50)}
+    assert len(first) == 50
 
 
 @pytest.mark.parametrize(

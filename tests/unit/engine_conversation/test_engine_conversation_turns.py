@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 
 import pytest
 from talking import USER, ToldAgent, ToldUser, check, ending, hold, notes, scenario
 
 from holdfast.builtin.users.simulator import LlmUserSimulator
+from holdfast.engine.calling import OpenAdmission
 from holdfast.errors import ModelError
 from holdfast.plugins.plugin import Plugin
 from holdfast.plugins.registry import Registry
 from holdfast.ports.evaluator import EvaluationParams
 from holdfast.records.evaluation import passed
 from holdfast.records.event import LimitReached, Noted, Said
+from holdfast.records.model import ChatResponse
 from holdfast.records.scenario import ConversationConfig, DebugOptions, ScriptedTurn
+from holdfast.records.timing import Attempt
 from holdfast.records.verdict import FailureClass, Verdict
 
 
@@ -148,7 +152,8 @@ class FailingModel:
     name = "test/down"
 
     async def attempt(self, request, *, zero):
-        raise ModelError("503", kind="server", retryable=True, retry_after_s=60.0)
+        await asyncio.sleep(0.15)
+        raise ModelError("503", kind="server", retryable=True, retry_after_s=0.0)
 
     async def close(self):
         pass
@@ -161,6 +166,33 @@ async def test_time_lost_to_an_outage_is_an_error_and_not_the_agents_failure(tmp
     record = await hold(tmp_path, told, ToldAgent("a"), user=user)
     assert record.judged.verdict is Verdict.ERROR
     assert "while a model was failing: 503" in record.judged.reason
+
+
+class HeldUp:
+    """Lets calls go after a while, as a rate limit does."""
+
+    @asynccontextmanager
+    async def admit(self, model, request):
+        await asyncio.sleep(0.3)
+        yield OpenAdmission()
+
+
+class TalkingModel:
+    name = "test/user"
+
+    async def attempt(self, request, *, zero):
+        return ChatResponse(text="Please.", attempt=Attempt(started_ms=0, sent_ms=0, last_byte_ms=1))
+
+    async def close(self):
+        pass
+
+
+async def test_waiting_for_a_rate_limit_uses_up_no_time_of_a_conversation(tmp_path):
+    config = ConversationConfig(max_turns=3, user_simulator=USER, total_timeout_ms=250)
+    told = scenario(config, evaluations=[check("conversation_length", min_turns=3)])
+    user = LlmUserSimulator(lambda _: TalkingModel())
+    record = await hold(tmp_path, told, ToldAgent("a"), user=user, gate=HeldUp())
+    assert record.judged.verdict is Verdict.PASSED, record.judged
 
 
 PRESSED = ConversationConfig(

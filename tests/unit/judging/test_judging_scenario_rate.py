@@ -35,7 +35,7 @@ def rate(verdicts, required=None, planned=None):
         ([P] * 8 + [F, I], 0.9, None, I),
         ([P] * 8 + [F], 0.9, 10, I),
         ([P], 0.5, 10, I),
-        ([P] * 5, 0.5, 10, P),
+        ([P] * 5, 0.5, 10, I),
         ([F] * 6, 0.5, 10, F),
         ([P] * 7 + [F] * 3, 0.7, None, P),
         ([], None, 3, I),

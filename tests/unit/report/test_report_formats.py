@@ -13,14 +13,14 @@ from holdfast.records.verdict import Verdict
 from holdfast.report.json_report import to_json
 from holdfast.report.json_schema import report_schema
 from holdfast.report.junit import to_junit
-from unit.report.sample_run import BROKEN, HEADER, SAFE, TRIALS, UNSAFE
+from unit.report.sample_run import BROKEN, HEADER, SAFE, TRIALS, UNSAFE, rates_of
 from unit.store.sample_trials import typical
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 
 
-def report(trials, header=HEADER):
-    found = json.loads(b"".join(to_json(header, trials)))
+def report(trials, header=HEADER, planned=None):
+    found = json.loads(b"".join(to_json(header, trials, rates_of(trials, header, planned))))
     schema = report_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.Draft202012Validator(schema).validate(found)
@@ -32,8 +32,8 @@ def test_the_whole_json_report():
 
 
 def test_one_line_per_trial():
-    text = b"".join(to_json(HEADER, TRIALS)).decode()
-    assert len(text.splitlines()) == 2 + 1 + len(TRIALS) + 2
+    text = b"".join(to_json(HEADER, TRIALS, rates_of(TRIALS))).decode()
+    assert len(text.splitlines()) == 2 + 1 + len(TRIALS) + 4
     assert text.endswith("}\n")
 
 
@@ -48,7 +48,9 @@ def test_one_line_per_trial():
     ],
 )
 def test_summary(trials, planned, summary):
-    found = report(trials, msgspec.structs.replace(HEADER, planned=planned))["summary"]
+    missing = {"other": 1} if planned > len(trials) else {}
+    each = {trial.key.scenario_id: 1 for trial in trials}
+    found = report(trials, msgspec.structs.replace(HEADER, planned=planned), {**each, **missing})["summary"]
     assert {key: found[key] for key in summary} == summary
 
 
@@ -83,7 +85,7 @@ def test_the_schema_refuses_what_is_not_in_the_shape():
 
 
 def test_the_whole_junit_report():
-    assert to_junit(HEADER, TRIALS) == (SNAPSHOTS / "report.xml").read_text(encoding="utf-8")
+    assert to_junit(HEADER, TRIALS, rates_of(TRIALS)) == (SNAPSHOTS / "report.xml").read_text(encoding="utf-8")
 
 
 def test_junit_survives_what_xml_forbids():
@@ -95,7 +97,7 @@ def test_junit_survives_what_xml_forbids():
         judged=Judged(verdict=Verdict.FAILED, reason=nasty),
         evaluations=(EvaluationResult(verdict=Verdict.FAILED, message=nasty, type="x"),),
     )
-    root = ET.fromstring(to_junit(HEADER, [trial]).encode())
+    root = ET.fromstring(to_junit(HEADER, [trial], rates_of([trial])).encode())
     case = root.find("testsuite/testcase")
     assert case.get("classname") == "scenarios.clinical"
     assert case.find("failure").get("message") == 'ab[31m <&> "q"   日\nline\r]]>'
@@ -103,7 +105,7 @@ def test_junit_survives_what_xml_forbids():
 
 
 def test_junit_of_nothing():
-    assert ET.fromstring(to_junit(HEADER, [])).get("tests") == "0"
+    assert ET.fromstring(to_junit(HEADER, [], [])).get("tests") == "0"
 
 
 def test_the_documentation_names_every_key():

@@ -8,8 +8,24 @@ import msgspec
 
 from holdfast.records.event import Retried
 from holdfast.records.run import TrialKey
+from holdfast.records.standing import HeldUp, Standing
 from holdfast.report.progress import PlainProgress, SilentProgress, progress_for
+from holdfast.report.standing_line import standing_line
 from unit.report.sample_run import BROKEN, HEADER, SAFE, TRIALS, UNSAFE
+
+HELD_UP = Standing(
+    waits=(
+        HeldUp(reason="openai limits the rate (429)", calls=8, left_s=41.3),
+        HeldUp(reason="other is down", calls=1, left_s=20.0, down="other"),
+        HeldUp(reason="short 500", calls=1, left_s=0.2),
+    ),
+    lag_ms=12.4,
+)
+WORDS = (
+    "waiting 42 s: openai limits the rate (429), 8 calls",
+    "other is down, trying again in 20 s, 1 call",
+    "lag 12 ms",
+)
 
 
 def watch(observer):
@@ -27,7 +43,10 @@ def test_plain_lines():
     watch(progress_for(stream))
     assert stream.getvalue().splitlines() == [
         "passed        SCN-C-001  480 ms",
-        "failed        SCN-C-001#1  2101 ms  safety invariant violated: activates_cath_lab",
+        (
+            "failed        SCN-C-001#1  2101 ms  1 retry, waited 1.5 s, lag 32 ms, 1 measured again  "
+            "safety invariant violated: activates_cath_lab"
+        ),
         "inconclusive  support  310 ms  1 check could not be decided: llm_judge: the judge's answer could not be read",
         "error         files  run: the connection was refused",
         "note: mocks are ignored",
@@ -39,7 +58,27 @@ def test_a_trial_says_how_often_its_calls_were_tried_again():
     again = Retried(at_ms=1, model="m/m", purpose="agent", reason="503", wait_ms=10, attempt=1)
     retried = msgspec.structs.replace(SAFE, events=(*SAFE.events, again))
     progress_for(stream).trial_finished(msgspec.structs.replace(retried, earlier=(retried,)))
-    assert stream.getvalue() == "passed        SCN-C-001  480 ms  2 retries\n"
+    assert stream.getvalue() == "passed        SCN-C-001  480 ms  2 retries, 1 measured again\n"
+
+
+def test_what_holds_the_run_up_on_one_line():
+    assert standing_line(HELD_UP) == "; ".join(WORDS)
+    assert standing_line(Standing(lag_ms=2.0)) == ""
+
+
+def test_plain_lines_tell_of_waits_while_they_last():
+    asked = threading.Event()
+
+    def standing():
+        asked.set()
+        return HELD_UP
+
+    stream = io.StringIO()
+    observer = PlainProgress(stream, standing, every_s=0.001)
+    observer.run_started(HEADER)
+    asked.wait()
+    observer.run_finished()
+    assert set(stream.getvalue().splitlines()) == {"; ".join(WORDS)}
 
 
 def test_silence():
@@ -64,7 +103,7 @@ def test_a_reader_that_went_away_does_not_stop_the_run():
 
 def test_live_on_a_terminal(monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("COLUMNS", "140")
     monkeypatch.delenv("NO_COLOR", raising=False)
     master, slave = pty.openpty()
     pieces = []
@@ -77,9 +116,10 @@ def test_live_on_a_terminal(monkeypatch):
     reader = threading.Thread(target=read_to_the_end)
     reader.start()
     with os.fdopen(slave, "w") as stream:
-        watch(progress_for(stream))
+        watch(progress_for(stream, standing=lambda: HELD_UP))
     reader.join()
     os.close(master)
     shown = b"".join(pieces).decode()
-    for expected in ("4/4", "1 passed", "1 failed", "1 inconclusive", "1 error", "still running", "note: mocks"):
+    verdicts = ("4/4", "1 passed", "1 failed", "1 inconclusive", "1 error")
+    for expected in (*verdicts, "still running", "note: mocks", "1 retry, waited 1.5 s", *WORDS):
         assert expected in shown

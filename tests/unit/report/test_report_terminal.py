@@ -12,6 +12,7 @@ from holdfast.report.runs_table import render_runs, render_stored_run
 from holdfast.report.terminal import render_run
 from holdfast.report.wording import milliseconds
 from holdfast.store.catalogue import list_runs
+from holdfast.store.reader import RunReader
 from holdfast.store.writer import RunWriter
 from unit.report.sample_run import BROKEN, HEADER, SAFE, TRIALS, UNSAFE
 from unit.store.sample_trials import typical
@@ -163,8 +164,10 @@ def test_list_of_runs_and_a_stored_run(tmp_path):
     assert list(render_runs([], Page())) == ["no runs yet"]
 
     path = tmp_path / "20261116-104455-3f9a.sqlite"
-    assert list(render_stored_run(path, Page())) == list(render_run(HEADER, TRIALS, Page(), record=path))
-    assert list(render_stored_run(writer.path, Page()))[-1] == "status: interrupted"
+    assert list(render_stored_run(RunReader.open(path), (), Page())) == list(
+        render_run(HEADER, TRIALS, Page(), record=path)
+    )
+    assert list(render_stored_run(RunReader.open(writer.path), (), Page()))[-1] == "status: interrupted"
 
 
 def test_trials_of_different_scenarios_carry_no_number():

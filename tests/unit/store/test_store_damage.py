@@ -64,7 +64,7 @@ def test_a_killed_run_keeps_what_it_finished(tmp_path):
     found = list(reader.trials())
     assert len(found) > acknowledged
     assert found == [typical(index) for index in range(len(found))]
-    assert (reader.status, reader.counts()[Verdict.PASSED]) == ("running", len(found))
+    assert (reader.status, reader.counts()[Verdict.PASSED]) == ("interrupted", len(found))
 
     writer = RunWriter.open(reader.path)
     writer.append(typical(len(found)))
@@ -153,7 +153,7 @@ def test_a_newer_format(record):
     connection = sqlite3.connect(record)
     connection.execute("PRAGMA user_version=99")
     connection.close()
-    assert "has format 99, and this version of Holdfast reads up to 1; upgrade Holdfast" in refused(record)
+    assert "has format 99, and this version of Holdfast reads format 2; upgrade Holdfast" in refused(record)
     with pytest.raises(StoreError, match="has format 99"):
         RunWriter.open(record)
 

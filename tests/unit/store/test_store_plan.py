@@ -3,6 +3,7 @@ import signal
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
 from holdfast.errors import StoreError
@@ -73,8 +74,30 @@ def test_a_killed_writer_lets_go(tmp_path):
         path = tmp_path / holder.stdout.readline().strip().rpartition("/")[2]
         with pytest.raises(StoreError, match=f"by process {holder.pid}"):
             RunWriter.open(path)
+        assert RunReader.open(path).status == "running"
         holder.send_signal(signal.SIGKILL)
-    assert RunReader.open(path).status == "running"
+    assert RunReader.open(path).status == "interrupted"
     writer = RunWriter.open(path)
     writer.close("interrupted")
     assert RunReader.open(path).status == "interrupted"
+
+
+def test_a_plan_in_any_order_is_kept(tmp_path):
+    """Also one whose trials of a scenario do not follow each other."""
+    keys = [TrialKey(scenario_id=name, index=index) for index in (2, 0, 5) for name in ("a", "b")]
+    plan = [PlanEntry(key=key, seed=0, digest="d") for key in keys]
+    trials = [msgspec.structs.replace(typical(0), key=key) for key in keys]
+    writer = RunWriter.create(tmp_path, HEADER, plan)
+    for trial in reversed(trials[1:]):
+        writer.append(trial)
+    assert writer.verdict(keys[0]) is None
+    assert writer.verdict(keys[1]) is trials[1].judged.verdict
+    with pytest.raises(StoreError, match="a#1 is not in the plan"):
+        writer.append(msgspec.structs.replace(typical(0), key=TrialKey(scenario_id="a", index=1)))
+    writer.close()
+    again = RunWriter.open(writer.path)
+    again.append(trials[0])
+    with pytest.raises(StoreError, match="b#2 is in the run record already"):
+        again.append(trials[1])
+    again.close()
+    assert list(RunReader.open(writer.path).trials()) == trials

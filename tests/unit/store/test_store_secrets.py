@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from holdfast.compose.rates import rates_of
 from holdfast.records.event import ActionTaken, CommandRan, ErrorHappened, Noted, Said
 from holdfast.records.message import Message
 from holdfast.records.redaction import Redactor
@@ -71,8 +72,8 @@ def test_a_clean_trial_is_stored_as_it_was(reader):
 def test_no_report_made_from_it_holds_one(reader):
     trials = list(reader.trials())
     reports = [
-        b"".join(to_json(reader.header, trials)).decode(),
-        to_junit(reader.header, trials),
+        b"".join(to_json(reader.header, trials, rates_of(reader))).decode(),
+        to_junit(reader.header, trials, rates_of(reader)),
         "\n".join(render_run(reader.header, trials, Page(width=300), record=reader.path)),
     ]
     for report in reports:

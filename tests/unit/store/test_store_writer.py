@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.errors import StoreError
 from holdfast.records.event import Observed
+from holdfast.records.redaction import Redactor
 from holdfast.records.run import TrialKey
 from holdfast.records.verdict import Verdict
 from holdfast.store.reader import RunReader, TrialRow
@@ -178,9 +179,9 @@ def test_a_value_that_cannot_be_written_by_any_means_is_named(tmp_path):
     writer.append(typical(0))
     writer.flush()
     event = Observed(at_ms=1.0, action_id="1", name="A", content=endless)
-    writer.append(msgspec.structs.replace(typical(1), events=(event,)))
     with pytest.raises(StoreError, match="SCN-C-001#1 cannot be written"):
-        writer.close()
+        writer.append(msgspec.structs.replace(typical(1), events=(event,)))
+    writer.close()
     assert list(RunReader.open(writer.path).trials()) == [typical(0)]
 
 
@@ -190,3 +191,15 @@ def test_a_short_trial_takes_little_room(tmp_path):
         writer.append(typical(index))
     writer.close()
     assert writer.path.stat().st_size / 500 <= 1024
+
+
+def test_what_is_handed_on_is_what_was_written_without_secrets(tmp_path):
+    secret = "canary-Zq7f93kd02mmx81"
+    trial = typical(1)
+    told = msgspec.structs.replace(trial, judged=msgspec.structs.replace(trial.judged, reason=f"it said {secret}"))
+    writer = RunWriter.create(tmp_path, HEADER, redactor=Redactor([secret]))
+    assert writer.append(typical(0)) == typical(0)
+    kept = writer.append(told)
+    writer.close()
+    assert kept.judged.reason == "it said " + "*" * len(secret)
+    assert list(RunReader.open(writer.path).trials()) == [typical(0), kept]

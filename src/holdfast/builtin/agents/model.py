@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from holdfast.errors import SetupError
 from holdfast.plugins.factories import AgentSettings
 from holdfast.ports.agent import Reply, TrialContext, Turn
@@ -12,6 +14,8 @@ from holdfast.records.model import ChatRequest
 
 class ModelAgent:
     """Sends the whole exchange to the model and says what it answers. A `character` sets the system prompt."""
+
+    closes_at_once: ClassVar[bool] = True
 
     def __init__(self, settings: AgentSettings) -> None:
         if settings.model is None:

@@ -188,6 +188,11 @@ class LocalEnvironment:
     async def capture(self) -> Mapping[str, CapturedFile]:
         return await asyncio.to_thread(capture_files, self._workspace, self._limits) if self._made else {}
 
+    @property
+    def closes_at_once(self) -> bool:
+        """See `ports.environment.ClosesAtOnce`: without a workspace there is nothing to remove."""
+        return not self._made
+
     async def teardown(self) -> None:
         self._closed = True
         if self._made:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+
 LIMIT = 200
 
 
 def excerpt(text: str, start: int = 0, end: int | None = None) -> str:
     """At most `LIMIT` characters around `text[start:end]`; without a place, the beginning."""
+    if len(text) <= LIMIT:
+        return text
     if end is None or end - start >= LIMIT:
         first = start
     else:
@@ -15,8 +19,9 @@ def excerpt(text: str, start: int = 0, end: int | None = None) -> str:
     return f"{'...' if first else ''}{text[first:last]}{'...' if last < len(text) else ''}"
 
 
+@functools.lru_cache(maxsize=512)
 def quoted(text: str) -> str:
-    """The text in quotation marks on one line, shortened."""
+    """The text in quotation marks on one line, shortened. It is what a scenario asks for, again in every trial."""
     shown = excerpt(text).replace("\r", "\\r").replace("\n", "\\n")
     mark = '"' if "'" in shown else "'"
     return f"{mark}{shown}{mark}"

@@ -26,6 +26,9 @@ class LatencyBudgetParams(EvaluationParams):
             raise ValueError(f"needs target_ms <= acceptable_ms <= critical_ms; found {found}")
         return self
 
+    def bounds(self) -> dict[str, float]:
+        return {"target_ms": self.target_ms, "acceptable_ms": self.acceptable_ms, "critical_ms": self.critical_ms}
+
     def tier(self, latency_ms: float) -> LatencyTier:
         """All bounds are inclusive."""
         if latency_ms <= self.target_ms:
@@ -55,13 +58,13 @@ class LatencyBudget:
             return inconclusive(
                 f"the latency of {latency.ms:.1f} ms is not graded: {'; '.join(latency.spoiled)}",
                 evidence=Evidence(expected=expected, found=f"{latency.ms:.1f} ms, spoiled", where=where),
-                figures={"latency_ms": latency.ms, **params.model_dump()},
+                figures={"latency_ms": latency.ms, **params.bounds()},
             )
         if latency.cut:
             return _cut(params, latency.ms)
         tier = params.tier(latency.ms)
         evidence = Evidence(expected=expected, found=f"{latency.ms:.1f} ms", where=where)
-        figures = {"latency_ms": latency.ms, "tier": tier.value, **params.model_dump()}
+        figures = {"latency_ms": latency.ms, "tier": tier.value, **params.bounds()}
         if tier is LatencyTier.EXCEEDED:
             message = f"{latency.ms:.1f} ms is beyond the critical {params.critical_ms:g} ms"
             return failed(message, evidence=evidence, figures=figures)
@@ -73,7 +76,7 @@ def _cut(params: LatencyBudgetParams, ms: float) -> EvaluationResult:
     evidence = Evidence(
         expected=f"at most {params.critical_ms:g} ms", found=f"more than {ms:.1f} ms", where="the call was cut off"
     )
-    figures = {"latency_ms": ms, **params.model_dump()}
+    figures = {"latency_ms": ms, **params.bounds()}
     if ms < params.critical_ms:
         message = f"the call was cut off after {ms:.1f} ms, before the critical {params.critical_ms:g} ms"
         return inconclusive(message, evidence=evidence, figures=figures)

@@ -28,7 +28,8 @@ class Subject(Record):
 
     @property
     def text(self) -> str:
-        return _GAP.join(part.text for part in self.parts)
+        parts = self.parts
+        return parts[0].text if len(parts) == 1 else _GAP.join([part.text for part in parts])
 
     @property
     def label(self) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from holdfast.builtin.evaluators.containment import find
 from holdfast.builtin.evaluators.excerpt import excerpt, quoted
 from holdfast.builtin.evaluators.patterns import search
@@ -13,9 +15,11 @@ def check_contains(subject: Subject, piece: str, *, case_sensitive: bool, wanted
     """Passed when `piece` is in the subject, or with `wanted` false when it is not."""
     text = subject.text
     found = find(text, piece, case_sensitive=case_sensitive)
-    expected = f"{'' if wanted else 'not '}{quoted(piece)}, {'case included' if case_sensitive else 'ignoring case'}"
+    expected = _expected("" if wanted else "not ", piece, case_sensitive)
     if found is None:
-        evidence = Evidence(expected=expected, found=_nothing(text), where=subject.label, excerpt=excerpt(text))
+        # Where it is well that nothing was found, there is nothing to point at.
+        shown = excerpt(text) if wanted else None
+        evidence = Evidence(expected=expected, found=_nothing(text), where=subject.label, excerpt=shown)
         empty = "; it was empty" if not text.strip() else ""
         message = f"{subject.label} does not contain {quoted(piece)}{empty}"
     else:
@@ -34,7 +38,7 @@ def check_contains(subject: Subject, piece: str, *, case_sensitive: bool, wanted
 async def check_pattern(subject: Subject, pattern: str, *, case_sensitive: bool) -> EvaluationResult:
     """Passed when `pattern` matches somewhere in the subject; inconclusive when that could not be told in time."""
     text = subject.text
-    expected = f"a match of {quoted(pattern)}, {'case included' if case_sensitive else 'ignoring case'}"
+    expected = _expected("a match of ", pattern, case_sensitive)
     try:
         span = await search(pattern, text, case_sensitive=case_sensitive)
     except TimeoutError:
@@ -55,6 +59,11 @@ async def check_pattern(subject: Subject, pattern: str, *, case_sensitive: bool)
             expected=expected, found=excerpt(text[slice(*span)]), where=where, excerpt=excerpt(text, *span)
         ),
     )
+
+
+@functools.lru_cache(maxsize=512)
+def _expected(what: str, piece: str, case_sensitive: bool) -> str:
+    return f"{what}{quoted(piece)}, {'case included' if case_sensitive else 'ignoring case'}"
 
 
 def _nothing(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import msgspec
 
@@ -56,11 +56,14 @@ class AnswerReader:
     `done` None until the answer says that it is over. Raises `Unreadable` and `ErrorInAnswer`.
     """
 
-    __slots__ = ("_events", "_texts", "calls", "done", "finish_reason", "first_token", "pieces", "seen", "usage")
+    ends: ClassVar[tuple[bytes, ...]] = ()
+    """Bytes that are in the event an answer ends with, or in one that says it failed."""
+
+    __slots__ = ("calls", "done", "events", "finish_reason", "first_token", "pieces", "seen", "texts", "usage")
 
     def __init__(self) -> None:
-        self._events = EventStream()
-        self._texts: list[str] = []
+        self.events = EventStream()
+        self.texts: list[str] = []
         self.calls: list[tuple[int | None, PartialCall]] = []
         self.pieces: list[tuple[int, int]] = []
         self.first_token: int | None = None
@@ -71,7 +74,7 @@ class AnswerReader:
 
     @property
     def text(self) -> str:
-        return "".join(self._texts)
+        return "".join(self.texts)
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
@@ -84,7 +87,7 @@ class AnswerReader:
 
     def feed(self, block: bytes) -> bool:
         """Read a block of an event stream; whether the answer's end was in it. What follows that is not read."""
-        for data, end in self._events.feed(block):
+        for data, end in self.events.feed(block):
             if data == DONE:
                 self.sentinel(end)
             else:
@@ -105,7 +108,7 @@ class AnswerReader:
         """Take in `[DONE]`. Only chat completions end with it; elsewhere it is a gateway's, and says nothing."""
 
     def add_text(self, text: str, end: int) -> None:
-        self._texts.append(text)
+        self.texts.append(text)
         self.pieces.append((end, len(text)))
         if self.first_token is None:
             self.first_token = end

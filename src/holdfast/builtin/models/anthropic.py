@@ -1,4 +1,4 @@
-"""`anthropic/NAME`: Anthropic's messages, and every server that speaks them, straight on aiohttp."""
+"""`anthropic/NAME`: Anthropic's messages, and every server that speaks them, on our own connection."""
 
 from __future__ import annotations
 

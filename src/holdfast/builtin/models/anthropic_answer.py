@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -84,6 +84,7 @@ class MessagesReader(AnswerReader):
     `answer_tool` names the tool that stands in for an output format: its input is the text of the answer.
     """
 
+    ends: ClassVar[tuple[bytes, ...]] = (b"message_stop", b'"error"')
     __slots__ = ("_answer_tool", "_as_text", "_input")  # _input: tokens read, fresh, written to and read from a cache
 
     def __init__(self, *, answer_tool: str | None = None) -> None:

@@ -7,6 +7,7 @@ holds everything finished before; half a line at the end is passed over.
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -67,7 +68,7 @@ def request_key(request: ChatRequest) -> str:
 
 
 class CassetteWriter:
-    """Adds exchanges to a cassette, without secrets. Used on one event loop."""
+    """Adds exchanges to a cassette, without secrets. Used on one event loop. `broken` once it cannot be written."""
 
     def __init__(self, folder: Path, redactor: Redactor, *, add: bool = False) -> None:
         """Begin a cassette in `folder`; with `add`, carry on the one that is there, if any.
@@ -77,6 +78,7 @@ class CassetteWriter:
         self.file: Path = folder / CASSETTE_FILE
         self._redactor: Redactor = redactor
         self._number: int = 0
+        self.broken: StoreError | None = None
         try:
             folder.mkdir(parents=True, exist_ok=True)
             if add and self.file.exists():
@@ -135,15 +137,20 @@ class CassetteWriter:
         )
 
     def close(self) -> None:
-        """Safe to call twice."""
-        self._stream.close()
+        """Safe to call twice. What could not be written was told when it was added."""
+        with suppress(OSError):
+            self._stream.close()
 
     def _write(self, line: Record) -> None:
         try:
             self._stream.write(_encode(line) + b"\n")
             self._stream.flush()
         except OSError as error:
-            raise StoreError(f"the recording {self.file} cannot be written: {error.strerror}") from error
+            self.broken = StoreError(
+                f"the recording {self.file} cannot be written: {error.strerror}; "
+                "what was recorded before is safe, free some space or mend the disk and resume"
+            )
+            raise self.broken from error
 
 
 def read_cassette(folder: Path) -> list[Exchange]:

@@ -1,4 +1,4 @@
-"""A chat model behind HTTP, straight on aiohttp: one attempt, timed at the socket, whatever the vendor's wire.
+"""A chat model behind HTTP: one attempt, timed at the socket, whatever the vendor's wire.
 
 One attempt is one request, without retries. It streams, so that the first token and every later one have a time. A
 server that refuses a part of the request which can be left out is asked once more without it, as a new request with its
@@ -10,25 +10,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from holdfast.builtin.models.answer import AnswerReader, ErrorInAnswer, Unreadable, error_code, error_text
 from holdfast.builtin.models.cutting import Cut, cut_short
+from holdfast.builtin.models.http_client import CannotConnect, HttpClient
+from holdfast.builtin.models.http_connection import Broken, NotHttp, Response
 from holdfast.builtin.models.http_errors import Endpoint, status_error
 from holdfast.builtin.models.http_settings import HttpSettings
+from holdfast.builtin.models.stamps import Stamps
 from holdfast.errors import ModelError, ModelErrorKind
 from holdfast.records.model import ChatRequest, ChatResponse
 from holdfast.records.timing import Attempt
-
-if TYPE_CHECKING:
-    import aiohttp
-
-    from holdfast.builtin.models.timed_http import Stamps
 
 _MAX_BODY = 32 * 1024 * 1024
 _MAX_ERROR_BODY = 64 * 1024
 _END_WAIT_S = 0.25
 _EVENT_STARTS = (b"data:", b"event:", b":", b"id:")
+_HEADERS = {
+    "Accept": "text/event-stream, application/json",
+    "Accept-Encoding": "identity",
+    "User-Agent": "holdfast",
+}
 
 
 class Wire(Protocol):
@@ -61,19 +64,29 @@ class _OtherWire(Exception):
         self.wire: Wire = wire
 
 
+class _Try:
+    """One request: the wire it is put on, when its bytes went and came, and what was read of its answer."""
+
+    __slots__ = ("complete", "reader", "request", "stamps", "streamed", "wire")
+
+    def __init__(self, wire: Wire, request: ChatRequest) -> None:
+        self.wire: Wire = wire
+        self.request: ChatRequest = request
+        self.reader: AnswerReader = wire.reader(request)
+        self.streamed: bool = wire.stream
+        self.complete: bool = False
+        self.stamps: Stamps = Stamps()
+
+
 class HttpModel:
     """A `ports.model.ChatModel`. Must be used on one event loop."""
 
     def __init__(self, name: str, settings: HttpSettings, wire: Wire) -> None:
-        # Loaded here and not by the first attempt: 0.1 s of importing would be in the times of every call in flight.
-        from holdfast.builtin.models import timed_http
-
-        self._http = timed_http
         self._name = name
         self._settings = settings
         self._endpoint = Endpoint(host=settings.host, key_variable=settings.key_variable, key=settings.key)
         self._wire = wire
-        self._session: aiohttp.ClientSession | None = None
+        self._client = HttpClient(settings.url, {**_HEADERS, **settings.headers})
 
     @property
     def name(self) -> str:
@@ -82,100 +95,96 @@ class HttpModel:
     async def attempt(self, request: ChatRequest, *, zero: float) -> ChatResponse:
         """Ask once; see `ports.model.ChatModel.attempt`."""
         limit = self._settings.timeout_s if request.timeout_s is None else request.timeout_s
-        wire = self._wire
-        stamps = self._http.Stamps()
-        streamed = wire.stream
-        reader = wire.reader(request)
-        complete = False
+        made = _Try(self._wire, request)
         try:
-            async with asyncio.timeout(limit), Cut(request.cut_after_ms) as cut:
+            async with asyncio.timeout(limit):
                 while True:
                     try:
-                        streamed = await self._exchange(request, wire, stamps, reader, cut)
-                        complete = True
+                        await self._make(made)
                         break
                     except _OtherWire as other:
-                        wire = other.wire
-                        stamps = self._http.Stamps()
-                        streamed = wire.stream
-                        reader = wire.reader(request)
-            self._wire = wire
+                        made = _Try(other.wire, request)
+            self._wire = made.wire
         except Exception as error:
-            failure = self._failure(error, stamps, limit)
+            failure = self._failure(error, made.stamps.status, limit)
             if failure is None:
                 raise
-            failure.attempt = _attempt(stamps, zero, streamed=streamed, error=str(failure))
+            failure.attempt = _attempt(made, zero, error=str(failure))
             raise failure from error
-        response = _response(reader, stamps, zero, streamed=streamed)
+        response = _response(made, zero)
         after_ms = request.cut_after_ms
-        if after_ms is None or ((complete or reader.done is not None) and _latency_ms(response) <= after_ms):
+        if after_ms is None:
             return response
-        return cut_short(response, after_ms)
+        whole = made.complete or made.reader.done is not None
+        return response if whole and _latency_ms(response) <= after_ms else cut_short(response, after_ms)
 
     async def close(self) -> None:
-        if self._session is not None:
-            session, self._session = self._session, None
-            await session.close()
+        await self._client.close()
 
-    def _open(self) -> aiohttp.ClientSession:
-        headers = {
-            "Accept": "text/event-stream, application/json",
-            "Accept-Encoding": "identity",
-            "User-Agent": "holdfast",
-        }
-        headers.update(self._settings.headers)
-        self._session = self._http.open_session(headers)
-        return self._session
+    async def _make(self, made: _Try) -> None:
+        after_ms = made.request.cut_after_ms
+        if after_ms is None:
+            await self._exchange(made, None)
+        else:
+            async with Cut(after_ms) as cut:
+                made.stamps.when_sent = lambda: cut.start(made.stamps.sent or made.stamps.started)
+                await self._exchange(made, cut)
 
-    async def _exchange(self, request: ChatRequest, wire: Wire, stamps: Stamps, reader: AnswerReader, cut: Cut) -> bool:
-        """One request and its answer, and whether that was streamed. The connection is closed unless it ended well."""
-        session = self._session or self._open()
-        if request.cut_after_ms is not None:
-            stamps.when_sent = lambda: cut.start(stamps.sent or stamps.started)
-        body = wire.encode(request)
-        response = await session.post(
-            self._settings.url, data=self._http.StampedBody(body, stamps), allow_redirects=False
-        )
-        stamps.status = response.status
+    async def _exchange(self, made: _Try, cut: Cut | None) -> None:
+        """One request and its answer. The connection is closed unless it ended well."""
+        connection, response = await self._client.post(made.wire.encode(made.request), made.stamps)
         try:
             if response.status != 200:
-                cut.stop()
-                await self._refused(response, request, wire)
-            if response.content_type == "text/event-stream":
-                await self._read_stream(response, reader)
-                return True
-            return await self._read_whole(response, reader)
-        finally:
-            response.close()
+                if cut is not None:
+                    cut.stop()
+                await self._refused(response, made)
+            elif response.streamed:
+                made.streamed = True
+                await self._read_stream(response, made.reader)
+            else:
+                await self._read_whole(response, made)
+        except BaseException:
+            connection.close()
+            raise
+        made.complete = True
+        if not response.complete:
+            await response.end(_END_WAIT_S)
+        connection.release()
 
-    async def _refused(self, response: aiohttp.ClientResponse, request: ChatRequest, wire: Wire) -> None:
-        body = await _read(response, _MAX_ERROR_BODY)
+    async def _refused(self, response: Response, made: _Try) -> None:
+        status = response.status or 0
+        body = await response.body(limit=_MAX_ERROR_BODY)
         message = error_text(body)
-        other = wire.without(response.status, message, request)
+        other = made.wire.without(status, message, made.request)
         if other is not None:
             raise _OtherWire(other)
-        raise status_error(self._endpoint, response.status, message, code=error_code(body), headers=response.headers)
+        raise status_error(self._endpoint, status, message, code=error_code(body), headers=response.headers)
 
-    async def _read_stream(self, response: aiohttp.ClientResponse, reader: AnswerReader) -> None:
-        content = response.content
-        while True:
-            try:
-                block = await content.readany()
-            except asyncio.CancelledError:
-                _read_rest(content, reader)
-                raise
-            if not block:
-                break
-            if reader.feed(block):
-                await _finish(content)
-                break
-            if content.total_bytes > _MAX_BODY:
-                raise Unreadable(f"the stream is longer than {_MAX_BODY} bytes")
+    async def _read_stream(self, response: Response, reader: AnswerReader) -> None:
+        """The answer is read when its end is there, not piece by piece: its stamps are taken where it arrives."""
+        try:
+            while True:
+                block = await response.body(reader.ends, limit=_MAX_BODY)
+                if reader.feed(block) or response.complete:
+                    break
+                if response.received > _MAX_BODY:
+                    raise Unreadable(f"the stream is longer than {_MAX_BODY} bytes")
+        except asyncio.CancelledError:
+            with contextlib.suppress(Unreadable, ErrorInAnswer):
+                reader.feed(response.take())
+            raise
+        except Broken:
+            # What it reported before it broke says more than that it did.
+            reader.feed(response.take())
+            raise
         self._require_complete(reader)
 
-    async def _read_whole(self, response: aiohttp.ClientResponse, reader: AnswerReader) -> bool:
-        """Read an answer that does not say it is a stream; whether it was one all the same."""
-        body = await _read(response, _MAX_BODY)
+    async def _read_whole(self, response: Response, made: _Try) -> None:
+        """Read an answer that does not say it is a stream; it may be one all the same."""
+        body = await response.body(limit=_MAX_BODY)
+        if response.received > _MAX_BODY:
+            raise Unreadable(f"it is longer than {_MAX_BODY} bytes")
+        reader = made.reader
         streamed = body.lstrip()[:6].startswith(_EVENT_STARTS)
         if streamed:
             reader.feed(body)
@@ -184,7 +193,7 @@ class HttpModel:
             reader.whole(body)
         if not reader.seen:
             raise Unreadable("it holds no answer")
-        return streamed
+        made.streamed = streamed
 
     def _require_complete(self, reader: AnswerReader) -> None:
         if not reader.ended:
@@ -192,9 +201,8 @@ class HttpModel:
         if not reader.seen:
             raise Unreadable("the stream holds no answer")
 
-    def _failure(self, error: Exception, stamps: Stamps, limit: float) -> ModelError | None:
+    def _failure(self, error: Exception, status: int | None, limit: float) -> ModelError | None:
         """The `ModelError` for what was caught, or None for what is not about the call."""
-        status = stamps.status
         match error:
             case ModelError():
                 return error
@@ -209,20 +217,15 @@ class HttpModel:
                 return self._broken_connection(error, status)
 
     def _broken_connection(self, error: Exception, status: int | None) -> ModelError | None:
-        import ssl
-
-        import aiohttp
-
-        said = str(error) or type(error).__name__
         match error:
-            case aiohttp.ClientConnectorError() | aiohttp.ClientSSLError() | ssl.SSLError():
-                return self._error(f"cannot connect: {said}", "connect")
-            case aiohttp.ClientResponseError():
-                return self._error(f"the answer is not HTTP: {error.message}", "malformed")
-            case aiohttp.ClientError() | OSError() if status is None:
-                return self._error(f"the connection broke before an answer: {said}", "connect")
-            case aiohttp.ClientError() | OSError():
-                return self._error(f"the connection broke in the middle of the answer: {said}", "stream", status)
+            case CannotConnect():
+                return self._error(f"cannot connect: {error}", "connect")
+            case NotHttp():
+                return self._error(f"the answer is not HTTP: {error}", "malformed", status)
+            case Broken() if status is None:
+                return self._error(f"the connection broke before an answer: {error}", "connect")
+            case Broken():
+                return self._error(f"the connection broke in the middle of the answer: {error}", "stream", status)
             case _:
                 return None
 
@@ -233,67 +236,30 @@ class HttpModel:
         return ModelError(f"{self._endpoint.host}: {shown}", kind=kind, retryable=retryable, status=status)
 
 
-async def _read(response: aiohttp.ClientResponse, limit: int) -> bytes:
-    """The whole body; one that is longer than `limit` is unreadable when it is an answer, and cut when an error."""
-    blocks: list[bytes] = []
-    size = 0
-    while block := await response.content.readany():
-        blocks.append(block)
-        size += len(block)
-        if size > limit:
-            if response.status == 200:
-                raise Unreadable(f"it is longer than {limit} bytes")
-            break
-    return b"".join(blocks)
-
-
-def _read_rest(content: aiohttp.StreamReader, reader: AnswerReader) -> None:
-    """What came in before the call was cut off and nobody had the time to read."""
-    import aiohttp
-
-    with contextlib.suppress(aiohttp.ClientError, OSError, RuntimeError, Unreadable, ErrorInAnswer):
-        reader.feed(content.read_nowait())
-
-
 def _latency_ms(response: ChatResponse) -> float:
     latency_ms = response.attempt.latency_ms
     return math.inf if latency_ms is None else latency_ms
 
 
-async def _finish(content: aiohttp.StreamReader) -> None:
-    """Read on to the end of the body after the answer's own, so that the connection can be used again.
-
-    The end is usually there already. A server that does not come to it costs the connection, not the answer.
-    """
-    import aiohttp
-
-    if content.is_eof():
-        return
-    with contextlib.suppress(aiohttp.ClientError, OSError):
-        async with asyncio.timeout(_END_WAIT_S):
-            while await content.readany():
-                pass
-
-
-def _response(reader: AnswerReader, stamps: Stamps, zero: float, *, streamed: bool) -> ChatResponse:
+def _response(made: _Try, zero: float) -> ChatResponse:
+    reader = made.reader
     return ChatResponse(
         text=reader.text,
-        attempt=_attempt(stamps, zero, streamed=streamed, reader=reader),
+        attempt=_attempt(made, zero),
         tool_calls=reader.tool_calls,
         usage=reader.usage,
-        chunks=stamps.chunks(reader.pieces),
+        chunks=made.stamps.chunks(reader.pieces),
         finish_reason=reader.finish_reason,
     )
 
 
-def _attempt(
-    stamps: Stamps, zero: float, *, streamed: bool, reader: AnswerReader | None = None, error: str | None = None
-) -> Attempt:
+def _attempt(made: _Try, zero: float, *, error: str | None = None) -> Attempt:
     """The stamps as a record. The first token of an answer that came in one piece has no time of its own."""
+    stamps, reader = made.stamps, made.reader
     first_token = last_byte = None
-    if reader is not None:
+    if error is None:
         last_byte = stamps.last_byte if reader.done is None else stamps.arrival(reader.done)
-        if streamed and reader.first_token is not None:
+        if made.streamed and reader.first_token is not None:
             first_token = stamps.arrival(reader.first_token)
 
     def after(moment: float | None) -> float | None:
@@ -308,6 +274,6 @@ def _attempt(
         last_byte_ms=after(last_byte),
         status=stamps.status,
         reused_connection=stamps.reused,
-        streamed=streamed,
+        streamed=made.streamed,
         error=error,
     )

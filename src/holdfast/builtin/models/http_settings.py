@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 from urllib.parse import urlsplit, urlunsplit
@@ -10,6 +11,8 @@ from urllib.parse import urlsplit, urlunsplit
 from holdfast.errors import SetupError
 from holdfast.records.base import Record
 
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_HEADER_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 OPTIONS = ("base_url", "api_key_env", "headers", "body", "stream", "send_seed", "send_temperature")
 
 
@@ -67,7 +70,11 @@ def read_mapping(name: str, options: Mapping[str, Any], option: str) -> dict[str
 
 
 def read_headers(name: str, options: Mapping[str, Any]) -> dict[str, str]:
-    return {str(header): str(value) for header, value in read_mapping(name, options, "headers").items()}
+    headers = {str(header): str(value) for header, value in read_mapping(name, options, "headers").items()}
+    for header, value in headers.items():
+        if not _HEADER_NAME.fullmatch(header) or not _HEADER_VALUE.fullmatch(value):
+            raise SetupError(f"{name}: the header {header!r} of option headers holds characters that cannot be sent")
+    return headers
 
 
 def read_endpoint(name: str, base_url: Any, *, endpoint: str, expected: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""`openai/NAME`: OpenAI's chat completions or responses, and every server that speaks either, straight on aiohttp."""
+"""`openai/NAME`: OpenAI's chat completions or responses, and every server that speaks either, on our own connection."""
 
 from __future__ import annotations
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+import contextlib
+from typing import Any, ClassVar, cast
 
 import msgspec
 
 from holdfast.builtin.models.answer import AnswerReader, ErrorInAnswer, PartialCall, message_in, not_read
+from holdfast.builtin.models.sse import DONE, Event
 from holdfast.records.model import Usage
 
 
@@ -50,32 +52,67 @@ class _Answer(msgspec.Struct, gc=False):
 
 
 _decode_answer = msgspec.json.Decoder(_Answer).decode
+_decode_answers = msgspec.json.Decoder(list[_Answer]).decode
 
 
 class ChatReader(AnswerReader):
     """Reads a chat completion. A stream may end with a finish reason and without `[DONE]`."""
 
+    ends: ClassVar[tuple[bytes, ...]] = (b"[DONE]", b'"error"')
     __slots__ = ()
 
     @property
     def ended(self) -> bool:
         return self.done is not None or self.finish_reason is not None
 
-    def sentinel(self, end: int) -> None:
-        self.done = end
+    def feed(self, block: bytes) -> bool:
+        events = self.events.feed(block)
+        done = next((at for at, (data, _) in enumerate(events) if data == DONE), None)
+        self._read_all(events if done is None else events[:done])
+        if done is None:
+            return False
+        self.done = events[done][1]
+        return True
+
+    def _read_all(self, events: list[Event]) -> None:
+        """All at once: decoding one by one costs twice as much. What is wrong is then found one by one."""
+        answers: list[_Answer] = []
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+            answers = _decode_answers(b"[" + b",".join([data for data, _ in events]) + b"]")
+        if len(answers) == len(events):
+            for answer, (_, end) in zip(answers, events, strict=True):
+                self._add(answer, end)
+        else:
+            for data, end in events:
+                self.read(data, end)
 
     def read(self, data: bytes, end: int) -> None:
         try:
             answer = _decode_answer(data)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise not_read(error, data) from error
+        self._add(answer, end)
+
+    def _add(self, answer: _Answer, end: int) -> None:
         if answer.error is not None or answer.object == "error":
             raise ErrorInAnswer(message_in(answer.error) or answer.message or "no message")
         usage = answer.usage
         if usage is not None and usage.prompt_tokens is not None and usage.completion_tokens is not None:
             self.usage = Usage(input_tokens=usage.prompt_tokens, output_tokens=usage.completion_tokens)
         for choice in answer.choices or ():
-            if choice.index == 0:
+            if choice.index:
+                continue
+            delta = choice.delta
+            if delta is not None and type(delta.content) is str and delta.content and delta.tool_calls is None:
+                # A piece of text and nothing else, as nearly every event of a stream is.
+                self.seen = True
+                self.texts.append(delta.content)
+                self.pieces.append((end, len(delta.content)))
+                if self.first_token is None:
+                    self.first_token = end
+                if choice.finish_reason is not None:
+                    self.finish_reason = choice.finish_reason
+            else:
                 self._take(choice, end)
 
     def _take(self, choice: _Choice, end: int) -> None:

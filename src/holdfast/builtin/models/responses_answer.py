@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -64,6 +64,7 @@ _decode_response = msgspec.json.Decoder(_Response).decode
 class ResponsesReader(AnswerReader):
     """Reads a response. A stream is over only with `response.completed`, `.incomplete` or `.failed`."""
 
+    ends: ClassVar[tuple[bytes, ...]] = (b"response.completed", b"response.incomplete", b"response.failed", b'"error"')
     __slots__ = ()
 
     def whole(self, body: bytes) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 _BOM = b"\xef\xbb\xbf"
 DONE = b"[DONE]"
+_DATA = b"data: "
+_DONE_LINE = _DATA + DONE
 
 
 Event = tuple[bytes, int]
@@ -27,6 +29,10 @@ class EventStream:
     def feed(self, block: bytes) -> list[Event]:
         events: list[Event] = []
         rest = self._rest
+        if not rest and not self._data:
+            block = self._take_plain(block, events)
+            if not block:
+                return events
         rest.append(block)
         if b"\n" not in block:
             return events
@@ -54,3 +60,15 @@ class EventStream:
                     data.append(value)
         self._end = end
         return events
+
+    def _take_plain(self, block: bytes, events: list[Event]) -> bytes:
+        """Take the events that are one line of data each, as nearly all are; what is left begins with another kind."""
+        parts = block.split(b"\n\n")
+        taken = 0
+        for part in parts[:-1]:
+            if part[:6] != _DATA or part == _DONE_LINE or b"\n" in part or b"\r" in part:
+                break
+            taken += len(part) + 2
+            events.append((part[6:], self._end + taken))
+        self._end += taken
+        return block[taken:] if taken else block

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from holdfast.spec.shapes.base import Name, Shape
+from holdfast.spec.shapes.base import Name, Shape, Trials
 
 
 class MatrixAxisShape(Shape):
@@ -22,5 +22,7 @@ class MatrixShape(Shape):
     name: Name | None = Field(default=None, description="Default: made from the file's name")
     description: str = ""
     base_scenario: Name = Field(description="Path of the scenario, relative to this file")
-    runs_per_combination: int = Field(default=1, ge=1)
+    runs_per_combination: Trials | None = Field(
+        default=None, description="Default: as often as the base scenario says, or once. --trials wins"
+    )
     matrix: list[MatrixAxisShape] = Field(min_length=1)

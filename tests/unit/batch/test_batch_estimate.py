@@ -1,0 +1,74 @@
+from pathlib import Path
+
+import pytest
+
+from holdfast.batch.estimate import estimate
+from holdfast.batch.plan import Plan
+from holdfast.compose.registry import build_registry
+from holdfast.plugins.registry import EvaluationCatalogue
+from holdfast.spec.load import load
+
+ASK = """\
+name: Ask
+description: d
+environment: {type: local}
+run:
+  - {input: hello, evaluations: [{type: string_contains, value: a}]}
+  - {code: ls}
+judgment: {strategy: all_pass}
+"""
+TALK = """\
+name: Talk
+description: d
+environment: {type: local}
+run:
+  - input: hello
+    evaluations: [{type: llm_judge, prompt: p, expected: "yes"}]
+    conversation:
+      max_turns: 4
+      user_simulator: {persona: p, objective: o}
+      termination_conditions: [{type: goal_achieved, llm_judge: {prompt: p}}]
+      turn_evaluations: [{type: llm_judge, prompt: p, expected: "yes"}]
+      final_evaluations: [{type: llm_judge, prompt: p, expected: "yes"}]
+judgment: {strategy: all_pass}
+"""
+SCRIPT = """\
+name: Script
+description: d
+environment: {type: local}
+run:
+  - conversation:
+      script: [one, {say: two, evaluations: [{type: llm_judge, prompt: p, expected: "yes"}]}]
+judgment: {strategy: all_pass}
+"""
+CODE = "name: Code\ndescription: d\nenvironment: {type: local}\nrun: [{code: ls}]\njudgment: {strategy: all_pass}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "trials", "agent", "told"),
+    [
+        (ASK, 1, "model", "1 trial of 1 scenario: 1 model call"),
+        (ASK, 3, "model", "3 trials of 1 scenario: 3 model calls"),
+        (ASK, 2, "runtime", "2 trials of 1 scenario: 2 turns of the agent, each a model call or more"),
+        (ASK, 2, "python", "2 trials of 1 scenario: 2 turns of the agent"),
+        (CODE, 2, "runtime", "2 trials of 1 scenario: 0 model calls"),
+        (SCRIPT, 1, "model", "1 trial of 1 scenario: 1 to 2 model calls; up to 1 check by a judge"),
+        (
+            TALK,
+            2,
+            "model",
+            (
+                "2 trials of 1 scenario: 2 to 8 model calls; up to 8 model calls for the simulated user; "
+                "up to 20 checks by a judge"
+            ),
+        ),
+    ],
+)
+def test_it_says_what_is_known_and_no_more(tmp_path: Path, text, trials, agent, told):
+    (tmp_path / "one.yaml").write_text(text)
+    loaded = load([tmp_path / "one.yaml"], catalogue=EvaluationCatalogue(build_registry()))
+    assert not loaded.errors
+    planned = Plan(loaded.scenarios, seed=1, trials=trials)
+    assert str(estimate(planned, lambda _: agent)) == told
+    rubric = estimate(planned, lambda _: agent, lambda _: True)
+    assert rubric.judge_checks == estimate(planned, lambda _: agent).judge_checks + trials
