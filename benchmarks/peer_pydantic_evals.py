@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-import aiohttp
 from pydantic_evals import Case, Dataset
 from pydantic_evals.evaluators import Evaluator, EvaluatorContext
 from pydantic_evals.reporting import EvaluationReportAdapter
@@ -49,6 +48,8 @@ async def _evaluate(dataset: Any, base_url: str) -> Any:
 
 @contextlib.asynccontextmanager
 async def _plain(base_url: str) -> AsyncIterator[Callable[[str], Awaitable[str]]]:
+    import aiohttp
+
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
 
         async def decide(prompt: str) -> str:

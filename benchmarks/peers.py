@@ -1,7 +1,7 @@
 """Beside other tools: what a single-turn trial costs there, and how far off is the latency they report?
 
 The same call to the same model server, 64 in flight, two checks on the answer, each tool's own record left on. Each
-tool runs in a process of its own, as ours and the bare client of `benchmarks.throughput` do; CPU is that process's and
+tool runs in a process of its own, as ours and the bare clients of `benchmarks.throughput` do; CPU is that process's and
 its children's over the run, without the start of the interpreter and the import of the tool. The latency that a tool
 reports for a case is set against what the server noted for the same request. Of two rounds the better figure of each
 counts, for all alike. Nothing here has a target: a tool that fails is reported as failing and fails nothing.
@@ -30,6 +30,7 @@ ROUNDS = 2
 LIMIT_S = 900
 OURS = (
     Tool(name="bare client", command=(sys.executable, "-m", "benchmarks.throughput", "bare")),
+    Tool(name="bare client, answer unread", command=(sys.executable, "-m", "benchmarks.throughput", "unread")),
     Tool(name="holdfast", command=(sys.executable, "-m", "benchmarks.throughput", "ours")),
 )
 COLUMNS = {
@@ -113,7 +114,7 @@ def _table(tools: list[Tool], cells: dict[str, Found]) -> str:
         if figures is None:
             lines.append(f"| {tool.name} | failed |{' |' * (len(COLUMNS) - 1)}")
             continue
-        for key, other in (("cpu_bare", OURS[0]), ("cpu_ours", OURS[1])):
+        for key, other in (("cpu_bare", OURS[0]), ("cpu_ours", OURS[-1])):
             if other.name in cells:
                 figures[key] = figures["cpu_ms"] / cells[other.name]["cpu_ms"]
         shown = (f"{figures[key]:.3g}" if key in figures else "-" for key in COLUMNS)
