@@ -128,12 +128,13 @@ def _verdict(judgment: Judgment, evaluations: Sequence[EvaluationResult], errors
 
 def _graded(evaluations: Sequence[EvaluationResult], latency: Latency | None) -> _Graded:
     """The worst tier of the latency budgets and its figure; no tier unless every budget was graded."""
-    budgets = [evaluation for evaluation in evaluations if evaluation.type == LATENCY_BUDGET]
-    figures = [_figures(budget) for budget in budgets]
-    worst = max(figures, key=lambda graded: _TIERS.index(graded.tier) if graded.tier else -1, default=None)
+    figures = [_figures(evaluation) for evaluation in evaluations if evaluation.type == LATENCY_BUDGET]
     measured = latency.ms if latency else None
-    if worst is None:
+    if not figures:
         return _Graded(measured, None)
+    worst = figures[0]
+    if len(figures) > 1:
+        worst = max(figures, key=lambda graded: _TIERS.index(graded.tier) if graded.tier else -1)
     gradable = all(graded.tier for graded in figures) and not (latency and latency.spoiled)
     return _Graded(worst.ms if worst.ms is not None else measured, worst.tier if gradable else None)
 
