@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import queue
 import sqlite3
 import threading
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +31,7 @@ WHERE position=? AND scenario_id=? AND idx=? AND verdict='error'
 """
 
 _GATHER_S = 0.05
-_ROWS_AT_ONCE = 64
+_ROWS_AT_ONCE = 500
 
 
 class _Row(NamedTuple):
@@ -61,8 +63,7 @@ class RunWriter:
         self._dictionary: bytes = connection.execute("SELECT dictionary FROM run").fetchone()[0]
         self._written_dictionary: bytes = self._dictionary
         self._waiting: deque[_Row] = deque()
-        self._work_to_do: threading.Event = threading.Event()
-        self._hurry: threading.Event = threading.Event()
+        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._flushes: deque[threading.Event] = deque()
         self._stop: bool = False
         self._failure: StoreError | None = None
@@ -161,8 +162,6 @@ class RunWriter:
         )
         self._positions.note(position, judged.verdict)
         self._waiting.append(_Row(record.key, values, known is not None))
-        if not self._work_to_do.is_set():
-            self._work_to_do.set()
         return record
 
     def verdict(self, key: TrialKey) -> Verdict | None:
@@ -183,8 +182,7 @@ class RunWriter:
         self._check()
         done = threading.Event()
         self._flushes.append(done)
-        self._hurry.set()
-        self._work_to_do.set()
+        self._bell.put(None)
         done.wait()
         self._check()
 
@@ -197,8 +195,7 @@ class RunWriter:
             return
         self._closed = True
         self._stop = True
-        self._hurry.set()
-        self._work_to_do.set()
+        self._bell.put(None)
         self._thread.join()
         try:
             if self._failure is None:
@@ -237,11 +234,10 @@ class RunWriter:
     def _work(self) -> None:
         stopping = False
         while not stopping:
-            self._work_to_do.wait()
-            # Waking a thread and a transaction cost more than a trial does: let some come together.
-            self._hurry.wait(_GATHER_S)
-            self._hurry.clear()
-            self._work_to_do.clear()
+            # Waking a thread and a transaction cost more than a trial does: let some come together. To look for them
+            # now and then costs nothing; to be told of each one would.
+            with suppress(queue.Empty):
+                self._bell.get(timeout=_GATHER_S)
             stopping = self._stop
             flushes = [self._flushes.popleft() for _ in range(len(self._flushes))]
             rows = [self._waiting.popleft() for _ in range(len(self._waiting))]
@@ -260,9 +256,13 @@ class RunWriter:
         return None
 
     def _commit(self, rows: list[_Row]) -> None:
+        known = self._written_dictionary == self._dictionary
+        if known and len(rows) <= _ROWS_AT_ONCE and not any(row.replaces for row in rows):
+            self._insert(rows)  # one statement is a transaction of its own
+            return
         self._connection.execute("BEGIN IMMEDIATE")
         try:
-            if self._written_dictionary != self._dictionary:
+            if not known:
                 self._connection.execute("UPDATE run SET dictionary=?", (self._dictionary,))
             new = [row for row in rows if not row.replaces]
             for at in range(0, len(new), _ROWS_AT_ONCE):
