@@ -86,11 +86,12 @@ class AnswerReader:
         return self.done is not None
 
     def feed(self, block: bytes) -> bool:
-        """Read a block of an event stream; whether the answer's end was in it. What follows that is not read."""
+        """Read a block of an event stream; whether the answer's end was in it. What follows that is not read.
+
+        Only chat completions end with `[DONE]`; elsewhere it is a gateway's, and says nothing.
+        """
         for data, end in self.events.feed(block):
-            if data == DONE:
-                self.sentinel(end)
-            else:
+            if data != DONE:
                 self.read(data, end)
             if self.done is not None:
                 return True
@@ -103,9 +104,6 @@ class AnswerReader:
     def read(self, data: bytes, end: int) -> None:
         """Take in one event that was complete after `end` bytes of the body."""
         raise NotImplementedError
-
-    def sentinel(self, end: int) -> None:
-        """Take in `[DONE]`. Only chat completions end with it; elsewhere it is a gateway's, and says nothing."""
 
     def add_text(self, text: str, end: int) -> None:
         self.texts.append(text)
