@@ -19,8 +19,16 @@ class Figure:
 
     @property
     def missed(self) -> bool:
-        too_much = self.at_most is not None and self.value > self.at_most * SLACK
-        too_little = self.at_least is not None and self.value < self.at_least / SLACK
+        return self._outside(SLACK)
+
+    @property
+    def beyond(self) -> bool:
+        """Whether the target is missed by anything at all."""
+        return self._outside(1.0)
+
+    def _outside(self, slack: float) -> bool:
+        too_much = self.at_most is not None and self.value > self.at_most * slack
+        too_little = self.at_least is not None and self.value < self.at_least / slack
         return too_much or too_little
 
     def __str__(self) -> str:
