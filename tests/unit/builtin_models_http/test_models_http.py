@@ -235,6 +235,32 @@ async def test_a_large_request_goes_out_whole_and_is_sent_when_its_last_piece_is
     assert zero + answer.attempt.sent_ms / 1000 > went_on
 
 
+async def test_a_refusal_that_comes_while_the_request_is_still_being_sent():
+    """The rest of the request is kept back: whoever refuses it does not read it."""
+    asked = ChatRequest(messages=(Message(role="user", content="long " * 4_000_000),))
+    body = b'{"error": {"message": "that is too long"}}'
+    answered = asyncio.Event()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(sized(b"HTTP/1.1 413 Too Large\r\nContent-Type: application/json\r\n", body))
+        await writer.drain()
+        await answered.wait()
+        writer.close()
+
+    server = await asyncio.start_server(talk, "127.0.0.1", 0, limit=1024)
+    base_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    model = OpenAIModel(ModelSettings(name="gpt", folder=Path(), variables={}, options={"base_url": base_url}))
+    try:
+        with pytest.raises(ModelError, match="that is too long") as caught:
+            await ask(model, asked)
+    finally:
+        answered.set()
+        await model.close()
+        server.close()
+    assert (caught.value.kind, caught.value.status) == ("refused", 413)
+
+
 async def test_headers_and_the_host_are_those_asked_for():
     headers = {"X-Team": "100 % ours", "user-agent": "mine"}
     async with serving(always(sized(JSON_HEAD, WHOLE)), headers=headers) as (server, model):

@@ -189,6 +189,7 @@ class Connection(asyncio.Protocol):
         self._response: Response | None = None
         self._interim: bool = False
         self._keep: bool = False
+        self._half_sent: bool = False
         self._drained: asyncio.Future[None] | None = None
         self._paused: bool = False
         self.idle_since: float = 0.0
@@ -201,7 +202,7 @@ class Connection(asyncio.Protocol):
     async def send(self, request: bytes, stamps: Stamps) -> Response:
         """Hand a request to the kernel. Raises `Broken`; the answer is waited for through what this returns."""
         response = self._response = Response(stamps, self._wake)
-        self._keep = False
+        self._keep = self._half_sent = False
         stamps.reused, self.used = self.used, True
         transport = self._transport
         if transport is None or transport.is_closing():
@@ -218,6 +219,9 @@ class Connection(asyncio.Protocol):
                 await self._drained
             if response.failure is not None:
                 raise response.failure
+            if response.status is not None and done < len(request):
+                self._half_sent = True  # it is refused already, and nobody may be reading any more
+                break
         if stamps.when_sent is not None:
             stamps.when_sent()
         return response
@@ -225,7 +229,7 @@ class Connection(asyncio.Protocol):
     def release(self) -> None:
         """The answer has been read. If all of it has come in the connection can be used again, else it is closed."""
         response, self._response = self._response, None
-        if response is not None and response.complete and self._keep and self.open:
+        if response is not None and response.complete and self._keep and not self._half_sent and self.open:
             self._freed(self)
         else:
             self.close()
@@ -262,6 +266,8 @@ class Connection(asyncio.Protocol):
         stamps.times.append(now)
         stamps.totals.append(response.received)
         response.arrived(mark)
+        if self._paused and response.status is not None:
+            self._go_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = self._file = None
@@ -281,6 +287,9 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._paused = False
+        self._go_on()
+
+    def _go_on(self) -> None:
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
 
