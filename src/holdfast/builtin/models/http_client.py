@@ -62,13 +62,18 @@ class HttpClient:
         self._closed: bool = False
         self._turns = _Turns()
 
-    async def post(self, body: bytes, stamps: Stamps) -> tuple[Connection, Response]:
+    async def post(self, body: bytes, stamps: Stamps, *, deadline: float) -> tuple[Connection, Response]:
         """Send the body and wait for the head of the answer. `connection.release` or `close` has to follow.
 
-        Raises `CannotConnect`, and `Broken` or `NotHttp`.
+        Raises `CannotConnect`, `Broken` or `NotHttp`, and `TimeoutError` when it is not over by `deadline`, a time of
+        the event loop; so does the rest of the answer.
         """
-        connection = self._kept() or await self._connect()
+        connection = self._kept()
+        if connection is None:
+            async with asyncio.timeout_at(deadline):
+                connection = await self._connect()
         stamps.connected = perf_counter()
+        connection.expire_at(deadline)
         try:
             response = await connection.send(self._head % len(body) + body, stamps)
             if response.status is None:

@@ -95,15 +95,15 @@ class HttpModel:
     async def attempt(self, request: ChatRequest, *, zero: float) -> ChatResponse:
         """Ask once; see `ports.model.ChatModel.attempt`."""
         limit = self._settings.timeout_s if request.timeout_s is None else request.timeout_s
+        deadline = asyncio.get_running_loop().time() + limit
         made = _Try(self._wire, request)
         try:
-            async with asyncio.timeout(limit):
-                while True:
-                    try:
-                        await self._make(made)
-                        break
-                    except _OtherWire as other:
-                        made = _Try(other.wire, request)
+            while True:
+                try:
+                    await self._make(made, deadline)
+                    break
+                except _OtherWire as other:
+                    made = _Try(other.wire, request)
             self._wire = made.wire
         except Exception as error:
             failure = self._failure(error, made.stamps.status, limit)
@@ -121,18 +121,18 @@ class HttpModel:
     async def close(self) -> None:
         await self._client.close()
 
-    async def _make(self, made: _Try) -> None:
+    async def _make(self, made: _Try, deadline: float) -> None:
         after_ms = made.request.cut_after_ms
         if after_ms is None:
-            await self._exchange(made, None)
+            await self._exchange(made, deadline, None)
         else:
             async with Cut(after_ms) as cut:
                 made.stamps.when_sent = lambda: cut.start(made.stamps.sent or made.stamps.started)
-                await self._exchange(made, cut)
+                await self._exchange(made, deadline, cut)
 
-    async def _exchange(self, made: _Try, cut: Cut | None) -> None:
+    async def _exchange(self, made: _Try, deadline: float, cut: Cut | None) -> None:
         """One request and its answer. The connection is closed unless it ended well."""
-        connection, response = await self._client.post(made.wire.encode(made.request), made.stamps)
+        connection, response = await self._client.post(made.wire.encode(made.request), made.stamps, deadline=deadline)
         try:
             if response.status != 200:
                 if cut is not None:
