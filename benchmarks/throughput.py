@@ -13,6 +13,7 @@ for its memory.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import resource
@@ -22,6 +23,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,14 +62,17 @@ severity: 1.0
 
 
 def measure() -> list[Figure]:
-    cells: dict[tuple[int, int], Cell] = {}
-    for delay_ms in DELAYS_MS:
-        with model_server(delay_ms=delay_ms) as base_url:
-            for size in SIZES:
-                cells[size, delay_ms] = _measure_cell(base_url, size, delay_ms)
-    figures = [figure for (size, delay_ms), cell in cells.items() for figure in _figures(size, delay_ms, cell)]
-    with model_server(delay_ms=0) as base_url:
-        many = _measure_one("ours", base_url, MANY)
+    cases = [(size, delay_ms) for delay_ms in DELAYS_MS for size in SIZES]
+    cells: dict[tuple[int, int], Cell] = {case: {} for case in cases}
+    with contextlib.ExitStack() as servers:
+        urls = {delay_ms: servers.enter_context(model_server(delay_ms=delay_ms)) for delay_ms in DELAYS_MS}
+        for round_ in range(MOST_ROUNDS):
+            for size, delay_ms in cases:
+                cell = cells[size, delay_ms]
+                if round_ < ROUNDS or any(figure.beyond for figure in _figures(size, delay_ms, cell)):
+                    _measure_round(cell, urls[delay_ms], size, CLIENTS if round_ % 2 else CLIENTS[::-1])
+        many = _measure_one("ours", urls[0], MANY)
+    figures = [figure for case in cases for figure in _figures(*case, cells[case])]
     growth = many["memory_mb"] / cells[SIZES[-1], 0]["ours"]["memory_mb"]
     case = f"N={MANY}, 0 ms"
     figures.append(Figure(name=f"{case}: peak memory", value=many["memory_mb"], unit="MB", at_most=150))
@@ -75,20 +80,16 @@ def measure() -> list[Figure]:
     return figures
 
 
-def _measure_cell(base_url: str, size: int, delay_ms: int) -> Cell:
-    """The best of each figure, by client, of three rounds; of up to six while a target is missed.
+def _measure_round(cell: Cell, base_url: str, size: int, clients: Sequence[str]) -> None:
+    """Into `cell`, the best of each figure so far, by client.
 
-    Another program on the machine can only ever add to a figure, and may do so for a minute.
+    Another program on the machine can only ever add to a figure, and may do so for half a minute: rounds of a case are
+    therefore spread over the whole benchmark, and three more are made where a target is missed.
     """
-    cell: Cell = {}
-    for round_ in range(MOST_ROUNDS):
-        if round_ >= ROUNDS and not any(figure.beyond for figure in _figures(size, delay_ms, cell)):
-            break
-        for client in CLIENTS if round_ % 2 else reversed(CLIENTS):
-            found = _measure_one(client, base_url, size)
-            best = cell.setdefault(client, found)
-            best.update({name: min(best[name], value) for name, value in found.items()})
-    return cell
+    for client in clients:
+        found = _measure_one(client, base_url, size)
+        best = cell.setdefault(client, found)
+        best.update({name: min(best[name], value) for name, value in found.items()})
 
 
 def _figures(size: int, delay_ms: int, cell: Cell) -> list[Figure]:
