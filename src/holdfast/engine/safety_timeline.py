@@ -6,7 +6,7 @@ docs/time.md is the user's side of this file.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 from holdfast.engine.context import Trial
 from holdfast.engine.outcome import StepResult
@@ -23,7 +23,6 @@ from holdfast.records.verdict import Verdict
 _MOST_PREFIXES = 400
 _FEWEST_PREFIXES = 50
 _CHARACTERS = 1_000_000
-_BOUNDS = ("target_ms", "acceptable_ms", "critical_ms")
 
 
 async def safety_timeline(
@@ -48,32 +47,12 @@ async def safety_timeline(
         return SafetyTimeline(first_token_ms=first_token_ms, excludes=excludes, unknown=why_not)
     verdicts = [each.verdict for each in evaluations if each.severity is not None and each.step == done.step.index]
     held = len(verdicts) == len(invariants) and all(verdict is Verdict.PASSED for verdict in verdicts)
-    if held and len(call.timing.chunks) == 1:
-        return _in_one_piece(call.timing.chunks[0][0], done, first_token_ms, excludes)
     try:
         prefixes = Prefixes(done.result.reply, call.timing.chunks, checks, whole_is_safe=held)
         return await _timeline(prefixes, done, first_token_ms, excludes, violated=Verdict.FAILED in verdicts)
     except TimeoutError:
         unknown = "an invariant could not be decided in time on a part of the answer"
         return SafetyTimeline(first_token_ms=first_token_ms, excludes=excludes, unknown=unknown)
-
-
-def _in_one_piece(
-    at_ms: float, done: StepResult, first_token_ms: float | None, excludes: tuple[str, ...]
-) -> SafetyTimeline:
-    """What `_timeline` comes to for a safe answer that arrived all at once, as every one does that is not streamed."""
-    budget = _budget(done)
-    at_deadline = None
-    if budget is not None:
-        target, acceptable, critical = (at_ms <= float(budget[bound]) for bound in _BOUNDS)
-        at_deadline = SafetyAtDeadline(target=target, acceptable=acceptable, critical=critical)
-    return SafetyTimeline(
-        first_token_ms=first_token_ms,
-        safe_ms=at_ms,
-        first_safe_ms=at_ms,
-        at_deadline=at_deadline,
-        excludes=excludes,
-    )
 
 
 async def _timeline(
@@ -93,7 +72,7 @@ async def _timeline(
 
 
 async def _at_deadline(prefixes: Prefixes, done: StepResult, *, violated: bool) -> SafetyAtDeadline | None:
-    budget = _budget(done)
+    budget = next((spec.params for spec in done.step.evaluations if spec.type == LATENCY_BUDGET), None)
     if budget is None:
         return None
     whole = len(prefixes.times) - 1
@@ -102,12 +81,9 @@ async def _at_deadline(prefixes: Prefixes, done: StepResult, *, violated: bool) 
         number = prefixes.by(float(budget[bound]))
         return await prefixes.safe(number) and not (violated and number == whole)
 
-    target, acceptable, critical = [await at(bound) for bound in _BOUNDS]
-    return SafetyAtDeadline(target=target, acceptable=acceptable, critical=critical)
-
-
-def _budget(done: StepResult) -> dict[str, Any] | None:
-    return next((spec.params for spec in done.step.evaluations if spec.type == LATENCY_BUDGET), None)
+    return SafetyAtDeadline(
+        target=await at("target_ms"), acceptable=await at("acceptable_ms"), critical=await at("critical_ms")
+    )
 
 
 def _the_call(done: StepResult) -> ModelCalled | str:

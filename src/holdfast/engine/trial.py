@@ -77,14 +77,15 @@ async def _tear_down(trial: Trial) -> None:
     """Every part is closed, the last opened first, whatever the others do."""
     parts = trial.parts
     failures: list[Exception] = []
-    for part in (parts.agent, parts.services, parts.database):
-        if part is not None:
-            try:
-                await part.close()
-            except Exception as failure:  # noqa: BLE001 - raised below
-                failures.append(failure)
-    await parts.environment.teardown()
+    closing = [part.close for part in (parts.agent, parts.services, parts.database) if part is not None]
+    for close in (*closing, parts.environment.teardown):
+        try:
+            await close()
+        except Exception as failure:  # noqa: BLE001 - raised below
+            failures.append(failure)
     if failures:
+        for other in failures[1:]:
+            failures[0].add_note(f"and then {type(other).__name__}: {other}")
         raise failures[0]
 
 

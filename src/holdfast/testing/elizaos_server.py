@@ -22,7 +22,7 @@ from urllib.parse import parse_qs
 import msgspec
 
 from holdfast.records.base import Record
-from holdfast.testing.http_server import Connection, Request
+from holdfast.testing.http_server import Connection, Request, hang_up
 from holdfast.testing.wire import plain_response
 
 _SESSION = re.compile(r"/api/messaging/sessions/([^/]+)(/messages)?")
@@ -127,15 +127,7 @@ class ElizaosServer:
     async def __aexit__(self, *exc_info: object) -> None:
         assert self._server is not None
         self._server.close()
-        tasks = [task for connection in self._connections for task in connection.tasks]
-        for connection in self._connections:
-            connection.abort()
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-        for connection in self._connections:
-            await connection.lost.wait()
+        await hang_up(self._connections)
 
     async def serve_forever(self) -> None:
         assert self._server is not None

@@ -6,7 +6,7 @@ import asyncio
 import socket
 import struct
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import cast
 
 from holdfast.records.base import Record
@@ -127,3 +127,16 @@ class Connection(asyncio.Protocol):
         return Request(
             method=method, path=path, headers=headers, body=body, received=self._arrived, connection=self.number
         )
+
+
+async def hang_up(connections: Collection[Connection]) -> None:
+    """Break every connection off, stop what is being answered, and wait until all of it is over."""
+    tasks = [task for connection in connections for task in connection.tasks]
+    for connection in connections:
+        connection.abort()
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
+    for connection in tuple(connections):
+        await connection.lost.wait()

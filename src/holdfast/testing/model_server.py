@@ -27,7 +27,7 @@ import msgspec
 
 from holdfast.testing import anthropic_wire, openai_wire, responses_wire
 from holdfast.testing.answers import Answer, Behaviour, Served, Times, answer_for
-from holdfast.testing.http_server import Connection, Request
+from holdfast.testing.http_server import Connection, Request, hang_up
 from holdfast.testing.wire import Reply, plain_response
 
 _Wire = Callable[[Mapping[str, Any], Answer], Reply]
@@ -97,14 +97,7 @@ class ModelServer:
     async def __aexit__(self, *exc_info: object) -> None:
         assert self._server is not None
         self._server.close()
-        tasks = [task for connection in self._connections for task in connection.tasks]
-        for connection in self._connections:
-            connection.abort()
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-        await self.until_disconnected()
+        await hang_up(self._connections)
         if self._failure is not None:
             raise self._failure
 

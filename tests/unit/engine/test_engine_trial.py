@@ -5,11 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.builtin.environments.local import LocalEnvironment
 from holdfast.engine.trial import run_trial
-from holdfast.errors import ModelError
+from holdfast.errors import AgentError, ModelError, WorkspaceError
+from holdfast.plugins.factories import EnvironmentSettings
 from holdfast.records.event import ErrorHappened, FileChanged, LimitReached, Said
 from holdfast.records.scenario import Setup
 from holdfast.records.verdict import Verdict
+from holdfast.testing import ScriptedAgent
 from unit.engine.conftest import asking, check, coding, scenario
 
 
@@ -24,6 +27,28 @@ async def test_every_phase_leaves_a_record_and_the_parts_are_closed(build):
     assert list(phases(record)) == ["set_up", "run", "evaluate", "assess", "tear_down"]
     assert (parts.agent.opened, parts.agent.closed) == (1, 1)
     assert [event.message.content for event in record.events if isinstance(event, Said)] == ["hi", "Hello there"]
+
+
+async def test_one_part_that_cannot_be_closed_keeps_no_other_from_it(build):
+    class Stuck(LocalEnvironment):
+        closed = False
+
+        async def teardown(self):
+            await super().teardown()
+            self.closed = True
+            raise WorkspaceError("the workspace is stuck")
+
+    class Sullen(ScriptedAgent):
+        async def close(self):
+            await super().close()
+            raise AgentError("the agent will not go")
+
+    parts = build(scenario(asking("hi")), lambda turn, trial: "x")
+    parts.agent = agent = Sullen(lambda turn, trial: "x")
+    parts.environment = stuck = Stuck(EnvironmentSettings(root=Path(), trial_id="t"))
+    record = await run_trial(parts)
+    assert phases(record)["tear_down"] == "the agent will not go"
+    assert (agent.closed, stuck.closed) == (1, True)
 
 
 async def test_a_scenario_that_evaluates_nothing_is_inconclusive(build):

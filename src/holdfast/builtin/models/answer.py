@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar, cast
 
 import msgspec
@@ -49,7 +50,7 @@ class PartialCall:
 _decode_arguments = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-class AnswerReader:
+class AnswerReader(ABC):
     """Collects one answer, in pieces or whole; each wire's reader says what an event means, in `read`.
 
     `pieces` are (bytes of the body it took, number of characters); `first_token` and `done` are bytes of the body too,
@@ -101,9 +102,9 @@ class AnswerReader:
         """Read a body that is one JSON document."""
         self.read(body, len(body))
 
+    @abstractmethod
     def read(self, data: bytes, end: int) -> None:
         """Take in one event that was complete after `end` bytes of the body."""
-        raise NotImplementedError
 
     def add_text(self, text: str, end: int) -> None:
         self.texts.append(text)

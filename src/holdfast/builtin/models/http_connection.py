@@ -35,7 +35,6 @@ class Response:
     """An answer on its way. Its head is there once `status` is; `complete` says that all of it is."""
 
     __slots__ = (
-        "_decompress",
         "_limit",
         "_marked",
         "_markers",
@@ -44,7 +43,7 @@ class Response:
         "_wake",
         "blocks",
         "complete",
-        "compressed",
+        "decompress",
         "failure",
         "fields",
         "received",
@@ -60,9 +59,8 @@ class Response:
         self.blocks: list[bytes] = []
         self.received: int = 0
         self.complete: bool = False
-        self.compressed: bool = False
         self.failure: Exception | None = None
-        self._decompress: Callable[[bytes], bytes] | None = None
+        self.decompress: Callable[[bytes], bytes] | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._markers: tuple[bytes, ...] | None = None
         self._marked: bool = False
@@ -89,7 +87,7 @@ class Response:
         return blocks[0] if len(blocks) == 1 else b"".join(blocks)
 
     async def head(self) -> None:
-        """Wait for the status and the headers. Raises `NotHttp` and `Broken`."""
+        """Wait for the status and the headers. Raises `NotHttp`, `Broken` and `TimeoutError`."""
         while self.status is None:
             await self._wait()
 
@@ -97,7 +95,7 @@ class Response:
         """Wait until there is something to read and take it.
 
         That is when the answer is complete, when it has become longer than `limit`, or when one of the `markers` has
-        arrived; once one has, every arrival is. Raises `NotHttp` and `Broken`.
+        arrived; once one has, every arrival is. Raises `NotHttp`, `Broken` and `TimeoutError`.
         """
         self._markers, self._limit = markers, limit
         if self.blocks:
@@ -118,19 +116,9 @@ class Response:
         self.status = status
         encoding = self.fields.get(b"content-encoding", b"").strip().lower()
         if encoding in _ENCODINGS:
-            self._decompress = zlib.decompressobj(_ENCODINGS[encoding]).decompress
-            self.compressed = True
+            self.decompress = zlib.decompressobj(_ENCODINGS[encoding]).decompress
         elif encoding not in (b"identity", b""):
             raise NotHttp(f"it is encoded as {encoding.decode('latin-1')}, which was not asked for")
-
-    def decoded(self, block: bytes) -> bytes:
-        """A piece of the body as it was before the server compressed it."""
-        if self._decompress is None:
-            return block
-        try:
-            return self._decompress(block)
-        except zlib.error as error:
-            raise NotHttp(f"it cannot be decompressed: {error}") from error
 
     def arrived(self, mark: int) -> None:
         """Bytes came in; the blocks from number `mark` on are new. Whoever waits is woken if it is time to."""
@@ -153,7 +141,7 @@ class Response:
         """See whether a marker is in the new blocks, also one that came in two pieces."""
         text = self._tail + b"".join(self.blocks[mark:])
         self._tail = text[-32:]
-        self._marked = any(marker in text for marker in self._markers or ())
+        self._marked = self._marked or any(marker in text for marker in self._markers or ())
 
     async def _wait(self) -> None:
         if self.failure is None:
@@ -332,8 +320,11 @@ class Connection(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         response = self._response
         if response is not None:
-            if response.compressed:
-                body = response.decoded(body)
+            if response.decompress is not None:
+                try:
+                    body = response.decompress(body)
+                except zlib.error as error:
+                    raise NotHttp(f"it cannot be decompressed: {error}") from error
             response.blocks.append(body)
             response.received += len(body)
 
