@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -201,6 +202,31 @@ async def test_a_timeout_kills_the_daemons_too(local):
     assert not alive(await pid_in(local, "pid"))
 
 
+async def test_cancelling_at_the_start_leaves_nothing_running(local):
+    """At any moment of the start, also when the program runs already and nobody has been told."""
+    for rounds in range(6):
+        running = asyncio.create_task(local.run("echo $$ > pid; sleep 60; true"))
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        time.sleep(0.05)  # noqa: ASYNC251 - the program gets on, and our loop does not hear of it
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        if text := await local.read("pid"):
+            assert not alive(int(text)), rounds
+        assert not running_in(local), rounds
+
+
+def running_in(local: LocalEnvironment) -> list[str]:
+    folder = str(local.workspace)
+    found: list[str] = []
+    for process in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if process.name.isdigit() and str((process / "cwd").readlink()).startswith(folder):
+                found.append((process / "cmdline").read_text())
+    return found
+
+
 async def test_cancelling_kills_the_command(local):
     running = asyncio.create_task(local.run("trap '' TERM; echo $$ > pid; while :; do sleep 0.05; done"))
     pid = await pid_in(local, "pid")
@@ -301,6 +327,7 @@ async def test_read_only_and_deep_folders_are_removed(local):
         test_a_background_child_that_holds_the_output_open_does_not_hang,
         test_a_timeout_kills_the_daemons_too,
         test_cancelling_kills_the_command,
+        test_cancelling_at_the_start_leaves_nothing_running,
         test_what_cannot_be_run_at_all_is_a_workspace_error,
         test_a_stopped_program_is_killed_on_timeout,
     ],

@@ -37,25 +37,21 @@ async def run_command(command: Command, kill_strays: Callable[[int], None]) -> E
     A program that cannot be started is a result as a shell would give it: exit code 127 when there is none of that
     name, 126 when it may not be run. Raises `OSError` or `ValueError` when the system refuses for another reason.
     """
-    loop = asyncio.get_running_loop()
     began = time.perf_counter()
+    starting = asyncio.create_task(_start(command))
+    cancelled = await _done(starting)
     try:
-        transport, watch = await loop.subprocess_exec(
-            lambda: _Watch(command.output_limit),
-            *command.argv,
-            stdin=asyncio.subprocess.DEVNULL if command.stdin is None else asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            cwd=command.folder,
-            env=command.env,
-            pass_fds=command.pass_fds,
-            start_new_session=True,
-        )
+        transport, watch = starting.result()
     except OSError as error:
+        if cancelled:
+            raise asyncio.CancelledError from error
         return _not_started(command, error)
     pid = transport.get_pid()
     timed_out = False
     try:
+        if cancelled:
+            # The program may run before we are told that it does: given up then, it is killed like any other.
+            raise asyncio.CancelledError
         _feed(transport, command.stdin)
         timed_out = not await watch.ended_within(command.timeout_s)
     finally:
@@ -69,6 +65,20 @@ async def run_command(command: Command, kill_strays: Callable[[int], None]) -> E
         duration_ms=(ended - began) * 1000,
         timed_out=timed_out,
         truncated=watch.stdout.truncated or watch.stderr.truncated,
+    )
+
+
+async def _start(command: Command) -> tuple[asyncio.SubprocessTransport, _Watch]:
+    return await asyncio.get_running_loop().subprocess_exec(
+        lambda: _Watch(command.output_limit),
+        *command.argv,
+        stdin=asyncio.subprocess.DEVNULL if command.stdin is None else asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=command.folder,
+        env=command.env,
+        pass_fds=command.pass_fds,
+        start_new_session=True,
     )
 
 
@@ -101,15 +111,20 @@ async def _clear_up(transport: asyncio.SubprocessTransport, watch: _Watch, kill_
 async def _uninterrupted(work: Coroutine[Any, Any, None]) -> None:
     """Carry `work` through although we are cancelled, then let the cancellation go on."""
     task = asyncio.create_task(work)
+    if await _done(task):
+        raise asyncio.CancelledError
+    task.result()
+
+
+async def _done(task: asyncio.Task[Any]) -> bool:
+    """Wait until it is done, although we may be cancelled meanwhile; whether we were."""
     cancelled = False
     while not task.done():
         try:
-            await asyncio.shield(task)
+            await asyncio.wait([task])
         except asyncio.CancelledError:
             cancelled = True
-    if cancelled:
-        raise asyncio.CancelledError
-    task.result()
+    return cancelled
 
 
 def _exit_code(returncode: int | None) -> int:
