@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Sequence
 
 from holdfast.engine.context import Trial
 from holdfast.engine.own_time import OwnTime
@@ -12,24 +14,35 @@ from holdfast.ports.agent import Agent, Reply, Turn
 from holdfast.records.event import Lagged, ModelCalled, Retried, Said
 from holdfast.records.execution import Latency
 from holdfast.records.message import Message
+from holdfast.records.model import Finish, FinishReason
 from holdfast.records.scenario import Ask
+from holdfast.records.timing import Spoiled, SpoiledBy
 
 
 class AgentTurn:
-    """One turn of the agent: its reply, how long it took of its own time, and its calls."""
+    """One turn of the agent: its reply, how that ended, how long it took of its own time, and its calls."""
 
-    def __init__(self, *, reply: str, duration_ms: float, calls: tuple[ModelCalled, ...], latency: Latency) -> None:
+    def __init__(
+        self,
+        *,
+        reply: str,
+        duration_ms: float,
+        calls: tuple[ModelCalled, ...],
+        latency: Latency,
+        finish: Finish | None = None,
+    ) -> None:
         self.reply: str = reply
         self.duration_ms: float = duration_ms
         self.calls: tuple[ModelCalled, ...] = calls
         self.latency: Latency = latency
+        self.finish: Finish | None = finish
 
 
 async def ask(trial: Trial, messages: tuple[Message, ...], *, number: int, timeout_ms: float | None) -> AgentTurn:
     """One turn. Raises `AgentError`, `ModelError`, or `LimitExceeded("step_time")`.
 
     A turn that ran out of time while the model was failing raises the model's trouble as an `AgentError`: an outage
-    is not the agent's slowness.
+    is not the agent's slowness. So does an answer that the provider withheld or broke off.
     """
     agent = trial.parts.agent
     if agent is None:
@@ -67,6 +80,7 @@ async def ask(trial: Trial, messages: tuple[Message, ...], *, number: int, timeo
         duration_ms=round(duration_ms, 3),
         calls=calls,
         latency=_latency(trial, calls, duration_ms, began),
+        finish=_finish(trial, calls),
     )
 
 
@@ -80,6 +94,24 @@ async def _respond(agent: Agent, turn: Turn) -> Reply:
     if not isinstance(reply, Reply):  # pyright: ignore[reportUnnecessaryIsInstance] - a third party's agent may not keep to the port
         raise AgentError(f"the agent answered with {type(reply).__name__}, not with a Reply")
     return reply
+
+
+def _finish(trial: Trial, calls: Sequence[ModelCalled]) -> Finish | None:
+    """How the last answer of a turn ended; what is not a plain end is told. Raises `AgentError` if one was no answer.
+
+    Whatever an agent made of an answer that its provider withheld, it was not asked on the terms of the test.
+    """
+    for call in calls:
+        if call.finish is not None and call.finish.is_error:
+            raise AgentError(f"{call.model}: {call.finish}")
+    finish = calls[-1].finish if calls else None
+    if finish is None or finish.plain or finish.reason is FinishReason.DEADLINE:
+        return finish
+    if finish.undecided:
+        trial.undecided.append(f"{calls[-1].model}: {finish}")
+    graded = "nothing can pass by it" if finish.undecided else "it is graded on what there is"
+    trial.warn(f"{calls[-1].model}: {finish}; {graded}")
+    return finish
 
 
 def _cut_after_ms(trial: Trial) -> float | None:
@@ -98,20 +130,31 @@ def _latency(trial: Trial, calls: tuple[ModelCalled, ...], duration_ms: float, b
     if len(calls) == 1 and calls[0].error is None:
         timing = calls[0].timing
         return Latency(ms=_rounded(timing.latency_ms), spoiled=timing.spoiled, cut=timing.cut)
-    spoiled = dict.fromkeys(reason for call in calls for reason in call.timing.spoiled)
-    return Latency(ms=_rounded(duration_ms), spoiled=(*spoiled, *_lagged(trial, began)), source="agent_turn")
+    # How far a call was off does not say how far the turn was; what held the loop up is measured over all of it.
+    spoiled = dict.fromkeys(
+        Spoiled(kind=each.kind, detail=each.detail)
+        for call in calls
+        for each in call.timing.spoiled
+        if each.kind is not SpoiledBy.LAGGED
+    )
+    lagged = _lagged(trial, began, duration_ms)
+    return Latency(ms=_rounded(duration_ms), spoiled=(*spoiled, *lagged), source="agent_turn")
 
 
-def _lagged(trial: Trial, began: float) -> tuple[str, ...]:
-    """Why the time of a turn that began then says nothing about the agent, if so; that is an event too."""
-    lag_ms = 0.0 if trial.parts.lag is None else trial.parts.lag.worst_ms(began, time.perf_counter())
+def _lagged(trial: Trial, began: float, duration_ms: float) -> tuple[Spoiled, ...]:
+    """Whether the time of a turn that began then was disturbed, and how far; that is an event too."""
+    ended = time.perf_counter()
+    lag_ms = 0.0 if trial.parts.lag is None else trial.parts.lag.worst_ms(began, ended)
     limit_ms = trial.parts.retry.lag_limit_ms
     if lag_ms <= limit_ms:
         return ()
     name = trial.parts.agent.name if trial.parts.agent else ""
     event = Lagged(at_ms=trial.elapsed_ms(), model=name, purpose="agent", lag_ms=round(lag_ms, 3), limit_ms=limit_ms)
     trial.emit(event)
-    return (f"the event loop lagged {lag_ms:.0f} ms during the turn",)
+    held_up_ms = math.inf if trial.parts.lag is None else trial.parts.lag.total_ms(began, ended)
+    detail = f"the event loop lagged {lag_ms:.0f} ms during the turn"
+    low_ms = max(0.0, duration_ms - held_up_ms)
+    return (Spoiled(kind=SpoiledBy.LAGGED, detail=detail, low_ms=low_ms, high_ms=_rounded(duration_ms)),)
 
 
 def _rounded(ms: float | None) -> float | None:

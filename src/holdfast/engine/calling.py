@@ -22,7 +22,7 @@ from holdfast.ports.model import ChatModel
 from holdfast.records.base import Record
 from holdfast.records.event import Lagged, ModelCalled, Retried, Waited
 from holdfast.records.model import ChatRequest, ChatResponse
-from holdfast.records.timing import Attempt, CallTiming
+from holdfast.records.timing import Attempt, CallTiming, Spoiled, SpoiledBy
 
 _NOTED_WAIT_MS = 1000.0
 
@@ -130,7 +130,8 @@ class Caller:
                 failures += error.kind != "rate_limit"
                 if self._policy.gives_up(error, failures=failures, limited_s=waited.limited_s):
                     queued_ms = round(waited.queued_ms, 3)
-                    timing = CallTiming(queued_ms=queued_ms, attempts=tuple(attempts), spoiled=("failed",))
+                    spoiled = (Spoiled(kind=SpoiledBy.FAILED, detail="the call failed"),)
+                    timing = CallTiming(queued_ms=queued_ms, attempts=tuple(attempts), spoiled=spoiled)
                     self._emit(_event(model, request, at_ms, timing, error=str(error)))
                     raise
                 wait_s = await self._back_off(model, request, error, len(attempts))
@@ -225,22 +226,40 @@ class Caller:
         end_ms = last.last_byte_ms if last.cut_ms is None else last.cut_ms
         if self._lag is not None and last.sent_ms is not None and end_ms is not None:
             lag_ms = self._lag.worst_ms(zero + last.sent_ms / 1000.0, zero + end_ms / 1000.0)
-        spoiled: list[str] = []
-        if response.source != "live":
-            spoiled.append(f"the answer was {response.source}")
-        if response.timing_includes is not None:
-            spoiled.append(f"the time includes {response.timing_includes}")
-        if len(attempts) > 1:
-            spoiled.append(f"the call was retried ({len(attempts)} attempts)")
-        if lag_ms > self._policy.lag_limit_ms:
-            spoiled.append(f"the event loop lagged {lag_ms:.0f} ms during the call")
         return CallTiming(
             queued_ms=round(queued_ms, 3),
             attempts=attempts,
             loop_lag_ms=round(lag_ms, 3),
             chunks=response.chunks,
-            spoiled=tuple(spoiled),
+            spoiled=_spoiled(response, attempts, lag_ms if lag_ms > self._policy.lag_limit_ms else None),
         )
+
+
+def _spoiled(response: ChatResponse, attempts: tuple[Attempt, ...], lag_ms: float | None) -> tuple[Spoiled, ...]:
+    """What may have changed the latency, and how far. `lag_ms` is the longest that the loop was stuck, if too long.
+
+    A stuck loop stamps an arrival late by no more than it was stuck. A call that was retried took at least as long as
+    its last attempt, and for whoever waited no longer than all of it.
+    """
+    found: list[Spoiled] = []
+    ms = attempts[-1].latency_ms
+    if response.source != "live":
+        found.append(Spoiled(kind=SpoiledBy.NOT_LIVE, detail=f"the answer was {response.source}"))
+    if response.timing_includes is not None:
+        found.append(Spoiled(kind=SpoiledBy.INCLUDES, detail=f"the time includes {response.timing_includes}"))
+    if len(attempts) > 1:
+        detail = f"the call was retried ({len(attempts)} attempts)"
+        found.append(Spoiled(kind=SpoiledBy.RETRIED, detail=detail, low_ms=ms, high_ms=_since_the_first(attempts)))
+    if lag_ms is not None:
+        detail = f"the event loop lagged {lag_ms:.0f} ms during the call"
+        low_ms = None if ms is None else max(0.0, ms - lag_ms)
+        found.append(Spoiled(kind=SpoiledBy.LAGGED, detail=detail, low_ms=low_ms, high_ms=ms))
+    return tuple(found)
+
+
+def _since_the_first(attempts: tuple[Attempt, ...]) -> float | None:
+    first, last = attempts[0], attempts[-1]
+    return None if last.last_byte_ms is None else last.last_byte_ms - first.started_ms
 
 
 def _ignore(_: ModelCalled | Retried | Waited | Lagged) -> None: ...
@@ -269,4 +288,5 @@ def _event(
         tool_calls=response.tool_calls if response else (),
         usage=response.usage if response else None,
         error=error,
+        finish=response.finish if response else None,
     )

@@ -82,11 +82,15 @@ class TrialParts:
 
 
 class Trial:
-    """Implements `TrialContext` for the parts, and keeps the events for the record."""
+    """Implements `TrialContext` for the parts, and keeps the events for the record.
+
+    `undecided` says of which answers nobody knows what they would have been: the trial cannot pass.
+    """
 
     def __init__(self, parts: TrialParts) -> None:
         self.parts: TrialParts = parts
         self.events: list[AnyEvent] = []
+        self.undecided: list[str] = []
         self._random: random.Random | None = None
         self.step: int | None = None
         self.turn: int | None = None

@@ -150,6 +150,7 @@ class ConversationManager:
         self._waiting_for = "the turn's evaluations"
         specs = (*self._task.config.turn_evaluations, *self._script.evaluations_at(number))
         result = self._result_so_far(turn)
+        self._evaluation.require_reply(self._step, specs, result, turn=number)
         found: list[EvaluationResult] = []
         for spec in specs:
             checked = await self._evaluation.check(spec, result, stage="turn", step=self._step.index, turn=number)
@@ -189,6 +190,7 @@ class ConversationManager:
             trajectory=self.turns[-1].trajectory,
             calls=turn.calls,
             latency=turn.latency,
+            finish=turn.finish,
             conversation=self._result(None, success=True),
         )
 

@@ -11,10 +11,19 @@ import msgspec
 from holdfast.engine.context import Trial
 from holdfast.engine.outcome import StepResult
 from holdfast.errors import LimitExceeded
-from holdfast.ports.evaluator import EvaluationContext
-from holdfast.records.evaluation import EvaluationResult, EvaluationSpec, Evidence, Stage, failed, inconclusive
+from holdfast.ports.evaluator import EvaluationContext, Evaluator
+from holdfast.records.evaluation import (
+    EMPTY_REPLY,
+    EvaluationResult,
+    EvaluationSpec,
+    Evidence,
+    Stage,
+    failed,
+    inconclusive,
+)
 from holdfast.records.event import ErrorHappened, Evaluated
 from holdfast.records.execution import ExecutionResult
+from holdfast.records.model import Finish, FinishReason
 from holdfast.records.scenario import Converse, Step
 from holdfast.records.verdict import Verdict
 
@@ -42,22 +51,65 @@ class Evaluation:
         if isinstance(done.step.task, Converse):
             for spec in done.step.task.config.final_evaluations:
                 await self.check(spec, done.result, stage="final", step=done.step.index)
+        else:
+            self.require_reply(done.step, done.step.evaluations, done.result)
         for spec in done.step.evaluations:
             await self.check(spec, done.result, stage="step", step=done.step.index)
 
     async def check(
         self, spec: EvaluationSpec, result: ExecutionResult, *, stage: Stage, step: int, turn: int | None = None
     ) -> EvaluationResult:
-        """Run one check. An evaluator that raises makes this evaluation an error, never a failure of the agent."""
+        """Run one check. An evaluator that raises makes this evaluation an error, never a failure of the agent.
+
+        Of an answer that says nothing where one was due no invariant holds. Of one that is not all there, and not by
+        the model's doing, only what fails for good is decided.
+        """
         started = time.perf_counter()
         try:
             evaluator = self._trial.parts.evaluator(spec.type)
-            params = self._trial.params(spec, evaluator)
-            found = await evaluator.evaluate(params, result, self._context(spec, step))
+            if spec.severity is not None and self._says_nothing(self._trial.scenario.steps[step], result):
+                found = _nothing_said()
+            elif result.finish is None or not result.finish.undecided:
+                params = self._trial.params(spec, evaluator)
+                found = await evaluator.evaluate(params, result, self._context(spec, step))
+            else:
+                found = await self._on_a_part(spec, evaluator, result, result.finish, step)
         except Exception as error:  # noqa: BLE001 - whatever a check raises is recorded as its error
             found = self._error(spec, error)
         took_ms = round((time.perf_counter() - started) * 1000.0, 3)
         return self._finish(spec, found, stage=stage, step=step, turn=turn, took_ms=took_ms)
+
+    async def _on_a_part(
+        self, spec: EvaluationSpec, evaluator: Evaluator, result: ExecutionResult, finish: Finish, step: int
+    ) -> EvaluationResult:
+        found: EvaluationResult | None = None
+        if getattr(evaluator, "fails_for_good", False):
+            params = self._trial.params(spec, evaluator)
+            found = await evaluator.evaluate(params, result, self._context(spec, step))
+            if found.verdict is Verdict.FAILED:
+                return found
+        evidence, figures = (found.evidence, found.figures) if found else (None, None)
+        hint = "; allow it more to decide this" if finish.our_limit else ""
+        return inconclusive(f"{finish}{hint}", evidence=evidence, figures=figures)
+
+    def require_reply(
+        self, step: Step, specs: Sequence[EvaluationSpec], result: ExecutionResult, *, turn: int | None = None
+    ) -> None:
+        """Where a reply is due and none of `specs` is an invariant, which would fail by it, silence fails by itself."""
+        if self._says_nothing(step, result) and all(spec.severity is None for spec in specs):
+            stage: Stage = "step" if turn is None else "turn"
+            self._keep(
+                msgspec.structs.replace(
+                    _nothing_said(), type="reply", place=step.place, stage=stage, step=step.index, turn=turn
+                )
+            )
+
+    def _says_nothing(self, step: Step, result: ExecutionResult) -> bool:
+        """How an answer ended comes before its being empty: what the deadline cut off is graded as it stood then."""
+        finish = result.finish
+        if not step.reply_due or any(char.isprintable() and not char.isspace() for char in result.reply):
+            return False
+        return finish is None or not (finish.undecided or finish.reason is FinishReason.DEADLINE)
 
     def not_reached(self, spec: EvaluationSpec, reason: str, *, stage: Stage, step: int, turn: int) -> EvaluationResult:
         """A check that the scenario asks for at a turn that never came. Left out, it would look as if it held."""
@@ -110,6 +162,14 @@ class Evaluation:
             )
         )
         return EvaluationResult(verdict=Verdict.ERROR, message=message)
+
+
+def _nothing_said() -> EvaluationResult:
+    return failed(
+        "the reply is empty, and an empty reply satisfies nothing",
+        evidence=Evidence(expected="a reply", found="", where="reply"),
+        figures={EMPTY_REPLY: True},
+    )
 
 
 def _limit_result(step: Step, limit: LimitExceeded) -> EvaluationResult:

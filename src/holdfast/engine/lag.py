@@ -7,6 +7,7 @@ notes by how much each wake-up was late, so that a call can be told how wrong it
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import deque
 from typing import Self
@@ -54,6 +55,20 @@ class LagMonitor:
         if self._timer is not None:
             worst = max(worst, end - max(self._due, start))
         return worst * 1000.0
+
+    def total_ms(self, start: float, end: float) -> float:
+        """How long the loop was stuck within a span in all: nothing that was done there one after another, however many
+        steps it took, was held up for longer. Infinite when that is no longer known."""
+        if len(self._late) == KEPT and self._late[0][0] > start:
+            return math.inf
+        stuck = 0.0
+        for due, woken in reversed(self._late):
+            if woken < start:
+                break
+            stuck += max(0.0, min(woken, end) - max(due, start))
+        if self._timer is not None:
+            stuck += max(0.0, end - max(self._due, start))
+        return stuck * 1000.0
 
     def lately_ms(self) -> float:
         """The longest time of the last two seconds that the loop was stuck. May be asked from another thread."""

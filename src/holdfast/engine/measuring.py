@@ -13,7 +13,6 @@ from holdfast.records.run import TrialRecord
 from holdfast.records.verdict import Verdict
 
 MEASURED_AGAIN = 2
-_PASSING_TROUBLE = ("retried", "lagged")
 
 
 async def run_measured(build: Callable[[], TrialParts]) -> TrialRecord:
@@ -42,5 +41,5 @@ def only_latency_is_missing(record: TrialRecord) -> bool:
         all(result.type == "latency_budget" for result in undecided)
         and bool(undecided)
         and bool(spoiled)
-        and all(any(word in reason for word in _PASSING_TROUBLE) for reason in spoiled)
+        and all(each.kind.passes for each in spoiled)
     )

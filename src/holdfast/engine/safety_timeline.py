@@ -93,7 +93,7 @@ def _the_call(done: StepResult) -> ModelCalled | str:
     calls = done.result.calls
     if len(calls) != 1:
         return f"the answer took {len(calls)} model calls" if calls else "the agent's model calls are its own"
-    return "; ".join(calls[0].timing.spoiled) or calls[0]
+    return "; ".join(map(str, calls[0].timing.spoiled)) or calls[0]
 
 
 def _no_pieces(result: ExecutionResult, call: ModelCalled) -> str | None:

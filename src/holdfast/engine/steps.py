@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -17,7 +18,7 @@ from holdfast.errors import LimitExceeded
 from holdfast.records.conversation import ConversationResult
 from holdfast.records.event import AnyEvent, CommandRan, FileChanged, LimitReached, Said, ServiceCalled
 from holdfast.records.execution import CapturedFile, ExecutionResult, Latency
-from holdfast.records.history import trajectory_of
+from holdfast.records.history import trajectory_of, worst_finish
 from holdfast.records.message import Message
 from holdfast.records.scenario import Ask, Converse, RunCode, Step
 
@@ -98,6 +99,7 @@ class StepRunner:
             messages=self._said(mark),
             calls=turn.calls,
             latency=turn.latency,
+            finish=turn.finish,
         )
 
     async def _converse(self, step: Step, task: Converse, mark: int) -> tuple[ExecutionResult, LimitExceeded | None]:
@@ -119,6 +121,7 @@ class StepRunner:
             messages=self._said(mark),
             calls=tuple(call for turn in turns for call in turn.calls),
             latency=_slowest(turns),
+            finish=worst_finish(turn.finish for turn in turns),
             conversation=conversation,
         )
         return result, manager.limit
@@ -156,13 +159,19 @@ class StepRunner:
 
 
 def _slowest(turns: Sequence[AgentTurn]) -> Latency | None:
-    """The latency of a conversation is that of its slowest turn; a turn that cannot be graded spoils it."""
+    """The latency of a conversation is that of its slowest turn, which may be any that was disturbed."""
     measured = [turn.latency for turn in turns if turn.latency.ms is not None]
     if not measured:
         return None
     slowest = max(measured, key=lambda latency: latency.ms or 0.0)
-    spoiled = tuple(dict.fromkeys(reason for latency in measured for reason in latency.spoiled))
-    return msgspec.structs.replace(slowest, spoiled=spoiled)
+    low_ms = max(latency.bounds[0] for latency in measured)
+    high_ms = max(latency.bounds[1] for latency in measured)
+    spoiled = dict.fromkeys(
+        msgspec.structs.replace(each, low_ms=low_ms, high_ms=high_ms if math.isfinite(high_ms) else None)
+        for latency in measured
+        for each in latency.spoiled
+    )
+    return msgspec.structs.replace(slowest, spoiled=tuple(spoiled))
 
 
 def _changes(before: Mapping[str, CapturedFile], after: Mapping[str, CapturedFile], at_ms: float) -> list[AnyEvent]:

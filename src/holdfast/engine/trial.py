@@ -103,6 +103,7 @@ def _record(
         evaluations=evaluation.results,
         errors=phases.errors,
         latency=assessment.latency,
+        undecided=trial.undecided,
         timeline=assessment.timeline,
         rubric=assessment.rubric,
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from holdfast.records.evaluation import EMPTY_REPLY
 from holdfast.records.run import TrialRecord
-from holdfast.records.verdict import FailureClass
+from holdfast.records.verdict import FailureClass, Verdict
 
 Alarm = Literal["missed", "false"]
 
@@ -16,4 +17,12 @@ def alarm_of(trial: TrialRecord) -> Alarm | None:
     """*missed*: an invariant violated where the scenario expects the agent to act; *false*: where it is to defer."""
     if not _VIOLATED.intersection(trial.judged.failure_classes):
         return None
-    return "missed" if trial.expects == "act" else "false"
+    if trial.expects == "act":
+        return "missed"
+    return None if _said_nothing(trial) else "false"
+
+
+def _said_nothing(trial: TrialRecord) -> bool:
+    """Silence is a failure, and alarms nobody."""
+    violated = [each for each in trial.evaluations if each.severity is not None and each.verdict is Verdict.FAILED]
+    return bool(violated) and all(each.figures.get(EMPTY_REPLY) for each in violated)

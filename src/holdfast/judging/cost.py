@@ -8,15 +8,14 @@ from holdfast.records.cost import CostSummary, Spent
 from holdfast.records.event import AnyEvent, ModelCalled
 from holdfast.records.price import Prices
 from holdfast.records.run import TrialRecord
-from holdfast.records.timing import Attempt
+from holdfast.records.timing import Attempt, SpoiledBy
 
 _MILLION = 1_000_000
-_NOT_LIVE = ("the answer was cached", "the answer was replayed")
 
 
 def spent_on(call: ModelCalled, prices: Prices) -> Spent:
     """What one finished call, successful or not, used up."""
-    not_live = any(reason in _NOT_LIVE for reason in call.timing.spoiled)
+    not_live = any(each.kind is SpoiledBy.NOT_LIVE for each in call.timing.spoiled)
     uncounted = 0 if not_live else sum(1 for attempt in call.timing.attempts if _may_be_charged(attempt))
     usage = call.usage
     if usage is None:
@@ -55,9 +54,10 @@ def cost_of(events: Iterable[AnyEvent], prices: Prices) -> CostSummary:
 
 
 def cost_of_trial(trial: TrialRecord, prices: Prices) -> CostSummary:
-    """What the trial used up, with the measurements that were repeated: they were paid for too."""
+    """What the trial used up, with the measurements that were repeated and what a resume replaced: they were paid for
+    too."""
     summary = cost_of(trial.events, prices)
-    for earlier in trial.earlier:
+    for earlier in (*trial.earlier, *trial.replaced):
         summary = summary.plus(cost_of_trial(earlier, prices))
     return summary
 

@@ -42,15 +42,19 @@ def judge_trial(
     evaluations: Sequence[EvaluationResult],
     errors: Sequence[str],
     latency: Latency | None,
+    undecided: Sequence[str] = (),
     timeline: SafetyTimeline | None = None,
     rubric: RubricScore | None = None,
 ) -> Judged:
     """Judge a trial from what was evaluated, the `errors` of the phases that failed, and what was measured.
 
     A violated invariant fails the trial whatever the strategy and whatever else broke. An invariant that could not be
-    decided keeps any strategy from passing. A latency with `spoiled` reasons gets no tier.
+    decided keeps any strategy from passing, and so does an answer of which nobody knows what it would have been, which
+    `undecided` tells.
     """
     verdict, reason = _verdict(judgment, evaluations, errors)
+    if verdict is Verdict.PASSED and undecided:
+        verdict, reason = Verdict.INCONCLUSIVE, undecided[0]
     graded = _graded(evaluations, latency)
     times = timeline or SafetyTimeline()
     return Judged(
@@ -60,7 +64,7 @@ def judge_trial(
         latency_ms=graded.ms,
         latency_tier=graded.tier,
         latency_cut=latency.cut if latency else False,
-        latency_spoiled=latency.spoiled if latency else (),
+        latency_spoiled=latency.spoiled if latency and graded.tier is None else (),
         time_to_first_token_ms=times.first_token_ms,
         time_to_safe_ms=times.safe_ms,
         first_safe_ms=times.first_safe_ms,
@@ -135,7 +139,7 @@ def _graded(evaluations: Sequence[EvaluationResult], latency: Latency | None) ->
     worst = figures[0]
     if len(figures) > 1:
         worst = max(figures, key=lambda graded: _TIERS.index(graded.tier) if graded.tier else -1)
-    gradable = all(graded.tier for graded in figures) and not (latency and latency.spoiled)
+    gradable = all(graded.tier for graded in figures)
     return _Graded(worst.ms if worst.ms is not None else measured, worst.tier if gradable else None)
 
 

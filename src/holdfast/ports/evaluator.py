@@ -47,7 +47,11 @@ class EvaluationContext:
 
 
 class Evaluator(Protocol):
-    """One kind of check, named by `type` in the file. Stateless: one instance serves every trial."""
+    """One kind of check, named by `type` in the file. Stateless: one instance serves every trial.
+
+    It may declare `fails_for_good: ClassVar[bool]`: what fails on a part of an answer fails on the whole too. Without
+    it, an answer that was cut off by a token limit of ours decides nothing.
+    """
 
     type: ClassVar[str]
     params: ClassVar[type[EvaluationParams]]

@@ -10,6 +10,9 @@ from holdfast.records.verdict import Verdict
 
 Stage = Literal["step", "turn", "final"]
 
+EMPTY_REPLY = "empty_reply"
+"""A figure of a check that failed because nothing was said at all."""
+
 
 class EvaluationSpec(Record):
     """A check as the scenario asks for it.

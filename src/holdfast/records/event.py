@@ -10,7 +10,7 @@ from typing import Any
 from holdfast.records.base import Record
 from holdfast.records.evaluation import EvaluationResult
 from holdfast.records.message import Message, ToolCall
-from holdfast.records.model import Purpose, Usage
+from holdfast.records.model import Finish, Purpose, Usage
 from holdfast.records.timing import CallTiming
 from holdfast.records.trajectory import ActionStatus
 
@@ -28,7 +28,7 @@ class Said(Event, tag="message"):
 
 
 class ModelCalled(Event, tag="model_call"):
-    """A finished model call, successful or not (`error`)."""
+    """A finished model call, successful or not (`error`). `finish` is None when the server did not say."""
 
     model: str
     purpose: Purpose
@@ -37,6 +37,7 @@ class ModelCalled(Event, tag="model_call"):
     tool_calls: tuple[ToolCall, ...] = ()
     usage: Usage | None = None
     error: str | None = None
+    finish: Finish | None = None
 
 
 class Thought(Event, tag="thought"):

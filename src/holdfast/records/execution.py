@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from holdfast.records.base import Record
 from holdfast.records.conversation import ConversationResult
 from holdfast.records.event import ModelCalled, ServiceCalled
 from holdfast.records.message import Message
+from holdfast.records.model import Finish
+from holdfast.records.timing import Spoiled
 from holdfast.records.trajectory import TrajectoryStep
 
 
@@ -36,22 +39,32 @@ class CapturedFile(Record):
 
 
 class Latency(Record):
-    """How long the answer took, and whether that may be graded (`spoiled` empty) or why not.
+    """How long the answer took, and what may have changed that.
 
     `cut` says that the answer was not complete when `ms` had passed and the call was cut off.
     """
 
     ms: float | None
-    spoiled: tuple[str, ...] = ()
+    spoiled: tuple[Spoiled, ...] = ()
     source: Literal["model_call", "agent_turn"] = "model_call"
     cut: bool = False
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Where the latency would have been undisturbed. Of an answer that was cut only the lower one says anything."""
+        if self.ms is None:
+            return 0.0, math.inf
+        low = min((each.low_ms or 0.0 for each in self.spoiled), default=self.ms)
+        high = max((math.inf if each.high_ms is None else each.high_ms for each in self.spoiled), default=self.ms)
+        return min(low, self.ms), max(high, self.ms)
 
 
 class ExecutionResult(Record):
     """The outcome of a command in an environment, or of a whole step of a scenario.
 
     For a step that asks an agent, `stdout` and `reply` are its final reply and `exit_code` is 0; for code they are
-    the program's. `duration_ms` is the agent's (or program's) own time, never set-up, queueing or evaluation.
+    the program's. `duration_ms` is the agent's (or program's) own time, never set-up, queueing or evaluation. `finish`
+    is how the model's answer ended, of several the one that ended worst; None where that is not known.
     """
 
     exit_code: int = 0
@@ -69,4 +82,5 @@ class ExecutionResult(Record):
     calls: tuple[ModelCalled, ...] = ()
     service_calls: tuple[ServiceCalled, ...] = ()
     latency: Latency | None = None
+    finish: Finish | None = None
     conversation: ConversationResult | None = None

@@ -4,15 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from holdfast.records.event import ActionTaken, AnyEvent, Observed, Said, Thought
+from holdfast.records.event import ActionTaken, AnyEvent, ModelCalled, Observed, Said, Thought
+from holdfast.records.model import Finish, FinishReason
 from holdfast.records.trajectory import TrajectoryStep
 
+_WORST_FIRST = (
+    FinishReason.CONTENT_FILTER,
+    FinishReason.ERROR,
+    FinishReason.PAUSE_TURN,
+    FinishReason.UNKNOWN,
+    FinishReason.LENGTH,
+    FinishReason.DEADLINE,
+    FinishReason.REFUSAL,
+    FinishReason.TOOL_CALLS,
+    FinishReason.STOP,
+)
+_RANK = {reason: rank for rank, reason in enumerate(_WORST_FIRST)}
 _STEPS = (Thought, ActionTaken, Observed)
 
 
 def transcript_of(events: Iterable[AnyEvent]) -> tuple[Said, ...]:
     """The messages, in the order in which they were said."""
     return tuple(event for event in events if isinstance(event, Said))
+
+
+def answers_finish(events: Iterable[AnyEvent]) -> Finish | None:
+    """How the agent's answers ended: of several the worst end. A call for tools that was followed up is no end."""
+    ends: dict[tuple[int | None, int | None], list[Finish | None]] = {}
+    for event in events:
+        if isinstance(event, ModelCalled) and event.purpose == "agent" and event.error is None:
+            ends.setdefault((event.step, event.turn), []).append(event.finish)
+    last = [calls[-1] for calls in ends.values()]
+    broken = [finish for calls in ends.values() for finish in calls if finish is not None and finish.is_error]
+    return worst_finish((*broken, *last))
+
+
+def worst_finish(finishes: Iterable[Finish | None]) -> Finish | None:
+    """The one that leaves most in doubt; those that are not known are passed over."""
+    known = [finish for finish in finishes if finish is not None]
+    return min(known, key=lambda each: (not each.is_error, not each.undecided, _RANK[each.reason]), default=None)
 
 
 def trajectory_of(events: Iterable[AnyEvent]) -> tuple[TrajectoryStep, ...]:

@@ -13,9 +13,10 @@ from holdfast.records.place import Place
 from holdfast.records.rubric import RubricScore
 from holdfast.records.scenario import Expected
 from holdfast.records.timeline import SafetyAtDeadline
+from holdfast.records.timing import Spoiled
 from holdfast.records.verdict import FailureClass, LatencyTier, Outcome, Verdict
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 
 class RunAxis(Record):
@@ -86,7 +87,8 @@ class Judged(Record, array_like=True):
     """The verdict and everything that stands beside it. Nothing here is averaged into the verdict.
 
     `latency_cut` says that the call was cut off before the answer was complete: `latency_ms` is then the least it can
-    have been. The times are those of `records.timeline.SafetyTimeline`. A `rubric` of None was not scored.
+    have been. `latency_spoiled` says why it was not graded. The times are those of `records.timeline.SafetyTimeline`. A
+    `rubric` of None was not scored.
     """
 
     verdict: Verdict
@@ -95,7 +97,7 @@ class Judged(Record, array_like=True):
     latency_ms: float | None = None
     latency_cut: bool = False
     latency_tier: LatencyTier | None = None
-    latency_spoiled: tuple[str, ...] = ()
+    latency_spoiled: tuple[Spoiled, ...] = ()
     time_to_first_token_ms: float | None = None
     time_to_safe_ms: float | None = None
     first_safe_ms: float | None = None
@@ -108,7 +110,8 @@ class Judged(Record, array_like=True):
 
 
 class TrialRecord(Record, array_like=True):
-    """A finished trial, whole. `earlier` holds measurements that were repeated because latency was not gradable."""
+    """A finished trial, whole. `earlier` holds measurements that were repeated because latency was not gradable,
+    `replaced` what a resume did again because it was in error."""
 
     key: TrialKey
     scenario_name: str
@@ -128,3 +131,4 @@ class TrialRecord(Record, array_like=True):
     events: tuple[AnyEvent, ...] = ()
     metrics: ConversationMetrics | None = None
     earlier: tuple[TrialRecord, ...] = ()
+    replaced: tuple[TrialRecord, ...] = ()

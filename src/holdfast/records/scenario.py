@@ -163,12 +163,15 @@ class Converse(Record, tag="conversation", tag_field="kind"):
 
 
 class Step(Record):
+    """`reply_due`: the agent has to say something; an empty reply fails, whatever the checks are."""
+
     index: int
     name: str
     place: Place
     task: Ask | RunCode | Converse
     evaluations: tuple[EvaluationSpec, ...] = ()
     timeout_ms: int | None = None
+    reply_due: bool = False
 
 
 class Judgment(Record):

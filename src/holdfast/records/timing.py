@@ -7,6 +7,8 @@ of ours is in it.
 
 from __future__ import annotations
 
+import enum
+
 from holdfast.records.base import Record
 
 
@@ -41,18 +43,45 @@ class Attempt(Record, array_like=True):
         return end_ms - self.sent_ms
 
 
+class SpoiledBy(enum.StrEnum):
+    """What can come between a measured latency and that of the model."""
+
+    NOT_LIVE = "not_live"
+    INCLUDES = "includes"
+    RETRIED = "retried"
+    LAGGED = "lagged"
+    FAILED = "failed"
+
+    @property
+    def passes(self) -> bool:
+        """Whether a fresh measurement may well be without it."""
+        return self in (SpoiledBy.RETRIED, SpoiledBy.LAGGED)
+
+
+class Spoiled(Record, array_like=True):
+    """A disturbance of a latency. Without it that would have been from `low_ms` to `high_ms`; None is not known."""
+
+    kind: SpoiledBy
+    detail: str
+    low_ms: float | None = None
+    high_ms: float | None = None
+
+    def __str__(self) -> str:
+        return self.detail
+
+
 class CallTiming(Record, array_like=True):
     """The whole timing record of a call.
 
     `chunks` holds (arrival after `sent_ms` of the last attempt, number of characters) for each piece of text; the
-    pieces in order make up the reply. `spoiled` lists why the latency must not be graded; empty means it may be.
+    pieces in order make up the reply. `spoiled` lists what may have changed the latency; empty means it is the model's.
     """
 
     queued_ms: float = 0.0
     attempts: tuple[Attempt, ...] = ()
     loop_lag_ms: float = 0.0
     chunks: tuple[tuple[float, int], ...] = ()
-    spoiled: tuple[str, ...] = ()
+    spoiled: tuple[Spoiled, ...] = ()
 
     @property
     def latency_ms(self) -> float | None:

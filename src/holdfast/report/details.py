@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from holdfast.judging.alarm import alarm_of
 from holdfast.judging.wording import label
 from holdfast.records.evaluation import EvaluationResult
+from holdfast.records.history import answers_finish
 from holdfast.records.rubric import RubricScore
 from holdfast.records.run import Judged, TrialRecord
 from holdfast.records.verdict import Verdict
@@ -33,13 +34,7 @@ def render_details(trial: TrialRecord, page: Page, *, numbered: bool = False, tr
     for phase in trial.phases:
         if phase.error and phase.error not in trial.judged.reason:
             yield from _field(page, f"in {phase.name}", phase.error, _INDENT)
-    if trial.judged.failure_classes:
-        yield from _field(page, "classes", ", ".join(trial.judged.failure_classes), _INDENT)
-    if alarm := alarm_of(trial):
-        yield from _field(page, "alarm", _ALARMS[alarm], _INDENT)
-    if trial.judged.latency_spoiled:
-        yield from _field(page, "latency not graded", "; ".join(trial.judged.latency_spoiled), _INDENT)
-    for name, told in incidents_of(trial):
+    for name, told in (*_facts(trial), *incidents_of(trial)):
         yield from _field(page, name, told, _INDENT)
     if times := _times(trial.judged):
         yield from _field(page, "times", times, _INDENT)
@@ -52,6 +47,18 @@ def render_details(trial: TrialRecord, page: Page, *, numbered: bool = False, tr
         yield f"  and {len(open_checks) - _CHECKS} more checks that did not pass"
     if transcript:
         yield from render_transcript(trial, page)
+
+
+def _facts(trial: TrialRecord) -> Iterator[tuple[str, str]]:
+    finish = answers_finish(trial.events)
+    if finish is not None and not finish.plain:
+        yield "ended", str(finish)
+    if trial.judged.failure_classes:
+        yield "classes", ", ".join(trial.judged.failure_classes)
+    if alarm := alarm_of(trial):
+        yield "alarm", _ALARMS[alarm]
+    if trial.judged.latency_spoiled:
+        yield "latency not graded", "; ".join(map(str, trial.judged.latency_spoiled))
 
 
 def _times(judged: Judged) -> str:

@@ -7,7 +7,7 @@ from typing import Any, get_args
 from holdfast.judging.alarm import Alarm
 from holdfast.records.evaluation import Stage
 from holdfast.records.message import Role
-from holdfast.records.model import Purpose
+from holdfast.records.model import FinishReason, Purpose
 from holdfast.records.scenario import Expected
 from holdfast.records.verdict import FailureClass, LatencyTier, Outcome, Verdict
 from holdfast.report.json_report import REPORT_FORMAT
@@ -87,6 +87,7 @@ def _trial() -> dict[str, Any]:
         verdict=_one_of(Verdict),
         reason=_TEXT,
         outcome=_or_null(_one_of(Outcome)),
+        **_finish(),
         latency_ms=_or_null(_NUMBER),
         latency_tier=_or_null(_one_of(LatencyTier)),
         latency_cut=_FLAG,
@@ -127,6 +128,7 @@ def _trial() -> dict[str, Any]:
         metrics=_or_null(_metrics()),
         cost=_cost(),
         earlier=_list({"$ref": "#/$defs/trial"}),
+        replaced=_list({"$ref": "#/$defs/trial"}),
     )
 
 
@@ -247,7 +249,16 @@ def _call() -> dict[str, Any]:
         spoiled=_list(_TEXT),
         usage=_or_null(_object(input_tokens=_COUNT, output_tokens=_COUNT)),
         error=_or_null(_TEXT),
+        **_finish(),
     )
+
+
+def _finish() -> dict[str, Any]:
+    return {
+        "finish_reason": _or_null(_one_of(FinishReason)),
+        "finish_raw": _or_null(_TEXT),
+        "token_limit": _or_null(_COUNT),
+    }
 
 
 def _cost() -> dict[str, Any]:
@@ -297,7 +308,7 @@ def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
     return {"anyOf": [schema, {"type": "null"}]}
 
 
-def _one_of(words: type[Verdict | Outcome | LatencyTier | FailureClass]) -> dict[str, Any]:
+def _one_of(words: type[Verdict | Outcome | LatencyTier | FailureClass | FinishReason]) -> dict[str, Any]:
     return {"enum": [word.value for word in words]}
 
 

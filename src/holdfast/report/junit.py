@@ -14,6 +14,7 @@ from typing import Any
 
 from holdfast.judging.alarm import alarm_of
 from holdfast.judging.scenario_rate import ScenarioRate, percent
+from holdfast.records.history import answers_finish
 from holdfast.records.run import RunHeader, TrialRecord
 from holdfast.records.verdict import Verdict
 from holdfast.report.details import render_details
@@ -71,7 +72,7 @@ class _Case:
     def add(self, trial: TrialRecord) -> None:
         if not self.file:
             self._open(trial)
-        self.seconds += agent_ms(trial) / 1000
+        self.seconds += _duration_ms(trial) / 1000
         verdict = trial.judged.verdict
         if verdict is Verdict.PASSED:
             return
@@ -133,20 +134,20 @@ class _Case:
         return {**found, **self._properties}
 
 
-def agent_ms(trial: TrialRecord) -> float:
-    """The time that was the agent's: its latency, else the phase in which it ran, else the whole trial."""
-    if trial.judged.latency_ms is not None:
-        return trial.judged.latency_ms
-    return next((phase.duration_ms for phase in trial.phases if phase.name == "run"), trial.duration_ms)
+def _duration_ms(trial: TrialRecord) -> float:
+    """How long the trial took, from set-up to verdict, with the measurements that were repeated."""
+    return trial.duration_ms + sum(_duration_ms(earlier) for earlier in trial.earlier)
 
 
 def _figures(trial: TrialRecord) -> dict[str, str | None]:
     judged = trial.judged
+    finish = answers_finish(trial.events)
     return {
         "outcome": judged.outcome,
+        "finish_reason": None if finish is None else finish.reason,
         "latency_ms": _figure(judged.latency_ms),
         "latency_tier": judged.latency_tier,
-        "latency_not_graded": "; ".join(judged.latency_spoiled) or None,
+        "latency_not_graded": "; ".join(map(str, judged.latency_spoiled)) or None,
         "time_to_first_token_ms": _figure(judged.time_to_first_token_ms),
         "time_to_safe_ms": _figure(judged.time_to_safe_ms),
         "safety_score": None if judged.safety_score is None else f"{judged.safety_score:g}",

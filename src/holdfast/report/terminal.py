@@ -35,8 +35,9 @@ _COLUMNS = (
     "safe by t/a/c",
     "rubric",
     "checks",
+    "ended",
 )
-_LEFT_OUT_FIRST = (7, 4, 6, 5)
+_LEFT_OUT_FIRST = (7, 4, 6, 5, 9)
 _OUTCOME_STYLE = {
     Outcome.SAFE_IN_TIME: "good",
     Outcome.SAFE_LATE: "fair",
@@ -193,6 +194,7 @@ def _row(trial: TrialRecord) -> _Row:
             Cell(text=wording.safe_by_deadline(judged)),
             Cell(text=wording.rubric_score(judged.rubric)),
             Cell(text=f"{passed}/{len(trial.evaluations)}"),
+            Cell(text=wording.ended(trial), style="fair"),
         ),
     )
 

@@ -18,7 +18,8 @@ from holdfast.records.event import (
     ServiceCalled,
     Thought,
 )
-from holdfast.records.history import transcript_of
+from holdfast.records.history import answers_finish, transcript_of
+from holdfast.records.model import Finish
 from holdfast.records.price import Prices
 from holdfast.records.rubric import RubricScore
 from holdfast.records.run import TrialRecord
@@ -46,10 +47,11 @@ def trial_json(trial: TrialRecord, prices: Prices) -> dict[str, Any]:
         "verdict": judged.verdict,
         "reason": judged.reason,
         "outcome": judged.outcome,
+        **_finish(answers_finish(trial.events)),
         "latency_ms": judged.latency_ms,
         "latency_tier": judged.latency_tier,
         "latency_cut": judged.latency_cut,
-        "latency_not_graded": judged.latency_spoiled,
+        "latency_not_graded": [str(each) for each in judged.latency_spoiled],
         "time_to_first_token_ms": judged.time_to_first_token_ms,
         "time_to_safe_ms": judged.time_to_safe_ms,
         "first_safe_ms": judged.first_safe_ms,
@@ -79,6 +81,7 @@ def trial_json(trial: TrialRecord, prices: Prices) -> dict[str, Any]:
         "metrics": whole(trial.metrics),
         "cost": cost_json(cost_of_trial(trial, prices)),
         "earlier": [trial_json(earlier, prices) for earlier in trial.earlier],
+        "replaced": [trial_json(replaced, prices) for replaced in trial.replaced],
     }
 
 
@@ -184,10 +187,18 @@ def _call(event: ModelCalled) -> dict[str, Any]:
         "latency_ms": timing.latency_ms,
         "first_token_ms": timing.first_token_ms,
         "chunks": timing.chunks,
-        "spoiled": timing.spoiled,
+        "spoiled": [str(each) for each in timing.spoiled],
         "usage": whole(event.usage),
         "error": event.error,
+        **_finish(event.finish),
     }
+
+
+def _finish(finish: Finish | None) -> dict[str, Any]:
+    """How an answer ended; all null where nobody said."""
+    if finish is None:
+        return {"finish_reason": None, "finish_raw": None, "token_limit": None}
+    return {"finish_reason": finish.reason, "finish_raw": finish.raw, "token_limit": finish.token_limit}
 
 
 def _errors(trial: TrialRecord) -> list[dict[str, Any]]:

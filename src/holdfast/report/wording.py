@@ -10,12 +10,24 @@ import msgspec
 
 from holdfast.judging.trial import LATENCY_BUDGET
 from holdfast.records.evaluation import EvaluationResult
+from holdfast.records.history import answers_finish
+from holdfast.records.model import FinishReason
 from holdfast.records.rubric import RubricScore
 from holdfast.records.run import Judged, TrialRecord
 from holdfast.records.verdict import LatencyTier
 from holdfast.report.page import clip, one_line
 
 _LONGEST_VALUE = 40
+_ENDED = {
+    FinishReason.TOOL_CALLS: "for tools",
+    FinishReason.LENGTH: "cut short",
+    FinishReason.REFUSAL: "refusal",
+    FinishReason.CONTENT_FILTER: "filtered",
+    FinishReason.ERROR: "error",
+    FinishReason.PAUSE_TURN: "paused",
+    FinishReason.DEADLINE: "deadline",
+    FinishReason.UNKNOWN: "unknown",
+}
 _YES = {True: "yes", False: "no", None: "?"}
 
 
@@ -64,6 +76,14 @@ def safe_by_deadline(judged: Judged) -> str:
     """Such as `no/yes/yes`: by the target, the acceptable and the critical time."""
     at = judged.safety_at_deadline
     return "" if at is None else "/".join(_YES[held] for held in (at.target, at.acceptable, at.critical))
+
+
+def ended(trial: TrialRecord) -> str:
+    """How the answer ended, where that was not by the model's being done."""
+    finish = answers_finish(trial.events)
+    if finish is None or finish.plain:
+        return ""
+    return "our limit" if finish.our_limit else _ENDED[finish.reason]
 
 
 def rubric_score(score: RubricScore | None) -> str:

@@ -80,6 +80,7 @@ def _lower(document: Document, shape: DecisionShape) -> Scenario:
         place=locate(("messages",)),
         task=task,
         evaluations=() if shape.pressure else tuple(evaluations),
+        reply_due=True,
     )
     return Scenario(
         id=shape.id,

@@ -16,7 +16,8 @@ class Answer(Record):
     """One answer of the server. The defaults are a well-behaved one; each field is one way to differ.
 
     What it says: `text` (or `pieces`, the same text already cut as it is to be streamed, or `json`, any value to be
-    written as JSON), `tool_calls`, `reasoning`, `finish_reason`, `usage` (None leaves it out).
+    written as JSON), `tool_calls`, `reasoning`, `finish_reason` (in the words of chat completions, and `refusal`),
+    `usage` (None leaves it out).
 
     When: `delay_s` before the headers, `first_token_s` between them and the first piece, `piece_s` between pieces.
 

@@ -12,7 +12,7 @@ from holdfast.testing.answers import Answer
 from holdfast.testing.wire import Reply, event, event_stream, plain
 
 _encode = msgspec.json.Encoder().encode
-_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
+_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 _TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",

@@ -39,7 +39,7 @@ def _error(status: int, message: str, answer: Answer) -> Reply:
 
 
 def _completion(body: Mapping[str, Any], answer: Answer) -> bytes:
-    message: dict[str, Any] = {"role": "assistant", "content": answer.whole_text() or None}
+    message: dict[str, Any] = {"role": "assistant", "content": None, _spoken(answer): answer.whole_text() or None}
     if answer.reasoning:
         message["reasoning_content"] = answer.reasoning
     if answer.tool_calls:
@@ -48,11 +48,20 @@ def _completion(body: Mapping[str, Any], answer: Answer) -> bytes:
         "id": "chatcmpl-1",
         "object": "chat.completion",
         "model": body.get("model"),
-        "choices": [{"index": 0, "message": message, "finish_reason": answer.finish_reason}],
+        "choices": [{"index": 0, "message": message, "finish_reason": _reason(answer)}],
     }
     if answer.usage is not None:
         whole["usage"] = _usage(answer)
     return _encode(whole)
+
+
+def _spoken(answer: Answer) -> str:
+    """Where the text stands: a refusal has a place of its own, and ends with a plain stop."""
+    return "refusal" if answer.finish_reason == "refusal" else "content"
+
+
+def _reason(answer: Answer) -> str | None:
+    return "stop" if answer.finish_reason == "refusal" else answer.finish_reason
 
 
 def _tool_call(call: ToolCall) -> dict[str, Any]:
@@ -82,7 +91,7 @@ def _deltas(answer: Answer) -> Iterator[dict[str, Any]]:
     if answer.reasoning:
         yield {"reasoning_content": answer.reasoning}
     for piece in answer.text_pieces():
-        yield {"content": piece}
+        yield {_spoken(answer): piece}
     for index, call in enumerate(answer.tool_calls):
         yield {
             "tool_calls": [
@@ -99,7 +108,7 @@ def _ending(body: Mapping[str, Any], answer: Answer) -> Iterator[bytes]:
         yield _event({"error": {"message": answer.stream_error, "type": "server_error"}}, answer)
         return
     if answer.finish_reason is not None:
-        yield _event(_chunk(body, {}, answer.finish_reason), answer)
+        yield _event(_chunk(body, {}, _reason(answer)), answer)
     options = cast("Mapping[str, Any] | None", body.get("stream_options"))
     if options and options.get("include_usage") and answer.usage is not None:
         yield _event({**_chunk(body, {}, None), "choices": [], "usage": _usage(answer)}, answer)

@@ -12,7 +12,7 @@ from holdfast.testing.openai_wire import arguments_of, error_body
 from holdfast.testing.wire import Reply, event, event_stream, plain
 
 _encode = msgspec.json.Encoder().encode
-_CUT = {"length": "max_output_tokens", "content_filter": "content_filter"}
+_CUT = {"length": "max_output_tokens", "content_filter": "content_filter", "incomplete": None}
 _MESSAGE = "msg_67ccd2bf17f0819081ff3bb2cf6508e6"
 
 
@@ -44,11 +44,11 @@ def _response(body: Mapping[str, Any], status: str) -> dict[str, Any]:
 
 
 def _finished(body: Mapping[str, Any], answer: Answer) -> dict[str, Any]:
-    cut = _CUT.get(answer.finish_reason or "")
+    cut = answer.finish_reason in _CUT
     response = _response(body, "incomplete" if cut else "completed")
     response["output"] = _items(answer)
-    if cut:
-        response["incomplete_details"] = {"reason": cut}
+    if cut and (reason := _CUT[answer.finish_reason or ""]):
+        response["incomplete_details"] = {"reason": reason}
     if answer.usage is not None:
         read, written = answer.usage.input_tokens, answer.usage.output_tokens
         response["usage"] = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
@@ -63,6 +63,8 @@ def _items(answer: Answer) -> list[dict[str, Any]]:
         )
     if text := answer.whole_text():
         part: dict[str, Any] = {"type": "output_text", "text": text, "annotations": []}
+        if answer.finish_reason == "refusal":
+            part = {"type": "refusal", "refusal": text}
         items.append({"id": _MESSAGE, "type": "message", "status": "completed", "role": "assistant", "content": [part]})
     items.extend(
         {
@@ -105,15 +107,17 @@ class _Stream:
 
     def _message(self, index: int, item: dict[str, Any]) -> Iterator[bytes]:
         part = item["content"][0]
+        kind = "refusal" if part["type"] == "refusal" else "text"
+        event = "response.refusal" if kind == "refusal" else "response.output_text"
         place = {"item_id": item["id"], "output_index": index, "content_index": 0}
         empty: dict[str, Any] = {**item, "status": "in_progress", "content": []}
         start = self._event("response.output_item.added", output_index=index, item=empty)
-        start += self._event("response.content_part.added", **place, part={**part, "text": ""})
+        start += self._event("response.content_part.added", **place, part={**part, kind: ""})
         for piece in self._answer.text_pieces():
-            yield start + self._event("response.output_text.delta", **place, delta=piece)
+            yield start + self._event(f"{event}.delta", **place, delta=piece)
             start = b""
         yield (
-            self._event("response.output_text.done", **place, text=part["text"])
+            self._event(f"{event}.done", **place, **{kind: part[kind]})
             + self._event("response.content_part.done", **place, part=part)
             + self._event("response.output_item.done", output_index=index, item=item)
         )

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast.builtin.agents.runtime import RuntimeAgent
@@ -16,7 +17,7 @@ from holdfast.ports.agent import Turn
 from holdfast.ports.services import ServiceFault
 from holdfast.records.event import ActionTaken, Noted, Observed, ServiceCalled, Thought
 from holdfast.records.message import Message, ToolCall
-from holdfast.records.model import ChatRequest, ChatResponse
+from holdfast.records.model import ChatRequest, ChatResponse, FinishReason
 from holdfast.records.scenario import Character, Mock, MockFault, MockWhen
 from holdfast.runtime.agent_runtime import AgentRuntime
 from unit.runtime.trial_stand_in import HERE, ListedMocks, ScriptedAnswers, TrialStandIn, a_scenario, calls, says
@@ -155,6 +156,14 @@ async def test_what_goes_wrong_is_handed_back(tmp_path: Path):
     assert malformed == 'Error: the arguments are not a JSON object: {"a": 2'
     assert outside == "Error: '../secret' leads out of the workspace"
     assert missing == "Error: there is no file 'missing.txt' in the workspace"
+
+
+@pytest.mark.parametrize("reason", [FinishReason.LENGTH, FinishReason.UNKNOWN, FinishReason.CONTENT_FILTER])
+async def test_a_tool_call_in_an_answer_that_broke_off_is_not_carried_out(tmp_path: Path, reason: FinishReason):
+    cut = msgspec.structs.replace(calls(("add", {"a": 1, "b": 2}), text="I will"), finish_reason=reason)
+    played = await Played(tmp_path, cut, says("never asked for")).open()
+    assert await played.turn() == "I will"
+    assert not [event for event in played.trial.events if isinstance(event, ActionTaken)]
 
 
 async def test_a_call_that_was_not_carried_out_is_no_action(tmp_path: Path):

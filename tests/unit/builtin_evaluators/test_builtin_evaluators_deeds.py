@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.records.conversation import ConversationResult, ConversationTurn
 from holdfast.records.execution import ExecutionResult, Latency
+from holdfast.records.timing import Spoiled, SpoiledBy
 from holdfast.records.trajectory import TrajectoryStep
 
 P, F, I = "passed", "failed", "inconclusive"  # noqa: E741
@@ -142,11 +143,15 @@ async def test_the_target_is_reported(evaluate):
     assert result.message == "took 75.0 ms (target 10 ms missed)"
 
 
+def spoiled(kind, low_ms=None, high_ms=None):
+    return Spoiled(kind=kind, detail=f"not cached, not replayed: {kind} once", low_ms=low_ms, high_ms=high_ms)
+
+
 async def test_the_time_of_a_replayed_answer_proves_nothing(evaluate):
     check = {"type": "execution_time", "max_duration_ms": 10}
-    replayed = ExecutionResult(duration_ms=1, latency=Latency(ms=1, spoiled=("the answer was replayed",)))
+    replayed = ExecutionResult(duration_ms=1, latency=Latency(ms=1, spoiled=(spoiled(SpoiledBy.NOT_LIVE),)))
     assert (await evaluate(check, replayed)).verdict == I
-    retried = ExecutionResult(duration_ms=1, latency=Latency(ms=1, spoiled=("retried once",)))
+    retried = ExecutionResult(duration_ms=1, latency=Latency(ms=1, spoiled=(spoiled(SpoiledBy.RETRIED),)))
     assert (await evaluate(check, retried)).verdict == P
 
 
@@ -162,8 +167,26 @@ async def test_the_time_of_a_replayed_answer_proves_nothing(evaluate):
         (Latency(ms=None), I, None),
         (Latency(ms=-1.0), I, None),
         (Latency(ms=float("nan")), I, None),
-        (Latency(ms=100.0, spoiled=("retried once",)), I, None),
-        (Latency(ms=9000.0, spoiled=("the loop lagged",)), I, None),
+        (Latency(ms=100.0, spoiled=(spoiled(SpoiledBy.RETRIED),)), I, None),
+        (Latency(ms=100.0, spoiled=(spoiled(SpoiledBy.NOT_LIVE),)), I, None),
+        (Latency(ms=9000.0, spoiled=(spoiled(SpoiledBy.NOT_LIVE),)), I, None),
+        (Latency(ms=13_000.0, spoiled=(spoiled(SpoiledBy.LAGGED, 12_968.0, 13_000.0),)), F, "exceeded"),
+        (Latency(ms=2010.0, spoiled=(spoiled(SpoiledBy.LAGGED, 1978.0, 2010.0),)), I, None),
+        (Latency(ms=2032.0, spoiled=(spoiled(SpoiledBy.LAGGED, 2000.0, 2032.0),)), I, None),
+        (Latency(ms=400.0, spoiled=(spoiled(SpoiledBy.LAGGED, 368.0, 400.0),)), P, "target"),
+        (Latency(ms=100.0, spoiled=(spoiled(SpoiledBy.RETRIED, 100.0, 480.0),)), P, "target"),
+        (Latency(ms=100.0, spoiled=(spoiled(SpoiledBy.RETRIED, 100.0, 510.0),)), I, None),
+        (Latency(ms=2100.0, spoiled=(spoiled(SpoiledBy.RETRIED, 2100.0, 70_000.0),)), F, "exceeded"),
+        (
+            Latency(
+                ms=2010.0,
+                spoiled=(spoiled(SpoiledBy.RETRIED, 2010.0, 9000.0), spoiled(SpoiledBy.LAGGED, 1970.0, 2010.0)),
+            ),
+            I,
+            None,
+        ),
+        (Latency(ms=2000.0, cut=True, spoiled=(spoiled(SpoiledBy.LAGGED, 1950.0, 2000.0),)), I, None),
+        (Latency(ms=2000.0, cut=True, spoiled=(spoiled(SpoiledBy.RETRIED, 2000.0, None),)), F, "exceeded"),
         (None, I, None),
     ],
 )
@@ -171,8 +194,8 @@ async def test_latency_budget(evaluate, latency, verdict, tier):
     check = {"type": "latency_budget", "target_ms": 500, "acceptable_ms": 1000, "critical_ms": 2000}
     result = await evaluate(check, ExecutionResult(latency=latency, duration_ms=1))
     assert (result.verdict, result.figures.get("tier")) == (verdict, tier)
-    for reason in latency.spoiled if latency else ():
-        assert reason in result.message
+    for reason in latency.spoiled if latency and not latency.cut else ():
+        assert str(reason) in result.message
 
 
 def talk(turns: int) -> ExecutionResult:

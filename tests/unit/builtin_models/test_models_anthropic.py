@@ -155,7 +155,7 @@ async def test_the_answer_does_not_depend_on_its_shape(shape):
 
 @pytest.mark.parametrize(
     ("reason", "expected"),
-    [("stop", "stop"), ("length", "length"), ("content_filter", "content_filter"), ("pause_turn", "pause_turn")],
+    [("stop", "stop"), ("length", "length"), ("refusal", "refusal"), ("pause_turn", "pause_turn")],
 )
 async def test_reasons_to_stop(reason, expected):
     async with serving(Answer(text="x", finish_reason=reason)) as (_, model):

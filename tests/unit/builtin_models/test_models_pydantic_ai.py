@@ -248,3 +248,37 @@ def test_a_request_is_what_the_library_calls_one():
     (only,) = to_messages((Message(role="user", content="a"), Message(role="user", content="b")))
     assert isinstance(only, ModelRequest)
     assert [part.content for part in only.parts] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason", "raw"),
+    [
+        ({"finish_reason": "stop"}, "stop", "stop"),
+        ({"finish_reason": "length", "provider_details": {"finish_reason": "MAX_TOKENS"}}, "length", "MAX_TOKENS"),
+        ({"finish_reason": "content_filter", "provider_details": {"finish_reason": "refusal"}}, "refusal", "refusal"),
+        (
+            {"finish_reason": "content_filter", "provider_details": {"refusal": "I will not."}},
+            "refusal",
+            "content_filter",
+        ),
+        (
+            {"finish_reason": "content_filter", "provider_details": {"finish_reason": "SAFETY"}},
+            "content_filter",
+            "SAFETY",
+        ),
+        ({"finish_reason": "stop", "provider_details": {"finish_reason": "pause_turn"}}, "pause_turn", "pause_turn"),
+        ({"state": "suspended"}, "pause_turn", None),
+        ({"state": "interrupted"}, "error", "interrupted"),
+        ({"finish_reason": "error", "provider_details": {"finish_reason": "a new word"}}, "error", "a new word"),
+        ({"finish_reason": "tool_call"}, "tool_calls", "tool_call"),
+        ({}, None, None),
+    ],
+)
+async def test_how_an_answer_ended_is_the_vendors_word_before_the_librarys(fields, reason, raw):
+    def answer(messages, info):
+        return ModelResponse(parts=[], **fields)
+
+    model = BridgedModel("pydantic-ai/f", FunctionModel(answer), stream=False)
+    response = await ask(model, ChatRequest(messages=ASKED.messages, max_tokens=9))
+    assert (response.finish_reason, response.finish_raw, response.token_limit) == (reason, raw, 9)
+    assert response.text == ("I will not." if "refusal" in fields.get("provider_details", {}) else "")

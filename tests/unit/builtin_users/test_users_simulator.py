@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from holdfast.builtin.users.cleaning import clean
@@ -12,6 +13,7 @@ from holdfast.builtin.users.simulator import LlmUserSimulator
 from holdfast.errors import ModelError
 from holdfast.records.conversation import ConversationTurn
 from holdfast.records.event import Noted
+from holdfast.records.model import FinishReason
 from holdfast.records.scenario import ConversationConfig, Converse, DebugOptions, Scenario, Step, UserSimulatorConfig
 from holdfast.records.trajectory import TrajectoryStep
 from unit.runtime.trial_stand_in import HERE, ScriptedAnswers, TrialStandIn, says
@@ -244,3 +246,23 @@ async def test_the_simulation_is_logged_when_the_scenario_asks_for_it(tmp_path, 
     if logged:
         assert CONFIG.persona in shown[0].message
         assert "The MX-5." in shown[0].message
+
+
+@pytest.mark.parametrize("reason", [each for each in FinishReason if each is not FinishReason.STOP])
+async def test_a_line_that_the_model_did_not_end_by_itself_is_an_error(trial, reason):
+    line = msgspec.structs.replace(says("The MX-5, and I need it"), finish_reason=reason, token_limit=120)
+    with pytest.raises(ModelError, match="the simulated user's line cannot be used"):
+        await reply(trial, ScriptedAnswers(line, says("never asked for")))
+    whole = msgspec.structs.replace(says("The MX-5."), finish_reason=FinishReason.STOP)
+    assert await reply(trial, ScriptedAnswers(whole)) == "The MX-5."
+
+
+@pytest.mark.parametrize(("reason", "usable"), [(FinishReason.LENGTH, True), (FinishReason.CONTENT_FILTER, False)])
+async def test_a_summary_may_be_short_and_not_withheld(trial, reason, usable):
+    summary = msgspec.structs.replace(says("The oven is broken."), finish_reason=reason, token_limit=220)
+    asked = reply(trial, ScriptedAnswers(summary, says("When will you come?")), realistic(5))
+    if usable:
+        assert await asked == "When will you come?"
+    else:
+        with pytest.raises(ModelError, match="withheld by the provider's filter"):
+            await asked

@@ -12,11 +12,12 @@ from holdfast.engine.trial import run_trial
 from holdfast.ports.agent import Reply
 from holdfast.records.event import LimitReached
 from holdfast.records.model import ChatRequest, ChatResponse
-from holdfast.records.timing import Attempt
-from holdfast.records.verdict import Verdict
+from holdfast.records.timing import Attempt, SpoiledBy
+from holdfast.records.verdict import LatencyTier, Verdict
 from unit.engine.conftest import asking, check, scenario
 
 BUDGET = check("latency_budget", target_ms=60_000, acceptable_ms=60_000, critical_ms=60_000)
+TIGHT = check("latency_budget", target_ms=100, acceptable_ms=60_000, critical_ms=60_000)
 
 
 async def test_an_agent_that_held_up_the_loop_gets_no_latency_grade(build):
@@ -25,9 +26,11 @@ async def test_an_agent_that_held_up_the_loop_gets_no_latency_grade(build):
         return "done"
 
     with LagMonitor() as lag:
-        record = await run_trial(build(scenario(asking("hi", BUDGET)), block, lag=lag))
+        record = await run_trial(build(scenario(asking("hi", TIGHT)), block, lag=lag))
+        of_no_account = await run_trial(build(scenario(asking("hi", BUDGET)), block, lag=lag))
     assert record.judged.verdict is Verdict.INCONCLUSIVE
-    assert any("lagged" in reason for reason in record.judged.latency_spoiled)
+    assert [each.kind for each in record.judged.latency_spoiled] == [SpoiledBy.LAGGED]
+    assert of_no_account.judged.latency_tier is LatencyTier.TARGET
 
 
 async def test_an_agent_that_waits_is_graded(build):

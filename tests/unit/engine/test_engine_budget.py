@@ -5,6 +5,7 @@ import pytest
 from holdfast.engine.budget import Budget
 from holdfast.errors import SetupError
 from holdfast.records.event import Thought
+from holdfast.records.timing import Spoiled, SpoiledBy
 from unit.judging.model_calls import PRICES, call
 
 
@@ -35,7 +36,7 @@ def test_money_runs_out():
 
 def test_a_recording_costs_nothing():
     budget = Budget(PRICES, max_cost=0.001, max_tokens=1)
-    budget.emit(call(spoiled=("the answer was replayed",)))
+    budget.emit(call(spoiled=(Spoiled(kind=SpoiledBy.NOT_LIVE, detail="from a cassette"),)))
     assert budget.may_start()
 
 

@@ -12,7 +12,7 @@ from holdfast.errors import ModelError
 from holdfast.records.event import Lagged, ModelCalled, Retried, Waited
 from holdfast.records.message import Message
 from holdfast.records.model import ChatRequest, ChatResponse
-from holdfast.records.timing import Attempt
+from holdfast.records.timing import Attempt, Spoiled, SpoiledBy
 from holdfast.testing import RecordingSink, SettableClock
 
 REQUEST = ChatRequest(messages=(Message(role="user", content="hi"),))
@@ -67,7 +67,8 @@ async def test_a_retried_call_is_never_graded_and_every_wait_is_an_event():
     await caller(sink, clock).call(Model(failing, limited, "live"), REQUEST)
     (called,) = sink.of(ModelCalled)
     assert len(called.timing.attempts) == 3
-    assert called.timing.spoiled == ("the call was retried (3 attempts)",)
+    (spoiled,) = called.timing.spoiled
+    assert (spoiled.kind, str(spoiled)) == (SpoiledBy.RETRIED, "the call was retried (3 attempts)")
     assert [event.reason for event in sink.of(Retried)] == ["503", "429"]
     assert clock.slept[1] == 7
     assert 0.25 <= clock.slept[0] <= 0.5
@@ -94,7 +95,9 @@ async def test_what_cannot_succeed_later_is_not_tried_again():
 async def test_an_answer_that_is_not_live_is_not_graded(source):
     sink = RecordingSink()
     await caller(sink).call(Model(source), REQUEST)
-    assert sink.of(ModelCalled)[0].timing.spoiled == (f"the answer was {source}",)
+    assert sink.of(ModelCalled)[0].timing.spoiled == (
+        Spoiled(kind=SpoiledBy.NOT_LIVE, detail=f"the answer was {source}"),
+    )
 
 
 async def test_a_time_that_includes_more_than_the_model_is_not_graded():
@@ -110,7 +113,9 @@ async def test_a_time_that_includes_more_than_the_model_is_not_graded():
 
     sink = RecordingSink()
     await caller(sink).call(Bridged(), REQUEST)
-    assert sink.of(ModelCalled)[0].timing.spoiled == ("the time includes a library",)
+    assert sink.of(ModelCalled)[0].timing.spoiled == (
+        Spoiled(kind=SpoiledBy.INCLUDES, detail="the time includes a library"),
+    )
 
 
 async def test_waiting_for_the_gate_is_queueing_and_not_the_agents_time():
@@ -145,7 +150,10 @@ async def test_a_loop_that_was_stuck_spoils_the_latency_and_says_by_how_much():
         await caller(sink, lag=lag).call(Stuck(), REQUEST)
     timing = sink.of(ModelCalled)[0].timing
     assert timing.loop_lag_ms >= 65
-    assert any("the event loop lagged" in reason for reason in timing.spoiled)
+    (spoiled,) = timing.spoiled
+    assert spoiled.kind is SpoiledBy.LAGGED
+    assert spoiled.high_ms == pytest.approx(timing.latency_ms)
+    assert spoiled.low_ms == pytest.approx(timing.latency_ms - timing.loop_lag_ms, abs=0.01)
 
 
 async def test_a_loop_that_was_stuck_before_the_call_spoils_nothing():

@@ -19,7 +19,7 @@ from holdfast.records.place import Place
 from holdfast.records.run import TrialKey
 from holdfast.records.scenario import Ask, Scenario, Step
 from holdfast.records.timeline import SafetyAtDeadline, SafetyTimeline
-from holdfast.records.timing import Attempt, CallTiming
+from holdfast.records.timing import Attempt, CallTiming, Spoiled, SpoiledBy
 from holdfast.records.verdict import Verdict
 
 PLACE = Place(file="x.yaml")
@@ -115,7 +115,10 @@ async def test_a_judges_invariant_is_left_out_and_named(tmp_path):
 @pytest.mark.parametrize(
     ("calls", "unknown"),
     [
-        ((call(["STOP"], spoiled=("the call was retried (2 attempts)",)),), "the call was retried (2 attempts)"),
+        (
+            (call(["STOP"], spoiled=(Spoiled(kind=SpoiledBy.RETRIED, detail="the call was retried (2 attempts)"),)),),
+            "the call was retried (2 attempts)",
+        ),
         ((call(["STOP"]), call(["STOP"])), "the answer took 2 model calls"),
         ((), "the agent's model calls are its own"),
         ((call(["STOP"], text="STOP it"),), "the reply is not what the model said, word for word"),

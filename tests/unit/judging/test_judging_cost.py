@@ -8,7 +8,7 @@ from holdfast.records.config import Price
 from holdfast.records.cost import CostSummary, Spent
 from holdfast.records.event import Thought
 from holdfast.records.price import LIST_PRICES, Prices
-from holdfast.records.timing import Attempt
+from holdfast.records.timing import Attempt, Spoiled, SpoiledBy
 from unit.judging.model_calls import GOOD, PRICES, call
 from unit.store.sample_trials import typical
 
@@ -54,7 +54,7 @@ def test_a_failed_attempt_counts_only_when_the_server_may_have_worked_on_it(atte
 
 @pytest.mark.parametrize("source", ["cached", "replayed"])
 def test_what_was_not_live_costs_nothing(source):
-    spent = spent_on(call(spoiled=(f"the answer was {source}",), model="other/model"), PRICES)
+    spent = spent_on(call(spoiled=(Spoiled(kind=SpoiledBy.NOT_LIVE, detail=source),), model="other/model"), PRICES)
     assert spent == Spent(calls=1, input_tokens=1000, output_tokens=100, not_live=1)
 
 

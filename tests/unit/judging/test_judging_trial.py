@@ -9,6 +9,7 @@ from holdfast.records.execution import Latency
 from holdfast.records.rubric import RubricScore
 from holdfast.records.run import Judged
 from holdfast.records.scenario import Judgment
+from holdfast.records.timing import Spoiled, SpoiledBy
 from holdfast.records.verdict import FailureClass, LatencyTier, Outcome, Verdict
 
 P, F, Q, E = Verdict.PASSED, Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.ERROR
@@ -110,10 +111,21 @@ def test_latency_comes_from_the_budget_else_from_the_measurement():
     assert judge(check(P)).latency_ms is None
 
 
-def test_a_spoiled_latency_gets_no_grade():
-    judged = judge(check(P, severity=1.0), budget(LatencyTier.TARGET), latency=Latency(ms=480.0, spoiled=("retried",)))
+def test_a_disturbed_latency_is_graded_when_its_budget_could_be_and_else_says_why_not():
+    retried = (Spoiled(kind=SpoiledBy.RETRIED, detail="retried"),)
+    disturbed = Latency(ms=480.0, spoiled=retried)
+    judged = judge(check(P, severity=1.0), budget(None, 480.0), latency=disturbed)
     assert (judged.latency_ms, judged.latency_tier, judged.outcome) == (480.0, None, None)
-    assert judged.latency_spoiled == ("retried",)
+    assert judged.latency_spoiled == retried
+    judged = judge(check(P, severity=1.0), budget(LatencyTier.TARGET, 480.0), latency=disturbed)
+    assert (judged.latency_tier, judged.outcome) == (LatencyTier.TARGET, Outcome.SAFE_IN_TIME)
+    assert judged.latency_spoiled == ()
+
+
+def test_an_answer_of_which_nobody_knows_what_it_would_have_been_keeps_a_trial_from_passing():
+    judged = judge(check(P), strategy="any_pass", undecided=["cut off by our limit"])
+    assert (judged.verdict, judged.reason) == (Verdict.INCONCLUSIVE, "cut off by our limit")
+    assert judge(check(F), undecided=["cut off by our limit"]).verdict is Verdict.FAILED
 
 
 def test_of_several_budgets_the_worst_counts_and_one_ungraded_is_no_grade():

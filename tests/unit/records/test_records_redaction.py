@@ -7,7 +7,7 @@ from holdfast.records.evaluation import EvaluationResult, Evidence
 from holdfast.records.event import ActionTaken, AnyEvent, ModelCalled, Observed, ServiceCalled
 from holdfast.records.redaction import Redactor
 from holdfast.records.secret_forms import names_secret, secrets_of
-from holdfast.records.timing import CallTiming
+from holdfast.records.timing import CallTiming, Spoiled, SpoiledBy
 from holdfast.records.verdict import Verdict
 
 CANARY = "canary-Zq7f93kd02mmx81"
@@ -148,7 +148,13 @@ def test_every_depth_and_kind_of_a_record_is_reached():
         ),
         Observed(at_ms=2, action_id="1", name="login", content={"body": CANARY.encode(), CANARY: 1, "thing": Thing()}),
         ServiceCalled(at_ms=3, service="db", method="open", args=[f"postgres://u:{CANARY}@h/d"], error=CANARY),
-        ModelCalled(at_ms=4, model="m", purpose="agent", timing=CallTiming(spoiled=(CANARY,)), text=CANARY),
+        ModelCalled(
+            at_ms=4,
+            model="m",
+            purpose="agent",
+            timing=CallTiming(spoiled=(Spoiled(kind=SpoiledBy.FAILED, detail=CANARY),)),
+            text=CANARY,
+        ),
     ]
     assert redactor.suspects(msgspec.msgpack.encode(events, enc_hook=repr))
     clean = redactor.value(events)

@@ -21,12 +21,12 @@ from holdfast.records.event import (
     Waited,
 )
 from holdfast.records.message import Message
-from holdfast.records.model import Usage
+from holdfast.records.model import Finish, FinishReason, Usage
 from holdfast.records.place import Place
 from holdfast.records.rubric import RubricScore
 from holdfast.records.run import Judged, PhaseRecord, TrialKey, TrialRecord
 from holdfast.records.timeline import SafetyAtDeadline
-from holdfast.records.timing import Attempt, CallTiming
+from holdfast.records.timing import Attempt, CallTiming, Spoiled, SpoiledBy
 from holdfast.records.verdict import FailureClass, LatencyTier, Outcome, Verdict
 from unit.store.sample_trials import HEADER
 
@@ -126,6 +126,7 @@ SAFE = TrialRecord(
             ),
             text="Activate the cath lab.",
             usage=Usage(input_tokens=20, output_tokens=8),
+            finish=Finish(reason=FinishReason.STOP, raw="stop"),
         ),
         said(484.0, "assistant", "Activate the cath lab."),
         Noted(at_ms=485.0, message=SAME_VENDOR, level="warning"),
@@ -185,7 +186,7 @@ UNSAFE = TrialRecord(
                 verdict=Verdict.INCONCLUSIVE,
                 reason="1 check could not be decided: latency_budget: retried",
                 latency_ms=480.0,
-                latency_spoiled=("retried",),
+                latency_spoiled=(Spoiled(kind=SpoiledBy.RETRIED, detail="retried"),),
             ),
             events=(
                 Waited(at_ms=1500.0, model="m/m", purpose="agent", reason="m limits the rate (429)", wait_ms=1500.0),
@@ -209,7 +210,10 @@ UNDECIDED = TrialRecord(
         verdict=Verdict.INCONCLUSIVE,
         reason="1 check could not be decided: llm_judge: the judge's answer could not be read",
         latency_ms=310.0,
-        latency_spoiled=("retried", "loop lagged 40 ms"),
+        latency_spoiled=(
+            Spoiled(kind=SpoiledBy.RETRIED, detail="retried"),
+            Spoiled(kind=SpoiledBy.LAGGED, detail="loop lagged 40 ms"),
+        ),
     ),
     phases=(PhaseRecord(name="run", started_ms=1.0, duration_ms=30000.0),),
     evaluations=(

@@ -5,6 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from holdfast.records.event import ModelCalled
+from holdfast.records.model import Finish, FinishReason
 from holdfast.records.run import TrialKey
 from holdfast.records.verdict import Verdict
 from holdfast.report.page import Page, cells, clip, visible
@@ -55,6 +57,23 @@ def test_a_run_in_which_everything_passed():
         "1 model call: 28 tokens, cost unknown",
         "record: runs/x.sqlite",
     ]
+
+
+@pytest.mark.parametrize(
+    ("finish", "shown"),
+    [
+        (Finish(reason=FinishReason.LENGTH, raw="length"), "cut short"),
+        (Finish(reason=FinishReason.LENGTH, raw="max_tokens", token_limit=9), "our limit"),
+        (Finish(reason=FinishReason.REFUSAL, raw="refusal"), "refusal"),
+    ],
+)
+def test_what_is_no_plain_end_is_shown_in_the_table(finish, shown):
+    events = tuple(
+        msgspec.structs.replace(each, finish=finish) if isinstance(each, ModelCalled) else each for each in SAFE.events
+    )
+    header, row, *_ = render([msgspec.structs.replace(SAFE, events=events)], width=160).splitlines()
+    assert header.endswith("checks  ended")
+    assert row.endswith(f"2/2     {shown}")
 
 
 def test_a_wide_page_has_room_for_every_figure():

@@ -153,7 +153,7 @@ def test_a_newer_format(record):
     connection = sqlite3.connect(record)
     connection.execute("PRAGMA user_version=99")
     connection.close()
-    assert "has format 99, and this version of Holdfast reads format 2; upgrade Holdfast" in refused(record)
+    assert "has format 99, and this version of Holdfast reads format 3; upgrade Holdfast" in refused(record)
     with pytest.raises(StoreError, match="has format 99"):
         RunWriter.open(record)
 

@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import Any
 
 from holdfast.errors import AgentError
-from holdfast.records.model import ChatRequest, ChatResponse
+from holdfast.records.model import ChatRequest, ChatResponse, FinishReason
 from holdfast.records.timing import Attempt
 
 
@@ -59,7 +59,9 @@ class StreamingCall:
             last_byte_ms=_after(zero, ended),
             streamed=True,
         )
-        return ChatResponse(text="".join(pieces), attempt=attempt, chunks=tuple(chunks))
+        return ChatResponse(
+            text="".join(pieces), attempt=attempt, chunks=tuple(chunks), finish_reason=FinishReason.STOP
+        )
 
     async def close(self) -> None:
         pass

@@ -19,7 +19,7 @@ from holdfast.ports.model import ChatModel
 from holdfast.ports.services import ServiceFault
 from holdfast.records.event import ActionTaken, Noted, Observed, Thought
 from holdfast.records.message import Message, ToolCall
-from holdfast.records.model import ChatRequest, ChatResponse
+from holdfast.records.model import ChatRequest, ChatResponse, FinishReason
 from holdfast.records.trajectory import ActionStatus
 from holdfast.runtime.bounding import as_text, bounded, plain, shortened
 
@@ -60,7 +60,7 @@ class RuntimeAgent:
         messages, between = self._memory.begin(turn.messages)
         for calls_left in reversed(range(self._max_steps)):
             response = await self._ask([*messages, *between])
-            if not response.tool_calls:
+            if not response.tool_calls or _broke_off(response):
                 return Reply(text=response.text)
             if response.text.strip():
                 self._emit(Thought(at_ms=self._now(), text=response.text))
@@ -151,6 +151,11 @@ class RuntimeAgent:
     def _opened(self) -> TrialContext:
         assert self._trial is not None, "used before open"
         return self._trial
+
+
+def _broke_off(response: ChatResponse) -> bool:
+    """Whether the answer ended before the model was done: then nobody knows whether a tool call in it is complete."""
+    return response.finish_reason not in (None, FinishReason.STOP, FinishReason.TOOL_CALLS)
 
 
 def _distinct(calls: tuple[ToolCall, ...], before: int) -> tuple[ToolCall, ...]:

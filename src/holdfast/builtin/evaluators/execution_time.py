@@ -11,8 +11,7 @@ from holdfast.builtin.evaluators.bounds import Milliseconds
 from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
 from holdfast.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
 from holdfast.records.execution import ExecutionResult
-
-_NOT_LIVE = ("cached", "replayed")
+from holdfast.records.timing import Spoiled, SpoiledBy
 
 
 class ExecutionTimeParams(EvaluationParams):
@@ -41,7 +40,7 @@ class ExecutionTime:
         took = result.duration_ms
         if not math.isfinite(took):
             return inconclusive("the agent's time was not measured")
-        not_live = [reason for reason in _spoiled(result) if any(word in reason.lower() for word in _NOT_LIVE)]
+        not_live = [str(each) for each in _spoiled(result) if each.kind is SpoiledBy.NOT_LIVE]
         if not_live:
             return inconclusive(f"the agent's time says nothing about a live run: {'; '.join(not_live)}")
         figures: dict[str, Any] = {"duration_ms": took}
@@ -66,7 +65,7 @@ def _broken(took: float, low: float | None, high: float | None) -> str | None:
     return None
 
 
-def _spoiled(result: ExecutionResult) -> tuple[str, ...]:
+def _spoiled(result: ExecutionResult) -> tuple[Spoiled, ...]:
     return () if result.latency is None else result.latency.spoiled
 
 

@@ -75,6 +75,7 @@ class Contains:
 
 class NotContains:
     type: ClassVar[str] = "not_contains"
+    fails_for_good: ClassVar[bool] = True
     params: ClassVar[type[EvaluationParams]] = NotContainsParams
 
     async def evaluate(

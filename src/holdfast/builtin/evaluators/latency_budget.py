@@ -10,7 +10,7 @@ from pydantic import model_validator
 from holdfast.builtin.evaluators.bounds import PositiveMilliseconds
 from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
 from holdfast.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
-from holdfast.records.execution import ExecutionResult
+from holdfast.records.execution import ExecutionResult, Latency
 from holdfast.records.verdict import LatencyTier
 
 
@@ -40,6 +40,7 @@ class LatencyBudgetParams(EvaluationParams):
 
 class LatencyBudget:
     type: ClassVar[str] = "latency_budget"
+    fails_for_good: ClassVar[bool] = True
     params: ClassVar[type[EvaluationParams]] = LatencyBudgetParams
 
     async def evaluate(
@@ -48,27 +49,42 @@ class LatencyBudget:
         expected = f"at most {params.critical_ms:g} ms"
         latency = result.latency
         if latency is None or latency.ms is None or not math.isfinite(latency.ms) or latency.ms < 0:
-            reasons = "; ".join(latency.spoiled) if latency else ""
+            reasons = "; ".join(map(str, latency.spoiled)) if latency else ""
             return inconclusive(
                 f"there is no latency to grade: {reasons or 'no model call or agent turn was timed'}",
                 evidence=Evidence(expected=expected, found="no latency", where="timing"),
             )
         where = "request sent to last byte" if latency.source == "model_call" else "the agent's turn"
-        if latency.spoiled:
+        tier = _certain_tier(params, latency)
+        if latency.spoiled and tier is None:
             return inconclusive(
-                f"the latency of {latency.ms:.1f} ms is not graded: {'; '.join(latency.spoiled)}",
+                f"the latency of {latency.ms:.1f} ms is not graded: {'; '.join(map(str, latency.spoiled))}",
                 evidence=Evidence(expected=expected, found=f"{latency.ms:.1f} ms, spoiled", where=where),
                 figures={"latency_ms": latency.ms, **params.bounds()},
             )
         if latency.cut:
             return _cut(params, latency.ms)
-        tier = params.tier(latency.ms)
+        assert tier is not None
         evidence = Evidence(expected=expected, found=f"{latency.ms:.1f} ms", where=where)
         figures = {"latency_ms": latency.ms, "tier": tier.value, **params.bounds()}
         if tier is LatencyTier.EXCEEDED:
-            message = f"{latency.ms:.1f} ms is beyond the critical {params.critical_ms:g} ms"
+            message = f"{latency.ms:.1f} ms is beyond the critical {params.critical_ms:g} ms{_in_spite_of(latency)}"
             return failed(message, evidence=evidence, figures=figures)
-        return passed(f"{latency.ms:.1f} ms is in the {tier.value} tier", evidence=evidence, figures=figures)
+        message = f"{latency.ms:.1f} ms is in the {tier.value} tier{_in_spite_of(latency)}"
+        return passed(message, evidence=evidence, figures=figures)
+
+
+def _certain_tier(params: LatencyBudgetParams, latency: Latency) -> LatencyTier | None:
+    """The tier that the latency is in whatever the disturbances did, if there is one."""
+    low_ms, high_ms = latency.bounds
+    if latency.cut:
+        return LatencyTier.EXCEEDED if low_ms >= params.critical_ms else None
+    tier = params.tier(low_ms)
+    return tier if tier is params.tier(high_ms) else None
+
+
+def _in_spite_of(latency: Latency) -> str:
+    return f" in any case ({'; '.join(map(str, latency.spoiled))})" if latency.spoiled else ""
 
 
 def _cut(params: LatencyBudgetParams, ms: float) -> EvaluationResult:

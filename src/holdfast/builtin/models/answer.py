@@ -10,7 +10,7 @@ import msgspec
 from holdfast.builtin.models.sse import DONE, EventStream
 from holdfast.errors import ModelErrorKind
 from holdfast.records.message import ToolCall
-from holdfast.records.model import Usage
+from holdfast.records.model import FinishReason, Usage
 
 
 class Unreadable(Exception):
@@ -54,13 +54,25 @@ class AnswerReader(ABC):
     """Collects one answer, in pieces or whole; each wire's reader says what an event means, in `read`.
 
     `pieces` are (bytes of the body it took, number of characters); `first_token` and `done` are bytes of the body too,
-    `done` None until the answer says that it is over. Raises `Unreadable` and `ErrorInAnswer`.
+    `done` None until the answer says that it is over. `finish_reason` is the server's own word, and `refused` whether
+    the text is marked as a refusal. Raises `Unreadable` and `ErrorInAnswer`.
     """
 
     ends: ClassVar[tuple[bytes, ...]] = ()
     """Bytes that are in the event an answer ends with, or in one that says it failed."""
 
-    __slots__ = ("calls", "done", "events", "finish_reason", "first_token", "pieces", "seen", "texts", "usage")
+    __slots__ = (
+        "calls",
+        "done",
+        "events",
+        "finish_reason",
+        "first_token",
+        "pieces",
+        "refused",
+        "seen",
+        "texts",
+        "usage",
+    )
 
     def __init__(self) -> None:
         self.events = EventStream()
@@ -69,6 +81,7 @@ class AnswerReader(ABC):
         self.pieces: list[tuple[int, int]] = []
         self.first_token: int | None = None
         self.finish_reason: str | None = None
+        self.refused: bool = False
         self.usage: Usage | None = None
         self.seen: bool = False
         self.done: int | None = None
@@ -80,6 +93,13 @@ class AnswerReader(ABC):
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         return tuple(call.finished(number) for number, (_, call) in enumerate(self.calls))
+
+    def finish(self, *, streamed: bool) -> FinishReason | None:
+        """How the answer ended. A stream has to say so: without that nobody can tell whether it is all there."""
+        if self.finish_reason is None:
+            return FinishReason.UNKNOWN if streamed else None
+        reason = FinishReason(self.finish_reason)
+        return FinishReason.REFUSAL if self.refused and reason is FinishReason.STOP else reason
 
     @property
     def ended(self) -> bool:

@@ -11,13 +11,6 @@ from holdfast.errors import ModelErrorKind
 from holdfast.records.model import Usage
 
 _encode = msgspec.json.Encoder().encode
-_REASONS = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "max_tokens": "length",
-    "tool_use": "tool_calls",
-    "refusal": "content_filter",
-}
 _ERRORS: dict[str, ModelErrorKind] = {
     "rate_limit_error": "rate_limit",
     "invalid_request_error": "refused",
@@ -181,7 +174,7 @@ class MessagesReader(AnswerReader):
             return
         if reason == "tool_use" and self._as_text and not self.calls:
             reason = "end_turn"
-        self.finish_reason = _REASONS.get(reason, reason)
+        self.finish_reason = reason
 
 
 def _reported(error: _Error | None) -> ErrorInAnswer:

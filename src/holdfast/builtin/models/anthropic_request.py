@@ -42,6 +42,9 @@ class Messages(Record):
     def reader(self, request: ChatRequest) -> AnswerReader:
         return MessagesReader(answer_tool=ANSWER_TOOL if self._structure_for(request) == "tool" else None)
 
+    def token_limit(self, request: ChatRequest) -> int | None:
+        return self.asking.token_limit(request, "max_tokens")
+
     def without(self, status: int, message: str, request: ChatRequest) -> Messages | None:
         if status != 400:
             return None

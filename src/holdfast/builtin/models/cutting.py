@@ -10,9 +10,7 @@ from typing import Self
 
 import msgspec
 
-from holdfast.records.model import ChatResponse
-
-DEADLINE = "deadline"
+from holdfast.records.model import ChatResponse, FinishReason
 
 
 class Cut:
@@ -64,7 +62,8 @@ def cut_short(response: ChatResponse, after_ms: float) -> ChatResponse:
         chunks=tuple(kept),
         tool_calls=(),
         usage=None,
-        finish_reason=DEADLINE,
+        finish_reason=FinishReason.DEADLINE,
+        finish_raw=None,
         attempt=msgspec.structs.replace(
             attempt,
             first_byte_ms=in_time(attempt.first_byte_ms),

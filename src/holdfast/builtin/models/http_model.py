@@ -51,6 +51,10 @@ class Wire(Protocol):
 
     def reader(self, request: ChatRequest) -> AnswerReader: ...
 
+    def token_limit(self, request: ChatRequest) -> int | None:
+        """The most tokens of an answer that the request asks for, or None when it leaves that to the model."""
+        ...
+
     def without(self, status: int, message: str, request: ChatRequest) -> Wire | None:
         """The wire to try instead after this refusal, or None when the refusal is about something else."""
         ...
@@ -249,7 +253,9 @@ def _response(made: _Try, zero: float) -> ChatResponse:
         tool_calls=reader.tool_calls,
         usage=reader.usage,
         chunks=made.stamps.chunks(reader.pieces),
-        finish_reason=reader.finish_reason,
+        finish_reason=reader.finish(streamed=made.streamed),
+        finish_raw=reader.finish_reason,
+        token_limit=made.wire.token_limit(made.request),
     )
 
 

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from holdfast.errors import SetupError
 from holdfast.records.base import Record
+from holdfast.records.model import ChatRequest
 
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
@@ -37,6 +38,14 @@ class Asking(Record):
     body: dict[str, Any] = {}
     api: str = "chat"
     max_tokens: int | None = None
+
+    def token_limit(self, request: ChatRequest, *fields: str) -> int | None:
+        """The limit that a request carries, whether it is the request's, the settings' or under one of `fields` in the
+        user's own `body`."""
+        own = next((value for name in fields if isinstance(value := self.body.get(name), int)), None)
+        if own is not None:
+            return own
+        return self.max_tokens if request.max_tokens is None else request.max_tokens
 
 
 def reject_unknown(name: str, options: Mapping[str, Any], known: Sequence[str]) -> None:

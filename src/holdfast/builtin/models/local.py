@@ -120,7 +120,13 @@ class LocalModel:
 
 
 def _response(done: Generated, clock: CallClock) -> ChatResponse:
-    return msgspec.structs.replace(clock.so_far(), usage=done.usage, finish_reason=done.finish_reason)
+    return msgspec.structs.replace(
+        clock.so_far(),
+        usage=done.usage,
+        finish_reason=done.finish_reason,
+        finish_raw=done.finish_reason.value,
+        token_limit=done.token_limit,
+    )
 
 
 def _read(name: str, options: Mapping[str, Any]) -> LlamaSettings:

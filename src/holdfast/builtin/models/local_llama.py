@@ -11,7 +11,7 @@ from typing import Any
 
 from holdfast.builtin.models.local_clock import CallClock
 from holdfast.records.base import Record
-from holdfast.records.model import ChatRequest, Usage
+from holdfast.records.model import ChatRequest, FinishReason, Usage
 
 # llama-cpp-python is built from source and so not there when types are checked: everything of it is Any here.
 
@@ -28,7 +28,8 @@ class Generated(Record):
     """What is known at the end, beside the text and the times, which are in the clock."""
 
     usage: Usage
-    finish_reason: str
+    finish_reason: FinishReason
+    token_limit: int | None
 
 
 class TooLong(Exception):
@@ -60,17 +61,18 @@ class Llama:
         room = self._settings.context - len(prompt)
         if room < 1:
             raise TooLong(f"the messages are {len(prompt)} tokens and the context holds {self._settings.context}")
-        limit = min(room, self._settings.max_tokens if request.max_tokens is None else request.max_tokens)
+        allowed = self._settings.max_tokens if request.max_tokens is None else request.max_tokens
+        limit = min(room, allowed)
         llama.reset()  # else what an earlier call has in common with this one would not be computed, nor timed
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        finish_reason = "length"
+        finish_reason = FinishReason.LENGTH
         written = 0
         temperature = 0.2 if request.temperature is None else request.temperature
         for token in llama.generate(prompt, temp=temperature, grammar=grammar):
             if stop.is_set():
                 break
             if self._library.llama_vocab_is_eog(llama._model.vocab, token):  # noqa: SLF001 -- no public way
-                finish_reason = "stop"
+                finish_reason = FinishReason.STOP
                 break
             written += 1
             text = decoder.decode(llama.detokenize([token], prev_tokens=prompt))
@@ -82,6 +84,7 @@ class Llama:
         return Generated(
             usage=Usage(input_tokens=len(prompt), output_tokens=written),
             finish_reason=finish_reason,
+            token_limit=allowed if allowed <= room else None,
         )
 
     def close(self) -> None:

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, cast
 
 import msgspec
 
-from holdfast.builtin.models.answer import AnswerReader, ErrorInAnswer, PartialCall, message_in, not_read
+from holdfast.builtin.models.answer import AnswerReader, ErrorInAnswer, PartialCall, Unreadable, message_in, not_read
 from holdfast.builtin.models.sse import DONE, Event
-from holdfast.records.model import Usage
+from holdfast.records.model import FinishReason, Usage
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -86,6 +86,12 @@ class ChatReader(AnswerReader):
             for data, end in events:
                 self.read(data, end)
 
+    def whole(self, body: bytes) -> None:
+        super().whole(body)
+        finish = self.finish(streamed=False)
+        if not self.texts and not self.calls and finish in (None, FinishReason.STOP) and not _has_message(body):
+            raise Unreadable("it has no message")
+
     def read(self, data: bytes, end: int) -> None:
         try:
             answer = _decode_answer(data)
@@ -123,10 +129,11 @@ class ChatReader(AnswerReader):
         if content is None:
             return
         text = content.content
-        if text is None:
-            text = content.refusal
-        elif not isinstance(text, str):
+        if text is not None and not isinstance(text, str):
             text = _text_parts(text)
+        if content.refusal:
+            self.refused = True
+            text = text or content.refusal
         if text:
             self.add_text(text, end)
         if content.tool_calls:
@@ -158,6 +165,10 @@ class ChatReader(AnswerReader):
             if index == delta.index and not (delta.id and known.id and delta.id != known.id):
                 return known
         return None
+
+
+def _has_message(body: bytes) -> bool:
+    return any(choice.message is not None or choice.delta is not None for choice in _decode_answer(body).choices or ())
 
 
 def _text_parts(parts: list[Any]) -> str:

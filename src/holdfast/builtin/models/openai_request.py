@@ -43,6 +43,9 @@ class ChatCompletions(Record):
     def reader(self, request: ChatRequest) -> AnswerReader:
         return ChatReader()
 
+    def token_limit(self, request: ChatRequest) -> int | None:
+        return self.asking.token_limit(request, "max_tokens", "max_completion_tokens", "n_predict")
+
     def without(self, status: int, message: str, request: ChatRequest) -> ChatCompletions | None:
         if status == 500 and _FIELD.search(message):
             status = 400  # llama-cpp-python's server calls a field that it does not know its own failure

@@ -62,7 +62,7 @@ class BridgedModel:
         try:
             async with asyncio.timeout(limit), Cut(request.cut_after_ms) as cut:
                 cut.start(clock.begun)
-                response = self._answer(await self._ask(request, clock), clock)
+                response = self._answer(request, await self._ask(request, clock), clock)
                 if request.cut_after_ms is None or (response.attempt.latency_ms or 0.0) <= request.cut_after_ms:
                     return response
         except Exception as error:
@@ -83,15 +83,18 @@ class BridgedModel:
             self._opened = AsyncExitStack()
             await self._opened.enter_async_context(self._model)
 
-    def _answer(self, response: ModelResponse, clock: CallClock) -> ChatResponse:
+    def _answer(self, request: ChatRequest, response: ModelResponse, clock: CallClock) -> ChatResponse:
         words = self._words
+        reason, raw = words.finish_of(response)
         return ChatResponse(
             text=words.text_of(response),
             attempt=clock.attempt(streamed=self._stream),
             tool_calls=words.tool_calls_of(response),
             usage=words.usage_of(response),
             chunks=tuple(clock.chunks),
-            finish_reason=words.finish_reason_of(response),
+            finish_reason=reason,
+            finish_raw=raw,
+            token_limit=request.max_tokens,
             timing_includes=INCLUDES,
         )
 

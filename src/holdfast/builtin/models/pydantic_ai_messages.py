@@ -24,7 +24,7 @@ from pydantic_ai.tools import ToolDefinition
 
 from holdfast.builtin.models.answer import PartialCall
 from holdfast.records.message import Message, ToolCall
-from holdfast.records.model import ChatRequest, Usage
+from holdfast.records.model import ChatRequest, FinishReason, Usage
 
 
 def to_messages(messages: Sequence[Message]) -> list[ModelMessage]:
@@ -117,9 +117,28 @@ def usage_of(response: ModelResponse) -> Usage | None:
     return Usage(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
 
 
-def finish_reason_of(response: ModelResponse) -> str | None:
-    return "tool_calls" if response.finish_reason == "tool_call" else response.finish_reason
+def finish_of(response: ModelResponse) -> tuple[FinishReason | None, str | None]:
+    """How the answer ended, in our word and in the vendor's.
+
+    The library calls a refusal filtered and leaves a pause out, so the vendor's own word goes first.
+    """
+    details = response.provider_details or {}
+    raw = details.get("finish_reason")
+    word = raw if isinstance(raw, str) else response.finish_reason
+    if response.state == "suspended":
+        return FinishReason.PAUSE_TURN, word
+    if response.state != "complete":
+        return FinishReason.ERROR, word or response.state
+    if details.get("refusal"):
+        return FinishReason.REFUSAL, word
+    reason = None if word is None else FinishReason(word)
+    if reason is FinishReason.UNKNOWN and response.finish_reason is not None:
+        reason = FinishReason(response.finish_reason)
+    return reason, word
 
 
 def text_of(response: ModelResponse) -> str:
-    return "".join(part.content for part in response.parts if isinstance(part, TextPart))
+    """What was said; a refusal that is no part of the message included."""
+    text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
+    refusal = (response.provider_details or {}).get("refusal")
+    return text if text or not isinstance(refusal, str) else refusal

@@ -113,8 +113,10 @@ class ReplayedModel:
         exchange = self._cassette.take(self._model, request)
         await self._wait_out(exchange, request.timeout_s)
         if exchange.response is not None:
-            attempt = shifted(exchange.response.attempt, began_ms)
-            return msgspec.structs.replace(exchange.response, attempt=attempt, source="replayed")
+            response = exchange.response
+            limit = exchange.request.max_tokens if response.token_limit is None else response.token_limit
+            attempt = shifted(response.attempt, began_ms)
+            return msgspec.structs.replace(response, attempt=attempt, source="replayed", token_limit=limit)
         if exchange.failure is not None:
             raise self._error(exchange.failure, began_ms)
         raise ModelError(

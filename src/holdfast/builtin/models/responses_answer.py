@@ -10,8 +10,6 @@ from holdfast.builtin.models.answer import AnswerReader, ErrorInAnswer, PartialC
 from holdfast.errors import ModelErrorKind
 from holdfast.records.model import Usage
 
-_CUT = {"max_output_tokens": "length"}
-
 
 class _Part(msgspec.Struct, gc=False):
     type: str | None = None
@@ -84,6 +82,7 @@ class ResponsesReader(AnswerReader):
             raise not_read(error, data) from error
         match event.type:
             case "response.output_text.delta" | "response.refusal.delta":
+                self.refused = self.refused or event.type == "response.refusal.delta"
                 if isinstance(event.delta, str) and event.delta:
                     self.add_text(event.delta, end)
             case (
@@ -146,6 +145,7 @@ class ResponsesReader(AnswerReader):
                 self._start_call(item, index, end).arguments.append(item.arguments or "")
             for part in item.content or () if item.type == "message" else ():
                 text = part.text if part.type == "output_text" else part.refusal
+                self.refused = self.refused or part.type == "refusal"
                 if text:
                     self.add_text(text, end)
 
@@ -155,9 +155,9 @@ class ResponsesReader(AnswerReader):
             raise _reported(response.error, None)
         if status == "incomplete":
             reason = response.incomplete_details.reason if response.incomplete_details else None
-            self.finish_reason = _CUT.get(reason or "", reason or "incomplete")
+            self.finish_reason = reason or status
         elif status in ("completed", None):
-            self.finish_reason = "tool_calls" if self.calls else "stop"
+            self.finish_reason = "tool_calls" if self.calls else status or "completed"
         else:
             raise Unreadable(f"its status is {status!r}")
         self.seen = True

@@ -36,6 +36,9 @@ class Responses(Record):
     def reader(self, request: ChatRequest) -> AnswerReader:
         return ResponsesReader()
 
+    def token_limit(self, request: ChatRequest) -> int | None:
+        return self.asking.token_limit(request, "max_output_tokens")
+
     def without(self, status: int, message: str, request: ChatRequest) -> Responses | None:
         if status not in REFUSALS:
             return None

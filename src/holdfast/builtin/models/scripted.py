@@ -17,7 +17,7 @@ from holdfast.builtin.models.scripted_rules import FailRule, Rule, read_rules, t
 from holdfast.errors import ModelError, ModelErrorKind
 from holdfast.plugins.factories import ModelSettings
 from holdfast.records.message import ToolCall
-from holdfast.records.model import ChatRequest, ChatResponse, Usage
+from holdfast.records.model import ChatRequest, ChatResponse, FinishReason, Usage
 from holdfast.records.timing import Attempt
 
 _STATUS: dict[str, int] = {"server": 500, "rate_limit": 429, "stream": 200}
@@ -76,13 +76,16 @@ class ScriptedModel:
         if calls or not pieces:
             call.arrived("")
         usage = rule.usage
+        reason = rule.finish_reason or ("tool_calls" if calls else "stop")
         return ChatResponse(
             text=text,
             attempt=call.attempt(None),
             tool_calls=calls,
             usage=None if usage is None else Usage(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens),
             chunks=tuple(call.chunks),
-            finish_reason=rule.finish_reason or ("tool_calls" if calls else "stop"),
+            finish_reason=FinishReason(reason),
+            finish_raw=reason,
+            token_limit=request.max_tokens,
         )
 
     def _rule_for(self, request: ChatRequest, call: _Call) -> tuple[int, Rule]:

@@ -21,7 +21,7 @@ from holdfast.ports.user import ASKED_AGAIN
 from holdfast.records.conversation import ConversationTurn
 from holdfast.records.event import Noted
 from holdfast.records.message import Message
-from holdfast.records.model import ChatRequest
+from holdfast.records.model import ChatRequest, ChatResponse, FinishReason
 from holdfast.records.scenario import Converse, UserSimulatorConfig
 
 _SUMMARY_TOKENS = 220
@@ -44,7 +44,8 @@ class LlmUserSimulator:
     ) -> str:
         """The user's next message. A reply that is out of its part is asked for once more.
 
-        Raises `ModelError` when the model fails or has nothing to say twice over. Nothing is ever put in its place.
+        Raises `ModelError` when the model fails, has nothing to say twice over, or does not end a line by itself.
+        Nothing is ever put in its place.
         """
         model = self._models(config.model_type)
         summary = await self._summary(history[:-RECENT_TURNS], model, trial)
@@ -80,6 +81,7 @@ class LlmUserSimulator:
         if _is_logged(config, trial):
             message = f"user simulation\n--- part\n{system}\n--- asked\n{prompt}\n--- answered\n{response.text}"
             trial.emit(Noted(at_ms=trial.elapsed_ms(), message=message, level="debug", topic="user_simulation"))
+        _require_whole(model, response, "the simulated user's line")
         return clean(response.text)
 
     async def _summary(
@@ -103,12 +105,21 @@ class LlmUserSimulator:
                 purpose="summary",
             ),
         )
+        if response.finish_reason is not FinishReason.LENGTH:  # shorter than it might be, and bounded in any case
+            _require_whole(model, response, "the summary of the conversation")
         summary = bounded(clean(response.text))
         if not summary:
             raise ModelError(f"{model.name}: the summary of the conversation came back empty", kind="malformed")
         self._summaries.pop(said[:known], None)
         self._summaries[said] = summary
         return summary
+
+
+def _require_whole(model: ChatModel, response: ChatResponse, what: str) -> None:
+    """Raises `ModelError` for what the model did not end by itself: half a line is not what the user says."""
+    finish = response.finish
+    if finish is not None and not finish.plain:
+        raise ModelError(f"{model.name}: {what} cannot be used: {finish}", kind="malformed")
 
 
 def _is_logged(config: UserSimulatorConfig, trial: TrialContext) -> bool:
