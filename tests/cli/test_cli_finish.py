@@ -187,3 +187,36 @@ def test_what_the_deadline_cut_off_is_graded_as_it_stood(shell):
     assert trials["late"]["finish_reason"] == "deadline"
     assert trials["late"]["verdict"] != "passed"
     assert [each["verdict"] for each in trials["late"]["evaluations"] if each["severity"]] == ["passed"]
+
+
+def test_a_resume_goes_on_counting_where_the_record_ends(shell):
+    """What was spent stays spent: on trials that are done, and on one in error that is done again."""
+    answers = iter([Answer(text="I am", finish_reason="content_filter"), *[Answer(text="I am on my way.")] * 9])
+    shell.write("holdfast.toml", '[prices."openai/m"]\ninput = 1000000.0\noutput = 0.0\n')
+    decisions(shell, ["it"])
+    with Loopback(lambda served: next(answers)) as server:
+        limited = ("--trials", "4", "--max-cost", "21", "--concurrency", "1", "--model", "openai/m")
+        first = shell("run", ".", *limited, OPENAI_BASE_URL=server.url)
+        assert "--max-cost is used up: 21.0000 of 21" in first.err
+        again = shell("resume", "last", "--json", "again.json", OPENAI_BASE_URL=server.url)
+    assert "--max-cost is used up: 21.0000 of 21" in again.err
+    assert len(list(answers)) == 7
+    report = json.loads((shell.folder / "again.json").read_text())
+    assert (report["summary"]["total"], report["summary"]["cost"]["cost"]) == (3, 21.0)
+
+
+def test_a_trial_that_a_resume_replaces_leaves_its_cost(shell):
+    answers = iter([Answer(text="I am", finish_reason="content_filter")] * 2 + [Answer(text="I am on my way.")])
+    shell.write("holdfast.toml", '[prices."openai/m"]\ninput = 1000000.0\noutput = 0.0\n')
+    decisions(shell, ["it"])
+    with Loopback(lambda served: next(answers)) as server:
+        trials, _ = run(shell, "--model", "openai/m", OPENAI_BASE_URL=server.url)
+        assert (trials["it"]["verdict"], trials["it"]["cost"]["cost"]) == ("error", 7.0)
+        shell("resume", "last", OPENAI_BASE_URL=server.url)
+        ended = shell("resume", "last", "--json", "again.json", OPENAI_BASE_URL=server.url)
+    report = json.loads((shell.folder / "again.json").read_text())
+    (trial,) = report["trials"]
+    assert trial["verdict"] == "passed"
+    assert (report["summary"]["cost"]["calls"], report["summary"]["cost"]["cost"]) == (3, 21.0)
+    assert [each["verdict"] for each in trial["replaced"]] == ["error", "error"]
+    assert "3 model calls" in ended.out

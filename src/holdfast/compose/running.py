@@ -35,13 +35,14 @@ from holdfast.errors import FileError, HoldfastError, StoreError
 from holdfast.ports.observer import RunObserver
 from holdfast.records.price import Prices
 from holdfast.records.redaction import Redactor
-from holdfast.records.run import RunHeader, RunMatrix
+from holdfast.records.run import RunHeader, RunMatrix, TrialRecord
 from holdfast.records.scenario import Scenario
 from holdfast.records.standing import Standing
 from holdfast.records.verdict import Verdict
 from holdfast.report.redacted_progress import RedactedProgress
 from holdfast.store.ids import new_run_id
 from holdfast.store.plan import PlanEntry
+from holdfast.store.reader import RunReader
 from holdfast.store.writer import RunWriter
 
 
@@ -69,6 +70,8 @@ class Run:
         self.header: RunHeader = header or self._header(selection, options)
         prices = Prices.of_run(self.header)
         self.budget: Budget = Budget(prices, max_cost=options.max_cost, max_tokens=options.max_tokens)
+        if self._path is not None and self.budget.limited:
+            self.budget.carry_on(RunReader.open(self._path).trials())
         self.interrupted: bool = False
         self.broken: StoreError | None = None
         self._gate: ProviderGate | OpenGate | None = None
@@ -186,7 +189,7 @@ class Run:
             observer.run_started(msgspec.structs.replace(self.header, planned=len(self.pending)))
         batch = LocalBatch(
             build=builder.build,
-            keep=writer.append,
+            keep=writer.append if self._path is None else lambda trial: writer.append(self._with_replaced(trial)),
             observers=observers,
             concurrency=self.settings.concurrency,
             stopping=lambda: interrupts.stopping or tape.broken is not None or not self.budget.may_start(),
@@ -212,6 +215,15 @@ class Run:
         self.interrupted = interrupts.stopping
         self._close(writer)
         return writer.path
+
+    def _with_replaced(self, trial: TrialRecord) -> TrialRecord:
+        """The trial, with what it takes the place of: that was paid for as well."""
+        assert self._path is not None
+        before = RunReader.open(self._path).trial(trial.key)
+        if before is None:
+            return trial
+        replaced = (*before.replaced, msgspec.structs.replace(before, replaced=()))
+        return msgspec.structs.replace(trial, replaced=replaced)
 
     def _close(self, writer: RunWriter) -> None:
         cut_short = self.interrupted or self.broken is not None or self.budget.exhausted is not None

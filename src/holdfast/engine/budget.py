@@ -9,6 +9,7 @@ from holdfast.judging.cost import spent_on
 from holdfast.records.cost import Spent
 from holdfast.records.event import AnyEvent, ModelCalled
 from holdfast.records.price import Prices
+from holdfast.records.run import TrialRecord
 
 
 class Budget:
@@ -39,6 +40,13 @@ class Budget:
                 f"--max-cost needs the price of {', '.join(unknown)}: add it to holdfast.toml, as in "
                 f'[prices."{unknown[0]}"] with input and output per million tokens'
             )
+
+    def carry_on(self, trials: Iterable[TrialRecord]) -> None:
+        """Count what the run has spent already, before it was cut short."""
+        for trial in trials:
+            for event in trial.events:
+                self.emit(event)
+            self.carry_on((*trial.earlier, *trial.replaced))
 
     def emit(self, event: AnyEvent) -> None:
         if not isinstance(event, ModelCalled):
