@@ -43,6 +43,8 @@ async def safety_timeline(
     checks = [check for _, check in found if check is not None]
     excludes = tuple(spec.name or spec.type for spec, check in found if check is None)
     why_not = _no_pieces(done.result, call) if checks else "no invariant can be checked on a part of the answer"
+    if call.finish is not None and call.finish.undecided:
+        why_not = str(call.finish)
     if why_not:
         return SafetyTimeline(first_token_ms=first_token_ms, excludes=excludes, unknown=why_not)
     verdicts = [each.verdict for each in evaluations if each.severity is not None and each.step == done.step.index]

@@ -122,7 +122,7 @@ class Waited(Event, tag="wait"):
 
 
 class Lagged(Event, tag="lag"):
-    """The event loop was stuck for more than `limit_ms` during a model call, whose latency is not graded for it.
+    """The event loop was stuck for more than `limit_ms` during a model call, whose latency may not be graded for it.
 
     For the turn of an agent that makes no call, or several, `model` is its name.
     """

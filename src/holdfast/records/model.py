@@ -81,7 +81,8 @@ class Finish(Record, array_like=True):
 
     def __str__(self) -> str:
         if self.our_limit:
-            return f"the answer was cut off by our limit of {self.token_limit} tokens{self._word()}"
+            tokens = "1 token" if self.token_limit == 1 else f"{self.token_limit} tokens"
+            return f"the answer was cut off by our limit of {tokens}{self._word()}"
         if self.reason is FinishReason.UNKNOWN and self.raw is None:
             return "the stream did not say how the answer ended: it has no finish reason"
         return _ENDED[self.reason] + self._word()

@@ -22,7 +22,7 @@ _SHOWN_WAIT_MS = 100.0
 
 
 class Incidents:
-    """Counts those of trials, repeated measurements included. Lag is told only where it takes a grade away."""
+    """Counts those of trials, repeated measurements included. Lag is told only where it may take a grade away."""
 
     def __init__(self) -> None:
         self._retries: Counter[str] = Counter()

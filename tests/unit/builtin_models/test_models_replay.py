@@ -249,7 +249,7 @@ def test_a_recording_is_not_written_over(tmp_path):
         (None, "holds no recording: there is no .*cassette.jsonl; make one with --record"),
         (b"", "is not a recording of Holdfast"),
         (b"<html>\n", "is not a recording of Holdfast"),
-        (b'{"cassette":99}\n', "has format 99, and this version of Holdfast reads up to 1; upgrade"),
+        (b'{"cassette":99}\n', "has format 99, and this version of Holdfast reads up to 2; upgrade"),
         (b'{"cassette":1,"holdfast_version":"0","created_at":""}\n{"number":1}\n', r"cassette.jsonl:2 is damaged"),
     ],
 )
@@ -258,3 +258,23 @@ def test_what_is_no_cassette_is_refused_with_a_reason(tmp_path, content, said):
         (tmp_path / CASSETTE_FILE).write_bytes(content)
     with pytest.raises(SetupError, match=said):
         Cassette(tmp_path, Redactor())
+
+
+@pytest.mark.parametrize(
+    ("word", "reason", "limit"),
+    [("length", "length", 9), ("content_filter", "content_filter", 9), ("eos", "stop", 9), ("novel", "unknown", 9)],
+)
+async def test_a_cassette_of_the_first_format_says_how_its_answers_ended(tmp_path, word, reason, limit):
+    """It has the word as the server or the first version put it, and the limit in the request only."""
+    request = asking("hi", max_tokens=limit)
+    header = b'{"cassette":1,"holdfast_version":"0.1.0","created_at":""}'
+    exchange = {
+        "number": 1,
+        "key": request_key(request),
+        "model": "openai/m",
+        "request": msgspec.to_builtins(request),
+        "response": {"text": "Stop", "attempt": [0.0], "finish_reason": word},
+    }
+    (tmp_path / CASSETTE_FILE).write_bytes(header + b"\n" + msgspec.json.encode(exchange) + b"\n")
+    response = await attempt(ReplayedModel("openai/m", Cassette(tmp_path, Redactor())), request)
+    assert (response.finish_reason, response.token_limit) == (reason, limit)

@@ -15,6 +15,7 @@ from holdfast.plugins.registry import Registry
 from holdfast.records.evaluation import EvaluationResult, EvaluationSpec
 from holdfast.records.event import ModelCalled
 from holdfast.records.execution import ExecutionResult, Latency
+from holdfast.records.model import Finish, FinishReason
 from holdfast.records.place import Place
 from holdfast.records.run import TrialKey
 from holdfast.records.scenario import Ask, Scenario, Step
@@ -34,13 +35,14 @@ def invariant(type_, text, severity=1.0, **params):
     return EvaluationSpec(type=type_, name=text, place=PLACE, params={key: text, **params}, severity=severity)
 
 
-def call(pieces, *, first_token_ms=10.0, spoiled=(), text=None):
+def call(pieces, *, first_token_ms=10.0, spoiled=(), text=None, finish=None):
     """Piece n arrives at 10 n ms."""
     whole = "".join(pieces)
     attempt = Attempt(started_ms=0, sent_ms=0, first_token_ms=first_token_ms, last_byte_ms=10.0 * len(pieces))
     chunks = tuple((10.0 * number, len(piece)) for number, piece in enumerate(pieces, start=1))
     timing = CallTiming(attempts=(attempt,), chunks=chunks, spoiled=spoiled)
-    return ModelCalled(at_ms=0, model="m", purpose="agent", timing=timing, text=whole if text is None else text)
+    said = whole if text is None else text
+    return ModelCalled(at_ms=0, model="m", purpose="agent", timing=timing, text=said, finish=finish)
 
 
 async def timeline(tmp_path, pieces, *specs, calls=None, verdicts=()):
@@ -120,6 +122,10 @@ async def test_a_judges_invariant_is_left_out_and_named(tmp_path):
             "the call was retried (2 attempts)",
         ),
         ((call(["STOP"]), call(["STOP"])), "the answer took 2 model calls"),
+        (
+            (call(["STOP"], finish=Finish(reason=FinishReason.LENGTH, raw="length", token_limit=1)),),
+            "the answer was cut off by our limit of 1 token (length)",
+        ),
         ((), "the agent's model calls are its own"),
         ((call(["STOP"], text="STOP it"),), "the reply is not what the model said, word for word"),
         ((call([], text="STOP"),), "the pieces of the answer were not timed"),

@@ -21,7 +21,7 @@ from holdfast.records.redaction import Redactor
 from holdfast.records.timing import Attempt
 from holdfast.store.plain import plain
 
-CASSETTE_FORMAT = 1
+CASSETTE_FORMAT = 2
 CASSETTE_FILE = "cassette.jsonl"
 
 
