@@ -186,6 +186,13 @@ async def test_a_stream_that_just_ends_is_never_an_answer():
     assert (error.kind, error.retryable) == ("stream", True)
 
 
+async def test_an_empty_finish_reason_is_none():
+    """Some servers put one into every piece, and a stream that breaks off after it has not ended."""
+    piece = b'data: {"choices": [{"delta": {"content": "Stop"}, "finish_reason": ""}]}\n\n'
+    error = await failure(Answer(body=piece, content_type="text/event-stream"))
+    assert (error.kind, error.retryable) == ("stream", True)
+
+
 async def test_a_plain_answer_that_is_cut_is_never_an_answer():
     error = await failure(Answer(text="Stop " * 20, streaming="ignored", cut_after=1))
     assert (error.kind, error.retryable) == ("stream", True)

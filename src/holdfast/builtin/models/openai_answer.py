@@ -116,14 +116,14 @@ class ChatReader(AnswerReader):
                 self.pieces.append((end, len(delta.content)))
                 if self.first_token is None:
                     self.first_token = end
-                if choice.finish_reason is not None:
+                if choice.finish_reason:
                     self.finish_reason = choice.finish_reason
             else:
                 self._take(choice, end)
 
     def _take(self, choice: _Choice, end: int) -> None:
         self.seen = True
-        if choice.finish_reason is not None:
+        if choice.finish_reason:
             self.finish_reason = choice.finish_reason
         content = choice.delta if choice.delta is not None else choice.message
         if content is None:
