@@ -69,6 +69,9 @@ async def test_a_retried_call_is_never_graded_and_every_wait_is_an_event():
     assert len(called.timing.attempts) == 3
     (spoiled,) = called.timing.spoiled
     assert (spoiled.kind, str(spoiled)) == (SpoiledBy.RETRIED, "the call was retried (3 attempts)")
+    first, *_, last = called.timing.attempts
+    assert spoiled.low_ms == called.timing.latency_ms
+    assert spoiled.high_ms == last.last_byte_ms - first.started_ms
     assert [event.reason for event in sink.of(Retried)] == ["503", "429"]
     assert clock.slept[1] == 7
     assert 0.25 <= clock.slept[0] <= 0.5
@@ -162,6 +165,19 @@ async def test_a_loop_that_was_stuck_before_the_call_spoils_nothing():
         time.sleep(0.1)  # noqa: ASYNC251 - the fault under test
         start = time.perf_counter()
         assert lag.worst_ms(start, start + 0.0001) <= 0.11
+
+
+async def test_what_held_the_loop_up_in_all_is_more_than_the_worst_of_it():
+    with LagMonitor() as lag:
+        start = time.perf_counter()
+        for _ in range(3):
+            await asyncio.sleep(0.02)
+            time.sleep(0.05)  # noqa: ASYNC251 - the fault under test
+        await asyncio.sleep(0.02)
+        end = time.perf_counter()
+        assert lag.total_ms(start, end) >= 3 * 38
+        assert lag.total_ms(start, end) >= lag.worst_ms(start, end) >= 38
+        assert lag.total_ms(end, end) == 0
 
 
 async def test_lag_of_the_last_moments_and_what_was_before_is_forgotten():

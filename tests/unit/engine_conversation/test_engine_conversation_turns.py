@@ -13,12 +13,13 @@ from holdfast.engine.calling import OpenAdmission
 from holdfast.errors import ModelError
 from holdfast.plugins.plugin import Plugin
 from holdfast.plugins.registry import Registry
+from holdfast.ports.agent import Reply, TrialContext, Turn
 from holdfast.ports.evaluator import EvaluationParams
 from holdfast.records.evaluation import passed
-from holdfast.records.event import LimitReached, Noted, Said
+from holdfast.records.event import LimitReached, ModelCalled, Noted, Said
 from holdfast.records.model import ChatResponse
 from holdfast.records.scenario import ConversationConfig, DebugOptions, ScriptedTurn
-from holdfast.records.timing import Attempt
+from holdfast.records.timing import Attempt, CallTiming, Spoiled, SpoiledBy
 from holdfast.records.verdict import FailureClass, Verdict
 
 
@@ -234,3 +235,44 @@ async def test_an_invariant_that_broke_before_an_outage_still_fails_the_trial(tm
     record = await hold(tmp_path, scenario(PRESSED), ToldAgent("go", outage))
     assert record.judged.verdict is Verdict.FAILED
     assert "also in error" in record.judged.reason
+
+
+class TimedAgent(ToldAgent):
+    """Each turn is one model call of so many milliseconds, disturbed so."""
+
+    def __init__(self, *calls: tuple[float, *tuple[Spoiled, ...]]) -> None:
+        super().__init__("stop")
+        self._calls = iter(calls)
+        self._trial: TrialContext | None = None
+
+    async def open(self, trial: TrialContext) -> None:
+        self._trial = trial
+
+    async def respond(self, turn: Turn) -> Reply:
+        ms, *spoiled = next(self._calls)
+        timing = CallTiming(attempts=(Attempt(started_ms=0, sent_ms=0, last_byte_ms=ms),), spoiled=tuple(spoiled))
+        self._trial.emit(ModelCalled(at_ms=0, model="m/m", purpose="agent", timing=timing, text="stop"))
+        return await super().respond(turn)
+
+
+RETRIED = Spoiled(kind=SpoiledBy.RETRIED, detail="tried twice", low_ms=50.0, high_ms=5000.0)
+
+
+@pytest.mark.parametrize(
+    ("calls", "tier"),
+    [
+        ([(50.0,), (100.0,)], "target"),
+        ([(50.0, RETRIED), (100.0,)], None),
+        ([(50.0, RETRIED), (13_000.0,)], "exceeded"),
+        ([(50.0, Spoiled(kind=SpoiledBy.NOT_LIVE, detail="replayed")), (13_000.0,)], "exceeded"),
+        ([(50.0, Spoiled(kind=SpoiledBy.NOT_LIVE, detail="replayed")), (100.0,)], None),
+        ([(100.0,), (300.0, Spoiled(kind=SpoiledBy.LAGGED, detail="stuck", low_ms=250.0, high_ms=300.0))], "target"),
+    ],
+)
+async def test_the_slowest_turn_is_graded_where_no_other_can_have_been_slower(tmp_path, calls, tier):
+    budget = check("latency_budget", target_ms=500, acceptable_ms=1000, critical_ms=2000)
+    script = (ScriptedTurn(say="And now?"),)
+    told = scenario(ConversationConfig(max_turns=2, script=script), evaluations=[budget])
+    record = await hold(tmp_path, told, TimedAgent(*calls))
+    assert record.judged.latency_tier == tier, record.judged
+    assert bool(record.judged.latency_spoiled) is (tier is None)
