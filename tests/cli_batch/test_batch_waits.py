@@ -9,6 +9,7 @@ import sys
 import threading
 from pathlib import Path
 
+from cli.conftest import DECISION
 from cli.loopback import Loopback
 from holdfast.testing import Answer
 
@@ -93,7 +94,8 @@ def test_a_provider_that_is_down_is_shown_until_it_is_back(batch):
 def test_a_loop_that_lags_is_an_event_and_shown(batch):
     blocking = "import time\n\nasync def agent(text):\n    time.sleep(0.2)\n    return 'I call for help.'\n"
     batch.write("blocking.py", blocking)
-    code, out, shown = Terminal(batch)("run", "one.yaml", "--agent", "python:./blocking.py:agent")
+    batch.write("tight.yaml", DECISION.replace("target_ms: 5000", "target_ms: 100").format(id="tight", prompt="Now?"))
+    code, out, shown = Terminal(batch)("run", "tight.yaml", "--agent", "python:./blocking.py:agent")
     assert code == 3, out + shown
     found = incidents(batch, "lag")
     assert len(found) == 3
