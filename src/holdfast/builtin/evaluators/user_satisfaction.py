@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from holdfast.builtin.evaluators.bounds import PositiveShare
-from holdfast.builtin.evaluators.conversation_judging import Unjudged, ask_judge, noted, says_yes, transcript
+from holdfast.builtin.evaluators.conversation_judging import Unjudged, ask_judge, noted, transcript
 from holdfast.builtin.evaluators.satisfaction_words import NEGATIVE, POSITIVE, hits
 from holdfast.builtin.evaluators.text import Text
 from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
@@ -25,7 +25,11 @@ _PROMPTS = {
         "much effort it took, and how the user speaks."
     ),
 }
-_SCALE = " Read the user's messages; the agent's own claim that all is well counts for nothing."
+_SCALE = (
+    " Read the user's messages; the agent's own claim that all is well counts for nothing. Your confidence is how sure "
+    "you are that the user is satisfied, whichever word you answer with: 0 is certainly not satisfied, 1 is certainly "
+    "satisfied."
+)
 
 
 class SatisfactionIndicators(EvaluationParams):
@@ -82,7 +86,7 @@ def _by_words(params: UserSatisfactionParams, turns: tuple[ConversationTurn, ...
 async def _by_judge(
     params: UserSatisfactionParams, turns: tuple[ConversationTurn, ...], context: EvaluationContext
 ) -> EvaluationResult:
-    """The score is the judge's confidence that the user is satisfied."""
+    """The score is the judge's confidence that the user is satisfied, whichever word it answers with."""
     prompt = _PROMPTS[params.measurement_method] + _SCALE + _signs(params.indicators)
     try:
         judgement = await ask_judge(context, prompt, [transcript(turns)])
@@ -92,12 +96,17 @@ async def _by_judge(
     if confidence is None or answer not in ("yes", "no"):
         said = f"the judge answered {judgement.judgment!r} with confidence {confidence}, which is no score"
         return noted(inconclusive(said), judgement.note)
-    score = confidence if says_yes(judgement) else 1.0 - confidence
     expected = f"at least {params.satisfaction_threshold:g}"
-    result = (passed if score >= params.satisfaction_threshold else failed)(
-        f"satisfaction {score:.2f}, expected {expected}: {judgement.reasoning}",
-        evidence=Evidence(expected=expected, found=f"{answer} with confidence {confidence:g}", where="conversation"),
-        figures={"score": round(score, 4), "method": params.measurement_method},
+    evidence = Evidence(expected=expected, found=f"{answer} with confidence {confidence:g}", where="conversation")
+    reached = confidence >= params.satisfaction_threshold
+    if reached and answer == "no" and confidence > 0.5:
+        # Whether it is sure of "satisfied" or of its "no" cannot be told, and one of the two would be a wrong pass.
+        said = f"the judge says 'no' and is {confidence:g} sure that the user is satisfied, which contradict each other"
+        return noted(inconclusive(said, evidence=evidence), judgement.note)
+    result = (passed if reached else failed)(
+        f"satisfaction {confidence:.2f}, expected {expected}: {judgement.reasoning}",
+        evidence=evidence,
+        figures={"score": round(confidence, 4), "method": params.measurement_method},
     )
     return noted(result, judgement.note)
 
