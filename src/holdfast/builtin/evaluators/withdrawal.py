@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.builtin.evaluators.patterns import search_all
 from holdfast.engine.keywords import is_negated, normal
 from holdfast.records.base import Record
+from holdfast.text_match import search_all
 
 WITHDRAWN_BY: tuple[str, ...] = (
     r"\bno need to\b(?! (?:worry|panic|apologi[sz]e|be (?:afraid|alarmed|scared|embarrassed)|thank))",
