@@ -31,6 +31,8 @@ _SCALE = (
     "satisfied."
 )
 
+_SIGNS = {True: "+", False: "-", None: "?"}
+
 
 class SatisfactionIndicators(EvaluationParams):
     """Words and phrases that count for and against. A list that is left out keeps its default."""
@@ -65,19 +67,27 @@ def _by_words(params: UserSatisfactionParams, turns: tuple[ConversationTurn, ...
     indicators = params.indicators or SatisfactionIndicators()
     spoken = [(turn.turn_number, turn.user_input) for turn in turns if turn.turn_number > 1]
     found = hits(spoken, indicators.positive or POSITIVE, indicators.negative or NEGATIVE)
-    positive = sum(hit.positive for hit in found)
-    listed = "; ".join(f"{'+' if hit.positive else '-'} {hit.text!r} (turn {hit.turn})" for hit in found)
-    figures = {"positive": positive, "negative": len(found) - positive, "method": "keyword_analysis"}
+    positive = sum(hit.positive is True for hit in found)
+    counted = sum(hit.positive is not None for hit in found)
+    listed = "; ".join(f"{_SIGNS[hit.positive]} {hit.text!r} (turn {hit.turn})" for hit in found)
+    figures = {"positive": positive, "negative": counted - positive, "method": "keyword_analysis"}
     expected = f"a share of at least {params.satisfaction_threshold:g}"
-    if not found:
+    if not counted:
+        said = (
+            "said nothing that tells satisfaction for certain"
+            if found
+            else "said none of the words that tell satisfaction"
+        )
         return inconclusive(
-            "the user said none of the words that tell satisfaction; use another measurement_method",
-            evidence=Evidence(expected=expected, found="no indicator", where="the user's messages from turn 2 on"),
+            f"the user {said}; use another measurement_method",
+            evidence=Evidence(
+                expected=expected, found=listed or "no indicator", where="the user's messages from turn 2 on"
+            ),
             figures=figures,
         )
-    score = positive / len(found)
+    score = positive / counted
     return (passed if score >= params.satisfaction_threshold else failed)(
-        f"{positive} of {len(found)} indicators are positive ({score:.2f}), expected {expected}",
+        f"{positive} of {counted} indicators are positive ({score:.2f}), expected {expected}",
         evidence=Evidence(expected=expected, found=listed, where="the user's messages from turn 2 on"),
         figures={"score": round(score, 4), **figures},
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.engine.keywords import is_negated, normal
+from holdfast.engine.keywords import normal
+from holdfast.engine.negation import is_negated
 from holdfast.records.base import Record
 from holdfast.text_match import search_all
 
