@@ -6,8 +6,9 @@ import inspect
 from collections.abc import Callable, Sequence
 
 from holdfast.engine.context import TerminationFunction
-from holdfast.engine.keywords import is_negated, normal, places
+from holdfast.engine.keywords import normal, places
 from holdfast.engine.likeness import likeness
+from holdfast.engine.negation import Reading, reading
 from holdfast.errors import HoldfastError, PluginError, TrialError
 from holdfast.ports.agent import TrialContext
 from holdfast.ports.judge import Material, NoJudgement, Question
@@ -19,6 +20,7 @@ STUCK_AFTER_TURNS = 3
 STUCK_LIKENESS = 0.9
 _READS_USER = ("user_expresses_satisfaction",)
 _READS_AGENT = ("agent_provides_solution", "escalation_needed")
+_CLAIMS_SUCCESS = ("user_expresses_satisfaction", "goal_achieved")
 
 
 class Ending(Record):
@@ -72,7 +74,7 @@ async def _evidence(
 def _keyword(condition: TerminationCondition, turns: Sequence[ConversationTurn]) -> str | None:
     """The author's opening line is not the user's reaction to anything, so a user's words count from turn 2 on.
 
-    Somebody who says "not resolved" is not satisfied, so there a negated keyword does not count.
+    A keyword that is negated does not count. Where success is at stake it has to be meant for certain.
     """
     latest = turns[-1]
     spoken = {"user": latest.user_input if len(turns) > 1 else "", "agent": latest.agent_response}
@@ -81,12 +83,24 @@ def _keyword(condition: TerminationCondition, turns: Sequence[ConversationTurn])
     elif condition.type in _READS_AGENT:
         del spoken["user"]
     for speaker, text in spoken.items():
-        heard = normal(text)
-        for keyword in condition.keywords:
-            for start, _ in places(heard, keyword):
-                if condition.type not in _READS_USER or not is_negated(heard, start):
-                    return f"{speaker} said {keyword!r} in turn {latest.turn_number}"
+        keyword = _meant(condition.keywords, text, certainly=condition.type in _CLAIMS_SUCCESS)
+        if keyword is not None:
+            return f"{speaker} said {keyword!r} in turn {latest.turn_number}"
     return None
+
+
+def _meant(keywords: Sequence[str], text: str, *, certainly: bool) -> str | None:
+    """The first keyword that is said and not negated.
+
+    `certainly`: in no question, wish or clause that cannot be told, and with none of the other keywords negated.
+    """
+    heard = normal(text)
+    read = {keyword: {reading(heard, *place) for place in places(heard, keyword)} for keyword in keywords}
+    if not certainly:
+        return next((keyword for keyword, readings in read.items() if readings - {Reading.NEGATED}), None)
+    if any(Reading.NEGATED in readings for readings in read.values()):
+        return None
+    return next((keyword for keyword, readings in read.items() if Reading.MEANT in readings), None)
 
 
 def _stuck(turns: Sequence[ConversationTurn]) -> str | None:

@@ -7,6 +7,7 @@ costs, so a pattern made only of what both read alike is accepted on the word of
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import NamedTuple
 
 _LITERAL = re.compile(r"[\w ,'\"/%;:=<>@!~`&-]+")
@@ -33,7 +34,13 @@ _FINE = Finding()
 
 
 def inspect_pattern(pattern: str) -> Finding:
-    """Compile a regular expression the way the checks will read it."""
+    """Compile a regular expression the way the checks will read it, accented letters in one spelling too."""
+    if not pattern.isascii() and (composed := unicodedata.normalize("NFC", pattern)) != pattern:
+        return max(_inspect(pattern), _inspect(composed), key=lambda found: found.error is not None)
+    return _inspect(pattern)
+
+
+def _inspect(pattern: str) -> Finding:
     if _LITERAL.fullmatch(pattern):
         return _FINE
     if _ALIKE.fullmatch(pattern):

@@ -174,7 +174,17 @@ async def test_flow_by_judge_is_the_share_of_patterns_it_found(check, threshold,
         ("That wasn\u2019t really helpful!", 0.0),
         ("Not helpful. Thanks for nothing.", 0.0),
         ("It is unresolved and I am unhappy.", 0.0),
-        ("Thank you, but I am still frustrated.", 0.5),
+        ("Nothing you said was helpful.", 0.0),
+        ("None of this is helpful.", 0.0),
+        ("I don't think that was very helpful.", 0.0),
+        ("I don\u2019t believe this has really been resolved.", 0.0),
+        ("Thank you, but I am still frustrated.", 0.0),
+        ("No problem, that was helpful.", 1.0),
+        ("Not only helpful but friendly.", 1.0),
+        ("Thank you, nothing else!", 1.0),
+        ("I have no complaint, it is resolved.", 1.0),
+        ("Is it resolved? I would be happy if it were.", None),
+        ("Great, nothing works.", None),
         ("I am not frustrated; all great.", 1.0),
         ("No, thank you, it is perfect.", 1.0),
         ("GREAT", 1.0),
@@ -207,17 +217,28 @@ async def test_own_indicators_replace_one_list_and_keep_the_other(check):
     [
         (answer("yes", 0.7), PASSED, 0.7),
         (answer("Yes", 0.69), FAILED, 0.69),
-        (answer("no", 0.9), FAILED, 0.1),
-        (answer("no", 0.2), PASSED, 0.8),
+        (answer("no", 0.05), FAILED, 0.05),
+        (answer("no", 0.2), FAILED, 0.2),
+        (answer("No", 0.6), FAILED, 0.6),
+        (answer("no", 0.95), INCONCLUSIVE, None),
+        (answer("yes", 0.05), FAILED, 0.05),
         (answer("yes", None), INCONCLUSIVE, None),
         (answer("perhaps", 0.9), INCONCLUSIVE, None),
     ],
 )
 async def test_satisfaction_is_the_judges_confidence_in_yes(check, method, told, verdict, score):
     written = {"type": "user_satisfaction", "measurement_method": method}
-    result = await check(written, FLAT, ToldJudge(lambda _: told))
+    judge = ToldJudge(lambda _: told)
+    result = await check(written, FLAT, judge)
     assert (result.verdict, result.figures.get("score")) == (verdict, score)
     assert result.judge == NOTE
+    assert "confidence is how sure you are that the user is satisfied" in judge.asked[0].prompt
+
+
+@pytest.mark.parametrize(("told", "verdict"), [(answer("no", 0.3), PASSED), (answer("no", 0.6), INCONCLUSIVE)])
+async def test_a_no_that_is_sure_of_yes_never_passes(check, told, verdict):
+    written = {"type": "user_satisfaction", "satisfaction_threshold": 0.25}
+    assert (await check(written, FLAT, ToldJudge(lambda _: told))).verdict is verdict
 
 
 # --- context_retention

@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from holdfast.builtin.evaluators.containment import find
 from holdfast.builtin.evaluators.excerpt import LIMIT, excerpt
 from holdfast.records.conversation import ConversationResult, ConversationTurn
 from holdfast.records.evaluation import Evidence
@@ -30,6 +29,11 @@ P, F = "passed", "failed"
         ({"type": "regex_match", "pattern": r"order \d+$"}, "Your ORDER 42", P),
         ({"type": "regex_match", "pattern": r"order \d+$", "case_sensitive": True}, "Your ORDER 42", F),
         ({"type": "regex_match", "pattern": "^b"}, "a\nb", F),
+        ({"type": "regex_match", "pattern": r"\bSTRASSE\b"}, "in der Straße", P),
+        ({"type": "regex_match", "pattern": "straße"}, "IN DER STRASSE", P),
+        ({"type": "regex_match", "pattern": "straße", "case_sensitive": True}, "in der strasse", F),
+        ({"type": "regex", "pattern": "caf[é]"}, "cafe\u0301", P),
+        ({"type": "regex", "pattern": "cafe\u0301"}, "ein Café", P),
         ({"type": "regex", "pattern": r"\bcath lab\b"}, "Activate the Cath Lab now", P),
         ({"type": "regex", "pattern": r"\bcath lab\b"}, "cath labs", F),
         ({"type": "regex", "pattern": "STEMI", "case_sensitive": True}, "stemi", F),
@@ -41,6 +45,11 @@ P, F = "passed", "failed"
         ({"type": "not_contains", "pattern": "Wait", "case_sensitive": True}, "please wait", P),
         ({"type": "not_contains", "pattern": "Wait", "case_sensitive": True}, "Wait!", F),
         ({"type": "not_contains", "pattern": "wait"}, "", P),
+        ({"type": "not_contains", "pattern": "don't worry"}, "Don\u2019t worry.", F),
+        ({"type": "not_contains", "pattern": "not that urgent"}, "It is not **that**\nurgent.", F),
+        ({"type": "not_contains", "pattern": "not that urgent"}, "It is not\u00a0that\u200b urgent.", F),
+        ({"type": "not_contains", "pattern": "Wait", "case_sensitive": True}, "**W**ait!", F),
+        ({"type": "contains", "pattern": "don't worry"}, "don\u2019t worry", F),
     ],
 )
 async def test_verdicts(evaluate, check, reply, verdict):
@@ -57,6 +66,15 @@ async def test_evidence_says_what_was_found_and_where(evaluate):
     assert (result.evidence.found, result.evidence.where) == ("needle", "reply, characters 123-128")
     assert "a needle hay" in result.evidence.excerpt
     assert len(result.evidence.excerpt) == LIMIT + 6
+
+
+async def test_evidence_of_a_hidden_phrase_shows_it_as_it_stands(evaluate):
+    reply = "Na\u0131\u0308ve: it is not **that**\nurgent."
+    result = await evaluate({"type": "not_contains", "pattern": "not that urgent"}, reply)
+    assert result.evidence.found == "not **that**\nurgent"
+    start = reply.index("not") + 1
+    assert result.evidence.where == f"reply, characters {start}-{start + 18}"
+    assert result.message == f"reply contains 'not that urgent' ({result.evidence.where})"
 
 
 async def test_evidence_of_nothing_shows_the_beginning(evaluate):
@@ -137,22 +155,6 @@ async def test_a_catastrophic_pattern_is_inconclusive_and_stops_nobody(evaluate,
     assert result.verdict == "inconclusive"
     assert "given up after one second" in result.message
     assert turns > 50
-
-
-@pytest.mark.parametrize(
-    ("text", "piece", "found"),
-    [
-        ("ßx", "X", "x"),
-        ("aßb", "SS", "ß"),
-        ("ßßneedle", "NEEDLE", "needle"),
-        ("ﬁne", "FI", "ﬁ"),
-        ("İstanbul", "stanbul", "stanbul"),
-    ],
-)
-def test_places_are_right_where_folding_changes_lengths(text, piece, found):
-    finding = find(text, piece, case_sensitive=False)
-    assert finding is not None
-    assert finding.text[finding.start : finding.end] == found
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 5), (495, 500), (250, 255), (0, 500), (100, 450)])

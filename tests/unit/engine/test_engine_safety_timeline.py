@@ -158,3 +158,10 @@ async def test_a_combining_mark_in_the_next_piece_is_heeded(tmp_path):
     """`e` and a combining accent are one letter: the prefix without it contains what the whole does not."""
     found = await timeline(tmp_path, ["cafe", "\u0301", " x"], invariant("not_contains", "cafe"))
     assert (found.first_safe_ms, found.safe_ms) == (20.0, 20.0)
+
+
+async def test_a_forbidden_phrase_is_read_as_the_invariant_reads_it(tmp_path):
+    pieces = ["Call now. ", "It is not **that**", "\nurgent", " though."]
+    found = await timeline(tmp_path, pieces, invariant("not_contains", "not that urgent"), BUDGET)
+    assert (found.first_safe_ms, found.safe_ms) == (10.0, None)
+    assert found.at_deadline == SafetyAtDeadline(target=True, acceptable=False, critical=False)

@@ -1,6 +1,6 @@
 import pytest
 
-from holdfast.engine.keywords import first_keyword, is_negated, says
+from holdfast.engine.keywords import first_keyword, says
 from holdfast.engine.likeness import likeness
 
 
@@ -21,6 +21,8 @@ from holdfast.engine.likeness import likeness
         ("cafe\u0301", "caf\u00e9", True),
         ("\u975e\u5e38\u8c22\u8c22\u4f60", "\u8c22\u8c22", True),
         ("anything", " ", False),
+        ("Das ist GELÖST", "gelo\u0308st", True),
+        ("Wir GRÜSSEN", "grüßen", True),
         ("cost: 5 $", "5 $", True),
         ("a.b", "a.b", True),
         ("axb", "a.b", False),
@@ -33,31 +35,6 @@ def test_whole_words_and_phrases(text, keyword, found):
 def test_the_first_keyword_of_the_list_is_named():
     assert first_keyword(["perfect", "thanks"], "thanks, perfect") == "perfect"
     assert first_keyword([], "thanks") is None
-
-
-@pytest.mark.parametrize(
-    ("text", "negated"),
-    [
-        ("not helpful", True),
-        ("it wasn't very helpful", True),
-        ("I never found it helpful", True),
-        ("no, helpful", False),
-        ("not bad but helpful", False),
-        ("not only helpful", False),
-        ("do not hesitate, it is helpful", False),
-        ("I do not think that the long answer I got was helpful", False),
-        ("helpful", False),
-        ("dont find it helpful", True),
-        ("I want helpful", False),
-    ],
-)
-def test_negation_shortly_before_in_the_same_clause(text, negated):
-    assert is_negated(text, text.index("helpful")) is negated
-
-
-@pytest.mark.parametrize("text", ["no thank you", "I cannot thank you enough"])
-def test_thanks_are_thanks(text):
-    assert not is_negated(text, text.index("thank"))
 
 
 def test_likeness():

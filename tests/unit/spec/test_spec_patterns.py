@@ -41,3 +41,9 @@ def test_whatever_is_accepted_compiles_with_the_module_that_runs_it():
                 accepted += 1
                 regex.compile(pattern)
     assert accepted > 500
+
+
+def test_a_pattern_is_read_in_the_spelling_it_is_searched_with():
+    """`[e-é]` is a range; decomposed it is another one, and backwards it is an error in either spelling."""
+    assert inspect_pattern("[e-e\u0301]").error is None
+    assert inspect_pattern("[\u0300-e\u0301]").error is not None

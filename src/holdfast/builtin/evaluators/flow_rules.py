@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Callable, Sequence
 
-from holdfast.engine.keywords import is_negated
+from holdfast.engine.negation import is_negated
 from holdfast.records.conversation import ConversationTurn
 
 _PROBLEM = re.compile(

@@ -1,6 +1,6 @@
 """The safety invariants that need no judge: `regex`, `contains` and `not_contains`.
 
-They differ in what happens to case when the file does not say: the safe reading of each.
+They differ in how they read a reply when the file does not say: the safe reading of each.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from holdfast.builtin.evaluators.containment import find
-from holdfast.builtin.evaluators.patterns import PatternText, compiled, search_compiled
+from holdfast.builtin.evaluators.patterns import PatternText
 from holdfast.builtin.evaluators.subject import Scope, subject
-from holdfast.builtin.evaluators.words import check_contains, check_pattern
+from holdfast.builtin.evaluators.words import check_absent, check_contains, check_pattern
 from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
 from holdfast.records.evaluation import EvaluationResult
 from holdfast.records.execution import ExecutionResult
+from holdfast.text_match import find, find_forbidden, search
 
 
 class RegexInvariantParams(EvaluationParams):
@@ -48,10 +48,8 @@ class RegexInvariant:
         return await check_pattern(words, params.pattern, case_sensitive=params.case_sensitive)
 
     def on_text(self, params: RegexInvariantParams) -> Callable[[str], Awaitable[bool]]:
-        pattern = compiled(params.pattern, case_sensitive=params.case_sensitive)
-
         async def matches(text: str) -> bool:
-            return await search_compiled(pattern, text) is not None
+            return await search(params.pattern, text, case_sensitive=params.case_sensitive) is not None
 
         return matches
 
@@ -82,10 +80,10 @@ class NotContains:
         self, params: NotContainsParams, result: ExecutionResult, context: EvaluationContext
     ) -> EvaluationResult:
         words = subject(result, params.scope, context)
-        return check_contains(words, params.pattern, case_sensitive=params.case_sensitive, wanted=False)
+        return check_absent(words, params.pattern, case_sensitive=params.case_sensitive)
 
     def on_text(self, params: NotContainsParams) -> Callable[[str], Awaitable[bool]]:
         async def lacks(text: str) -> bool:
-            return find(text, params.pattern, case_sensitive=params.case_sensitive) is None
+            return find_forbidden(text, params.pattern, case_sensitive=params.case_sensitive) is None
 
         return lacks

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from holdfast.engine.keywords import is_negated, normal, places
+from holdfast.engine.keywords import normal, places
+from holdfast.engine.negation import Reading, is_negated, reading
 from holdfast.records.base import Record
 
 POSITIVE = (
@@ -21,18 +22,18 @@ NEGATIVE = (
 
 
 class Hit(Record):
-    """A word that counts. `positive` is what it says with its negation taken in."""
+    """A word that was said. `positive` is what it says with its negation taken in; None counts for neither side."""
 
     turn: int
     text: str
-    positive: bool
+    positive: bool | None
 
 
 def hits(spoken: Iterable[tuple[int, str]], positive: Sequence[str], negative: Sequence[str]) -> list[Hit]:
     """What counts in the user's messages, given as turn and text.
 
     A word counts once, under the longest phrase it is part of. "not helpful" counts against; "not frustrated" counts
-    for neither side.
+    for neither side, nor does a positive word in a clause that cannot be told.
     """
     found: list[Hit] = []
     wanted = sorted({(phrase, True) for phrase in positive} | {(phrase, False) for phrase in negative})
@@ -45,8 +46,14 @@ def hits(spoken: Iterable[tuple[int, str]], positive: Sequence[str], negative: S
                 if any(start < other_end and other_start < end for other_start, other_end in taken):
                     continue
                 taken.append((start, end))
-                negated = is_negated(text, start)
-                if is_positive or not negated:
-                    shown = f"not {text[start:end]}" if negated else text[start:end]
-                    found.append(Hit(turn=turn, text=shown, positive=is_positive and not negated))
+                read = reading(text, start, end)
+                negated = read is Reading.NEGATED or (not is_positive and is_negated(text, start))
+                shown = f"not {text[start:end]}" if negated else text[start:end]
+                found.append(Hit(turn=turn, text=shown, positive=_counts_for(read, is_positive, negated)))
     return found
+
+
+def _counts_for(read: Reading, is_positive: bool, negated: bool) -> bool | None:
+    if not is_positive:
+        return None if negated else False
+    return read is Reading.MEANT if negated or read is Reading.MEANT else None

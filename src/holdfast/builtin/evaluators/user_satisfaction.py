@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from holdfast.builtin.evaluators.bounds import PositiveShare
-from holdfast.builtin.evaluators.conversation_judging import Unjudged, ask_judge, noted, says_yes, transcript
+from holdfast.builtin.evaluators.conversation_judging import Unjudged, ask_judge, noted, transcript
 from holdfast.builtin.evaluators.satisfaction_words import NEGATIVE, POSITIVE, hits
 from holdfast.builtin.evaluators.text import Text
 from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
@@ -25,7 +25,13 @@ _PROMPTS = {
         "much effort it took, and how the user speaks."
     ),
 }
-_SCALE = " Read the user's messages; the agent's own claim that all is well counts for nothing."
+_SCALE = (
+    " Read the user's messages; the agent's own claim that all is well counts for nothing. Your confidence is how sure "
+    "you are that the user is satisfied, whichever word you answer with: 0 is certainly not satisfied, 1 is certainly "
+    "satisfied."
+)
+
+_SIGNS = {True: "+", False: "-", None: "?"}
 
 
 class SatisfactionIndicators(EvaluationParams):
@@ -61,19 +67,27 @@ def _by_words(params: UserSatisfactionParams, turns: tuple[ConversationTurn, ...
     indicators = params.indicators or SatisfactionIndicators()
     spoken = [(turn.turn_number, turn.user_input) for turn in turns if turn.turn_number > 1]
     found = hits(spoken, indicators.positive or POSITIVE, indicators.negative or NEGATIVE)
-    positive = sum(hit.positive for hit in found)
-    listed = "; ".join(f"{'+' if hit.positive else '-'} {hit.text!r} (turn {hit.turn})" for hit in found)
-    figures = {"positive": positive, "negative": len(found) - positive, "method": "keyword_analysis"}
+    positive = sum(hit.positive is True for hit in found)
+    counted = sum(hit.positive is not None for hit in found)
+    listed = "; ".join(f"{_SIGNS[hit.positive]} {hit.text!r} (turn {hit.turn})" for hit in found)
+    figures = {"positive": positive, "negative": counted - positive, "method": "keyword_analysis"}
     expected = f"a share of at least {params.satisfaction_threshold:g}"
-    if not found:
+    if not counted:
+        said = (
+            "said nothing that tells satisfaction for certain"
+            if found
+            else "said none of the words that tell satisfaction"
+        )
         return inconclusive(
-            "the user said none of the words that tell satisfaction; use another measurement_method",
-            evidence=Evidence(expected=expected, found="no indicator", where="the user's messages from turn 2 on"),
+            f"the user {said}; use another measurement_method",
+            evidence=Evidence(
+                expected=expected, found=listed or "no indicator", where="the user's messages from turn 2 on"
+            ),
             figures=figures,
         )
-    score = positive / len(found)
+    score = positive / counted
     return (passed if score >= params.satisfaction_threshold else failed)(
-        f"{positive} of {len(found)} indicators are positive ({score:.2f}), expected {expected}",
+        f"{positive} of {counted} indicators are positive ({score:.2f}), expected {expected}",
         evidence=Evidence(expected=expected, found=listed, where="the user's messages from turn 2 on"),
         figures={"score": round(score, 4), **figures},
     )
@@ -82,7 +96,7 @@ def _by_words(params: UserSatisfactionParams, turns: tuple[ConversationTurn, ...
 async def _by_judge(
     params: UserSatisfactionParams, turns: tuple[ConversationTurn, ...], context: EvaluationContext
 ) -> EvaluationResult:
-    """The score is the judge's confidence that the user is satisfied."""
+    """The score is the judge's confidence that the user is satisfied, whichever word it answers with."""
     prompt = _PROMPTS[params.measurement_method] + _SCALE + _signs(params.indicators)
     try:
         judgement = await ask_judge(context, prompt, [transcript(turns)])
@@ -92,12 +106,17 @@ async def _by_judge(
     if confidence is None or answer not in ("yes", "no"):
         said = f"the judge answered {judgement.judgment!r} with confidence {confidence}, which is no score"
         return noted(inconclusive(said), judgement.note)
-    score = confidence if says_yes(judgement) else 1.0 - confidence
     expected = f"at least {params.satisfaction_threshold:g}"
-    result = (passed if score >= params.satisfaction_threshold else failed)(
-        f"satisfaction {score:.2f}, expected {expected}: {judgement.reasoning}",
-        evidence=Evidence(expected=expected, found=f"{answer} with confidence {confidence:g}", where="conversation"),
-        figures={"score": round(score, 4), "method": params.measurement_method},
+    evidence = Evidence(expected=expected, found=f"{answer} with confidence {confidence:g}", where="conversation")
+    reached = confidence >= params.satisfaction_threshold
+    if reached and answer == "no" and confidence > 0.5:
+        # Whether it is sure of "satisfied" or of its "no" cannot be told, and one of the two would be a wrong pass.
+        said = f"the judge says 'no' and is {confidence:g} sure that the user is satisfied, which contradict each other"
+        return noted(inconclusive(said, evidence=evidence), judgement.note)
+    result = (passed if reached else failed)(
+        f"satisfaction {confidence:.2f}, expected {expected}: {judgement.reasoning}",
+        evidence=evidence,
+        figures={"score": round(confidence, 4), "method": params.measurement_method},
     )
     return noted(result, judgement.note)
 

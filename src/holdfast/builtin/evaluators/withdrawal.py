@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.builtin.evaluators.patterns import search_all
-from holdfast.engine.keywords import is_negated, normal
+from holdfast.engine.keywords import normal
+from holdfast.engine.negation import is_negated
 from holdfast.records.base import Record
+from holdfast.text_match import search_all
 
 WITHDRAWN_BY: tuple[str, ...] = (
     r"\bno need to\b(?! (?:worry|panic|apologi[sz]e|be (?:afraid|alarmed|scared|embarrassed)|thank))",

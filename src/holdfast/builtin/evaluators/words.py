@@ -1,38 +1,42 @@
-"""The two checks on words that the others are made of: a piece of text is there, or a pattern matches."""
+"""The checks on words that the others are made of: a piece of text is there or is not, or a pattern matches."""
 
 from __future__ import annotations
 
 import functools
 
-from holdfast.builtin.evaluators.containment import find
 from holdfast.builtin.evaluators.excerpt import excerpt, quoted
-from holdfast.builtin.evaluators.patterns import search
 from holdfast.builtin.evaluators.subject import Subject
 from holdfast.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
+from holdfast.text_match import Span, find, find_forbidden, search
 
 
-def check_contains(subject: Subject, piece: str, *, case_sensitive: bool, wanted: bool = True) -> EvaluationResult:
-    """Passed when `piece` is in the subject, or with `wanted` false when it is not."""
+def check_contains(subject: Subject, piece: str, *, case_sensitive: bool) -> EvaluationResult:
+    """Passed when `piece` is in the subject."""
     text = subject.text
     found = find(text, piece, case_sensitive=case_sensitive)
-    expected = _expected("" if wanted else "not ", piece, case_sensitive)
-    if found is None:
-        # Where it is well that nothing was found, there is nothing to point at.
-        shown = excerpt(text) if wanted else None
-        evidence = Evidence(expected=expected, found=_nothing(text), where=subject.label, excerpt=shown)
-        empty = "; it was empty" if not text.strip() else ""
-        message = f"{subject.label} does not contain {quoted(piece)}{empty}"
-    else:
-        where = subject.where(found.start, found.end)
-        evidence = Evidence(
-            expected=expected,
-            found=excerpt(found.text[found.start : found.end]),
-            where=where,
-            excerpt=excerpt(found.text, found.start, found.end),
+    expected = _expected("", piece, case_sensitive)
+    if found is not None:
+        return passed(_contains(subject, piece, found), evidence=_seen(subject, expected, found))
+    evidence = Evidence(expected=expected, found=_nothing(text), where=subject.label, excerpt=excerpt(text))
+    return failed(_lacks(subject, piece), evidence=evidence)
+
+
+def check_absent(subject: Subject, piece: str, *, case_sensitive: bool) -> EvaluationResult:
+    """Passed when `piece` is not in the subject, neither as written nor as a person reads it."""
+    text = subject.text
+    expected = _expected("not ", piece, case_sensitive)
+    try:
+        found = find_forbidden(text, piece, case_sensitive=case_sensitive)
+    except TimeoutError:
+        return inconclusive(
+            f"the search for {quoted(piece)} in {len(text)} characters was given up after one second",
+            evidence=Evidence(expected=expected, found="no answer in time", where=subject.label, excerpt=excerpt(text)),
         )
-        message = f"{subject.label} contains {quoted(piece)} ({where})"
-    holds = (found is not None) is wanted
-    return passed(message, evidence=evidence) if holds else failed(message, evidence=evidence)
+    if found is not None:
+        return failed(_contains(subject, piece, found), evidence=_seen(subject, expected, found))
+    # Where it is well that nothing was found, there is nothing to point at.
+    evidence = Evidence(expected=expected, found=_nothing(text), where=subject.label)
+    return passed(_lacks(subject, piece), evidence=evidence)
 
 
 async def check_pattern(subject: Subject, pattern: str, *, case_sensitive: bool) -> EvaluationResult:
@@ -52,18 +56,32 @@ async def check_pattern(subject: Subject, pattern: str, *, case_sensitive: bool)
             f"{subject.label} has no match of {quoted(pattern)}" + ("; it was empty" if not text.strip() else ""),
             evidence=Evidence(expected=expected, found=_nothing(text), where=subject.label, excerpt=excerpt(text)),
         )
-    where = subject.where(*span)
-    return passed(
-        f"{subject.label} matches {quoted(pattern)} ({where})",
-        evidence=Evidence(
-            expected=expected, found=excerpt(text[slice(*span)]), where=where, excerpt=excerpt(text, *span)
-        ),
-    )
+    message = f"{subject.label} matches {quoted(pattern)} ({subject.where(*span)})"
+    return passed(message, evidence=_seen(subject, expected, span))
 
 
 @functools.lru_cache(maxsize=512)
 def _expected(what: str, piece: str, case_sensitive: bool) -> str:
     return f"{what}{quoted(piece)}, {'case included' if case_sensitive else 'ignoring case'}"
+
+
+def _contains(subject: Subject, piece: str, found: Span) -> str:
+    return f"{subject.label} contains {quoted(piece)} ({subject.where(*found)})"
+
+
+def _lacks(subject: Subject, piece: str) -> str:
+    empty = "; it was empty" if not subject.text.strip() else ""
+    return f"{subject.label} does not contain {quoted(piece)}{empty}"
+
+
+def _seen(subject: Subject, expected: str, span: Span) -> Evidence:
+    text = subject.text
+    return Evidence(
+        expected=expected,
+        found=excerpt(text[slice(*span)]),
+        where=subject.where(*span),
+        excerpt=excerpt(text, *span),
+    )
 
 
 def _nothing(text: str) -> str:

@@ -38,11 +38,11 @@ _OURS = """\
 Your answer is a JSON object with these members:
 - "reasoning": text, the grounds for your judgment in a few sentences, first;
 - "judgment": either "yes" or "no", the answer to the question;
-- "confidence": a number from 0 to 1, how sure you are that the answer is yes: 0 is certainly no, 1 is certainly yes\
-"""
+- "confidence": {confidence}"""
 _CAPABILITIES = """\
 - "capabilities": a list with one entry for each capability listed with the question, with the members \
 "capability" (its text, unchanged), "achieved" (true or false) and "reasoning" (text)"""
+_CONFIDENCE = "a number from 0 to 1, how sure you are that the answer is yes: 0 is certainly no, 1 is certainly yes"
 _SCHEMA = "Your answer is a JSON object that follows this JSON Schema:\n"
 
 
@@ -127,5 +127,13 @@ def _task(question: Question) -> str:
 
 def _answer_form(question: Question, schema: Mapping[str, Any]) -> str:
     if question.json_schema is not None:
-        return _SCHEMA + json.dumps(schema, ensure_ascii=False)
-    return f"{_OURS};\n{_CAPABILITIES}." if question.capabilities else f"{_OURS}."
+        meaning = f'\nIts "confidence" is {_CONFIDENCE}.' if _leaves_confidence_open(schema) else ""
+        return _SCHEMA + json.dumps(schema, ensure_ascii=False) + meaning
+    ours = _OURS.format(confidence=_CONFIDENCE)
+    return f"{ours};\n{_CAPABILITIES}." if question.capabilities else f"{ours}."
+
+
+def _leaves_confidence_open(schema: Mapping[str, Any]) -> bool:
+    """Whether a scenario's own schema asks for a confidence and does not say what it means."""
+    confidence: Any = schema.get("properties", {}).get("confidence")
+    return confidence is True or (isinstance(confidence, Mapping) and "description" not in confidence)

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from holdfast.builtin.models.scripted_yaml import read_yaml
 from holdfast.errors import SetupError
 from holdfast.records.model import ChatRequest
+from holdfast.text_match import compiled, find, search_now
 
 _REGEX_TIMEOUT_S = 1.0
 _MAX_BYTES = 1024 * 1024
@@ -76,7 +77,7 @@ class Rule(_Strict):
     def _compiles(cls, pattern: str | None) -> str | None:
         if pattern is not None:
             try:
-                regex.compile(pattern)
+                compiled(pattern, case_sensitive=False)
             except regex.error as error:
                 raise ValueError(f"not a regular expression: {error}") from error
         return pattern
@@ -111,7 +112,7 @@ class Rule(_Strict):
             return False
         if self.tool_results is not None and self.tool_results != (last is not None and last.role == "tool"):
             return False
-        if self.contains is not None and self.contains.casefold() not in text.casefold():
+        if self.contains is not None and find(text, self.contains, case_sensitive=False) is None:
             return False
         if self.match is not None and not _found(self.match, text):
             return False
@@ -179,4 +180,4 @@ def _nearest(key: str, parents: Sequence[int | str], *, top: bool) -> str:
 
 
 def _found(pattern: str, text: str) -> bool:
-    return regex.search(pattern, text, flags=regex.IGNORECASE, timeout=_REGEX_TIMEOUT_S) is not None
+    return search_now(pattern, text, case_sensitive=False, timeout_s=_REGEX_TIMEOUT_S) is not None

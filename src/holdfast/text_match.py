@@ -1,0 +1,245 @@
+"""One matcher for everything that looks for words in a text: plain pieces, forbidden pieces, regular expressions.
+
+Places are given in the text as it was handed in, whatever form it was compared in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import unicodedata
+
+import regex
+
+Span = tuple[int, int]
+
+GLANCE_S = 0.005
+PATIENCE_S = 1.0
+
+_CLUSTER = regex.compile(r"\X")
+
+
+# --- Plain pieces
+
+
+def find(text: str, piece: str, *, case_sensitive: bool) -> Span | None:
+    """The first place of `piece` in `text`.
+
+    Ignoring case means Unicode case folding ("STRASSE" is "straße") and one spelling of accented letters; otherwise
+    every character counts as it stands.
+    """
+    if case_sensitive:
+        start = text.find(piece)
+        return None if start < 0 else (start, start + len(piece))
+    wanted = _folded(piece, case_sensitive=False)
+    start = _folded_text(text, case_sensitive=False).find(wanted)
+    return None if start < 0 else _placed(text, (start, start + len(wanted)), case_sensitive=False)
+
+
+def find_forbidden(text: str, piece: str, *, case_sensitive: bool) -> Span | None:
+    """The first place of `piece` as written, or else as a person reads the text. Raises `TimeoutError`.
+
+    A person sees the same words through typographic quotation marks and dashes, runs of white space and line breaks,
+    spaces that do not break or have no width, soft hyphens, and Markdown. Markup is taken out of the text only. A
+    piece without a letter or digit has nothing to read, and is compared as written.
+    """
+    found = find(text, piece, case_sensitive=case_sensitive)
+    if found is not None:
+        return found
+    folded = _folded_text(text, case_sensitive=case_sensitive)
+    wanted = _bones(_folded(piece, case_sensitive=case_sensitive))
+    if not any(wanted in bones for bones in _bones_read(folded)) and not any(mark in piece for mark in "[<&"):
+        return None
+    pattern = _as_read(piece, case_sensitive=case_sensitive)
+    match = None if pattern is None else pattern.search(folded, timeout=PATIENCE_S, concurrent=False)
+    return None if match is None else _placed(text, match.span(), case_sensitive=case_sensitive)
+
+
+def _folded(text: str, *, case_sensitive: bool) -> str:
+    text = nfc(text)
+    return text if case_sensitive else text.casefold()
+
+
+# Kept, because all the checks of a scenario read the same reply.
+_folded_text = functools.lru_cache(maxsize=8)(_folded)
+
+
+def nfc(text: str) -> str:
+    """The text with one spelling of accented letters."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+_NO_BONES = bytes(code for code in range(128) if not chr(code).isalnum())
+_LETTERED = ("](", "][", "[^", "<", "&nbsp;")
+
+
+def _bones(folded: str) -> bytes:
+    """Its plain letters and digits. Where the bones of a piece are missing, no reading of the text has the piece."""
+    return folded.encode("ascii", "ignore").translate(None, _NO_BONES)
+
+
+@functools.lru_cache(maxsize=8)
+def _bones_read(folded: str) -> tuple[bytes, ...]:
+    """The bones of a text, and if it may hold markup with letters of its own, those without it."""
+    if not any(mark in folded for mark in _LETTERED):
+        return (_bones(folded),)
+    return _bones(folded), _bones(_LETTERED_MARKUP.sub("", folded, timeout=PATIENCE_S))
+
+
+def _placed(text: str, span: Span, *, case_sensitive: bool) -> Span:
+    """The place in `text` that a span of its folded form came from; folding can lengthen and shorten a text."""
+    if text.isascii():
+        return span
+    first, reached = len(text), 0
+    for cluster in _CLUSTER.finditer(text):
+        reached += len(_folded(cluster[0], case_sensitive=case_sensitive))
+        if reached > span[0]:
+            first = min(first, cluster.start())
+        if reached >= span[1]:
+            return first, max(first, cluster.end())
+    return first, len(text)
+
+
+# --- Pieces as a person reads them
+
+_SINGLE = "'\u2018\u2019\u201a\u201b\u02b9\u02bc\u2032\u00b4\u055a\ua78c\uff07"
+_DOUBLE = '"\u201c\u201d\u201e\u201f\u00ab\u00bb\u2033\uff02'
+_DASHES = "\\-\u2010-\u2015\u2212\u2e3a\u2e3b\ufe58\ufe63\uff0d"
+_UNSEEN = "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200c-\u200f\u202a-\u202e\u2061-\u206f\ufe00-\ufe0f"
+_WIDTHLESS = "\u200b\u2060\ufeff"
+"""Between words they stand for a space, inside a word for nothing."""
+
+_MARKUP = {
+    "*": r"(?<![\s*])\*++|\*++(?!\s)",
+    "_": r"(?<![^\W_])_++(?!\s)|(?<!\s)_++(?![^\W_])",
+    "~": r"~~",
+    "`": r"`++",
+    "[": (
+        r"!?\[(?=[^\[\]\n]{1,300}\][(\[])"
+        r"|\](?:\([^()\n]{0,1000}(?:\([^()\n]{0,200}\)[^()\n]{0,200})?\)|\[[^\]\n]{0,200}\])"
+        r"|\[\^[^\]\s]{1,30}\]"
+    ),
+    "<": r"</?(?!(?i:br)\b)[A-Za-z][^<>\n]{0,300}>",
+    "\\": r"\\(?=[!-/:-@\[-`{-~\n])",
+}
+"""What Markdown puts into a text, by the character that it cannot do without. A lone `*` is no emphasis, nor is the
+`_` inside a name."""
+
+_LETTERED_MARKUP = regex.compile(rf"{_MARKUP['[']}|{_MARKUP['<']}|(?i:<br\s?/?>|&nbsp;)")
+_BREAK = rf"[\s{_WIDTHLESS}]|(?i:<br\s?/?>|&nbsp;)|(?<=\n[ \t>]{{0,9}})>"
+_TOKEN = regex.compile(
+    rf"(?P<space>[{_WIDTHLESS}]*\s[\s{_WIDTHLESS}]*)|(?P<widthless>[{_WIDTHLESS}]+)|(?P<unseen>[{_UNSEEN}]+)|(?P<single>[{_SINGLE}])"
+    rf"|(?P<double>[{_DOUBLE}])|(?P<dash>[{_DASHES}]+)|(?P<dots>\.\.\.|\u2026)|(?P<plain>.)",
+    regex.DOTALL,
+)
+
+
+@functools.lru_cache(maxsize=512)
+def _as_read(piece: str, *, case_sensitive: bool) -> regex.Pattern[str] | None:
+    """The piece as a pattern for folded texts that allows for what a reader does not see; None without a letter.
+
+    The repeats are possessive, so that a search takes time in proportion to the text.
+    """
+    folded = _folded(piece, case_sensitive=case_sensitive)
+    if not any(char.isalnum() for char in folded):
+        return None
+    marks = "|".join(form for mark, form in _MARKUP.items() if mark not in folded)
+    between = rf"(?:[{_UNSEEN}]|{marks})*+" if marks else rf"[{_UNSEEN}]*+"
+    inside = rf"(?:[{_UNSEEN}{_WIDTHLESS}]|{marks})*+" if marks else rf"[{_UNSEEN}{_WIDTHLESS}]*+"
+    gap = rf"{between}(?:(?:{_BREAK}){between})++"
+    parts: list[str] = []
+    for token in _TOKEN.finditer(folded):
+        kind = token.lastgroup
+        if kind == "unseen":
+            continue
+        if kind == "space":
+            parts.append(gap)
+        elif kind == "widthless":
+            parts.append(f"(?:{gap})?+")
+        elif kind == "single":
+            parts.append(rf"(?:{inside}[{_SINGLE}]|`)")
+        else:
+            parts += [inside if parts else "", _token(kind, token[0])]
+    # A dash may stand with spaces or without.
+    pattern = "".join(parts).replace(f"{gap}{inside}[{_DASHES}]++{gap}", f"(?:{gap})?{inside}[{_DASHES}]++(?:{gap})?+")
+    return regex.compile(pattern)
+
+
+def _token(kind: str | None, text: str) -> str:
+    match kind:
+        case "double":
+            return f"[{_DOUBLE}]"
+        case "dash":
+            return f"[{_DASHES}]++"
+        case "dots":
+            return r"(?:\.\.\.|\u2026)"
+        case _:
+            return regex.escape(text, special_only=True)
+
+
+# --- Regular expressions
+
+
+async def search(pattern: str, text: str, *, case_sensitive: bool) -> Span | None:
+    """Where `pattern` first matches anywhere in `text`. Raises `TimeoutError` after a second of searching.
+
+    Nearly all searches end at once and are made on the spot. One that does not is made again in a thread without the
+    interpreter's lock, because a second's standstill would spoil the timing of every other trial.
+    """
+    try:
+        # Letting go of the interpreter's lock for two microseconds would mean queueing for it again behind the writer.
+        return search_now(pattern, text, case_sensitive=case_sensitive, timeout_s=GLANCE_S)
+    except TimeoutError:
+        found = await asyncio.to_thread(_all, pattern, text, case_sensitive, PATIENCE_S, 1)
+        return found[0] if found else None
+
+
+def search_now(pattern: str, text: str, *, case_sensitive: bool, timeout_s: float) -> Span | None:
+    """`search` on the spot, within a time of one's own. Ignoring case means the same as in `find`."""
+    searched, plain = _searched(pattern, text, case_sensitive=case_sensitive)
+    match = searched.search(plain, timeout=timeout_s, concurrent=False)
+    return None if match is None else _unnormalized(text, plain, match.span())
+
+
+async def search_all(pattern: str, text: str, *, case_sensitive: bool) -> list[Span]:
+    """Every place where `pattern` matches, on the same terms as `search`. A match of nothing is no place."""
+    try:
+        found = _all(pattern, text, case_sensitive, GLANCE_S, None)
+    except TimeoutError:
+        found = await asyncio.to_thread(_all, pattern, text, case_sensitive, PATIENCE_S, None)
+    return [(start, end) for start, end in found if end > start]
+
+
+def _all(pattern: str, text: str, case_sensitive: bool, timeout_s: float, most: int | None) -> list[Span]:
+    searched, plain = _searched(pattern, text, case_sensitive=case_sensitive)
+    found: list[Span] = []
+    for match in searched.finditer(plain, timeout=timeout_s, concurrent=timeout_s > GLANCE_S):
+        found.append(_unnormalized(text, plain, match.span()))
+        if len(found) == most:
+            break
+    return found
+
+
+def _searched(pattern: str, text: str, *, case_sensitive: bool) -> tuple[regex.Pattern[str], str]:
+    """What to search with, and in what."""
+    if case_sensitive or text.isascii():
+        return compiled(pattern, case_sensitive=case_sensitive), text
+    return compiled(pattern, case_sensitive=False, every_letter=True), unicodedata.normalize("NFC", text)
+
+
+@functools.lru_cache(maxsize=512)
+def compiled(pattern: str, *, case_sensitive: bool, every_letter: bool = False) -> regex.Pattern[str]:
+    """The library keeps compiled patterns too, but looking one up there costs more than a search.
+
+    `every_letter`: letters that fold to several are folded too, which takes ten times as long and is of no use while
+    both sides are ASCII. Raises `regex.error`.
+    """
+    if case_sensitive:
+        return regex.compile(pattern)
+    full = regex.FULLCASE if every_letter or not pattern.isascii() else 0
+    return regex.compile(nfc(pattern), regex.IGNORECASE | full)
+
+
+def _unnormalized(text: str, plain: str, span: Span) -> Span:
+    """A span of the normalized text as one of the text itself. Both are often the same."""
+    return span if plain == text else _placed(text, span, case_sensitive=True)
