@@ -99,6 +99,7 @@ class ConversationManager:
         if faults:
             # An outage is not the agent's slowness.
             raise TrialError(f"out of time after {used} ms while a model was failing: {faults[-1].reason}")
+        await trial.raise_broken()
         self.limit = LimitExceeded("conversation_time", used=used, allowed=allowed)
         return Ending(reason=TOTAL_TIMEOUT, evidence=f"{self.limit}, while waiting for {self._waiting_for}")
 

@@ -10,6 +10,7 @@ from holdfast.engine.evaluating import Evaluation
 from holdfast.engine.metrics import conversation_metrics
 from holdfast.engine.phases import PhaseLog
 from holdfast.engine.steps import StepRunner
+from holdfast.errors import TrialError
 from holdfast.judging.trial import judge_trial
 from holdfast.records.conversation import ConversationMetrics
 from holdfast.records.event import Evaluated, Noted
@@ -50,7 +51,12 @@ async def _set_up(trial: Trial) -> None:
     if trial.parts.services is not None:
         await trial.parts.services.open(trial)
     if trial.parts.agent is not None:
-        await trial.parts.agent.open(trial)
+        try:
+            await trial.parts.agent.open(trial)
+        except TrialError:
+            await trial.raise_broken()
+            raise
+    await trial.raise_broken()
 
 
 async def _open_database(trial: Trial) -> None:
@@ -78,7 +84,8 @@ async def _tear_down(trial: Trial) -> None:
     parts = trial.parts
     failures: list[Exception] = []
     closing = [part.close for part in (parts.agent, parts.services, parts.database) if part is not None]
-    for close in (*closing, parts.environment.teardown):
+    # After the agent, which may have called a service on its way out.
+    for close in (*closing, trial.raise_broken, parts.environment.teardown):
         try:
             await close()
         except Exception as failure:  # noqa: BLE001 - raised below
