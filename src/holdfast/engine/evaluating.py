@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Sequence
 
 import msgspec
 
@@ -24,21 +23,22 @@ class Evaluation:
 
     def __init__(self, trial: Trial) -> None:
         self._trial: Trial = trial
-        self._latest: int = 0
         self.results: list[EvaluationResult] = []
+        self.out_of_time: list[EvaluationResult] = []
 
-    async def steps(self, steps: Sequence[StepResult]) -> None:
-        self._latest = max((done.step.index for done in steps), default=0)
+    async def step(self, done: StepResult) -> None:
+        """Every check of a step that has just ended; its turns were checked as they went by."""
+        self._trial.step = done.step.index
         try:
-            for done in steps:
-                self._trial.step = done.step.index
-                await self._step(done)
+            await self._step(done)
         finally:
             self._trial.step = None
 
     async def _step(self, done: StepResult) -> None:
         if done.limit is not None:
-            self._keep(_limit_result(done.step, done.limit))
+            overrun = _limit_result(done.step, done.limit)
+            self._keep(overrun)
+            self.out_of_time.append(overrun)
         if isinstance(done.step.task, Converse):
             for spec in done.step.task.config.final_evaluations:
                 await self.check(spec, done.result, stage="final", step=done.step.index)
@@ -53,7 +53,7 @@ class Evaluation:
         try:
             evaluator = self._trial.parts.evaluator(spec.type)
             params = self._trial.params(spec, evaluator)
-            found = await evaluator.evaluate(params, result, self._context(spec, step))
+            found = await evaluator.evaluate(params, result, EvaluationContext(trial=self._trial, spec=spec, turn=turn))
         except Exception as error:  # noqa: BLE001 - whatever a check raises is recorded as its error
             found = self._error(spec, error)
         took_ms = round((time.perf_counter() - started) * 1000.0, 3)
@@ -88,9 +88,6 @@ class Evaluation:
         )
         self._keep(finished)
         return finished
-
-    def _context(self, spec: EvaluationSpec, step: int) -> EvaluationContext:
-        return EvaluationContext(trial=self._trial, spec=spec, current=step >= self._latest)
 
     def _keep(self, result: EvaluationResult) -> None:
         self.results.append(result)

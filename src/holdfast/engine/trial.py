@@ -29,8 +29,7 @@ async def run_trial(parts: TrialParts) -> TrialRecord:
     assessment = Assessment(trial, evaluation, runner.results)
     try:
         if await phases.run("set_up", _set_up(trial)):
-            await phases.run("run", runner.run())
-            await phases.run("evaluate", evaluation.steps(runner.results))
+            await _run_steps(trial, phases, runner, evaluation)
             await phases.run("assess", assessment.make())
     finally:
         ending = phases.run("tear_down", _tear_down(trial))
@@ -39,6 +38,14 @@ async def run_trial(parts: TrialParts) -> TrialRecord:
     record = _record(trial, phases, evaluation, assessment, metrics)
     trial.caller.forget()
     return record
+
+
+async def _run_steps(trial: Trial, phases: PhaseLog, runner: StepRunner, evaluation: Evaluation) -> None:
+    """Each step is checked before the next begins, while files and database are as it left them."""
+    for step in trial.scenario.steps:
+        if not await phases.run("run", runner.run(step)):
+            return
+        await phases.run("evaluate", evaluation.step(runner.results[-1]))
 
 
 async def _set_up(trial: Trial) -> None:

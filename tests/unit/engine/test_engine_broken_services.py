@@ -213,7 +213,7 @@ async def test_nor_does_a_plugin_of_the_built_in_agent(run, tmp_path, broken):
     async def look(params: dict[str, Any], context: Any) -> str:
         try:
             return str(await context.get_service("s").get("x"))
-        except BaseException:
+        except BaseException:  # noqa: BLE001 - a plugin that hides everything
             return "sorry"
 
     async with ModelServer(_look_then_reply) as server:

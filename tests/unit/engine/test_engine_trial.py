@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from holdfast.builtin.environments.local import LocalEnvironment
+from holdfast.builtin.services.database import make_database
 from holdfast.engine.trial import run_trial
 from holdfast.errors import AgentError, ModelError, WorkspaceError
 from holdfast.plugins.factories import EnvironmentSettings
 from holdfast.records.event import ErrorHappened, FileChanged, LimitReached, Said
-from holdfast.records.scenario import Setup
+from holdfast.records.scenario import DatabaseSeed, Setup
 from holdfast.records.verdict import Verdict
 from holdfast.testing import ScriptedAgent
 from unit.engine.conftest import asking, check, coding, scenario
@@ -171,3 +172,43 @@ async def test_cancelling_tears_down_and_goes_on_upwards(build, tmp_path: Path):
         await task
     assert parts.agent.closed == 1
     assert not list((tmp_path / "workspaces").iterdir())
+
+
+async def test_live_state_is_checked_when_a_step_ends_and_before_the_next_begins(build, tmp_path):
+    of = scenario(
+        coding(
+            'touch a; python3 -c "import os, sqlite3; '
+            "c = sqlite3.connect(os.environ['DATABASE_URL'].removeprefix('sqlite:///')); "
+            "c.execute('INSERT INTO t VALUES (1)'); c.commit()\"",
+            check("file_exists", path="a"),
+            check("command_exit_code_is", command="test -e a"),
+            check("database_query", query="SELECT * FROM t", row_count=1),
+        ),
+        coding(
+            'rm a; python3 -c "import os, sqlite3; '
+            "c = sqlite3.connect(os.environ['DATABASE_URL'].removeprefix('sqlite:///')); "
+            "c.execute('DELETE FROM t'); c.commit()\"",
+            check("file_exists", path="a"),
+            check("command_exit_code_is", command="test -e a"),
+            check("database_query", query="SELECT * FROM t", row_count=1),
+            index=1,
+        ),
+        setup=Setup(database=DatabaseSeed(sql="CREATE TABLE t (n INTEGER)")),
+    )
+    parts = build(of)
+    parts.database = make_database(of.setup.database, environment=parts.environment, folder=tmp_path)
+    record = await run_trial(parts)
+    assert [(result.step, result.verdict) for result in record.evaluations] == [
+        *[(0, Verdict.PASSED)] * 3,
+        *[(1, Verdict.FAILED)] * 3,
+    ], [result.message for result in record.evaluations]
+    assert list(phases(record)) == ["set_up", "run", "evaluate", "assess", "tear_down"]
+
+
+async def test_what_a_check_leaves_behind_is_not_the_work_of_the_next_step(build):
+    steps = (
+        coding("true", check("command_exit_code_is", command="touch by-the-check")),
+        coding("touch by-the-step", index=1),
+    )
+    record = await run_trial(build(scenario(*steps)))
+    assert [(e.step, e.path) for e in record.events if isinstance(e, FileChanged)] == [(1, "by-the-step")]

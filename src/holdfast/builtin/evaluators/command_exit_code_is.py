@@ -1,4 +1,4 @@
-"""`command_exit_code_is`: a command, run in the workspace when the agent is done, ends with a given code."""
+"""`command_exit_code_is`: a command, run in the workspace when the step or turn ends, ends with a given code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`database_query`: what a query on the trial's database answers when the agent is done."""
+"""`database_query`: what a query on the trial's database answers when the step or turn ends."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Sequence:
     async def evaluate(
         self, params: SequenceParams, result: ExecutionResult, context: EvaluationContext
     ) -> EvaluationResult:
-        steps = _Steps(result)
+        steps = _Steps(result, context.span)
         findings = [
             _Finding(finding.kind, f"rule {number}: {finding.text}")
             for number, rule in enumerate(params.rules, start=1)
@@ -42,22 +42,24 @@ class Sequence:
         undecided = [finding.text for finding in findings if finding.kind == "undecided"]
         told = broken or undecided
         evidence = Evidence(
-            expected=f"{len(params.rules)} rules about the step's actions",
+            expected=f"{_rules(len(params.rules))} about the actions of this {context.span}",
             found="\n".join(told[:10]) or "all of them hold",
-            where="this step's trajectory",
+            where=f"this {context.span}'s trajectory",
             excerpt=steps.shown(),
         )
         figures = {"rules": len(params.rules), "broken": len(broken), "actions": len(steps.actions)}
         if told:
             more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""
             return (failed if broken else inconclusive)(told[0] + more, evidence=evidence, figures=figures)
-        return passed(f"all {len(params.rules)} rules hold", evidence=evidence, figures=figures)
+        message = "the rule holds" if len(params.rules) == 1 else f"all {len(params.rules)} rules hold"
+        return passed(message, evidence=evidence, figures=figures)
 
 
 class _Steps:
-    """The actions of a step, and what each kind of rule finds wrong with them."""
+    """The actions of a step or turn, and what each kind of rule finds wrong with them."""
 
-    def __init__(self, result: ExecutionResult) -> None:
+    def __init__(self, result: ExecutionResult, span: str) -> None:
+        self._span: str = span
         self.actions: list[TrajectoryStep] = actions_of(result)
         self._result: ExecutionResult = result
 
@@ -104,9 +106,9 @@ class _Steps:
         return [finding for start in starts if (finding := self._late(rule, start, found)) is not None]
 
     def _late(self, rule: Within, start: int, found: list[int]) -> _Finding | None:
-        """What is wrong with the first of `found` after the action number `start`, or after the step's beginning."""
+        """What is wrong with the first of `found` after the action number `start`, or after the beginning."""
         begun_ms = self._result.started_at_ms if start < 0 else self.actions[start].at_ms
-        what = "the step began" if start < 0 else self._at(start)
+        what = f"the {self._span} began" if start < 0 else self._at(start)
         next_ = next((number for number in found if number > start), None)
         if next_ is None:
             return _Finding("broken", f"no {rule.action} after {what}; expected one within {rule.ms:g} ms")
@@ -121,7 +123,7 @@ class _Steps:
         return _Finding("broken", text)
 
     def _never_until(self, rule: NeverUntil) -> list[_Finding]:
-        barred: str | None = "the step began" if rule.after is None else None
+        barred: str | None = f"the {self._span} began" if rule.after is None else None
         findings: list[_Finding] = []
         for number, step in enumerate(self.actions):
             if barred is not None and rule.found_in(step):
@@ -140,3 +142,7 @@ class _Steps:
         step = self.actions[number]
         status = ", error" if step.status == "error" else ""
         return f"{step.name} (action {number + 1}, {since_start_ms(step, self._result):g} ms{status})"
+
+
+def _rules(count: int) -> str:
+    return f"{count} rule{'' if count == 1 else 's'}"
