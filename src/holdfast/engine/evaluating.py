@@ -19,12 +19,15 @@ from holdfast.records.verdict import Verdict
 
 
 class Evaluation:
-    """Runs checks and keeps their results, in the order they were made."""
+    """Runs checks and keeps their results, in the order they were made.
+
+    `unfinished` are those that say of a step that a limit cut it short.
+    """
 
     def __init__(self, trial: Trial) -> None:
         self._trial: Trial = trial
         self.results: list[EvaluationResult] = []
-        self.out_of_time: list[EvaluationResult] = []
+        self.unfinished: list[EvaluationResult] = []
 
     async def step(self, done: StepResult) -> None:
         """Every check of a step that has just ended; its turns were checked as they went by."""
@@ -36,9 +39,9 @@ class Evaluation:
 
     async def _step(self, done: StepResult) -> None:
         if done.limit is not None:
-            overrun = _limit_result(done.step, done.limit)
-            self._keep(overrun)
-            self.out_of_time.append(overrun)
+            cut_short = _limit_result(done.step, done.limit)
+            self._keep(cut_short)
+            self.unfinished.append(cut_short)
         if isinstance(done.step.task, Converse):
             for spec in done.step.task.config.final_evaluations:
                 await self.check(spec, done.result, stage="final", step=done.step.index)

@@ -115,6 +115,7 @@ def _record(
     judged = judge_trial(
         judgment=parts.scenario.judgment,
         evaluations=evaluation.results,
+        unfinished=evaluation.unfinished,
         errors=phases.errors,
         latency=assessment.latency,
         timeline=assessment.timeline,

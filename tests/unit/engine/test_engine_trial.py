@@ -11,10 +11,11 @@ from holdfast.engine.trial import run_trial
 from holdfast.errors import AgentError, ModelError, WorkspaceError
 from holdfast.plugins.factories import EnvironmentSettings
 from holdfast.records.event import ErrorHappened, FileChanged, LimitReached, Said
-from holdfast.records.scenario import DatabaseSeed, Setup
+from holdfast.records.message import Message
+from holdfast.records.scenario import ConversationConfig, Converse, DatabaseSeed, Judgment, ScriptedTurn, Setup, Step
 from holdfast.records.verdict import Verdict
 from holdfast.testing import ScriptedAgent
-from unit.engine.conftest import asking, check, coding, scenario
+from unit.engine.conftest import PLACE, asking, check, coding, scenario
 
 
 def phases(record):
@@ -212,3 +213,28 @@ async def test_what_a_check_leaves_behind_is_not_the_work_of_the_next_step(build
     )
     record = await run_trial(build(scenario(*steps)))
     assert [(e.step, e.path) for e in record.events if isinstance(e, FileChanged)] == [(1, "by-the-step")]
+
+
+@pytest.mark.parametrize("strategy", ["all_pass", "any_pass", "majority_pass", "weighted"])
+@pytest.mark.parametrize("kind", ["asking", "coding", "turn", "conversation"])
+async def test_running_out_of_time_fails_the_trial_whatever_the_strategy(build, strategy, kind):
+    async def answer(turn, trial):
+        if turn.number == 2:
+            await asyncio.Event().wait()
+        return "yes"
+
+    easy = [check("execution_time", max_duration_ms=10_000_000)] * 5
+    if kind == "asking":
+        steps = [asking("one", *easy), asking("two", index=1, timeout_ms=50)]
+    elif kind == "coding":
+        steps = [asking("one", *easy), coding("sleep 60", index=1, timeout_ms=50)]
+    else:
+        limit = {"timeout_per_turn_ms" if kind == "turn" else "total_timeout_ms": 50}
+        config = ConversationConfig(max_turns=3, script=(ScriptedTurn(say="go on"),), turn_evaluations=easy, **limit)
+        task = Converse(opening=(Message(role="user", content="hi"),), config=config)
+        steps = [Step(index=0, name="talk", place=PLACE, task=task)]
+    judgment = Judgment(strategy=strategy, threshold=0.5)
+    record = await run_trial(build(scenario(*steps, judgment=judgment), answer))
+    assert record.judged.verdict is Verdict.FAILED
+    (cut_short,) = [result for result in record.evaluations if result.type == "time_limit"]
+    assert cut_short.message.startswith("the step did not finish: ")
