@@ -28,8 +28,8 @@ P, F, I = "passed", "failed", "inconclusive"  # noqa: E741
         ({"type": "file_contains", "path": "host", "value": "root"}, F),
         ({"type": "file_contains", "path": "sub/bin", "value": "mark"}, P),
         ({"type": "command_exit_code_is", "command": "grep -q hello out.txt"}, P),
-        ({"type": "command_exit_code_is", "command": "exit 3", "expected_code": 3}, P),
-        ({"type": "command_exit_code_is", "command": "exit 3"}, F),
+        ({"type": "command_exit_code_is", "command": "sh -c 'exit 3'", "expected_code": 3}, P),
+        ({"type": "command_exit_code_is", "command": "sh -c 'exit 3'"}, F),
         ({"type": "command_exit_code_is", "command": "sleep 100", "expected_code": 137, "timeout_ms": 200}, F),
         ({"type": "command_exit_code_is", "command": "kill -9 $$", "expected_code": 137}, P),
     ],
@@ -125,7 +125,7 @@ async def test_actions_seen_are_evidence(evaluate):
         ({"min_duration_ms": 100}, 100.0, P),
         ({"min_duration_ms": 100}, 99.9, F),
         ({"min_duration_ms": 50, "max_duration_ms": 100}, 75.0, P),
-        ({"target_duration_ms": 10}, 75.0, P),
+        ({"min_duration_ms": 10, "target_duration_ms": 10}, 75.0, P),
         ({"max_duration_ms": 100, "target_duration_ms": 10}, 75.0, P),
         ({"max_duration_ms": 100}, float("nan"), I),
     ],
@@ -136,7 +136,7 @@ async def test_execution_time(evaluate, check, took, verdict):
 
 
 async def test_the_target_is_reported(evaluate):
-    check = {"type": "execution_time", "target_duration_ms": 10}
+    check = {"type": "execution_time", "max_duration_ms": 100, "target_duration_ms": 10}
     result = await evaluate(check, ExecutionResult(duration_ms=75))
     assert result.figures == {"duration_ms": 75, "target_duration_ms": 10, "within_target": False}
     assert result.message == "took 75.0 ms (target 10 ms missed)"
@@ -197,7 +197,7 @@ def talk(turns: int) -> ExecutionResult:
         ({"target_range": [2, 4]}, 4, P),
         ({"target_range": [2, 4]}, 5, F),
         ({"target_range": [2, 4], "max_turns": 3}, 4, F),
-        ({"optimal_turns": 3}, 9, P),
+        ({"max_turns": 9, "optimal_turns": 3}, 9, P),
         ({"min_turns": 1}, 0, F),
     ],
 )
@@ -223,7 +223,7 @@ async def test_without_a_judge_nothing_is_judged(evaluate, check):
 
 
 @pytest.mark.parametrize(
-    "check", [{"type": "conversation_length", "min_turns": 0}, *NEED_A_JUDGE[2:]], ids=lambda check: check["type"]
+    "check", [{"type": "conversation_length", "min_turns": 1}, *NEED_A_JUDGE[2:]], ids=lambda check: check["type"]
 )
 async def test_what_is_no_conversation_cannot_be_checked_as_one(evaluate, check):
     result = await evaluate(check, "a reply")

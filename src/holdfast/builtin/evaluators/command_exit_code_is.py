@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
@@ -11,15 +12,21 @@ from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
 from holdfast.records.evaluation import EvaluationResult, Evidence, failed, passed
 from holdfast.records.execution import ExecutionResult
 
+_CONSTANT = re.compile(r"(?:true|false|:|exit(?:\s+\d+)?)\s*;?")
 
-def _not_blank(command: str) -> str:
-    if not command.strip() or "\0" in command:
+
+def _asks_something(command: str) -> str:
+    lines = [line.strip() for line in command.splitlines()]
+    asked = "\n".join(line for line in lines if line and not line.startswith("#"))
+    if not asked or "\0" in command:
         raise ValueError("there is no command; give a shell command line such as 'pytest -q'")
+    if _CONSTANT.fullmatch(re.sub(r"\s#.*", "", asked)):
+        raise ValueError(f"{asked!r} looks at nothing and always ends alike; give a command such as 'pytest -q'")
     return command
 
 
 class CommandExitCodeIsParams(EvaluationParams):
-    command: Annotated[str, AfterValidator(_not_blank)]
+    command: Annotated[str, AfterValidator(_asks_something)]
     expected_code: int = Field(default=0, ge=0, le=255)
     timeout_ms: int = Field(default=60_000, gt=0)
 

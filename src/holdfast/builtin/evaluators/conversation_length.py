@@ -20,8 +20,9 @@ class ConversationLengthParams(EvaluationParams):
 
     @model_validator(mode="after")
     def _bounded(self) -> Self:
-        if self.min_turns is None and self.max_turns is None and not self.target_range and self.optimal_turns is None:
-            raise ValueError("needs at least one of min_turns, max_turns, target_range and optimal_turns")
+        if not self.min_turns and self.max_turns is None and not self.target_range:
+            optimal = "; optimal_turns is reported and never fails" if self.optimal_turns is not None else ""
+            raise ValueError(f"needs at least one of max_turns, target_range and a min_turns above 0{optimal}")
         if self.target_range and self.target_range[0] > self.target_range[1]:
             raise ValueError(f"target_range goes from {self.target_range[0]} down to {self.target_range[1]}")
         low, high = self.bounds

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import AfterValidator, Field, model_validator
@@ -17,8 +18,11 @@ _SHOWN_ROWS = 20
 _SHOWN_CHARACTERS = 2_000
 
 
-def _not_blank(query: str) -> str:
-    if not query.strip():
+_COMMENT = re.compile(r"--[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+
+
+def _asks_something(query: str) -> str:
+    if not _COMMENT.sub(" ", query).strip("; \t\r\n\f\v"):
         raise ValueError("there is no query; give one such as 'SELECT status FROM orders WHERE id = 17'")
     return query
 
@@ -26,7 +30,7 @@ def _not_blank(query: str) -> str:
 class DatabaseQueryParams(EvaluationParams):
     """Give at least one expectation; with several, all must hold."""
 
-    query: Annotated[str, AfterValidator(_not_blank)]
+    query: Annotated[str, AfterValidator(_asks_something)]
     expected_rows: list[dict[str, Any]] | list[list[Any]] | None = None
     ordered: bool = False
     row_count: int | None = Field(default=None, ge=0)

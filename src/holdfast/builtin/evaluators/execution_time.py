@@ -23,8 +23,9 @@ class ExecutionTimeParams(EvaluationParams):
     @model_validator(mode="after")
     def _bounded(self) -> Self:
         low, high = self.min_duration_ms, self.max_duration_ms
-        if low is None and high is None and self.target_duration_ms is None:
-            raise ValueError("needs at least one of max_duration_ms, min_duration_ms and target_duration_ms")
+        if not low and high is None:
+            target = "; target_duration_ms is reported and never fails" if self.target_duration_ms is not None else ""
+            raise ValueError(f"needs at least one of max_duration_ms and a min_duration_ms above 0{target}")
         if low is not None and high is not None and low > high:
             raise ValueError(f"min_duration_ms ({low:g}) is above max_duration_ms ({high:g})")
         return self

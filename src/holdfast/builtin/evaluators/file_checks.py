@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from holdfast.builtin.evaluators.excerpt import excerpt
 from holdfast.builtin.evaluators.subject import Part, Subject
@@ -17,13 +17,20 @@ from holdfast.records.evaluation import EvaluationResult, Evidence, failed, pass
 from holdfast.records.execution import ExecutionResult
 
 
+def _more_than_spaces(value: str) -> str:
+    """A tab or a line break may be what a file is searched for."""
+    if not value.strip(" \u00a0\u200b\ufeff"):
+        raise ValueError("must not be blank")
+    return value
+
+
 class FileExistsParams(EvaluationParams):
     path: WorkspacePath
 
 
 class FileContainsParams(EvaluationParams):
     path: WorkspacePath
-    value: str = Field(min_length=1)
+    value: Annotated[str, Field(min_length=1), AfterValidator(_more_than_spaces)]
     case_sensitive: bool = False
 
 

@@ -9,6 +9,8 @@ from typing import Annotated
 import regex
 from pydantic import AfterValidator, Field
 
+from holdfast.spec.patterns import inspect_pattern
+
 _GLANCE_S = 0.005
 _PATIENCE_S = 1.0
 
@@ -18,6 +20,8 @@ def _compiles(pattern: str) -> str:
         regex.compile(pattern)
     except regex.error as error:
         raise ValueError(f"not a valid regular expression: {error}") from error
+    if inspect_pattern(pattern).always:
+        raise ValueError("matches every text, even an empty one, so it can never fail")
     return pattern
 
 

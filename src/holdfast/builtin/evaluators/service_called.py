@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
 from holdfast.records.evaluation import EvaluationResult, Evidence, failed, passed
@@ -12,11 +12,20 @@ from holdfast.records.event import ServiceCalled
 from holdfast.records.execution import ExecutionResult
 
 
+def _has_letters(name: str) -> str:
+    if not _same(name).strip():
+        raise ValueError("there is no name; leave the key out to mean any")
+    return name
+
+
+ServiceName = Annotated[str, AfterValidator(_has_letters)]
+
+
 class ServiceCalledParams(EvaluationParams):
     """Names are compared ignoring case, `_` and `-`. `max_count: 0` alone asks that it was never called."""
 
-    service: str | None = None
-    method: str | None = None
+    service: ServiceName | None = None
+    method: ServiceName | None = None
     min_count: int | None = Field(default=None, ge=0)
     max_count: int | None = Field(default=None, ge=0)
     args: list[Any] | None = None
