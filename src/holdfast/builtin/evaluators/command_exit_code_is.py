@@ -48,10 +48,11 @@ class CommandExitCodeIs:
             excerpt=_output(ran),
         )
         figures = {"exit_code": ran.exit_code, "duration_ms": ran.duration_ms, "timed_out": ran.timed_out}
-        message = f"{quoted(params.command)}: {found}, expected exit code {params.expected_code}"
+        ended = "was" if ran.timed_out else "ended with"
+        message = f"{quoted(params.command)} {ended} {found}"
         if not ran.timed_out and ran.exit_code == params.expected_code:
             return passed(message, evidence=evidence, figures=figures)
-        return failed(message, evidence=evidence, figures=figures)
+        return failed(f"{message}; expected exit code {params.expected_code}", evidence=evidence, figures=figures)
 
 
 def _output(ran: ExecutionResult) -> str:

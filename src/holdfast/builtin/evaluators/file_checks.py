@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from holdfast.builtin.evaluators.excerpt import excerpt
+from holdfast.builtin.evaluators.excerpt import counted, excerpt
 from holdfast.builtin.evaluators.subject import Part, Subject
 from holdfast.builtin.evaluators.words import check_contains
 from holdfast.builtin.evaluators.workspace_path import WorkspacePath, relative
@@ -74,7 +74,7 @@ async def _size(context: EvaluationContext, path: str) -> str | None:
         if relative(path) not in await context.environment.list_files():
             raise
         return "not readable"
-    return None if content is None else f"{len(content)} bytes"
+    return None if content is None else counted(len(content), "byte")
 
 
 def _missing(path: str, expected: str, files: Sequence[str]) -> EvaluationResult:
