@@ -56,7 +56,7 @@ class Judges:
             found = f"self-judged: {tested.name} is its own judge; give --judge for an independent one"
         elif same_vendor(named.name, tested.name):
             vendor = vendor_of(named.name) or named.name
-            found = f"the judge {named.name} and the model under test {tested.name} are both of {vendor}"
+            found = f"the judge {named.name} and the model under test {tested.name} are from the same vendor, {vendor}"
         else:
             return []
         if self._settings.strict_judge(scenario):

@@ -41,6 +41,25 @@ class AgentTurn:
 async def ask(trial: Trial, messages: tuple[Message, ...], *, number: int, timeout_ms: float | None) -> AgentTurn:
     """One turn. Raises `AgentError`, `ModelError`, or `LimitExceeded("step_time")`.
 
+    A mock or plugin that broke is raised whatever the agent made of it: a reply all the same, an error of its own, or a
+    turn out of time.
+    """
+    if trial.parts.services is None:
+        return await _take_turn(trial, messages, number=number, timeout_ms=timeout_ms)
+    try:
+        turn = await _take_turn(trial, messages, number=number, timeout_ms=timeout_ms)
+    except TrialError:
+        await trial.raise_broken()
+        raise
+    await trial.raise_broken()
+    return turn
+
+
+async def _take_turn(
+    trial: Trial, messages: tuple[Message, ...], *, number: int, timeout_ms: float | None
+) -> AgentTurn:
+    """One turn, whatever became of the services.
+
     A turn that ran out of time while the model was failing raises the model's trouble as an `AgentError`: an outage
     is not the agent's slowness. So does an answer that the provider withheld or broke off.
     """

@@ -94,6 +94,7 @@ class Trial:
         self._random: random.Random | None = None
         self.step: int | None = None
         self.turn: int | None = None
+        self._told: Exception | None = None
         self.started_at: str = datetime.now(UTC).isoformat(timespec="milliseconds")
         self._now = parts.clock.now
         self._zero: float = self._now()
@@ -188,6 +189,14 @@ class Trial:
     def since(self, mark: int, kind: type[E]) -> list[E]:
         """The events of one kind noted after `mark`, which was `len(events)` then."""
         return [event for event in self.events[mark:] if isinstance(event, kind)]
+
+    async def raise_broken(self) -> None:
+        """Raise what broke in a mock or plugin, once: its caller may have caught it, and it is the trial's error."""
+        services = self.parts.services
+        broken = None if services is None else await services.broken()
+        if broken is not None and broken is not self._told:
+            self._told = broken
+            raise broken
 
     async def call(self, model: ChatModel, request: ChatRequest) -> ChatResponse:
         return await self.caller.call(model, request)

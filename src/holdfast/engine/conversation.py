@@ -14,7 +14,7 @@ from holdfast.engine.termination import Ending, check_termination, transcript_te
 from holdfast.errors import HoldfastError, LimitExceeded, TrialError
 from holdfast.records.conversation import ConversationResult, ConversationTurn
 from holdfast.records.evaluation import EvaluationResult
-from holdfast.records.event import Noted, Retried, Said
+from holdfast.records.event import Noted, Retried, Said, ServiceCalled
 from holdfast.records.execution import ExecutionResult
 from holdfast.records.history import trajectory_of
 from holdfast.records.message import Message
@@ -99,6 +99,7 @@ class ConversationManager:
         if faults:
             # An outage is not the agent's slowness.
             raise TrialError(f"out of time after {used} ms while a model was failing: {faults[-1].reason}")
+        await trial.raise_broken()
         self.limit = LimitExceeded("conversation_time", used=used, allowed=allowed)
         return Ending(reason=TOTAL_TIMEOUT, evidence=f"{self.limit}, while waiting for {self._waiting_for}")
 
@@ -124,7 +125,7 @@ class ConversationManager:
 
     async def _execute_turn(self, said: tuple[Message, ...], number: int) -> None:
         trial, config = self._trial, self._task.config
-        mark = len(trial.events)
+        mark, started_ms = len(trial.events), trial.elapsed_ms()
         for message in said:
             trial.emit(Said(at_ms=trial.elapsed_ms(), message=message))
         self.messages += said
@@ -139,17 +140,21 @@ class ConversationManager:
                 agent_response=turn.reply,
                 room_id=trial.trial_id,
                 trajectory=trajectory_of(trial.events[mark:]),
+                started_at_ms=started_ms,
+                ended_at_ms=trial.elapsed_ms(),
                 duration_ms=turn.duration_ms,
             )
         )
-        results = await self._turn_evaluations(number, turn)
+        results = await self._turn_evaluations(number, turn, mark)
         self.turns[-1] = msgspec.structs.replace(self.turns[-1], turn_evaluations=tuple(results))
 
-    async def _turn_evaluations(self, number: int, turn: AgentTurn) -> list[EvaluationResult]:
+    async def _turn_evaluations(self, number: int, turn: AgentTurn, mark: int) -> list[EvaluationResult]:
         """The checks of every turn, and those that the script asks for at this one."""
         self._waiting_for = "the turn's evaluations"
         specs = (*self._task.config.turn_evaluations, *self._script.evaluations_at(number))
-        result = self._result_so_far(turn)
+        if not specs and not self._step.reply_due:
+            return []
+        result = await self._result_of(turn, mark)
         self._evaluation.require_reply(self._step, specs, result, turn=number)
         found: list[EvaluationResult] = []
         for spec in specs:
@@ -181,13 +186,19 @@ class ConversationManager:
         self._simulated += 1
         return said
 
-    def _result_so_far(self, turn: AgentTurn) -> ExecutionResult:
+    async def _result_of(self, turn: AgentTurn, mark: int) -> ExecutionResult:
+        """What was done in the turn that began at the event `mark`, with everything that was said up to its end."""
+        trial = self._trial
         return ExecutionResult(
             stdout=turn.reply,
             reply=turn.reply,
+            files=dict(await trial.environment.capture()),
+            started_at_ms=self.turns[-1].started_at_ms,
+            ended_at_ms=self.turns[-1].ended_at_ms,
             duration_ms=turn.duration_ms,
             messages=self.messages[self._before :],
             trajectory=self.turns[-1].trajectory,
+            service_calls=tuple(trial.since(mark, ServiceCalled)),
             calls=turn.calls,
             latency=turn.latency,
             finish=turn.finish,

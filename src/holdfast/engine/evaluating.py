@@ -29,25 +29,29 @@ from holdfast.records.verdict import Verdict
 
 
 class Evaluation:
-    """Runs checks and keeps their results, in the order they were made."""
+    """Runs checks and keeps their results, in the order they were made.
+
+    `unfinished` are those that say of a step that a limit cut it short.
+    """
 
     def __init__(self, trial: Trial) -> None:
         self._trial: Trial = trial
-        self._latest: int = 0
         self.results: list[EvaluationResult] = []
+        self.unfinished: list[EvaluationResult] = []
 
-    async def steps(self, steps: Sequence[StepResult]) -> None:
-        self._latest = max((done.step.index for done in steps), default=0)
+    async def step(self, done: StepResult) -> None:
+        """Every check of a step that has just ended; its turns were checked as they went by."""
+        self._trial.step = done.step.index
         try:
-            for done in steps:
-                self._trial.step = done.step.index
-                await self._step(done)
+            await self._step(done)
         finally:
             self._trial.step = None
 
     async def _step(self, done: StepResult) -> None:
         if done.limit is not None:
-            self._keep(_limit_result(done.step, done.limit))
+            cut_short = _limit_result(done.step, done.limit)
+            self._keep(cut_short)
+            self.unfinished.append(cut_short)
         if isinstance(done.step.task, Converse):
             for spec in done.step.task.config.final_evaluations:
                 await self.check(spec, done.result, stage="final", step=done.step.index)
@@ -71,21 +75,23 @@ class Evaluation:
                 found = _nothing_said()
             elif result.finish is None or not result.finish.undecided:
                 params = self._trial.params(spec, evaluator)
-                found = await evaluator.evaluate(params, result, self._context(spec, step))
+                found = await evaluator.evaluate(
+                    params, result, EvaluationContext(trial=self._trial, spec=spec, turn=turn)
+                )
             else:
-                found = await self._on_a_part(spec, evaluator, result, result.finish, step)
+                found = await self._on_a_part(spec, evaluator, result, result.finish, turn)
         except Exception as error:  # noqa: BLE001 - whatever a check raises is recorded as its error
             found = self._error(spec, error)
         took_ms = round((time.perf_counter() - started) * 1000.0, 3)
         return self._finish(spec, found, stage=stage, step=step, turn=turn, took_ms=took_ms)
 
     async def _on_a_part(
-        self, spec: EvaluationSpec, evaluator: Evaluator, result: ExecutionResult, finish: Finish, step: int
+        self, spec: EvaluationSpec, evaluator: Evaluator, result: ExecutionResult, finish: Finish, turn: int | None
     ) -> EvaluationResult:
         found: EvaluationResult | None = None
         if getattr(evaluator, "fails_for_good", False):
             params = self._trial.params(spec, evaluator)
-            found = await evaluator.evaluate(params, result, self._context(spec, step))
+            found = await evaluator.evaluate(params, result, EvaluationContext(trial=self._trial, spec=spec, turn=turn))
             if found.verdict is Verdict.FAILED:
                 return found
         evidence, figures = (found.evidence, found.figures) if found else (None, None)
@@ -140,9 +146,6 @@ class Evaluation:
         )
         self._keep(finished)
         return finished
-
-    def _context(self, spec: EvaluationSpec, step: int) -> EvaluationContext:
-        return EvaluationContext(trial=self._trial, spec=spec, current=step >= self._latest)
 
     def _keep(self, result: EvaluationResult) -> None:
         self.results.append(result)

@@ -6,6 +6,8 @@ import asyncio
 import traceback
 from collections.abc import Awaitable
 
+import msgspec
+
 from holdfast.engine.context import Trial
 from holdfast.errors import HoldfastError
 from holdfast.records.event import ErrorHappened
@@ -49,5 +51,14 @@ class PhaseLog:
             )
         finally:
             duration = round(trial.elapsed_ms() - started, 3)
-            self.records.append(PhaseRecord(name=name, started_ms=started, duration_ms=duration, error=error))
+            self._add(PhaseRecord(name=name, started_ms=started, duration_ms=duration, error=error))
         return error is None
+
+    def _add(self, part: PhaseRecord) -> None:
+        """Every step has a part in `run` and in `evaluate`; a phase is one record, of all its parts."""
+        for index, record in enumerate(self.records):
+            if record.name == part.name:
+                took_ms = round(record.duration_ms + part.duration_ms, 3)
+                self.records[index] = msgspec.structs.replace(record, duration_ms=took_ms, error=part.error)
+                return
+        self.records.append(part)

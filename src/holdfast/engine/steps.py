@@ -35,17 +35,17 @@ class StepRunner:
         self.results: list[StepResult] = []
         self.talks: dict[int, ConversationResult] = {}
 
-    async def run(self) -> None:
-        """Fills `results`; on an exception it holds the steps that were finished.
+    async def run(self, step: Step) -> None:
+        """Adds the step to `results`, unless it raises.
 
         `talks` has the conversations by their step's index, also one that broke off.
         """
         trial = self._trial
+        # Afresh for every step: what the checks of the step before left behind is not this one's work.
         self._files = await trial.environment.capture()
+        trial.step = step.index
         try:
-            for step in trial.scenario.steps:
-                trial.step = step.index
-                self.results.append(await self._run_step(step))
+            self.results.append(await self._run_step(step))
         finally:
             trial.step = trial.turn = None
 

@@ -10,6 +10,7 @@ from holdfast.engine.evaluating import Evaluation
 from holdfast.engine.metrics import conversation_metrics
 from holdfast.engine.phases import PhaseLog
 from holdfast.engine.steps import StepRunner
+from holdfast.errors import TrialError
 from holdfast.judging.trial import judge_trial
 from holdfast.records.conversation import ConversationMetrics
 from holdfast.records.event import Evaluated, Noted
@@ -28,8 +29,7 @@ async def run_trial(parts: TrialParts) -> TrialRecord:
     assessment = Assessment(trial, evaluation, runner.results)
     try:
         if await phases.run("set_up", _set_up(trial)):
-            await phases.run("run", runner.run())
-            await phases.run("evaluate", evaluation.steps(runner.results))
+            await _run_steps(trial, phases, runner, evaluation)
             await phases.run("assess", assessment.make())
     finally:
         ending = phases.run("tear_down", _tear_down(trial))
@@ -38,6 +38,14 @@ async def run_trial(parts: TrialParts) -> TrialRecord:
     record = _record(trial, phases, evaluation, assessment, metrics)
     trial.caller.forget()
     return record
+
+
+async def _run_steps(trial: Trial, phases: PhaseLog, runner: StepRunner, evaluation: Evaluation) -> None:
+    """Each step is checked before the next begins, while files and database are as it left them."""
+    for step in trial.scenario.steps:
+        if not await phases.run("run", runner.run(step)):
+            return
+        await phases.run("evaluate", evaluation.step(runner.results[-1]))
 
 
 async def _set_up(trial: Trial) -> None:
@@ -50,7 +58,12 @@ async def _set_up(trial: Trial) -> None:
     if trial.parts.services is not None:
         await trial.parts.services.open(trial)
     if trial.parts.agent is not None:
-        await trial.parts.agent.open(trial)
+        try:
+            await trial.parts.agent.open(trial)
+        except TrialError:
+            await trial.raise_broken()
+            raise
+    await trial.raise_broken()
 
 
 async def _open_database(trial: Trial) -> None:
@@ -78,7 +91,8 @@ async def _tear_down(trial: Trial) -> None:
     parts = trial.parts
     failures: list[Exception] = []
     closing = [part.close for part in (parts.agent, parts.services, parts.database) if part is not None]
-    for close in (*closing, parts.environment.teardown):
+    # After the agent, which may have called a service on its way out.
+    for close in (*closing, trial.raise_broken, parts.environment.teardown):
         try:
             await close()
         except Exception as failure:  # noqa: BLE001 - raised below
@@ -101,6 +115,7 @@ def _record(
     judged = judge_trial(
         judgment=parts.scenario.judgment,
         evaluations=evaluation.results,
+        unfinished=evaluation.unfinished,
         errors=phases.errors,
         latency=assessment.latency,
         undecided=trial.undecided,

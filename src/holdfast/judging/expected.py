@@ -83,6 +83,8 @@ def _compare_confidence(expected: Expected, judgment: str, confidence: float | N
 
 
 def _range(text: str, low: float, high: float) -> Expected:
+    if low <= 0.0 and high >= 1.0:
+        raise ValueError(f"{text!r} allows every confidence, so it can never fail")
     if low > 1.0 or high > 1.0:
         raise ValueError(f"a confidence lies between 0 and 1, found {text!r}")
     if low > high:

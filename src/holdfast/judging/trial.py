@@ -45,14 +45,16 @@ def judge_trial(
     undecided: Sequence[str] = (),
     timeline: SafetyTimeline | None = None,
     rubric: RubricScore | None = None,
+    unfinished: Sequence[EvaluationResult] = (),
 ) -> Judged:
     """Judge a trial from what was evaluated, the `errors` of the phases that failed, and what was measured.
 
-    A violated invariant fails the trial whatever the strategy and whatever else broke. An invariant that could not be
-    decided keeps any strategy from passing, and so does an answer of which nobody knows what it would have been, which
-    `undecided` tells.
+    A violated invariant fails the trial whatever the strategy and whatever else broke, and so does one of the
+    `unfinished`: a step or turn that ran out of its time, or of another limit. An invariant that could not be
+    decided keeps any strategy from passing, and so does an answer of which nobody knows what it would have been,
+    which `undecided` tells.
     """
-    verdict, reason = _verdict(judgment, evaluations, errors)
+    verdict, reason = _verdict(judgment, evaluations, errors, unfinished)
     if verdict is Verdict.PASSED and undecided:
         verdict, reason = Verdict.INCONCLUSIVE, undecided[0]
     graded = _graded(evaluations, latency)
@@ -110,7 +112,12 @@ def settle(latest: Judged, earlier: Sequence[Judged]) -> Judged:
 _UNSAFE = frozenset((FailureClass.CRITICAL_INVARIANT, FailureClass.INVARIANT))
 
 
-def _verdict(judgment: Judgment, evaluations: Sequence[EvaluationResult], errors: Sequence[str]) -> tuple[Verdict, str]:
+def _verdict(
+    judgment: Judgment,
+    evaluations: Sequence[EvaluationResult],
+    errors: Sequence[str],
+    unfinished: Sequence[EvaluationResult],
+) -> tuple[Verdict, str]:
     invariants = invariants_of(evaluations)
     violated = [invariant for invariant in invariants if invariant.verdict is Verdict.FAILED]
     verdict, reason = decide(judgment, evaluations)
@@ -118,6 +125,8 @@ def _verdict(judgment: Judgment, evaluations: Sequence[EvaluationResult], errors
     if violated:
         word = "invariant" if len(violated) == 1 else "invariants"
         return Verdict.FAILED, f"safety {word} violated: {named(violated)}{also}"
+    if unfinished:
+        return Verdict.FAILED, (reason if verdict is Verdict.FAILED else unfinished[0].message) + also
     if errors:
         if judgment.strategy == "all_pass" and verdict is Verdict.FAILED:
             return Verdict.FAILED, reason + also

@@ -59,6 +59,8 @@ _CARRIERS = {
     "scripted",
     "replay",
 }
+# What follows is the path of a file, and the folder it is in made no model.
+_FILES = {"scripted", "replay", "local"}
 _WORD = re.compile(r"[a-z]+[0-9]*")
 
 
@@ -74,6 +76,8 @@ def vendor_of(name: str) -> str:
             vendor = _VENDORS.get(word) or _VENDORS.get(word.rstrip("0123456789"))
             if vendor is not None:
                 return vendor
+    if path and path[0] in _FILES:
+        return name.strip().casefold()
     named = [part for part in path if part and part not in _CARRIERS]
     return named[-1] if named else name.strip().casefold()
 

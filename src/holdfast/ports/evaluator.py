@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict
 
@@ -26,16 +26,21 @@ class EvaluationParams(BaseModel):
 class EvaluationContext:
     """What a check may look at beside the result it judges.
 
-    `current` says whether the environment still is as the step left it; when later steps ran, only the files captured
-    in the result are.
+    The environment and the database are as the step left them, or the turn: the next one has not begun. `turn` is the
+    number of the turn that is checked, None for a whole step.
     """
 
-    __slots__ = ("current", "spec", "trial")
+    __slots__ = ("spec", "trial", "turn")
 
-    def __init__(self, *, trial: TrialContext, spec: EvaluationSpec, current: bool = True) -> None:
-        self.current: bool = current
+    def __init__(self, *, trial: TrialContext, spec: EvaluationSpec, turn: int | None = None) -> None:
         self.trial: TrialContext = trial
         self.spec: EvaluationSpec = spec
+        self.turn: int | None = turn
+
+    @property
+    def span(self) -> Literal["step", "turn"]:
+        """What the result is about, and its times count from the beginning of."""
+        return "step" if self.turn is None else "turn"
 
     @property
     def scenario(self) -> Scenario:

@@ -80,4 +80,11 @@ class Services(Protocol):
         """Call a method: mocks first, then the real service. Raises `ServiceFault`, `MockError` or `PluginError`."""
         ...
 
+    async def broken(self) -> Exception | None:
+        """The first failure of a mock or plugin in this trial, also one that its caller caught.
+
+        It is an error of the trial; a `ServiceFault` is not. Waits for a mock's JavaScript that its caller gave up on.
+        """
+        ...
+
     async def close(self) -> None: ...

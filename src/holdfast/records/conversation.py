@@ -8,13 +8,19 @@ from holdfast.records.trajectory import TrajectoryStep
 
 
 class ConversationTurn(Record):
-    """One exchange: what the user said, what the agent answered and did. `turn_number` counts from 1."""
+    """One exchange: what the user said, what the agent answered and did. `turn_number` counts from 1.
+
+    It begins when the agent is given what the user said and ends with its answer; both count from the start of the
+    trial.
+    """
 
     turn_number: int
     user_input: str
     agent_response: str
     room_id: str = ""
     trajectory: tuple[TrajectoryStep, ...] = ()
+    started_at_ms: float = 0.0
+    ended_at_ms: float = 0.0
     duration_ms: float = 0.0
     turn_evaluations: tuple[EvaluationResult, ...] = ()
 

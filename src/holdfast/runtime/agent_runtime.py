@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from holdfast.errors import HoldfastError, PluginError
@@ -37,6 +38,7 @@ class AgentRuntime:
         self._live: LiveServices = LiveServices(services or {})
         self._registered: MockRegistry = MockRegistry()
         self._trial: TrialContext | None = None
+        self._broken: Exception | None = None
 
     async def open(self, trial: TrialContext) -> None:
         """Begin the trial. Nothing is built yet; a live trial notes that the scenario's mocks are ignored."""
@@ -55,10 +57,14 @@ class AgentRuntime:
         context = ActionContext(trial=self._opened(), services=self, config=found.config)
         try:
             return await run_either(found.handler, params, context)
-        except (ServiceFault, HoldfastError):
+        except ServiceFault:
             raise
-        except Exception as error:
-            raise PluginError(f"action {action!r} of plugin {found.plugin!r} raised {raised(error)}") from error
+        except HoldfastError as error:
+            self._noted(error)
+            raise
+        except (Exception, SystemExit) as error:
+            message = f"action {action!r} of plugin {found.plugin!r} raised {raised(error)}"
+            raise self._noted(PluginError(message)) from error
 
     async def offered(self) -> Sequence[ServiceMethod]:
         trial = self._opened()
@@ -109,7 +115,7 @@ class AgentRuntime:
             error = "interrupted before it answered"
             raise
         except Exception as failure:
-            error = str(failure)
+            error = str(self._noted(failure))
             raise
         finally:
             trial.emit(
@@ -127,12 +133,19 @@ class AgentRuntime:
             )
         return result
 
+    async def broken(self) -> Exception | None:
+        return self._broken or await self._mocks.settle()
+
     async def close(self) -> None:
         await self._live.stop()
 
     def _opened(self) -> TrialContext:
         assert self._trial is not None, "used before open"
         return self._trial
+
+    def _noted(self, failure: Exception) -> Exception:
+        self._broken = self._broken or failure
+        return failure
 
     async def _mocked_answer(self, call: MockCall) -> MockAnswer | None:
         return await self._registered.answer(call) or await self._mocks.answer(call)
@@ -146,11 +159,13 @@ class AgentRuntime:
             known = ", ".join(methods_of(await self._live.get(call.service, self._opened()))) or "none"
             message = f"the service {call.service!r} has no method {call.method!r} (it has: {known})"
             raise ServiceFault(message, code="METHOD_NOT_FOUND")
+        if (misfit := _misfit(function, call)) is not None:
+            raise ServiceFault(f"{call.name} cannot be called like this: {misfit}", code="BAD_ARGUMENTS")
         try:
             return await run_either(function, *call.args, **call.input)
         except (ServiceFault, HoldfastError):
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             message = f"{call.service}.{call.method} of plugin {provided.plugin!r} raised {raised(error)}"
             raise PluginError(message) from error
 
@@ -170,3 +185,16 @@ class AgentRuntime:
             f"cannot call {what}: {why}, and no plugin provides the service {call.service!r} "
             f"(mocked here: {mocked or 'nothing'})"
         )
+
+
+def _misfit(function: Callable[..., Any], call: MockCall) -> str | None:
+    """What is wrong with the arguments, which is the caller's mistake and not the plugin's."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+    try:
+        signature.bind(*call.args, **call.input)
+    except TypeError as error:
+        return str(error)
+    return None

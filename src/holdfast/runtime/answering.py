@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from holdfast.errors import MockError
 from holdfast.runtime.mock_call import MockAnswer, MockCall
 
 
@@ -24,6 +25,10 @@ class MockSource(Protocol):
         """Whether any mock may answer this method."""
         ...
 
+    async def settle(self) -> MockError | None:
+        """Wait for JavaScript whose caller gave up on it. The first failure among it, or None."""
+        ...
+
 
 class NoMocks:
     async def answer(self, call: MockCall) -> MockAnswer | None:
@@ -34,3 +39,6 @@ class NoMocks:
 
     def covers(self, service: str, method: str) -> bool:
         return False
+
+    async def settle(self) -> MockError | None:
+        return None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import random as random_module
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from holdfast.errors import MockError
@@ -42,6 +43,8 @@ class MockTable:
         self._script_random: random_module.Random = _apart_from(random)
         self._clock: Clock = clock
         self._choosing: asyncio.Lock = asyncio.Lock()
+        self._running: set[asyncio.Task[Any]] = set()
+        self._failed: MockError | None = None
 
     def methods(self) -> list[tuple[str | None, str]]:
         """Every (service, method) that is mocked, in file order, once; a service of None means every service."""
@@ -50,6 +53,13 @@ class MockTable:
     def covers(self, service: str, method: str) -> bool:
         """Whether some mock is about this method, whatever its conditions."""
         return any(_is_about(mock, service, method) for mock in self._in_file_order)
+
+    async def settle(self) -> MockError | None:
+        """Wait for scripts whose caller gave up on them, as long as they may run. The first that failed, or None."""
+        for task in list(self._running):
+            with contextlib.suppress(MockError):
+                await asyncio.shield(task)
+        return self._failed
 
     async def answer(self, call: MockCall) -> MockAnswer | None:
         """What the mocks answer, or None when none matches and the real service is to be asked.
@@ -68,10 +78,8 @@ class MockTable:
             raise _fault(mock, call)
         if mock.response_fn is None:
             return MockAnswer(value=copy.deepcopy(mock.response), place=mock.place)
-        try:
-            value = await self._scripts.call(mock.response_fn, _variables(call), seed=choice.seed)
-        except MockError as error:
-            raise _named(mock, call, "responseFn", error) from error
+        script = self._scripts.call(mock.response_fn, _variables(call), seed=choice.seed)
+        value = await self._to_its_end(mock, call, "responseFn", script)
         return MockAnswer(value=value, place=mock.place)
 
     async def _choose(self, call: MockCall) -> _Choice | None:
@@ -85,11 +93,25 @@ class MockTable:
 
     async def _matcher_holds(self, mock: Mock, matcher: str, call: MockCall) -> bool:
         seed = self._script_random.getrandbits(32)
-        try:
-            value = await self._scripts.evaluate(matcher, _variables(call), seed=seed)
-        except MockError as error:
-            raise _named(mock, call, "matcher", error) from error
-        return _truthy(value)
+        script = self._scripts.evaluate(matcher, _variables(call), seed=seed)
+        return _truthy(await self._to_its_end(mock, call, "matcher", script))
+
+    async def _to_its_end(self, mock: Mock, call: MockCall, field: str, script: Coroutine[Any, Any, Any]) -> Any:
+        """What the script gives. It goes on when the caller is cancelled: an agent that gives up on a mock which
+        never answers must not hide that the mock is broken."""
+
+        async def run() -> Any:
+            try:
+                return await script
+            except MockError as error:
+                failure = _named(mock, call, field, error)
+                self._failed = self._failed or failure
+                raise failure from error
+
+        task = asyncio.create_task(run())
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return await asyncio.shield(task)
 
     def _fails(self, mock: Mock) -> bool:
         if mock.probability is None:

@@ -25,7 +25,7 @@ from holdfast.spec.document import Document
 from holdfast.spec.findings import Findings, describe
 from holdfast.spec.mappings import mappings
 from holdfast.spec.naming import nearest
-from holdfast.spec.patterns import Finding, inspect_pattern
+from holdfast.spec.patterns import Finding, inspect_pattern, is_blank
 from holdfast.spec.shape_errors import validate
 from holdfast.spec.shapes.decision import DecisionShape, InvariantShape
 
@@ -208,19 +208,25 @@ def _check_invariant(entry: dict[str, Any], index: int, names: set[Any], finding
     if entry.get(needed) is None and not _misspelt(entry, needed):
         message = f"required key `{needed}` is missing: check_type {check_type} needs it"
         findings.error(("safety_invariants", index, needed), message, "missing-key")
+    asked = entry.get(needed)
+    if isinstance(asked, str) and asked and is_blank(asked):
+        message = f"expected something to look for, found {describe(asked)}, which is blank"
+        findings.error(("safety_invariants", index, needed), message, "bad-value")
     for other in ("pattern", "judge_criterion", "case_sensitive"):
         unused = other != needed and (other != "case_sensitive" or check_type == "judge")
         if unused and entry.get(other) is not None:
             message = f"is not used by check_type {check_type}"
             findings.warning(("safety_invariants", index, other), message, "unused-key", key=True)
     if check_type == "regex" and isinstance(pattern, str) and pattern:
-        error, always = inspect(pattern)
+        found = inspect(pattern)
         path = ("safety_invariants", index, "pattern")
-        if error is not None:
-            message = f"expected a regular expression, found {describe(pattern)}: {error}"
+        if found.error is not None:
+            message = f"expected a regular expression, found {describe(pattern)}: {found.error}"
             findings.error(path, message, "bad-pattern")
-        elif always:
-            findings.warning(path, "matches every reply, even an empty one", "always-matches")
+        elif found.always:
+            findings.error(path, "matches every reply, so it can never fail", "always-matches")
+        elif found.empty:
+            findings.warning(path, "matches an empty reply", "matches-empty")
 
 
 def _misspelt(entry: dict[str, Any], needed: str) -> bool:

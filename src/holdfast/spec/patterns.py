@@ -23,10 +23,16 @@ _ALIKE = re.compile(
 )
 
 
+_ATOM = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?(?:<?[=!]|\()|.", re.DOTALL)
+_ASSERTION = re.compile(r"\\[bBAZzGmM]|\(\?(?:<?[=!]|\()|[\^$]")
+
+
 class Finding(NamedTuple):
-    """`error` says why a pattern does not compile; `always` that it is found in every reply, even an empty one."""
+    """`error` says why a pattern does not compile, `empty` that it is found in an empty reply and `always` that it is
+    found in every reply."""
 
     error: str | None = None
+    empty: bool = False
     always: bool = False
 
 
@@ -49,7 +55,7 @@ def _inspect(pattern: str) -> Finding:
         except (re.error, OverflowError, RecursionError):
             pass
         else:
-            return _FINE if found is None else Finding(always=True)
+            return _FINE if found is None else Finding(empty=True, always=_cannot_miss(pattern))
     return _inspect_with_regex(pattern)
 
 
@@ -62,10 +68,32 @@ def _inspect_with_regex(pattern: str) -> Finding:
     import regex  # slow to import, and not needed for most files
 
     try:
-        return Finding(always=regex.compile(pattern).search("", timeout=1.0) is not None)
+        found = regex.compile(pattern).search("", timeout=1.0)
+        return _FINE if found is None else Finding(empty=True, always=_cannot_miss(pattern))
     except regex.error as error:
         return Finding(error=str(error))
     except TimeoutError:
         return _FINE
     except (OverflowError, RecursionError, ValueError) as error:
         return Finding(error=str(error) or type(error).__name__)
+
+
+def _cannot_miss(pattern: str) -> bool:
+    """Whether a pattern that matches an empty text matches at some place of every text.
+
+    It does where nothing in it looks around; an anchor at one of its ends is found everywhere as well.
+    """
+    atoms = _ATOM.findall(pattern)
+    if atoms[:1] == ["^"]:
+        del atoms[0]
+    elif atoms[-1:] == ["$"]:
+        del atoms[-1]
+    return not any(_ASSERTION.fullmatch(atom) for atom in atoms)
+
+
+def is_blank(text: str) -> bool:
+    """Whether a text has nothing in it that can be seen."""
+    return all(character.isspace() or unicodedata.category(character) in _UNSEEN for character in text)
+
+
+_UNSEEN = ("Cc", "Cf", "Mn")

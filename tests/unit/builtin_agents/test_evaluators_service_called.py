@@ -50,6 +50,9 @@ async def evaluate(folder: Path, **params: Any) -> EvaluationResult:
         ({"method": "listIssues", "args": ["me", 1]}, False, 0),
         ({"method": "listIssues", "args": ["me"]}, False, 0),
         ({"method": "send", "args": [{"to": "a"}]}, True, 1),
+        ({"method": "send", "input": {"to": "a"}}, True, 1),
+        ({"method": "send", "input": {"to": "a"}, "max_count": 0}, False, 1),
+        ({"method": "listIssues", "args": [{"owner": "me"}]}, True, 1),
     ],
 )
 async def test_counting(tmp_path: Path, params: dict[str, Any], success: bool, count: int):
@@ -59,10 +62,55 @@ async def test_counting(tmp_path: Path, params: dict[str, Any], success: bool, c
 
 async def test_the_message_and_the_evidence(tmp_path: Path):
     result = await evaluate(tmp_path, service="mail", method="send", min_count=2, args=[{"to": "a"}])
-    assert result.message == "mail.send was called once; expected at least 2 calls with args [{'to': 'a'}]"
+    assert result.message == "mail.send was called once with args [{'to': 'a'}]; expected at least twice"
     assert result.evidence is not None
-    assert result.evidence.found == "1 matching of 3 service calls"
+    assert result.evidence.expected == "mail.send called at least twice with args [{'to': 'a'}]"
+    assert result.evidence.found == "1 such among 3 service calls"
     assert "github-service.listIssues('me', True) -> error: rate limit" in (result.evidence.excerpt or "")
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        (
+            {"service": "mail", "method": "send", "input": {"to": "c"}},
+            "mail.send was called once, but not with input {'to': 'c'}: to was 'a', not 'c'; expected at least once",
+        ),
+        (
+            {"service": "mail", "method": "send", "input": {"bcc": "c"}, "min_count": 2},
+            "mail.send was called once, but not with input {'bcc': 'c'}: bcc was not given; expected at least twice",
+        ),
+        (
+            {"method": "listIssues", "input": {"page": {"n": 2}}},
+            (
+                "listIssues of any service was called twice, but not with input {'page': {'n': 2}}: page.n was 1, "
+                "not 2; expected at least once"
+            ),
+        ),
+        (
+            {"service": "mail", "args": [], "status": "error"},
+            (
+                "any method of mail was called once, but not with args [] and status error: args had 1 entry, not 0, "
+                "and it succeeded; expected at least once"
+            ),
+        ),
+        ({"service": "slack", "method": "post"}, "slack.post was never called; expected at least once"),
+        ({"service": "mail", "max_count": 0}, "any method of mail was called once; expected never"),
+        (
+            {"method": "listIssues", "status": "error", "max_count": 0},
+            "listIssues of any service was called once with status error (of 2 calls); expected never",
+        ),
+        ({"service": "mail", "method": "send", "max_count": 0, "input": {"to": "c"}}, None),
+    ],
+)
+async def test_what_was_called_and_what_was_different(tmp_path: Path, params: dict[str, Any], message: str | None):
+    result = await evaluate(tmp_path, **params)
+    if message is None:
+        assert result.success
+        message = "mail.send was called once, but not with input {'to': 'c'}: to was 'a', not 'c'"
+    assert result.message == message
+    assert result.evidence is not None
+    assert "expected" not in (result.evidence.expected or "")
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ async def test_what_is_expected(evaluate, database, written, holds):
 
 async def test_the_evidence_has_the_rows(evaluate, database):
     result = await evaluate({"type": "database_query", "query": ALL, "row_count": 1}, database=database)
-    assert result.message == "the query's answer is not as expected: expected exactly 1 rows, found 3"
+    assert result.message == "the query's answer is wrong: expected exactly 1 row, found 3"
     assert result.evidence.found == "3 rows"
     assert result.evidence.excerpt.splitlines()[1] == '{"id": 2, "status": "refunded"}'
     assert result.figures == {"rows": 3}

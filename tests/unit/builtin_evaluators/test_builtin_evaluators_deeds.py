@@ -29,8 +29,8 @@ P, F, I = "passed", "failed", "inconclusive"  # noqa: E741
         ({"type": "file_contains", "path": "host", "value": "root"}, F),
         ({"type": "file_contains", "path": "sub/bin", "value": "mark"}, P),
         ({"type": "command_exit_code_is", "command": "grep -q hello out.txt"}, P),
-        ({"type": "command_exit_code_is", "command": "exit 3", "expected_code": 3}, P),
-        ({"type": "command_exit_code_is", "command": "exit 3"}, F),
+        ({"type": "command_exit_code_is", "command": "sh -c 'exit 3'", "expected_code": 3}, P),
+        ({"type": "command_exit_code_is", "command": "sh -c 'exit 3'"}, F),
         ({"type": "command_exit_code_is", "command": "sleep 100", "expected_code": 137, "timeout_ms": 200}, F),
         ({"type": "command_exit_code_is", "command": "kill -9 $$", "expected_code": 137}, P),
     ],
@@ -108,6 +108,82 @@ async def test_actions(evaluate, check, verdict):
     assert result.verdict == verdict, result.message
 
 
+ACTIONS = "the step's actions: SEND_EMAIL (success), sendEmail (error), lookup (success)"
+
+
+@pytest.mark.parametrize(
+    ("check", "message"),
+    [
+        ({"action": "refund"}, "refund never happened; expected at least once"),
+        ({"action": "refund", "max_count": 0}, "refund never happened"),
+        ({"action": "lookup", "max_count": 0}, "lookup happened once; expected never"),
+        ({"action": "lookup", "min_count": 2, "max_count": 2}, "lookup happened once; expected exactly twice"),
+        ({"action": "lookup", "min_count": 2, "max_count": 4}, "lookup happened once; expected 2 to 4 times"),
+        ({"action": "send_email", "min_count": 0, "max_count": 1}, "send_email happened twice; expected at most once"),
+        (
+            {"action": "send_email", "params": {"to": "Ann"}},
+            (
+                "send_email happened twice, but not with params {'to': 'Ann'}: to was 'ann', not 'Ann'; "
+                "expected at least once"
+            ),
+        ),
+        (
+            {"action": "send_email", "params": {"to": "ann", "tags": ["a"]}, "max_count": 0},
+            "send_email happened twice, but not with params {'to': 'ann', 'tags': ['a']}: tags had 2 entries, not 1",
+        ),
+        (
+            {"action": "lookup", "params": {"id": 4}, "status": "error"},
+            (
+                "lookup happened once, but not with params {'id': 4} and status error: id was not given, and its "
+                "status was success; expected at least once"
+            ),
+        ),
+        (
+            {"action": "send_email", "status": "error", "min_count": 2},
+            "send_email happened once with status error; expected at least twice",
+        ),
+    ],
+)
+async def test_what_was_done_and_what_was_different(evaluate, check, message):
+    result = await evaluate({"type": "trajectory_contains_action", **check}, ExecutionResult(trajectory=DEEDS))
+    assert result.message == f"{message}; {ACTIONS}"
+
+
+async def test_an_action_that_came_too_late_is_told(evaluate):
+    late = ExecutionResult(trajectory=[did("STOP")], started_at_ms=-300)
+    check = {"type": "trajectory_contains_action", "action": "STOP", "within_ms": 200}
+    result = await evaluate(check, late)
+    assert result.message == (
+        "STOP happened once, but later than 200 ms; expected at least once; the step's actions: STOP (success)"
+    )
+    assert result.evidence.expected == "STOP at least once within 200 ms"
+    assert result.evidence.where == "action 1 (300 ms) of this step"
+
+
+@pytest.mark.parametrize(
+    ("check", "message"),
+    [
+        ({"command": "sh -c 'exit 3'", "expected_code": 3}, "\"sh -c 'exit 3'\" ended with exit code 3"),
+        ({"command": "sh -c 'exit 3'"}, "\"sh -c 'exit 3'\" ended with exit code 3; expected exit code 0"),
+        ({"command": "sleep 60", "timeout_ms": 50}, "'sleep 60' was killed after 50 ms; expected exit code 0"),
+    ],
+)
+async def test_how_a_command_ended(evaluate, check, message):
+    assert (await evaluate({"type": "command_exit_code_is", **check})).message == message
+
+
+@pytest.mark.parametrize(
+    ("check", "turns", "message"),
+    [
+        ({"min_turns": 1}, 1, "1 turn, expected at least 1 turn"),
+        ({"max_turns": 1}, 2, "2 turns, expected at most 1 turn"),
+        ({"target_range": [2, 4], "optimal_turns": 3}, 1, "1 turn, expected 2 to 4 turns (optimal 3)"),
+    ],
+)
+async def test_how_long_a_conversation_was(evaluate, check, turns, message):
+    assert (await evaluate({"type": "conversation_length", **check}, talk(turns))).message == message
+
+
 async def test_actions_seen_are_evidence(evaluate):
     check = {"type": "trajectory_contains_action", "action": "send_email"}
     result = await evaluate(check, ExecutionResult(trajectory=DEEDS))
@@ -126,7 +202,7 @@ async def test_actions_seen_are_evidence(evaluate):
         ({"min_duration_ms": 100}, 100.0, P),
         ({"min_duration_ms": 100}, 99.9, F),
         ({"min_duration_ms": 50, "max_duration_ms": 100}, 75.0, P),
-        ({"target_duration_ms": 10}, 75.0, P),
+        ({"min_duration_ms": 10, "target_duration_ms": 10}, 75.0, P),
         ({"max_duration_ms": 100, "target_duration_ms": 10}, 75.0, P),
         ({"max_duration_ms": 100}, float("nan"), I),
     ],
@@ -137,7 +213,7 @@ async def test_execution_time(evaluate, check, took, verdict):
 
 
 async def test_the_target_is_reported(evaluate):
-    check = {"type": "execution_time", "target_duration_ms": 10}
+    check = {"type": "execution_time", "max_duration_ms": 100, "target_duration_ms": 10}
     result = await evaluate(check, ExecutionResult(duration_ms=75))
     assert result.figures == {"duration_ms": 75, "target_duration_ms": 10, "within_target": False}
     assert result.message == "took 75.0 ms (target 10 ms missed)"
@@ -220,7 +296,7 @@ def talk(turns: int) -> ExecutionResult:
         ({"target_range": [2, 4]}, 4, P),
         ({"target_range": [2, 4]}, 5, F),
         ({"target_range": [2, 4], "max_turns": 3}, 4, F),
-        ({"optimal_turns": 3}, 9, P),
+        ({"max_turns": 9, "optimal_turns": 3}, 9, P),
         ({"min_turns": 1}, 0, F),
     ],
 )
@@ -246,7 +322,7 @@ async def test_without_a_judge_nothing_is_judged(evaluate, check):
 
 
 @pytest.mark.parametrize(
-    "check", [{"type": "conversation_length", "min_turns": 0}, *NEED_A_JUDGE[2:]], ids=lambda check: check["type"]
+    "check", [{"type": "conversation_length", "min_turns": 1}, *NEED_A_JUDGE[2:]], ids=lambda check: check["type"]
 )
 async def test_what_is_no_conversation_cannot_be_checked_as_one(evaluate, check):
     result = await evaluate(check, "a reply")

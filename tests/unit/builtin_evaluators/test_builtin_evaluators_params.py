@@ -15,9 +15,16 @@ GOOD = [
     ("string_contains", {"value": "x"}),
     ("string_contains", {"value": "x", "case_sensitive": True, "scope": "transcript"}),
     ("regex_match", {"pattern": r"(?<year>\d{4})"}),
+    ("regex_match", {"pattern": r"^(?!.*\brefund)"}),
+    ("regex_match", {"pattern": "^[a-z]*$"}),
+    ("regex_match", {"pattern": r"(?:a|\$?|[$^])b"}),
     ("file_exists", {"path": "/a/../b.txt"}),
     ("file_contains", {"path": "a", "value": "b", "case_sensitive": True}),
-    ("command_exit_code_is", {"command": "true", "expected_code": 1, "timeout_ms": 5}),
+    ("file_contains", {"path": "a", "value": "\t"}),
+    ("command_exit_code_is", {"command": "# the tests\npytest -q  # quietly"}),
+    ("command_exit_code_is", {"command": "true && test -e a"}),
+    ("database_query", {"query": "-- who\nSELECT '/*' FROM t", "row_count": 0}),
+    ("command_exit_code_is", {"command": "make", "expected_code": 1, "timeout_ms": 5}),
     ("database_query", {"query": "SELECT 1", "expected_rows": [[1]], "ordered": True, "max_rows": 1}),
     ("trajectory_contains_action", {"action": "A", "params": {"a": 1}, "status": "error", "max_count": 0}),
     ("llm_judge", {"prompt": "Is it?"}),
@@ -45,7 +52,59 @@ GOOD = [
     ("latency_budget", {"target_ms": 2, "acceptable_ms": 2, "critical_ms": 2.5}),
 ]
 
+ASKS_NOTHING = [
+    *[
+        (type_, {key: blank, **more}, "blank")
+        for type_, key, more in (
+            ("string_contains", "value", {}),
+            ("contains", "pattern", {}),
+            ("not_contains", "pattern", {}),
+            ("holds_across_turns", "value", {}),
+            ("holds_across_turns", "criterion", {}),
+            ("judge", "judge_criterion", {}),
+            ("llm_judge", "prompt", {}),
+        )
+        for blank in (" ", "\t\n")
+    ],
+    ("string_contains", {"value": "\u200b\u00a0"}, "blank"),
+    ("not_contains", {"pattern": "\u200b"}, "blank"),
+    ("file_contains", {"path": "a", "value": "  "}, "blank"),
+    *[
+        (type_, {"pattern": pattern}, "matches every text")
+        for type_ in ("regex_match", "regex", "holds_across_turns")
+        for pattern in (".*", "a*", "refund||money", "(?i)(?:stop)?", "^", "$", "^.*", "[ab]*$", "(a|b|)", r"\s*")
+    ],
+    *[
+        ("command_exit_code_is", {"command": command}, "no command")
+        for command in ("", "\n", "# pytest -q", "  # one\n\n\t# two")
+    ],
+    *[
+        ("command_exit_code_is", {"command": command}, "looks at nothing")
+        for command in ("true", ":", "exit 0", "false", "true;", "# tests\ntrue", ": # pytest -q")
+    ],
+    *[
+        ("database_query", {"query": query, "max_rows": 0}, "no query")
+        for query in ("", " ", ";", "-- SELECT 1", "/* SELECT 1 */", "/* never closed", "-- a\n/* b\n */ ; -- c")
+    ],
+    ("database_query", {"query": "SELECT 1"}, "nothing is expected"),
+    ("database_query", {"query": "SELECT 1", "min_rows": 0}, "nothing is expected"),
+    ("service_called", {"service": ""}, "no name"),
+    ("service_called", {"method": " -"}, "no name"),
+    ("service_called", {"service": "s", "method": ""}, "no name"),
+    ("trajectory_contains_action", {"action": " "}, "name"),
+    ("sequence", {"rules": [{"never": ""}]}, "name"),
+    ("sequence", {"rules": []}, "at least 1"),
+    ("execution_time", {"target_duration_ms": 10}, "never fails"),
+    ("execution_time", {"min_duration_ms": 0}, "at least one"),
+    ("conversation_length", {"optimal_turns": 3}, "never fails"),
+    ("conversation_length", {"min_turns": 0}, "at least one"),
+    ("llm_judge", {"prompt": "p", "expected": "0+"}, "can never fail"),
+    ("llm_judge", {"prompt": "p", "expected": "0-1"}, "can never fail"),
+    ("llm_judge", {"prompt": "p", "expected": "1-"}, "can never fail"),
+]
+
 BAD = [
+    *ASKS_NOTHING,
     ("string_contains", {}, "value"),
     ("string_contains", {"value": ""}, "at least 1"),
     ("string_contains", {"value": 5}, "valid string"),

@@ -94,6 +94,55 @@ async def test_the_evidence_names_what_broke_which_rule_and_when(evaluate):
     assert result.figures == {"rules": 3, "broken": 2, "actions": 2}
 
 
+@pytest.mark.parametrize(
+    ("rule", "actions", "message"),
+    [
+        ({"always": "STOP"}, ["MOVE@1"], "STOP never happened"),
+        (
+            {"always": {"action": "GIVE", "params": {"drug": "x"}}},
+            ["GIVE@1"],
+            "GIVE {'drug': 'x'} never happened (in GIVE (action 1, 1 ms), drug was 'give', not 'x')",
+        ),
+        (
+            {"always": {"action": "LOG", "status": "success", "after": "GIVE"}},
+            ["GIVE@1", "LOG@2!"],
+            "no LOG (success) after GIVE (action 1, 1 ms) (in LOG (action 2, 2 ms, error), its status was error)",
+        ),
+        (
+            {"before": [{"action": "CHECK", "params": {"drug": "x"}}, "GIVE"]},
+            ["CHECK@1", "GIVE@2"],
+            (
+                "GIVE (action 2, 2 ms) without CHECK {'drug': 'x'} before it "
+                "(in CHECK (action 1, 1 ms), drug was 'check', not 'x')"
+            ),
+        ),
+        (
+            {"never_until": {"action": "GIVE", "until": "CHECK"}},
+            ["CHECK@1!", "GIVE@2"],
+            (
+                "GIVE (action 2, 2 ms) after the step began and without CHECK in between "
+                "(in CHECK (action 1, 1 ms, error), its status was error)"
+            ),
+        ),
+        (
+            {"within": {"action": "STOP", "ms": 100}},
+            [],
+            "no STOP after the step began; expected one within 100 ms",
+        ),
+    ],
+)
+async def test_a_broken_rule_says_what_was_done_instead(evaluate, rule, actions, message):
+    result = await evaluate({"type": "sequence", "rules": [rule]}, did(*actions))
+    assert result.message == f"rule 1: {message}"
+
+
+async def test_a_rule_that_holds(evaluate):
+    result = await evaluate({"type": "sequence", "rules": [{"always": "STOP"}]}, did("STOP@1"))
+    assert result.message == "the rule holds"
+    assert result.evidence.expected == "1 rule about the actions of this step"
+    assert result.evidence.found == "it holds"
+
+
 async def test_time_that_was_ours_is_not_held_against_the_agent(evaluate):
     late = ("STOP@10", "NOTIFY@700")
     check = {"type": "sequence", "rules": [SOON]}

@@ -120,6 +120,8 @@ async def test_a_check_cannot_write(database, sql):
         ("SELECT * FROM missing", 'relation "missing" does not exist'),
         ("SELECT 1; DELETE FROM orders", "cannot insert multiple commands"),
         ("SELECT 1 AS a, 2 AS a", "two columns named 'a'"),
+        ("-- SELECT * FROM orders", "it is no query"),
+        ("SET search_path = public", "it is no query"),
         ("SELECT generate_series(1, 10001) AS n", "more than 10000 rows"),
     ],
 )

@@ -98,6 +98,8 @@ async def test_a_check_cannot_write(quick, sql):
         ("SELECT * FROM missing", "no such table: missing"),
         ("SELECT a.id, b.id FROM users a, users b", "two columns named 'id'"),
         ("SELECT 1; SELECT 2", "one statement"),
+        ("-- SELECT * FROM users", "it is no query"),
+        ("BEGIN", "it is no query"),
         (
             "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM n) SELECT x FROM n LIMIT 10001",
             "more than 10000 rows",

@@ -6,14 +6,16 @@ from pathlib import Path
 import pytest
 
 from holdfast.builtin.environments.local import LocalEnvironment
+from holdfast.builtin.services.database import make_database
 from holdfast.engine.trial import run_trial
 from holdfast.errors import AgentError, ModelError, WorkspaceError
 from holdfast.plugins.factories import EnvironmentSettings
 from holdfast.records.event import ErrorHappened, FileChanged, LimitReached, Said
-from holdfast.records.scenario import Setup
+from holdfast.records.message import Message
+from holdfast.records.scenario import ConversationConfig, Converse, DatabaseSeed, Judgment, ScriptedTurn, Setup, Step
 from holdfast.records.verdict import Verdict
 from holdfast.testing import ScriptedAgent
-from unit.engine.conftest import asking, check, coding, scenario
+from unit.engine.conftest import PLACE, asking, check, coding, scenario
 
 
 def phases(record):
@@ -171,3 +173,68 @@ async def test_cancelling_tears_down_and_goes_on_upwards(build, tmp_path: Path):
         await task
     assert parts.agent.closed == 1
     assert not list((tmp_path / "workspaces").iterdir())
+
+
+async def test_live_state_is_checked_when_a_step_ends_and_before_the_next_begins(build, tmp_path):
+    of = scenario(
+        coding(
+            'touch a; python3 -c "import os, sqlite3; '
+            "c = sqlite3.connect(os.environ['DATABASE_URL'].removeprefix('sqlite:///')); "
+            "c.execute('INSERT INTO t VALUES (1)'); c.commit()\"",
+            check("file_exists", path="a"),
+            check("command_exit_code_is", command="test -e a"),
+            check("database_query", query="SELECT * FROM t", row_count=1),
+        ),
+        coding(
+            'rm a; python3 -c "import os, sqlite3; '
+            "c = sqlite3.connect(os.environ['DATABASE_URL'].removeprefix('sqlite:///')); "
+            "c.execute('DELETE FROM t'); c.commit()\"",
+            check("file_exists", path="a"),
+            check("command_exit_code_is", command="test -e a"),
+            check("database_query", query="SELECT * FROM t", row_count=1),
+            index=1,
+        ),
+        setup=Setup(database=DatabaseSeed(sql="CREATE TABLE t (n INTEGER)")),
+    )
+    parts = build(of)
+    parts.database = make_database(of.setup.database, environment=parts.environment, folder=tmp_path)
+    record = await run_trial(parts)
+    assert [(result.step, result.verdict) for result in record.evaluations] == [
+        *[(0, Verdict.PASSED)] * 3,
+        *[(1, Verdict.FAILED)] * 3,
+    ], [result.message for result in record.evaluations]
+    assert list(phases(record)) == ["set_up", "run", "evaluate", "assess", "tear_down"]
+
+
+async def test_what_a_check_leaves_behind_is_not_the_work_of_the_next_step(build):
+    steps = (
+        coding("true", check("command_exit_code_is", command="touch by-the-check")),
+        coding("touch by-the-step", index=1),
+    )
+    record = await run_trial(build(scenario(*steps)))
+    assert [(e.step, e.path) for e in record.events if isinstance(e, FileChanged)] == [(1, "by-the-step")]
+
+
+@pytest.mark.parametrize("strategy", ["all_pass", "any_pass", "majority_pass", "weighted"])
+@pytest.mark.parametrize("kind", ["asking", "coding", "turn", "conversation"])
+async def test_running_out_of_time_fails_the_trial_whatever_the_strategy(build, strategy, kind):
+    async def answer(turn, trial):
+        if turn.number == 2:
+            await asyncio.Event().wait()
+        return "yes"
+
+    easy = [check("execution_time", max_duration_ms=10_000_000)] * 5
+    if kind == "asking":
+        steps = [asking("one", *easy), asking("two", index=1, timeout_ms=50)]
+    elif kind == "coding":
+        steps = [asking("one", *easy), coding("sleep 60", index=1, timeout_ms=50)]
+    else:
+        limit = {"timeout_per_turn_ms" if kind == "turn" else "total_timeout_ms": 50}
+        config = ConversationConfig(max_turns=3, script=(ScriptedTurn(say="go on"),), turn_evaluations=easy, **limit)
+        task = Converse(opening=(Message(role="user", content="hi"),), config=config)
+        steps = [Step(index=0, name="talk", place=PLACE, task=task)]
+    judgment = Judgment(strategy=strategy, threshold=0.5)
+    record = await run_trial(build(scenario(*steps, judgment=judgment), answer))
+    assert record.judged.verdict is Verdict.FAILED
+    (cut_short,) = [result for result in record.evaluations if result.type == "time_limit"]
+    assert cut_short.message.startswith("the step did not finish: ")

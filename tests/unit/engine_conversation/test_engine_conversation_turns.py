@@ -6,8 +6,9 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
-from talking import USER, ToldAgent, ToldUser, check, ending, hold, notes, scenario
+from talking import USER, ToldAgent, ToldJudge, ToldUser, check, ending, hold, notes, scenario
 
+from holdfast.builtin.agents.reporting import TrajectoryReporter
 from holdfast.builtin.users.simulator import LlmUserSimulator
 from holdfast.engine.calling import OpenAdmission
 from holdfast.errors import ModelError
@@ -15,12 +16,15 @@ from holdfast.plugins.plugin import Plugin
 from holdfast.plugins.registry import Registry
 from holdfast.ports.agent import Reply, TrialContext, Turn
 from holdfast.ports.evaluator import EvaluationParams
-from holdfast.records.evaluation import passed
+from holdfast.ports.services import ProvidedService
+from holdfast.records.evaluation import EvaluationSpec, passed
 from holdfast.records.event import LimitReached, ModelCalled, Noted, Said
 from holdfast.records.model import ChatResponse
 from holdfast.records.scenario import ConversationConfig, DebugOptions, ScriptedTurn
 from holdfast.records.timing import Attempt, CallTiming, Spoiled, SpoiledBy
 from holdfast.records.verdict import FailureClass, Verdict
+from holdfast.runtime.agent_runtime import AgentRuntime
+from holdfast.testing import SettableClock
 
 
 async def forever() -> str:
@@ -276,3 +280,130 @@ async def test_the_slowest_turn_is_graded_where_no_other_can_have_been_slower(tm
     record = await hold(tmp_path, told, TimedAgent(*calls))
     assert record.judged.latency_tier == tier, record.judged
     assert bool(record.judged.latency_spoiled) is (tier is None)
+
+
+class Worker:
+    """In every turn it calls a service, does something and writes a file; what, it is told by the turn's number."""
+
+    name = "worker"
+
+    def __init__(self, *, before_acting_s: float = 0.0) -> None:
+        self._pause_s = before_acting_s
+
+    async def open(self, trial: TrialContext) -> None:
+        self._trial = trial
+
+    async def respond(self, turn: Turn) -> Reply:
+        trial, number = self._trial, turn.number
+        await trial.clock.sleep(self._pause_s)
+        assert trial.services is not None
+        await trial.services.call("orders", f"method{number}", [], {"turn": number})
+        TrajectoryReporter(trial).action(f"ACT_{number}", {})
+        await trial.environment.write(f"file{number}.txt", b"here")
+        return Reply(text=f"reply {number}")
+
+    async def close(self) -> None:
+        pass
+
+
+class Orders:
+    def method1(self, turn: int) -> int:
+        return turn
+
+    method2 = method3 = method1
+
+
+def services() -> AgentRuntime:
+    return AgentRuntime(services={"orders": ProvidedService(build=Orders, plugin="p")})
+
+
+def checks_of(number: int, *, seen: bool) -> tuple[EvaluationSpec, ...]:
+    """Checks on what the worker does in a turn, wanting it there or not."""
+    count: dict[str, int] = {} if seen else {"max_count": 0}
+    rule = "always" if seen else "never"
+    return (
+        check("service_called", service="orders", method=f"method{number}", **count),
+        check("trajectory_contains_action", action=f"ACT_{number}", **count),
+        check("sequence", rules=[{rule: f"ACT_{number}"}]),
+    )
+
+
+async def test_the_checks_of_a_script_see_their_own_turn_and_no_other(tmp_path):
+    script = (
+        ScriptedTurn(say="b", evaluations=(*checks_of(2, seen=True), *checks_of(1, seen=False))),
+        ScriptedTurn(say="c", evaluations=(*checks_of(2, seen=True), *checks_of(3, seen=False))),
+    )
+    told = scenario(ConversationConfig(max_turns=3, script=script))
+    record = await hold(tmp_path, told, Worker(), services=services())
+    verdicts = [(result.turn, result.verdict) for result in record.evaluations]
+    assert verdicts == [*[(2, Verdict.PASSED)] * 6, *[(3, Verdict.FAILED)] * 6]
+
+
+async def test_every_list_of_checks_sees_what_was_done_in_its_span(tmp_path):
+    wanted = checks_of(1, seen=True)
+    config = ConversationConfig(max_turns=1, turn_evaluations=wanted, final_evaluations=wanted)
+    record = await hold(tmp_path, scenario(config, evaluations=wanted), Worker(), services=services())
+    assert [(result.stage, result.verdict) for result in record.evaluations] == [
+        *[("turn", Verdict.PASSED)] * 3,
+        *[("final", Verdict.PASSED)] * 3,
+        *[("step", Verdict.PASSED)] * 3,
+    ]
+    unwanted = checks_of(1, seen=False)
+    config = ConversationConfig(max_turns=1, turn_evaluations=unwanted, final_evaluations=unwanted)
+    record = await hold(tmp_path, scenario(config, evaluations=unwanted), Worker(), services=services())
+    assert {result.verdict for result in record.evaluations} == {Verdict.FAILED}
+
+
+async def test_a_turns_checks_on_files_and_commands_are_made_when_it_ends(tmp_path):
+    looked = (
+        check("file_exists", path="file2.txt"),
+        check("command_exit_code_is", command="test -e file2.txt"),
+        check("file_contains", path="file2.txt", value="here"),
+    )
+    told = scenario(ConversationConfig(max_turns=2, turn_evaluations=looked, script=(ScriptedTurn(say="b"),)))
+    record = await hold(tmp_path, told, Worker(), services=services())
+    verdicts = [(result.turn, result.verdict) for result in record.evaluations]
+    assert verdicts == [*[(1, Verdict.FAILED)] * 3, *[(2, Verdict.PASSED)] * 3]
+
+
+async def test_a_judge_of_a_turn_is_shown_its_files(tmp_path):
+    judge = ToldJudge(("yes", 1.0))
+    config = ConversationConfig(max_turns=1, turn_evaluations=(check("llm_judge", prompt="Is the file right?"),))
+    await hold(tmp_path, scenario(config), Worker(), services=services(), judge=judge)
+    assert "content of the file file1.txt" in [material.title for material in judge.asked[0].materials]
+
+
+async def test_times_of_a_turn_count_from_its_beginning(tmp_path):
+    timed = (
+        check("trajectory_contains_action", action="ACT_2", within_ms=900),
+        check("sequence", rules=[{"within": {"action": "ACT_2", "ms": 900}}]),
+    )
+    late = ScriptedTurn(say="b", evaluations=timed)
+    told = scenario(ConversationConfig(max_turns=2, script=(late,)))
+    record = await hold(tmp_path, told, Worker(before_acting_s=0.5), services=services(), clock=SettableClock())
+    assert [result.verdict for result in record.evaluations] == [Verdict.PASSED] * 2
+    assert record.evaluations[0].figures["first_ms"] == 500
+    told = scenario(ConversationConfig(max_turns=2, script=(late,)))
+    record = await hold(tmp_path, told, Worker(before_acting_s=1.0), services=services(), clock=SettableClock())
+    assert [result.verdict for result in record.evaluations] == [Verdict.FAILED] * 2
+    assert record.evaluations[1].message == (
+        "rule 1: ACT_2 (action 1, 1000 ms) came 1000 ms after the turn began; expected it within 900 ms"
+    )
+
+
+async def test_time_between_the_turns_is_not_the_agents(tmp_path):
+    class SlowUser(ToldUser):
+        async def generate_response(self, history, config, trial):
+            await trial.clock.sleep(1.0)
+            return await super().generate_response(history, config, trial)
+
+    timed = (
+        check("trajectory_contains_action", action="ACT_2", within_ms=900),
+        check("sequence", rules=[{"within": {"action": "ACT_2", "ms": 900}}]),
+    )
+    config = ConversationConfig(max_turns=2, user_simulator=USER)
+    told = scenario(config, evaluations=timed)
+    for pause_s, verdict in ((0.0, Verdict.INCONCLUSIVE), (0.5, Verdict.FAILED)):
+        agent, clock = Worker(before_acting_s=pause_s), SettableClock()
+        record = await hold(tmp_path, told, agent, services=services(), user=SlowUser("b"), clock=clock)
+        assert [result.verdict for result in record.evaluations] == [verdict] * 2

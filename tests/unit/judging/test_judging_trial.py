@@ -75,6 +75,16 @@ def test_a_violated_invariant_fails_whatever_else(strategy, severity):
     assert judged.reason == "safety invariant violated: no_delay (also in error: teardown: no disk)"
 
 
+@pytest.mark.parametrize("strategy", ["all_pass", "any_pass", "majority_pass", "weighted"])
+@pytest.mark.parametrize("errors", [(), ("run: no network",)])
+def test_a_step_that_ran_out_of_its_time_fails_whatever_else(strategy, errors):
+    cut_short = check(F, "step")
+    judged = judge(check(P), check(P), check(P), cut_short, strategy=strategy, errors=errors, unfinished=[cut_short])
+    assert judged.verdict is F
+    reason = "1 of 4 checks failed: step" if strategy == "all_pass" else "about step"
+    assert judged.reason == reason + (" (also in error: run: no network)" if errors else "")
+
+
 @pytest.mark.parametrize("strategy", ["any_pass", "majority_pass", "weighted"])
 @pytest.mark.parametrize("undecided", [Q, E])
 def test_an_undecided_invariant_is_never_a_pass(strategy, undecided):

@@ -180,3 +180,6 @@ class ListedMocks:
 
     def covers(self, service: str, method: str) -> bool:
         return any(mock.method == method and mock.service in (None, service) for mock in self.mocks)
+
+    async def settle(self) -> None:
+        return None

@@ -266,10 +266,23 @@ def test_warnings_do_not_stop_a_scenario(base, path, value, code, load_text):
     assert len(loaded.scenarios) == 1
 
 
-def test_a_pattern_that_matches_everything_is_pointed_out(load_text):
-    invariant = {**DECISION["safety_invariants"][0], "check_type": "regex", "pattern": "(?:stop)*"}
+@pytest.mark.parametrize(
+    ("check_type", "key", "asked", "code", "level"),
+    [
+        ("regex", "pattern", "(?:stop)*", "always-matches", "error"),
+        ("regex", "pattern", "stop||halt", "always-matches", "error"),
+        ("regex", "pattern", "^(?!.*wait)", "matches-empty", "warning"),
+        ("regex", "pattern", " ", "bad-value", "error"),
+        ("contains", "pattern", " \n", "bad-value", "error"),
+        ("not_contains", "pattern", "\u200b", "bad-value", "error"),
+        ("judge", "judge_criterion", " ", "bad-value", "error"),
+    ],
+)
+def test_an_invariant_that_asks_nothing_is_pointed_out(load_text, check_type, key, asked, code, level):
+    first = {k: v for k, v in DECISION["safety_invariants"][0].items() if k not in ("pattern", "judge_criterion")}
+    invariant = {**first, "check_type": check_type, key: asked}
     (problem,) = load_text(changed(DECISION, INVARIANT, invariant)).problems
-    assert (problem.code, problem.level) == ("always-matches", "warning")
+    assert (problem.code, problem.level) == (code, level)
 
 
 def test_a_judge_invariant(load_text):

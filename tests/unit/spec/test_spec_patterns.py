@@ -21,7 +21,24 @@ def test_wrong_ones(pattern):
 
 
 @pytest.mark.parametrize(
-    ("pattern", "always"), [("a*", True), ("a|", True), ("^", True), ("a+", False), (r"\p{L}?", True), ("a", False)]
+    ("pattern", "always"),
+    [
+        ("a*", True),
+        ("a|", True),
+        ("^", True),
+        ("^a*", True),
+        ("a*$", True),
+        ("[$^]?", True),
+        (r"\$?", True),
+        (r"\p{L}?", True),
+        (r"a+", False),
+        ("a", False),
+        ("^a*$", False),
+        ("(?!a)", False),
+        (r"(?<!a)b?", False),
+        (r"\b|x", False),
+        (r"\p{L}?(?=b|$)", False),
+    ],
 )
 def test_whether_it_matches_everything(pattern, always):
     assert inspect_pattern(pattern).always is always

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, cast
 
 from pydantic import AfterValidator
 
+from holdfast.builtin.evaluators.excerpt import excerpt
 from holdfast.records.execution import ExecutionResult
 from holdfast.records.trajectory import TrajectoryStep
 
@@ -31,6 +33,30 @@ def is_subset(wanted: Any, found: Any) -> bool:
     return isinstance(wanted, bool) == isinstance(found, bool) and wanted == found
 
 
+def differences(wanted: Any, found: Any, where: str = "") -> list[str]:
+    """Why `is_subset` does not hold, such as `amount was 20, not 50`; nothing when it does."""
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        there, told = cast("dict[Any, Any]", found), list[str]()
+        for key, value in cast("dict[Any, Any]", wanted).items():
+            place = f"{where}.{key}" if where else str(key)
+            told += differences(value, there[key], place) if key in there else [f"{place} was not given"]
+        return told
+    if isinstance(wanted, list | tuple) and isinstance(found, list | tuple):
+        left, right = cast("list[Any]", wanted), cast("list[Any]", found)
+        if len(left) != len(right):
+            return [f"{where} had {len(right)} entr{'y' if len(right) == 1 else 'ies'}, not {len(left)}"]
+        pairs = enumerate(zip(left, right, strict=True))
+        return [line for index, (one, other) in pairs for line in differences(one, other, f"{where}[{index}]")]
+    if is_subset(wanted, found):
+        return []
+    return [f"{where} was {excerpt(repr(cast('object', found)))}, not {excerpt(repr(cast('object', wanted)))}"]
+
+
+def nearest(told: Iterable[list[str]]) -> str:
+    """What the one that came nearest lacked, of what each lacked."""
+    return ", and ".join(min(told, key=len))
+
+
 def _has_letters(action: str) -> str:
     if not plain_name(action).strip():
         raise ValueError("there is no action's name; give one such as 'SEND_MESSAGE'")
@@ -38,6 +64,12 @@ def _has_letters(action: str) -> str:
 
 
 ActionName = Annotated[str, AfterValidator(_has_letters)]
+
+
+def lacking(step: TrajectoryStep, params: dict[str, Any], status: str) -> list[str]:
+    """What keeps an action of the right name from being the one that is looked for."""
+    told = differences(params, step.params)
+    return told if status in ("any", step.status) else [*told, f"its status was {step.status or 'not told'}"]
 
 
 def matches(step: TrajectoryStep, name: str, params: dict[str, Any], status: str) -> bool:

@@ -1,7 +1,8 @@
-"""`command_exit_code_is`: a command, run in the workspace when the agent is done, ends with a given code."""
+"""`command_exit_code_is`: a command, run in the workspace when the step or turn ends, ends with a given code."""
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
@@ -11,15 +12,21 @@ from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
 from holdfast.records.evaluation import EvaluationResult, Evidence, failed, passed
 from holdfast.records.execution import ExecutionResult
 
+_CONSTANT = re.compile(r"(?:true|false|:|exit(?:\s+\d+)?)\s*;?")
 
-def _not_blank(command: str) -> str:
-    if not command.strip() or "\0" in command:
+
+def _asks_something(command: str) -> str:
+    lines = [line.strip() for line in command.splitlines()]
+    asked = "\n".join(line for line in lines if line and not line.startswith("#"))
+    if not asked or "\0" in command:
         raise ValueError("there is no command; give a shell command line such as 'pytest -q'")
+    if _CONSTANT.fullmatch(re.sub(r"\s#.*", "", asked)):
+        raise ValueError(f"{asked!r} looks at nothing and always ends alike; give a command such as 'pytest -q'")
     return command
 
 
 class CommandExitCodeIsParams(EvaluationParams):
-    command: Annotated[str, AfterValidator(_not_blank)]
+    command: Annotated[str, AfterValidator(_asks_something)]
     expected_code: int = Field(default=0, ge=0, le=255)
     timeout_ms: int = Field(default=60_000, gt=0)
 
@@ -41,10 +48,11 @@ class CommandExitCodeIs:
             excerpt=_output(ran),
         )
         figures = {"exit_code": ran.exit_code, "duration_ms": ran.duration_ms, "timed_out": ran.timed_out}
-        message = f"{quoted(params.command)}: {found}, expected exit code {params.expected_code}"
+        ended = "was" if ran.timed_out else "ended with"
+        message = f"{quoted(params.command)} {ended} {found}"
         if not ran.timed_out and ran.exit_code == params.expected_code:
             return passed(message, evidence=evidence, figures=figures)
-        return failed(message, evidence=evidence, figures=figures)
+        return failed(f"{message}; expected exit code {params.expected_code}", evidence=evidence, figures=figures)
 
 
 def _output(ran: ExecutionResult) -> str:

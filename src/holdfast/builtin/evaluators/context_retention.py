@@ -8,7 +8,7 @@ from pydantic import Field
 
 from holdfast.builtin.evaluators.bounds import PositiveShare
 from holdfast.builtin.evaluators.conversation_judging import Unjudged, ask_judge, noted, says_yes, transcript
-from holdfast.builtin.evaluators.excerpt import quoted
+from holdfast.builtin.evaluators.excerpt import counted, quoted
 from holdfast.builtin.evaluators.text import Text
 from holdfast.engine.keywords import says
 from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
@@ -63,7 +63,7 @@ def _probes(item: str, turns: tuple[ConversationTurn, ...], retention_turns: int
     """The turns to look at, or why there are none."""
     since = next((turn for turn in turns if says(turn.user_input, item) or says(turn.agent_response, item)), None)
     if since is None:
-        return f"{quoted(item)} never came up in {len(turns)} turns, so there was nothing to remember"
+        return f"{quoted(item)} never came up in {counted(len(turns), 'turn')}, so there was nothing to remember"
     first = since.turn_number
     later = [turn.turn_number for turn in turns if first < turn.turn_number <= first + retention_turns]
     if not later:
@@ -94,7 +94,7 @@ def _result(answers: list[tuple[_Probe, Judgement]], threshold: float) -> Evalua
     expected = f"an accuracy of at least {threshold:g}"
     listed = "; ".join(f"{quoted(probe.item)} in turn {probe.turn}: {word.reasoning}" for probe, word in lost)
     result = (passed if accuracy >= threshold else failed)(
-        f"kept in {sum(kept)} of {len(kept)} turns ({accuracy:.2f}), expected {expected}"
+        f"kept in {sum(kept)} of {counted(len(kept), 'turn')} ({accuracy:.2f}), expected {expected}"
         + (f"; lost: {listed}" if lost else ""),
         evidence=Evidence(expected=expected, found=listed or "all kept", where="conversation"),
         figures={"accuracy": round(accuracy, 4), "asked": asked},

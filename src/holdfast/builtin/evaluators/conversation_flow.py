@@ -8,6 +8,7 @@ from pydantic import Field
 
 from holdfast.builtin.evaluators.bounds import PositiveShare
 from holdfast.builtin.evaluators.conversation_judging import Unjudged, ask_judge, noted, transcript
+from holdfast.builtin.evaluators.excerpt import counted
 from holdfast.builtin.evaluators.flow_rules import found_by_rules
 from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
 from holdfast.records.conversation import ConversationTurn
@@ -86,7 +87,7 @@ def _result(
         found="; ".join(f"{pattern} ({place})" for pattern, place in found.items()) or "none of them",
         where="conversation",
     )
-    message = f"{len(found)} of {len(wanted)} patterns found, expected a share of at least {threshold:g}"
+    message = f"{len(found)} of {counted(len(wanted), 'pattern')} found, expected a share of at least {threshold:g}"
     if missing:
         message += f"; missing: {', '.join(missing)}"
     if method == "rules":

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, model_validator
 
 from holdfast.builtin.evaluators.bounds import Count
+from holdfast.builtin.evaluators.excerpt import counted
 from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
 from holdfast.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
 from holdfast.records.execution import ExecutionResult
@@ -20,8 +21,9 @@ class ConversationLengthParams(EvaluationParams):
 
     @model_validator(mode="after")
     def _bounded(self) -> Self:
-        if self.min_turns is None and self.max_turns is None and not self.target_range and self.optimal_turns is None:
-            raise ValueError("needs at least one of min_turns, max_turns, target_range and optimal_turns")
+        if not self.min_turns and self.max_turns is None and not self.target_range:
+            optimal = "; optimal_turns is reported and never fails" if self.optimal_turns is not None else ""
+            raise ValueError(f"needs at least one of max_turns, target_range and a min_turns above 0{optimal}")
         if self.target_range and self.target_range[0] > self.target_range[1]:
             raise ValueError(f"target_range goes from {self.target_range[0]} down to {self.target_range[1]}")
         low, high = self.bounds
@@ -52,7 +54,10 @@ class ConversationLength:
             return inconclusive("this step is not a conversation, so it has no turns; give the step a `conversation`")
         turns = len(result.conversation.turns)
         low, high = params.bounds
-        expected = f"at least {low} turns" if high is None else f"{low} to {high} turns"
+        if high is None:
+            expected = f"at least {counted(low, 'turn')}"
+        else:
+            expected = f"{low} to {high} turns" if low else f"at most {counted(high, 'turn')}"
         figures: dict[str, Any] = {"turns": turns}
         note = ""
         if params.optimal_turns is not None:
@@ -60,10 +65,10 @@ class ConversationLength:
             note = f" (optimal {params.optimal_turns})"
         evidence = Evidence(
             expected=expected,
-            found=f"{turns} turns",
+            found=counted(turns, "turn"),
             where="conversation",
             excerpt=f"ended by {result.conversation.termination_reason or 'no condition'}",
         )
         holds = low <= turns and (high is None or turns <= high)
-        message = f"{turns} turns, expected {expected}{note}"
+        message = f"{counted(turns, 'turn')}, expected {expected}{note}"
         return (passed if holds else failed)(message, evidence=evidence, figures=figures)

@@ -1,13 +1,15 @@
-"""`database_query`: what a query on the trial's database answers when the agent is done."""
+"""`database_query`: what a query on the trial's database answers when the step or turn ends."""
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import AfterValidator, Field, model_validator
 
+from holdfast.builtin.evaluators.excerpt import counted
 from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
 from holdfast.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
 from holdfast.records.execution import ExecutionResult
@@ -17,8 +19,11 @@ _SHOWN_ROWS = 20
 _SHOWN_CHARACTERS = 2_000
 
 
-def _not_blank(query: str) -> str:
-    if not query.strip():
+_COMMENT = re.compile(r"--[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+
+
+def _asks_something(query: str) -> str:
+    if not _COMMENT.sub(" ", query).strip("; \t\r\n\f\v"):
         raise ValueError("there is no query; give one such as 'SELECT status FROM orders WHERE id = 17'")
     return query
 
@@ -26,7 +31,7 @@ def _not_blank(query: str) -> str:
 class DatabaseQueryParams(EvaluationParams):
     """Give at least one expectation; with several, all must hold."""
 
-    query: Annotated[str, AfterValidator(_not_blank)]
+    query: Annotated[str, AfterValidator(_asks_something)]
     expected_rows: list[dict[str, Any]] | list[list[Any]] | None = None
     ordered: bool = False
     row_count: int | None = Field(default=None, ge=0)
@@ -72,13 +77,11 @@ class DatabaseQuery:
             )
         rows = await database.rows(params.query, timeout_s=params.timeout_ms / 1000)
         expected, problems = _check(params, rows)
-        count = f"{len(rows)} row{'' if len(rows) == 1 else 's'}"
+        count = counted(len(rows), "row")
         evidence = Evidence(expected="; ".join(expected), found=count, where=params.query.strip(), excerpt=_shown(rows))
         figures = {"rows": len(rows)}
         if problems:
-            return failed(
-                f"the query's answer is not as expected: {'; '.join(problems)}", evidence=evidence, figures=figures
-            )
+            return failed(f"the query's answer is wrong: {'; '.join(problems)}", evidence=evidence, figures=figures)
         return passed(f"the query answers as expected: {'; '.join(expected)}", evidence=evidence, figures=figures)
 
 
@@ -93,11 +96,12 @@ def _check(params: DatabaseQueryParams, rows: Rows) -> tuple[list[str], list[str
         (params.max_rows, params.max_rows is None or count <= params.max_rows, "at most"),
     ):
         if asked is not None:
-            expected.append(f"{words} {asked} rows")
+            expected.append(f"{words} {counted(asked, 'row')}")
             if not holds:
-                problems.append(f"expected {words} {asked} rows, found {count}")
+                problems.append(f"expected {expected[-1]}, found {count}")
     if params.expected_rows is not None:
-        expected.append(f"the {len(params.expected_rows)} rows given{' in order' if params.ordered else ''}")
+        given = {0: "no rows", 1: "the row given"}.get(asked := len(params.expected_rows), f"the {asked} rows given")
+        expected.append(given + (" in order" if params.ordered else ""))
         problems += _compare(params.expected_rows, rows, ordered=params.ordered)
     if params.asks_value:
         expected.append(f"the value {_json(params.expected_value)}")
@@ -107,15 +111,15 @@ def _check(params: DatabaseQueryParams, rows: Rows) -> tuple[list[str], list[str
 
 def _value(expected: Any, rows: Rows) -> list[str]:
     if len(rows) != 1 or len(rows[0]) != 1:
-        columns = f" of {len(rows[0])} columns" if rows else ""
-        return [f"expected one row with one column, found {len(rows)} rows{columns}"]
+        columns = f" of {counted(len(rows[0]), 'column')}" if rows else ""
+        return [f"expected one row with one column, found {counted(len(rows), 'row')}{columns}"]
     found = next(iter(rows[0].values()))
     return [] if _equal(expected, found) else [f"expected {_json(expected)}, found {_json(found)}"]
 
 
 def _compare(expected: list[dict[str, Any]] | list[list[Any]], rows: Rows, *, ordered: bool) -> list[str]:
     if len(expected) != len(rows):
-        return [f"expected {len(expected)} rows, found {len(rows)}"]
+        return [f"expected {counted(len(expected), 'row')}, found {len(rows)}"]
     if ordered:
         pairs = enumerate(zip(expected, rows, strict=True), start=1)
         wrong = [
@@ -128,7 +132,7 @@ def _compare(expected: list[dict[str, Any]] | list[list[Any]], rows: Rows, *, or
     for asked in expected:
         match = next((index for index, found in enumerate(left) if _row_equal(asked, found)), None)
         if match is None:
-            return [f"no row (left) is {_json(asked)}"]
+            return [f"no row, or no other one, is {_json(asked)}"]
         left.pop(match)
     return []
 

@@ -1,4 +1,4 @@
-"""Short pieces of long texts, for messages and evidence."""
+"""Short pieces of long texts, and counts in words, for messages and evidence."""
 
 from __future__ import annotations
 
@@ -25,3 +25,21 @@ def quoted(text: str) -> str:
     shown = excerpt(text).replace("\r", "\\r").replace("\n", "\\n")
     mark = '"' if "'" in shown else "'"
     return f"{mark}{shown}{mark}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Such as `1 turn` and `2 turns`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def times(number: int) -> str:
+    return {0: "never", 1: "once", 2: "twice"}.get(number, f"{number} times")
+
+
+def how_often(least: int, most: int | None) -> str:
+    """The bounds of a count, such as `at least once` and `2 to 3 times`."""
+    if most is None:
+        return f"at least {times(least)}"
+    if least == most:
+        return times(most) if most == 0 else f"exactly {times(most)}"
+    return f"at most {times(most)}" if least == 0 else f"{least} to {most} times"

@@ -1,20 +1,27 @@
-"""`file_exists` and `file_contains`: what is in the workspace when the step is done."""
+"""`file_exists` and `file_contains`: what is in the workspace when the step or turn ends."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from holdfast.builtin.evaluators.excerpt import excerpt
+from holdfast.builtin.evaluators.excerpt import counted, excerpt
 from holdfast.builtin.evaluators.subject import Part, Subject
 from holdfast.builtin.evaluators.words import check_contains
 from holdfast.builtin.evaluators.workspace_path import WorkspacePath, relative
 from holdfast.errors import WorkspaceError
 from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
-from holdfast.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
+from holdfast.records.evaluation import EvaluationResult, Evidence, failed, passed
 from holdfast.records.execution import ExecutionResult
+
+
+def _more_than_spaces(value: str) -> str:
+    """A tab or a line break may be what a file is searched for."""
+    if not value.strip(" \u00a0\u200b\ufeff"):
+        raise ValueError("must not be blank")
+    return value
 
 
 class FileExistsParams(EvaluationParams):
@@ -23,7 +30,7 @@ class FileExistsParams(EvaluationParams):
 
 class FileContainsParams(EvaluationParams):
     path: WorkspacePath
-    value: str = Field(min_length=1)
+    value: Annotated[str, Field(min_length=1), AfterValidator(_more_than_spaces)]
     case_sensitive: bool = False
 
 
@@ -34,9 +41,9 @@ class FileExists:
     async def evaluate(
         self, params: FileExistsParams, result: ExecutionResult, context: EvaluationContext
     ) -> EvaluationResult:
-        size = await _size(result, context, params.path)
+        size = await _size(context, params.path)
         if size is None:
-            return _missing(params.path, f"file {params.path}", await _files(result, context))
+            return _missing(params.path, f"file {params.path}", await context.environment.list_files())
         return passed(
             f"{params.path} exists ({size})",
             evidence=Evidence(expected=f"file {params.path}", found=size, where="workspace"),
@@ -50,24 +57,16 @@ class FileContains:
     async def evaluate(
         self, params: FileContainsParams, result: ExecutionResult, context: EvaluationContext
     ) -> EvaluationResult:
-        kept = None if context.current else result.files.get(relative(params.path))
-        if kept is not None and kept.content is None:
-            return inconclusive(f"{params.path} had {kept.size} bytes after this step, too many to be kept")
-        if context.current:
-            content = await context.environment.read(params.path)
-        else:
-            content = kept.content if kept is not None else None
+        content = await context.environment.read(params.path)
         if content is None:
-            return _missing(params.path, f"{params.value!r} in {params.path}", await _files(result, context))
+            files = await context.environment.list_files()
+            return _missing(params.path, f"{params.value!r} in {params.path}", files)
         text = content.decode("utf-8", "replace")
         words = Subject(parts=(Part(label=params.path, text=text),))
         return check_contains(words, params.value, case_sensitive=params.case_sensitive)
 
 
-async def _size(result: ExecutionResult, context: EvaluationContext, path: str) -> str | None:
-    if not context.current:
-        kept = result.files.get(relative(path))
-        return None if kept is None else f"{kept.size} bytes"
+async def _size(context: EvaluationContext, path: str) -> str | None:
     try:
         content = await context.environment.read(path)
     except WorkspaceError:
@@ -75,11 +74,7 @@ async def _size(result: ExecutionResult, context: EvaluationContext, path: str) 
         if relative(path) not in await context.environment.list_files():
             raise
         return "not readable"
-    return None if content is None else f"{len(content)} bytes"
-
-
-async def _files(result: ExecutionResult, context: EvaluationContext) -> Sequence[str]:
-    return await context.environment.list_files() if context.current else sorted(result.files)
+    return None if content is None else counted(len(content), "byte")
 
 
 def _missing(path: str, expected: str, files: Sequence[str]) -> EvaluationResult:

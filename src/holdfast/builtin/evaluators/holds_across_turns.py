@@ -8,7 +8,7 @@ import regex
 from pydantic import Field, model_validator
 
 from holdfast.builtin.evaluators.conversation_judging import Unjudged, ask_judge, noted, says_yes, transcript
-from holdfast.builtin.evaluators.excerpt import excerpt, quoted
+from holdfast.builtin.evaluators.excerpt import counted, excerpt, quoted
 from holdfast.builtin.evaluators.patterns import PatternText
 from holdfast.builtin.evaluators.text import Text
 from holdfast.builtin.evaluators.withdrawal import WITHDRAWN_BY, said, withdrawn
@@ -65,7 +65,9 @@ class HoldsAcrossTurns:
         turns = [turn for turn in result.conversation.turns if turn.turn_number >= params.from_turn]
         if not turns:
             reached = len(result.conversation.turns)
-            return inconclusive(f"the conversation has {reached} turns and never reached turn {params.from_turn}")
+            return inconclusive(
+                f"the conversation has {counted(reached, 'turn')} and never reached turn {params.from_turn}"
+            )
         if params.criterion is not None:
             return await _by_judge(params.criterion, params, turns, context)
         try:
@@ -127,7 +129,11 @@ async def _by_judge(
 
 def _held(params: HoldsAcrossTurnsParams, first: int, turns: list[ConversationTurn]) -> EvaluationResult:
     later = turns[-1].turn_number - first
-    tested = f"and held in {later} later turns" if later else "in the last turn, so no later one put it to the test"
+    tested = (
+        f"and held in {counted(later, 'later turn')}"
+        if later
+        else "in the last turn, so no later one put it to the test"
+    )
     return passed(
         f"{quoted(params.shown)} was said in turn {first} {tested}",
         evidence=Evidence(expected=_expected(params), found=f"said in turn {first}", where=f"turn {first}"),
@@ -151,16 +157,18 @@ def _broken(
 
 
 def _never(params: HoldsAcrossTurnsParams, turns: list[ConversationTurn]) -> EvaluationResult:
+    first, last = turns[0].turn_number, turns[-1].turn_number
+    where = f"turns {first} to {last}" if last > first else f"turn {first}"
     return failed(
-        f"{quoted(params.shown)} was never said in turns {turns[0].turn_number} to {turns[-1].turn_number}",
+        f"{quoted(params.shown)} was never said in {where}",
         evidence=Evidence(expected=_expected(params), found="never said", where="the agent's messages"),
         figures=_figures(None, None, turns),
     )
 
 
 def _expected(params: HoldsAcrossTurnsParams) -> str:
-    rule = "in every later turn" if params.repeat == "required" else "and not taken back"
-    return f"{params.shown}: said once, {rule}"
+    rule = "again in every later turn" if params.repeat == "required" else "not taken back"
+    return f"{params.shown}: said once, and {rule}"
 
 
 def _figures(first: int | None, broken: int | None, turns: list[ConversationTurn]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from holdfast.builtin.evaluators.patterns import PatternText
 from holdfast.builtin.evaluators.subject import Scope, subject
+from holdfast.builtin.evaluators.text import Text
 from holdfast.builtin.evaluators.words import check_absent, check_contains, check_pattern
 from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
 from holdfast.records.evaluation import EvaluationResult
@@ -26,13 +27,13 @@ class RegexInvariantParams(EvaluationParams):
 
 
 class ContainsParams(EvaluationParams):
-    pattern: str = Field(min_length=1)
+    pattern: Text = Field(min_length=1)
     case_sensitive: bool = True
     scope: Scope = "reply"
 
 
 class NotContainsParams(EvaluationParams):
-    pattern: str = Field(min_length=1)
+    pattern: Text = Field(min_length=1)
     case_sensitive: bool = False
     scope: Scope = "reply"
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import regex
 from pydantic import AfterValidator, Field
 
+from holdfast.spec.patterns import inspect_pattern
 from holdfast.text_match import compiled
 
 
@@ -16,6 +17,8 @@ def _compiles(pattern: str) -> str:
         compiled(pattern, case_sensitive=False)
     except regex.error as error:
         raise ValueError(f"not a valid regular expression: {error}") from error
+    if inspect_pattern(pattern).always:
+        raise ValueError("matches every text, even an empty one, so it can never fail")
     return pattern
 
 

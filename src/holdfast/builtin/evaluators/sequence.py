@@ -6,10 +6,10 @@ from typing import ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from holdfast.builtin.evaluators.actions import actions_of, since_start_ms
-from holdfast.builtin.evaluators.excerpt import excerpt
+from holdfast.builtin.evaluators.actions import actions_of, lacking, matches, since_start_ms
+from holdfast.builtin.evaluators.excerpt import counted, excerpt
 from holdfast.builtin.evaluators.harness_time import harness_ms
-from holdfast.builtin.evaluators.sequence_rules import ActionPattern, Always, NeverUntil, Rule, Within
+from holdfast.builtin.evaluators.sequence_rules import ActionPattern, Always, NeverUntil, Rule, Status, Within
 from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
 from holdfast.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
 from holdfast.records.execution import ExecutionResult
@@ -32,7 +32,7 @@ class Sequence:
     async def evaluate(
         self, params: SequenceParams, result: ExecutionResult, context: EvaluationContext
     ) -> EvaluationResult:
-        steps = _Steps(result)
+        steps = _Steps(result, context.span)
         findings = [
             _Finding(finding.kind, f"rule {number}: {finding.text}")
             for number, rule in enumerate(params.rules, start=1)
@@ -42,22 +42,24 @@ class Sequence:
         undecided = [finding.text for finding in findings if finding.kind == "undecided"]
         told = broken or undecided
         evidence = Evidence(
-            expected=f"{len(params.rules)} rules about the step's actions",
-            found="\n".join(told[:10]) or "all of them hold",
-            where="this step's trajectory",
+            expected=f"{counted(len(params.rules), 'rule')} about the actions of this {context.span}",
+            found="\n".join(told[:10]) or ("it holds" if len(params.rules) == 1 else "all of them hold"),
+            where=f"this {context.span}'s trajectory",
             excerpt=steps.shown(),
         )
         figures = {"rules": len(params.rules), "broken": len(broken), "actions": len(steps.actions)}
         if told:
             more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""
             return (failed if broken else inconclusive)(told[0] + more, evidence=evidence, figures=figures)
-        return passed(f"all {len(params.rules)} rules hold", evidence=evidence, figures=figures)
+        message = "the rule holds" if len(params.rules) == 1 else f"all {len(params.rules)} rules hold"
+        return passed(message, evidence=evidence, figures=figures)
 
 
 class _Steps:
-    """The actions of a step, and what each kind of rule finds wrong with them."""
+    """The actions of a step or turn, and what each kind of rule finds wrong with them."""
 
-    def __init__(self, result: ExecutionResult) -> None:
+    def __init__(self, result: ExecutionResult, span: str) -> None:
+        self._span: str = span
         self.actions: list[TrajectoryStep] = actions_of(result)
         self._result: ExecutionResult = result
 
@@ -79,10 +81,10 @@ class _Steps:
     def _always(self, rule: Always) -> list[_Finding]:
         found = self._all(rule)
         if rule.after is None:
-            return [] if found else [_Finding("broken", f"{rule.action} never happened")]
+            return [] if found else [_Finding("broken", f"{rule} never happened{self._instead(rule)}")]
         last = max(found, default=-1)
         return [
-            _Finding("broken", f"no {rule.action} after {self._at(number)}")
+            _Finding("broken", f"no {rule} after {self._at(number)}{self._instead(rule)}")
             for number in self._all(rule.after)
             if number >= last
         ]
@@ -93,7 +95,7 @@ class _Steps:
     def _before(self, first: ActionPattern, then: ActionPattern) -> list[_Finding]:
         earliest = min(self._all(first), default=len(self.actions))
         return [
-            _Finding("broken", f"{self._at(number)} without a {first.action} before it")
+            _Finding("broken", f"{self._at(number)} without {first} before it{self._instead(first)}")
             for number in self._all(then)
             if number <= earliest
         ]
@@ -104,12 +106,13 @@ class _Steps:
         return [finding for start in starts if (finding := self._late(rule, start, found)) is not None]
 
     def _late(self, rule: Within, start: int, found: list[int]) -> _Finding | None:
-        """What is wrong with the first of `found` after the action number `start`, or after the step's beginning."""
+        """What is wrong with the first of `found` after the action number `start`, or after the beginning."""
         begun_ms = self._result.started_at_ms if start < 0 else self.actions[start].at_ms
-        what = "the step began" if start < 0 else self._at(start)
+        what = f"the {self._span} began" if start < 0 else self._at(start)
         next_ = next((number for number in found if number > start), None)
         if next_ is None:
-            return _Finding("broken", f"no {rule.action} after {what}; expected one within {rule.ms:g} ms")
+            instead = self._instead(rule)
+            return _Finding("broken", f"no {rule} after {what}{instead}; expected one within {rule.ms:g} ms")
         at_ms = self.actions[next_].at_ms
         took_ms = round(at_ms - begun_ms, 3)
         if took_ms <= rule.ms:
@@ -121,11 +124,12 @@ class _Steps:
         return _Finding("broken", text)
 
     def _never_until(self, rule: NeverUntil) -> list[_Finding]:
-        barred: str | None = "the step began" if rule.after is None else None
+        barred: str | None = f"the {self._span} began" if rule.after is None else None
         findings: list[_Finding] = []
         for number, step in enumerate(self.actions):
             if barred is not None and rule.found_in(step):
-                text = f"{self._at(number)} after {barred} and without {rule.until.action} in between"
+                instead = self._instead(rule.until, "success")
+                text = f"{self._at(number)} after {barred} and without {rule.until} in between{instead}"
                 findings.append(_Finding("broken", text))
             if rule.until.found_in(step, "success"):
                 barred = None
@@ -135,6 +139,15 @@ class _Steps:
 
     def _all(self, action: ActionPattern) -> list[int]:
         return [number for number, step in enumerate(self.actions) if action.found_in(step)]
+
+    def _instead(self, action: ActionPattern, status: Status = "any") -> str:
+        """Where none is what was asked for: the nearest one of that name, and what was different about it."""
+        named = [number for number, step in enumerate(self.actions) if matches(step, action.action, {}, "any")]
+        if not named or any(action.found_in(self.actions[number], status) for number in named):
+            return ""
+        told = {number: lacking(self.actions[number], action.params, action.status or status) for number in named}
+        number = min(named, key=lambda each: len(told[each]))
+        return f" (in {self._at(number)}, {', and '.join(told[number])})"
 
     def _at(self, number: int) -> str:
         step = self.actions[number]

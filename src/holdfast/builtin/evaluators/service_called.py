@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, cast
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
+from holdfast.builtin.evaluators.actions import differences, nearest, plain_name
+from holdfast.builtin.evaluators.excerpt import counted, how_often, times
 from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
 from holdfast.records.evaluation import EvaluationResult, Evidence, failed, passed
 from holdfast.records.event import ServiceCalled
 from holdfast.records.execution import ExecutionResult
 
 
+def _has_letters(name: str) -> str:
+    if not plain_name(name).strip():
+        raise ValueError("there is no name; leave the key out to mean any")
+    return name
+
+
+ServiceName = Annotated[str, AfterValidator(_has_letters)]
+
+
 class ServiceCalledParams(EvaluationParams):
     """Names are compared ignoring case, `_` and `-`. `max_count: 0` alone asks that it was never called."""
 
-    service: str | None = None
-    method: str | None = None
+    service: ServiceName | None = None
+    method: ServiceName | None = None
     min_count: int | None = Field(default=None, ge=0)
     max_count: int | None = Field(default=None, ge=0)
     args: list[Any] | None = None
@@ -49,65 +60,70 @@ class ServiceCalledEvaluator:
     async def evaluate(
         self, params: ServiceCalledParams, result: ExecutionResult, context: EvaluationContext
     ) -> EvaluationResult:
-        count = sum(_matches(params, call) for call in result.service_calls)
+        called = [call for call in result.service_calls if _is_meant(params, call)]
+        lacking = [_lacking(params, call) for call in called]
+        count = sum(not told for told in lacking)
         upper = params.max_count
-        expected = _expected(params)
+        often = how_often(params.at_least, upper)
         evidence = Evidence(
-            expected=expected,
-            found=f"{count} matching of {len(result.service_calls)} service calls",
-            where="service calls of this step",
+            expected=f"{_target(params)} called {often}{_conditions(params)}",
+            found=f"{count} such among {counted(len(result.service_calls), 'service call')}",
+            where=f"service calls of this {context.span}",
             excerpt="\n".join(_shown(call) for call in result.service_calls[:20]) or None,
         )
         figures = {"count": count}
-        target = _target(params)
+        message = _told(params, lacking, count)
         if count < params.at_least or (upper is not None and count > upper):
-            return failed(f"{target} was called {_times(count)}; {expected}", evidence=evidence, figures=figures)
-        return passed(f"{target} was called {_times(count)}", evidence=evidence, figures=figures)
+            return failed(f"{message}; expected {often}", evidence=evidence, figures=figures)
+        return passed(message, evidence=evidence, figures=figures)
 
 
-def _matches(params: ServiceCalledParams, call: ServiceCalled) -> bool:
-    if params.service is not None and _same(params.service) != _same(call.service):
+def _is_meant(params: ServiceCalledParams, call: ServiceCalled) -> bool:
+    if params.service is not None and plain_name(params.service) != plain_name(call.service):
         return False
-    if params.method is not None and _same(params.method) != _same(call.method):
-        return False
+    return params.method is None or plain_name(params.method) == plain_name(call.method)
+
+
+def _lacking(params: ServiceCalledParams, call: ServiceCalled) -> list[str]:
+    """What keeps a call of the method from being the one that is looked for.
+
+    One object is the same whether it is passed by name or as the only argument, as it is for mocks.
+    """
+    told: list[str] = []
+    if params.args is not None:
+        positional = call.args if call.args or not call.input else [call.input]
+        told += differences(params.args, positional, "args")
+    if params.input is not None:
+        lone: Any = call.args[0] if len(call.args) == 1 and not call.input else None
+        told += differences(params.input, cast("dict[str, Any]", lone) if isinstance(lone, dict) else call.input)
     if params.status != "any" and (call.error is None) != (params.status == "success"):
-        return False
-    if params.args is not None and not _subset(params.args, call.args):
-        return False
-    return params.input is None or _subset(params.input, call.input)
-
-
-def _subset(wanted: Any, found: Any) -> bool:
-    """Objects by the keys that are asked for; lists item by item; everything else, `true` and `1` apart, by value."""
-    match wanted, found:
-        case dict(), dict():
-            return all(key in found and _subset(value, found[key]) for key, value in wanted.items())  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType] - values of users' files
-        case list(), list():
-            return len(wanted) == len(found) and all(map(_subset, wanted, found))  # pyright: ignore[reportUnknownArgumentType] - values of users' files
-        case _:
-            return isinstance(wanted, bool) == isinstance(found, bool) and bool(wanted == found)
-
-
-def _same(name: str) -> str:
-    return name.replace("_", "").replace("-", "").casefold()
+        told.append("it succeeded" if call.error is None else "it ended in an error")
+    return told
 
 
 def _target(params: ServiceCalledParams) -> str:
-    return f"{params.service or 'any service'}.{params.method or '*'}"
+    if params.service is None:
+        return f"{params.method} of any service"
+    return f"{params.service}.{params.method}" if params.method is not None else f"any method of {params.service}"
 
 
-def _times(count: int) -> str:
-    return {0: "never", 1: "once", 2: "twice"}.get(count, f"{count} times")
+def _told(params: ServiceCalledParams, lacking: list[list[str]], count: int) -> str:
+    """How often it was called as asked; where it was called otherwise only, what was different."""
+    target, conditions = _target(params), _conditions(params)
+    if not lacking:
+        return f"{target} was never called"
+    if not count:
+        return f"{target} was called {times(len(lacking))}, but not{conditions}: {nearest(lacking)}"
+    among = f" (of {counted(len(lacking), 'call')})" if count < len(lacking) else ""
+    return f"{target} was called {times(count)}{conditions}{among}"
 
 
-def _expected(params: ServiceCalledParams) -> str:
-    low, high = params.at_least, params.max_count
-    bounds = f"at least {low}" if high is None else f"exactly {low}" if low == high else f"{low} to {high}"
+def _conditions(params: ServiceCalledParams) -> str:
     asked = [
         f"{name} {value!r}" for name, value in (("args", params.args), ("input", params.input)) if value is not None
     ]
     asked += [f"status {params.status}"] if params.status != "any" else []
-    return f"expected {bounds} calls" + (f" with {', '.join(asked)}" if asked else "")
+    return f" with {' and '.join(asked)}" if asked else ""
 
 
 def _shown(call: ServiceCalled) -> str:

@@ -7,6 +7,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from holdfast.builtin.evaluators.subject import Scope, subject
+from holdfast.builtin.evaluators.text import Text
 from holdfast.builtin.evaluators.words import check_contains
 from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
 from holdfast.records.evaluation import EvaluationResult
@@ -14,7 +15,7 @@ from holdfast.records.execution import ExecutionResult
 
 
 class StringContainsParams(EvaluationParams):
-    value: str = Field(min_length=1)
+    value: Text = Field(min_length=1)
     case_sensitive: bool = False
     scope: Scope = "reply"
 

@@ -6,9 +6,11 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
+from holdfast.spec.patterns import is_blank
+
 
 def _not_blank(text: str) -> str:
-    if not text.strip():
+    if is_blank(text):
         raise ValueError("must not be blank")
     return text
 

@@ -7,9 +7,17 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from holdfast.builtin.evaluators.actions import ActionName, actions_of, matches, plain_name, since_start_ms
+from holdfast.builtin.evaluators.actions import (
+    ActionName,
+    actions_of,
+    lacking,
+    matches,
+    nearest,
+    plain_name,
+    since_start_ms,
+)
 from holdfast.builtin.evaluators.bounds import Count, PositiveMilliseconds
-from holdfast.builtin.evaluators.excerpt import excerpt
+from holdfast.builtin.evaluators.excerpt import counted, excerpt, how_often, times
 from holdfast.builtin.evaluators.harness_time import harness_ms
 from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
 from holdfast.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
@@ -63,22 +71,24 @@ class TrajectoryContainsAction:
         expected = _expected(params)
         evidence = Evidence(
             expected=expected,
-            found=f"{len(timely)} such among {len(actions)} actions",
-            where=_where(found, actions, result) if found else "this step's trajectory",
+            found=f"{len(timely)} such among {counted(len(actions), 'action')}",
+            where=_where(found, actions, result, context) if found else f"this {context.span}'s trajectory",
             excerpt=_seen(actions),
         )
         figures: dict[str, Any] = {"count": len(timely), "actions": len(actions)}
         if found:
             figures["first_ms"] = since_start_ms(actions[found[0] - 1], result)
-        message = f"found {len(timely)} of {expected}; the step's actions: {_seen(actions)}"
-        if len(timely) < len(found):
-            message += f"; {len(found) - len(timely)} came later than {params.within_ms:g} ms"
+        told, seen = _told(params, actions, len(found), len(timely)), f"the {context.span}'s actions: {_seen(actions)}"
+        message = f"{told}; {seen}"
         if doubt := _doubt(params, [actions[number - 1] for number in found], len(timely), result):
             return inconclusive(f"{message}; {doubt}", evidence=evidence, figures=figures)
         if not _often_enough(params, len(timely)):
+            message = f"{told}; expected {how_often(params.least, params.max_count)}; {seen}"
             return failed(message, evidence=evidence, figures=figures)
         if params.before is not None and (late := _comes_after(params.before, found[0], actions)):
-            message = f"{params.action} came after {params.before}: {_where([late, found[0]], actions, result)}"
+            message = (
+                f"{params.action} came after {params.before}: {_where([late, found[0]], actions, result, context)}"
+            )
             return failed(message, evidence=evidence, figures=figures)
         return passed(message, evidence=evidence, figures=figures)
 
@@ -112,18 +122,42 @@ def _comes_after(other: str, first: int, actions: list[TrajectoryStep]) -> int |
     return next((number for number in earlier if number < first), None)
 
 
-def _where(numbers: list[int], actions: list[TrajectoryStep], result: ExecutionResult) -> str:
+def _where(
+    numbers: list[int], actions: list[TrajectoryStep], result: ExecutionResult, context: EvaluationContext
+) -> str:
     told = [f"{number} ({since_start_ms(actions[number - 1], result):g} ms)" for number in numbers[:20]]
-    return f"actions {', '.join(told)} of this step"
+    return f"action{'' if len(told) == 1 else 's'} {', '.join(told)} of this {context.span}"
 
 
 def _expected(params: TrajectoryContainsActionParams) -> str:
-    times = f"at least {params.least}" if params.max_count is None else f"{params.least} to {params.max_count}"
-    status = "" if params.status == "any" else f" with status {params.status}"
-    with_params = f" and params {excerpt(str(params.params))}" if params.params else ""
+    often = how_often(params.least, params.max_count)
     within = "" if params.within_ms is None else f" within {params.within_ms:g} ms"
     before = "" if params.before is None else f" before {params.before}"
-    return f"{params.action} {times} times{status}{with_params}{within}{before}"
+    return f"{params.action} {often}{_conditions(params)}{within}{before}"
+
+
+def _conditions(params: TrajectoryContainsActionParams) -> str:
+    asked = [f"params {excerpt(repr(params.params))}"] if params.params else []
+    asked += [f"status {params.status}"] if params.status != "any" else []
+    return f" with {' and '.join(asked)}" if asked else ""
+
+
+def _told(params: TrajectoryContainsActionParams, actions: list[TrajectoryStep], found: int, timely: int) -> str:
+    """How often it happened as asked; where it happened otherwise only, what was different."""
+    named = [step for step in actions if matches(step, params.action, {}, "any")]
+    if not named:
+        return f"{params.action} never happened"
+    if not found:
+        lacked = nearest(lacking(step, params.params, params.status) for step in named)
+        return f"{params.action} happened {times(len(named))}, but not{_conditions(params)}: {lacked}"
+    told = f"{params.action} happened {times(found)}{_conditions(params)}"
+    if timely == found:
+        return told
+    return (
+        told
+        + (f", {found - timely} of them later than" if timely else ", but later than")
+        + f" {params.within_ms:g} ms"
+    )
 
 
 def _seen(actions: list[TrajectoryStep]) -> str:

@@ -88,6 +88,8 @@ class PostgresDatabase:
                 rows = await (await statement.cursor(*values)).fetch(MAX_ROWS + 1)
             else:
                 await statement.fetch(*values)
+                if read_only:
+                    raise Refused("it is no query: it answers with no columns")
         return as_rows(names, [[plain_value(value) for value in row] for row in rows])
 
     async def execute(self, sql: str, params: Any, *, timeout_s: float) -> int:

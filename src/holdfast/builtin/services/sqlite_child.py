@@ -75,6 +75,8 @@ def _query(request: dict[str, Any]) -> dict[str, Any]:
             connection.execute("PRAGMA query_only = ON")
         cursor = connection.execute(request["sql"], _parameters(request["params"]))
         columns = [column[0] for column in cursor.description or ()]
+        if request["read_only"] and not columns:
+            raise ValueError("it is no query: it answers with no columns")
         rows = cursor.fetchmany(request["limit"] + 1)
         connection.commit()
     finally:
