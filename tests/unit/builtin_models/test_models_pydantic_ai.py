@@ -24,7 +24,7 @@ from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import DeltaToolCall, FunctionModel
 
 from holdfast.builtin.models.pydantic_ai import PydanticAIModel
-from holdfast.builtin.models.pydantic_ai_call import INCLUDES, BridgedModel
+from holdfast.builtin.models.pydantic_ai_call import INCLUDES, BridgedModel, CallClock
 
 ASKED = ChatRequest(messages=(Message(role="user", content="hi"),))
 
@@ -248,3 +248,17 @@ def test_a_request_is_what_the_library_calls_one():
     (only,) = to_messages((Message(role="user", content="a"), Message(role="user", content="b")))
     assert isinstance(only, ModelRequest)
     assert [part.content for part in only.parts] == ["a", "b"]
+
+
+def test_the_clock_keeps_text_and_times_together():
+    clock = CallClock(time.perf_counter())
+    clock.begin()
+    clock.arrived("ab")
+    clock.arrived("", token=False)
+    clock.arrived("c")
+    response = clock.so_far()
+    assert response.text == "abc"
+    assert [characters for _, characters in response.chunks] == [2, 1]
+    attempt = response.attempt
+    assert attempt.sent_ms <= attempt.first_token_ms <= attempt.last_byte_ms
+    assert clock.attempt(error="no").latency_ms is None
