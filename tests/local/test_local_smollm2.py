@@ -257,13 +257,11 @@ async def test_loading_is_not_awaited_for_ever():
 def test_the_process_dies_with_a_run_that_is_killed(tmp_path):
     scenario = Path(__file__).parents[2] / "examples" / "local" / "dry_pump.yaml"
     command = [sys.executable, "-m", "holdfast", "run", str(scenario), "--model", "local/smollm2", "--trials", "1000"]
-    run = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while not (found := servers(run.pid)):
-        assert run.poll() is None, "the run ended before it started its model"
-        time.sleep(0.02)
-    run.kill()
-    run.wait()
-    wait_until_gone(found[0])
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as run:
+        assert "SCN-P-912" in run.stdout.readline(), "one trial is done, so the server is up"
+        (pid,) = servers(run.pid)
+        run.kill()
+    wait_until_gone(pid)
 
 
 @pytest.fixture
