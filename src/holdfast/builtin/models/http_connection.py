@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import zlib
 from collections.abc import Callable
 from time import perf_counter
@@ -188,6 +189,18 @@ class Connection(asyncio.Protocol):
     def open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
+    @property
+    def hung_up(self) -> bool:
+        """Whether the server closed an idle connection, or sent what nobody asked for, and the loop has yet to see it.
+
+        Some servers (llama.cpp's) say that they keep a connection and close it after a stream all the same.
+        """
+        if self._file is None:
+            return False
+        poll = select.poll()
+        poll.register(self._file, select.POLLIN)
+        return bool(poll.poll(0))
+
     async def send(self, request: bytes, stamps: Stamps) -> Response:
         """Hand a request to the kernel. Raises `Broken`; the answer is waited for through what this returns."""
         response = self._response = Response(stamps, self._wake)
@@ -278,7 +291,7 @@ class Connection(asyncio.Protocol):
             if exc is None and response.status is not None and not response.framed:
                 response.complete = True  # a body without a length ends with its connection
             else:
-                response.failure = Broken(str(exc) or "the server closed the connection")
+                response.failure = Broken(str(exc or "the server closed the connection"))
         if response is not None:
             response.arrived(len(response.blocks))
         self.resume_writing()
