@@ -54,8 +54,9 @@ def misspelt(data: Any) -> tuple[str, str] | None:
         return None
     for key, value in cast("dict[str, Any]", data).items():
         meant = nearest(key, _ENTRIES)
-        entries = cast("list[Any]", value) if meant and isinstance(value, list) else []
-        if meant and any(isinstance(entry, dict) and not _ENTRIES[meant].isdisjoint(entry) for entry in entries):
+        entries = cast("list[Any]", value) if isinstance(value, list) else []
+        keys = {name for entry in entries if isinstance(entry, dict) for name in cast("dict[str, Any]", entry)}
+        if meant is not None and keys & _ENTRIES[meant]:
             return key, meant
     return None
 
