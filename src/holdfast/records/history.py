@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from holdfast.records.event import ActionTaken, AnyEvent, Observed, Said, Thought
+from holdfast.records.run import TrialRecord
 from holdfast.records.trajectory import TrajectoryStep
 
 _STEPS = (Thought, ActionTaken, Observed)
@@ -13,6 +14,12 @@ _STEPS = (Thought, ActionTaken, Observed)
 def transcript_of(events: Iterable[AnyEvent]) -> tuple[Said, ...]:
     """The messages, in the order in which they were said."""
     return tuple(event for event in events if isinstance(event, Said))
+
+
+def exported_transcript(trial: TrialRecord) -> tuple[Said, ...]:
+    """What a report may tell of it: without conversations whose author keeps them to the run record."""
+    kept = {talk.step for talk in trial.conversations if not talk.transcript_exported}
+    return tuple(said for said in transcript_of(trial.events) if said.step not in kept)
 
 
 def trajectory_of(events: Iterable[AnyEvent]) -> tuple[TrajectoryStep, ...]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.records.base import Record
 from holdfast.records.config import Price
-from holdfast.records.conversation import ConversationMetrics
+from holdfast.records.conversation import ConversationEnding, ConversationMetrics
 from holdfast.records.evaluation import EvaluationResult
 from holdfast.records.event import AnyEvent
 from holdfast.records.place import Place
@@ -86,7 +86,7 @@ class Judged(Record, array_like=True):
     """The verdict and everything that stands beside it. Nothing here is averaged into the verdict.
 
     `latency_cut` says that the call was cut off before the answer was complete: `latency_ms` is then the least it can
-    have been. The times are those of `records.timeline.SafetyTimeline`. A `rubric` of None was not scored.
+    have been. The times are those of `records.timeline.SafetyTimeline`. A `rubric` of None is one that nobody named.
     """
 
     verdict: Verdict
@@ -108,7 +108,11 @@ class Judged(Record, array_like=True):
 
 
 class TrialRecord(Record, array_like=True):
-    """A finished trial, whole. `earlier` holds measurements that were repeated because latency was not gradable."""
+    """A finished trial, whole.
+
+    `earlier` holds measurements that were repeated because latency was not gradable. `conversations` says how each
+    ended, in the order of the steps.
+    """
 
     key: TrialKey
     scenario_name: str
@@ -128,3 +132,4 @@ class TrialRecord(Record, array_like=True):
     events: tuple[AnyEvent, ...] = ()
     metrics: ConversationMetrics | None = None
     earlier: tuple[TrialRecord, ...] = ()
+    conversations: tuple[ConversationEnding, ...] = ()

@@ -104,6 +104,7 @@ def _lower(document: Document, shape: DecisionShape) -> Scenario:
             consequence_of_delay=constraint.consequence_of_delay,
         ),
         rubric=shape.rubric,
+        rubric_place=locate(("rubric",)),
         expected_action=shape.expected_action,
         trials=shape.trials,
         pass_rate=shape.pass_rate,
