@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import PurePath
 
-_ENDING = re.compile(r"(?:\.scenario)?(?:\.ya?ml)?\Z", re.IGNORECASE)
+_ENDING = re.compile(r"(?:\.scenario)?(?:\.ya?ml|\.json)?\Z", re.IGNORECASE)
 
 
 def default_id(file: str) -> str:

@@ -11,7 +11,7 @@ from holdfast.records.place import Place
 from holdfast.records.problem import Problem
 
 _ENDINGS = (".yaml", ".yml")
-_PROMISING = tuple(f"{kind}{ending}" for kind in (".scenario", ".matrix") for ending in _ENDINGS)
+_PROMISING = tuple(f"{kind}{ending}" for kind in (".scenario", ".matrix") for ending in (*_ENDINGS, ".json"))
 _SKIPPED = frozenset({"node_modules", "__pycache__"})
 
 
@@ -94,7 +94,8 @@ def _walk(folder: str) -> list[str]:
 
 
 def _is_yaml(name: str) -> bool:
-    return name.lower().endswith(_ENDINGS)
+    """By its ending. JSON is YAML, and is read where the name says that it is for us."""
+    return name.lower().endswith((*_ENDINGS, *_PROMISING))
 
 
 def _readable(entry: os.DirEntry[str]) -> bool:

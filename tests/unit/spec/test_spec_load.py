@@ -100,7 +100,7 @@ def test_a_misspelt_deciding_key_is_still_recognised(tree):
     assert "did you mean `run`?" in problem.message
 
 
-@pytest.mark.parametrize("name", ["a.YAML", "a.Yml", "a.scenario.YML", "a.scenario.yaml"])
+@pytest.mark.parametrize("name", ["a.YAML", "a.Yml", "a.scenario.YML", "a.scenario.yaml", "a.scenario.json"])
 @pytest.mark.parametrize("given", ["s", "s/*"])
 def test_the_case_of_an_ending_hides_no_scenario(tree, name, given):
     tree({f"s/{name}": agent(), "s/b.yaml": agent()})
@@ -109,7 +109,9 @@ def test_the_case_of_an_ending_hides_no_scenario(tree, name, given):
 
 @pytest.mark.parametrize("given", ["s", "s/*"])
 @pytest.mark.parametrize("content", ["- 1\n", "name: a\nsteps: []\n", "just text\n"])
-@pytest.mark.parametrize("name", ["b.scenario.yaml", "b.scenario.yml", "b.Scenario.YAML", "b.matrix.yaml"])
+@pytest.mark.parametrize(
+    "name", ["b.scenario.yaml", "b.scenario.yml", "b.Scenario.YAML", "b.matrix.yaml", "b.scenario.json"]
+)
 def test_a_file_that_is_called_a_scenario_and_is_none_is_an_error(tree, name, content, given):
     tree({"s/a.yaml": agent(), f"s/{name}": content})
     assert codes(given) == ["unknown-format"]
