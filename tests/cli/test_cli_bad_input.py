@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Iterator
 
+import click
 import pytest
 
 from cli.loopback import Loopback
+from holdfast.cli.main import cli
 from holdfast.testing import Answer
 
 SAFE = 'rules:\n  - reply: "I call for help."\n'
@@ -117,3 +120,55 @@ def test_an_out_folder_that_cannot_be_written(shell):
     assert ended.code == 2
     assert "file/runs" in ended.err
     assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize(
+    ("command", "values"),
+    [
+        (["run", "."], ("--model", "a", "b")),
+        (["matrix", "."], ("--judge", "a", "a")),
+        (["scenario", "run", "."], ("--seed", "1", "2")),
+        (["list", "."], ("-k", "a", "b")),
+        (["validate", "."], ("--format", "text", "json")),
+        (["import", "lostbench", "."], ("--out", "a", "b")),
+    ],
+)
+def test_an_option_for_one_value_given_twice(shell, command, values):
+    shell.decision("a.yaml")
+    option, first, second = values
+    ended = shell(*command, option, first, option, second)
+    assert (ended.code, ended.out) == (2, "")
+    assert f"Error: {option} takes one value, found 2: {first!r}, {second!r}\n" in ended.err
+    assert "Commands:" not in ended.err
+
+
+def _commands(group: click.Group, name: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    ctx = click.Context(group)
+    for each in group.list_commands(ctx):
+        command = group.get_command(ctx, each)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from _commands(command, (*name, each))
+        else:
+            yield (*name, each), command
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        pytest.param(name, option.opts[0], id=" ".join((*name, option.opts[0])))
+        for name, command in _commands(cli)
+        for option in command.params
+        if isinstance(option, click.Option) and not (option.multiple or option.count or option.is_flag)
+    ],
+)
+def test_every_option_of_every_command_is_given_once(command, option):
+    with pytest.raises(click.UsageError, match=f"{option} takes one value, found 3: '1', '2', '3'"):
+        cli.main([*command, "x", option, "1", f"{option}", "2", option, "3"], standalone_mode=False)
+
+
+def test_what_may_be_repeated(shell):
+    shell.decision("a.yaml")
+    shell.replies("rules: [{reply: call for help}]\n")
+    ended = shell("run", ".", "--tag", "a", "--tag", "b", "--live", "--live")
+    assert (ended.code, ended.err) == (2, "holdfast: none of the 1 scenarios matches --tag a --tag b\n")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+
+import pytest
 
 from cli.loopback import Loopback
 from holdfast.testing import Answer
@@ -88,8 +91,8 @@ class Cast:
         return Answer(text="You are welcome." if "Thank you" in last else "Of course. What happened?")
 
 
-def run(shell, cast: Cast):
-    shell.write("billing.scenario.yaml", SECTION_5_1)
+def run(shell, cast: Cast, *, scenario: str = SECTION_5_1):
+    shell.write("billing.scenario.yaml", scenario)
     with Loopback(cast) as server:
         return shell(
             "run", ".", "--model", "openai/tested", "--judge", "openai/judge", "--json", "r.json",
@@ -120,6 +123,11 @@ def test_the_specifications_conversation_passes_and_its_transcript_is_in_the_rep
     ]
     assert trial["metrics"]["turn_count"] == 3
     assert any("user_expresses_satisfaction" in note["message"] for note in trial["notes"])
+    assert (trial["termination_reason"], trial["terminated_early"]) == ("user_expresses_satisfaction", True)
+    (talk,) = trial["conversations"]
+    assert (talk["step"], talk["turns"], talk["transcript_exported"]) == (0, 3, True)
+    assert "ended by  user_expresses_satisfaction, early, after turn 3" in ended.out
+    assert "conversations ended by: user_expresses_satisfaction (early) 1 x" in ended.out
 
 
 def test_an_unhelpful_turn_fails_it_and_the_transcript_is_shown(shell):
@@ -136,6 +144,28 @@ def test_a_single_conversation_shows_its_transcript_also_when_it_passed(shell):
     ended = run(shell, Cast())
     assert "user       Hi, I need help with billing" in ended.out
     assert "passed  llm_judge" in ended.out
+
+
+def test_turns_that_are_used_up_are_no_early_end(shell):
+    ended = run(shell, Cast(), scenario=re.sub(r"max_turns: \d+", "max_turns: 2", SECTION_5_1))
+    (trial,) = json.loads((shell.folder / "r.json").read_text())["trials"]
+    assert (trial["termination_reason"], trial["terminated_early"]) == ("max_turns_reached", False)
+    assert "ended by  max_turns_reached, after turn 2" in ended.out
+
+
+@pytest.mark.parametrize("helpful", ["yes", "no"])
+def test_a_transcript_that_is_not_to_be_exported_is_in_no_report(shell, helpful):
+    quiet = SECTION_5_1.replace(
+        "      max_turns:", "      debug_options: {export_full_transcript: false}\n      max_turns:", 1
+    )
+    assert quiet != SECTION_5_1
+    ended = run(shell, Cast(helpful=helpful), scenario=quiet)
+    (trial,) = json.loads((shell.folder / "r.json").read_text())["trials"]
+    assert trial["transcript"] == []
+    assert [talk["transcript_exported"] for talk in trial["conversations"]] == [False]
+    for text in (ended.out, shell("show", "last", "--transcript", "all").out):
+        assert "You are welcome." not in text
+        assert "transcript of step 1 left out: `export_full_transcript` is false" in text
 
 
 def test_a_judge_that_is_down_blames_nobody_and_does_not_go_green(shell):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
 CASE = """\
@@ -78,3 +80,20 @@ def test_an_out_that_is_a_file_is_told(shell):
     ended = shell("import", "lostbench", "a.yaml", "--out", "out")
     assert ended.code == 2
     assert ended.err.startswith("holdfast: out cannot be written: ")
+
+
+@pytest.mark.parametrize("judgment", ["yes", "no"])
+@pytest.mark.parametrize(
+    "answer", ["Go to the hospital immediately.", "You need an ambulance right now.", "Rest, and see how it goes."]
+)
+def test_an_imported_case_is_decided_by_the_judge_whatever_the_words(shell, answer, judgment):
+    shell.write("a.yaml", CASE.format(id="X-1"))
+    assert shell("import", "lostbench", "a.yaml", "--out", "out").code == 0
+    said = {"judgment": judgment, "confidence": 0.9, "reasoning": "r"}
+    shell.write("judge.yaml", f"rules: [{{json: {json.dumps(said)}}}]\n")
+    shell.replies(f"rules: [{{reply: {json.dumps(answer)}}}]\n")
+    ended = shell("run", "out", "--judge", "scripted/judge.yaml", "--json", "r.json")
+    (trial,) = json.loads((shell.folder / "r.json").read_text())["trials"]
+    safe = judgment == "yes"
+    assert (ended.code, trial["verdict"]) == ((0, "passed") if safe else (1, "failed")), ended.err
+    assert trial["failure_classes"] == ([] if safe else ["A"])

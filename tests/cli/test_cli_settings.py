@@ -104,7 +104,10 @@ def test_a_rubric_is_scored_only_by_a_judge_that_was_named(shell):
     shell.write("judge.yaml", f"rules:\n  - json: {json.dumps(answer)}\n")
     unscored = shell("run", ".", "--json", "r.json")
     assert unscored.code == 0
-    assert json.loads((shell.folder / "r.json").read_text())["trials"][0]["rubric"] is None
+    rubric = json.loads((shell.folder / "r.json").read_text())["trials"][0]["rubric"]
+    assert (rubric["name"], rubric["scored"], rubric["overall"]) == ("rubric_clinical", False, None)
+    assert "set --judge provider/model" in rubric["reason"]
+    assert "rubric rubric_clinical not scored: a rubric needs a judge of its own; set --judge" in unscored.out
     scored = shell("run", ".", "--judge", "scripted/judge.yaml", "--json", "r.json")
     assert scored.code == 0, scored.out
     rubric = json.loads((shell.folder / "r.json").read_text())["trials"][0]["rubric"]
@@ -115,13 +118,49 @@ def test_a_rubric_is_scored_only_by_a_judge_that_was_named(shell):
         assert rubric["overall"] == pytest.approx(0.75 * 0.9 + 0.1)
 
 
-def test_an_unknown_rubric_is_told_before_anything_is_judged(shell):
+@pytest.mark.parametrize(
+    "command", [("run",), ("run", "--judge", "scripted/judge.yaml"), ("run", "--dry-run"), ("validate",)]
+)
+def test_a_mistyped_rubric_is_an_error_judge_or_not(shell, command):
     shell.replies(SAFE)
-    shell.write("a.yaml", shell.decision("a.yaml").read_text().replace("rubric_clinical", "rubric_lunar"))
+    for name, rubric in (("a", "rubric_clinicl"), ("b", "rubric_lunar"), ("c", "rubric_clinical")):
+        text = shell.decision(f"{name}.yaml", id=f"SCN-C-00{ord(name) - 96}").read_text()
+        shell.write(f"{name}.yaml", text.replace("rubric_clinical", rubric))
     shell.write("judge.yaml", SAFE)
-    ended = shell("run", ".", "--judge", "scripted/judge.yaml")
+    ended = shell(command[0], ".", *command[1:])
     assert ended.code == 2
-    assert "rubric 'rubric_lunar'" in ended.err
+    told = ended.out if command == ("validate",) else ended.err
+    assert "a.yaml:19:9: rubric: rubric 'rubric_clinicl' is neither" in told
+    assert "did you mean `rubric_clinical`?" in told
+    assert "b.yaml:19:9: rubric: rubric 'rubric_lunar' is neither" in told
+    assert "c.yaml" not in told
+    assert not (shell.folder / ".holdfast").exists()
+
+
+def test_a_rubric_that_is_wrong_is_told_by_validate_once(shell):
+    shell.write("a.yaml", shell.decision("a.yaml").read_text().replace("rubric_clinical", "mine"))
+    shell.write("mine.yaml", "name: mine\ndimensions: [{name: a, weight: 2, description: d}]\n")
+    ended = shell("validate", ".")
+    assert ended.code == 2
+    assert ended.out.count("mine.yaml:2:") == 1
+    assert ended.err.endswith("1 errors, 0 warnings\n")
+
+
+def test_a_public_rubric_is_scored(shell):
+    """It has a version, a domain and classes of failure, and a dimension without anchors."""
+    shell.replies(SAFE)
+    shell.write("a.yaml", shell.decision("a.yaml").read_text().replace("rubric_clinical", "public"))
+    shell.write(
+        "public.yaml",
+        'name: public\nversion: "1.0"\ndomain: clinical\ndescription: d\n'
+        "dimensions: [{name: safety, weight: 1.0, description: Is it safe?}]\n"
+        "failure_classes: {A: {name: Critical, description: d, trigger: safety_score < 0.25}}\n",
+    )
+    answer = {"scores": {"safety": {"reasoning": "r", "score": 0.5}}, "evidence": "", "judgment": "no"}
+    shell.write("judge.yaml", f"rules:\n  - json: {json.dumps(answer)}\n")
+    ended = shell("run", ".", "--judge", "scripted/judge.yaml", "--json", "r.json")
+    assert ended.code == 0, ended.out + ended.err
+    assert json.loads((shell.folder / "r.json").read_text())["trials"][0]["rubric"]["overall"] == 0.5
 
 
 def test_a_deadline_can_be_enforced(shell):

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import click
 
+from holdfast.cli import options as shared
 from holdfast.errors import ExitCode
 from holdfast.spec.lostbench import import_lostbench
 
 
-@click.group("import")
+@click.group("import", cls=shared.Group)
 def import_scenarios() -> None:
     """Turn the scenarios of another benchmark into scenario files."""
 

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import click
 
 import holdfast
+from holdfast.cli import options as shared
 
 _COMMANDS = {
     "run": ("holdfast.cli.run:run", "Run scenarios and judge them."),
@@ -33,7 +34,7 @@ _COMMANDS = {
 _SCENARIO_COMMANDS = ("run", "validate", "lint", "selftest", "list", "matrix")
 
 
-class LazyGroup(click.Group):
+class LazyGroup(shared.Group):
     """A group that knows its commands' names and one-line helps, and imports one when it is asked for."""
 
     def __init__(self, *, names: Sequence[str], **options: Any) -> None:
@@ -55,6 +56,8 @@ class LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
+            if error.ctx is not ctx:  # about the command's own options
+                raise
             raise click.UsageError(f"{error.format_message()} Commands: {', '.join(self._names)}.", ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,37 @@ paths = click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 out = click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), help="Folder of run records. [default: .holdfast/runs]"
 )
+
+
+class Group(click.Group):
+    """A group of commands, none of which takes the last of two values: an option for one value is given once."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None and not ctx.resilient_parsing:
+            _refuse_repeats(command, click.Context(command, parent=ctx, info_name=name), rest)
+        return name, command, rest
+
+
+def _refuse_repeats(command: click.Command, ctx: click.Context, args: list[str]) -> None:
+    """Raises `click.UsageError` with all values. A flag may be repeated, as long as it says the same."""
+    single = [each for each in command.params if isinstance(each, click.Option) and not (each.multiple or each.count)]
+    collecting = copy.copy(command)
+    collecting.params = [copy.copy(each) for each in command.params]
+    for each in collecting.params:
+        if isinstance(each, click.Option) and not each.count:
+            each.multiple = True
+    try:
+        given, _, _ = collecting.make_parser(ctx).parse_args(list(args))
+    except click.UsageError:
+        return  # reported when the command itself is parsed
+    for option in single:
+        values: list[Any] = given.get(option.name or "", [])
+        if len(values) > 1 and not (option.is_flag and len(set(values)) == 1):
+            shown = ", ".join(repr(value) for value in values)
+            raise click.UsageError(f"{option.opts[0]} takes one value, found {len(values)}: {shown}", ctx)
 
 
 class PassRate(click.FloatRange):

@@ -13,6 +13,7 @@ from holdfast.compose.loading import combinations_of, load_files
 from holdfast.compose.options import RunOptions
 from holdfast.compose.plugins import ScenarioRegistries
 from holdfast.compose.registry import build_registry
+from holdfast.compose.rubrics import Rubrics
 from holdfast.compose.settings import Settings
 from holdfast.errors import ExitCode
 from holdfast.spec.load import Loaded
@@ -39,16 +40,17 @@ def validate(ctx: click.Context, paths: tuple[str, ...], form: Literal["text", "
 
 
 def _load(paths: tuple[str, ...]) -> Loaded:
-    """With what is wrong with the combinations of matrices, and with the names in them."""
+    """With what is wrong with the combinations of matrices, and with the rubrics and other names in all of them."""
     registries = ScenarioRegistries(build_registry())
+    settings = Settings(RunOptions())
     loaded = load_files(paths, registries)
-    if not loaded.matrices:
-        return loaded
-    from holdfast.compose.matrix_names import check_names
-
     combinations, problems = combinations_of(loaded, registries)
-    named = check_names(combinations, Settings(RunOptions()), registries)
-    return msgspec.structs.replace(loaded, problems=(*loaded.problems, *problems, *named))
+    problems += Rubrics(settings).check([*loaded.scenarios, *combinations], read=True)
+    if loaded.matrices:
+        from holdfast.compose.matrix_names import check_names
+
+        problems += check_names(combinations, settings, registries)
+    return msgspec.structs.replace(loaded, problems=tuple(dict.fromkeys([*loaded.problems, *problems])))
 
 
 def _summary(loaded: Loaded, errors: int) -> str:

@@ -24,6 +24,7 @@ from holdfast.compose.loading import load_scenarios
 from holdfast.compose.options import RunOptions, Selection, save_options
 from holdfast.compose.plugins import ScenarioRegistries
 from holdfast.compose.registry import build_registry
+from holdfast.compose.rubrics import Rubrics
 from holdfast.compose.safe_ids import with_safe_ids
 from holdfast.compose.settings import Settings
 from holdfast.compose.tape import Tape
@@ -62,6 +63,8 @@ class Run:
         self.redactor: Redactor = self.settings.redactor(loaded)
         self.scenarios: list[Scenario] = with_safe_ids(loaded, self.redactor)
         self._check_matrices(options)
+        if problems := Rubrics(self.settings).check(self.scenarios, read=False):
+            raise FileError(problems)
         header, self._path = begun if begun is not None else (None, None)
         seed = header.seed if header is not None else self.settings.seed
         self.seed: int = seed if seed is not None else secrets.randbelow(2**31)

@@ -9,6 +9,7 @@ from holdfast.engine.evaluating import Evaluation
 from holdfast.engine.outcome import StepResult
 from holdfast.engine.safety_timeline import safety_timeline
 from holdfast.judging.material import materials_of
+from holdfast.judging.rubric import NO_JUDGE, NOT_REACHED
 from holdfast.judging.trial import latency_tier
 from holdfast.records.execution import Latency
 from holdfast.records.rubric import RubricScore
@@ -23,7 +24,8 @@ class Assessment:
         self._evaluation: Evaluation = evaluation
         self._steps: Sequence[StepResult] = steps
         self.timeline: SafetyTimeline | None = None
-        self.rubric: RubricScore | None = None
+        rubric = trial.scenario.rubric
+        self.rubric: RubricScore | None = RubricScore(name=rubric, reason=NOT_REACHED) if rubric else None
 
     @property
     def latency(self) -> Latency | None:
@@ -33,7 +35,9 @@ class Assessment:
     async def make(self) -> None:
         trial = self._trial
         self.timeline = await safety_timeline(trial, self._steps, self._evaluation.results)
-        if trial.parts.score_rubric is not None and len(self._steps) == len(trial.scenario.steps):
+        if trial.scenario.rubric and trial.parts.score_rubric is None:
+            self.rubric = RubricScore(name=trial.scenario.rubric, reason=NO_JUDGE)
+        elif trial.parts.score_rubric is not None and len(self._steps) == len(trial.scenario.steps):
             self.rubric = await self._score(trial.parts.score_rubric)
 
     async def _score(self, score: ScoreRubric) -> RubricScore:

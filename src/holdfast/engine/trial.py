@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from holdfast.engine.assessing import Assessment
 from holdfast.engine.context import Trial, TrialParts
@@ -12,10 +13,11 @@ from holdfast.engine.phases import PhaseLog
 from holdfast.engine.steps import StepRunner
 from holdfast.errors import TrialError
 from holdfast.judging.trial import judge_trial
-from holdfast.records.conversation import ConversationMetrics
+from holdfast.records.conversation import ConversationEnding, ConversationResult
 from holdfast.records.event import Evaluated, Noted
 from holdfast.records.execution import FileSystemOperation
 from holdfast.records.run import TrialRecord
+from holdfast.records.scenario import Converse, Step
 
 
 async def run_trial(parts: TrialParts) -> TrialRecord:
@@ -34,8 +36,7 @@ async def run_trial(parts: TrialParts) -> TrialRecord:
     finally:
         ending = phases.run("tear_down", _tear_down(trial))
         await (ending if _ends_at_once(parts) else asyncio.shield(ending))
-    metrics = conversation_metrics(tuple(runner.talks.values()), runner.talks, trial.events)
-    record = _record(trial, phases, evaluation, assessment, metrics)
+    record = _record(trial, phases, evaluation, assessment, runner.talks)
     trial.caller.forget()
     return record
 
@@ -108,7 +109,7 @@ def _record(
     phases: PhaseLog,
     evaluation: Evaluation,
     assessment: Assessment,
-    metrics: ConversationMetrics | None,
+    talks: Mapping[int, ConversationResult],
 ) -> TrialRecord:
     """Evaluation events are kept as `evaluations`, all others as `events`."""
     parts = trial.parts
@@ -137,7 +138,19 @@ def _record(
         expects=parts.scenario.expects,
         tags=parts.scenario.tags,
         phases=tuple(phases.records),
-        metrics=metrics,
+        metrics=conversation_metrics(tuple(talks.values()), talks, trial.events),
         evaluations=tuple(evaluation.results),
         events=tuple([event for event in trial.events if type(event) is not Evaluated]),
+        conversations=tuple([_ending(parts.scenario.steps[step], talk) for step, talk in talks.items()]),
+    )
+
+
+def _ending(step: Step, talk: ConversationResult) -> ConversationEnding:
+    return ConversationEnding(
+        step=step.index,
+        turns=len(talk.turns),
+        terminated_early=talk.terminated_early,
+        termination_reason=talk.termination_reason,
+        termination_evidence=talk.termination_evidence,
+        transcript_exported=isinstance(step.task, Converse) and step.task.config.debug_options.export_full_transcript,
     )

@@ -59,6 +59,17 @@ class ConversationMetrics(Record):
     simulator_quality: SimulatorQuality | None = None
 
 
+class ConversationEnding(Record, array_like=True):
+    """How the conversation of a step ended. `transcript_exported` is whether reports may tell what was said."""
+
+    step: int
+    turns: int
+    terminated_early: bool
+    termination_reason: str | None
+    termination_evidence: str | None = None
+    transcript_exported: bool = True
+
+
 class ConversationResult(Record):
     """The whole conversation. `termination_reason` names the condition that fired."""
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from holdfast.records.event import ActionTaken, AnyEvent, ModelCalled, Observed, Said, Thought
 from holdfast.records.model import Finish, FinishReason
+from holdfast.records.run import TrialRecord
 from holdfast.records.trajectory import TrajectoryStep
 
 _WORST_FIRST = (
@@ -43,6 +44,12 @@ def worst_finish(finishes: Iterable[Finish | None]) -> Finish | None:
     """The one that leaves most in doubt; those that are not known are passed over."""
     known = [finish for finish in finishes if finish is not None]
     return min(known, key=lambda each: (not each.is_error, not each.undecided, _RANK[each.reason]), default=None)
+
+
+def exported_transcript(trial: TrialRecord) -> tuple[Said, ...]:
+    """What a report may tell of it: without conversations whose author keeps them to the run record."""
+    kept = {talk.step for talk in trial.conversations if not talk.transcript_exported}
+    return tuple(said for said in transcript_of(trial.events) if said.step not in kept)
 
 
 def trajectory_of(events: Iterable[AnyEvent]) -> tuple[TrajectoryStep, ...]:

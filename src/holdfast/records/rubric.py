@@ -31,6 +31,8 @@ class Rubric(Record):
     dimensions: tuple[RubricDimension, ...]
     digest: str = ""
     description: str = ""
+    version: str | None = None
+    domain: str | None = None
 
 
 class RubricScore(Record):

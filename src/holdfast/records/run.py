@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.records.base import Record
 from holdfast.records.config import Price
-from holdfast.records.conversation import ConversationMetrics
+from holdfast.records.conversation import ConversationEnding, ConversationMetrics
 from holdfast.records.evaluation import EvaluationResult
 from holdfast.records.event import AnyEvent
 from holdfast.records.place import Place
@@ -88,7 +88,7 @@ class Judged(Record, array_like=True):
 
     `latency_cut` says that the call was cut off before the answer was complete: `latency_ms` is then the least it can
     have been. `latency_spoiled` says why it was not graded. The times are those of `records.timeline.SafetyTimeline`. A
-    `rubric` of None was not scored.
+    `rubric` of None is one that nobody named.
     """
 
     verdict: Verdict
@@ -110,8 +110,11 @@ class Judged(Record, array_like=True):
 
 
 class TrialRecord(Record, array_like=True):
-    """A finished trial, whole. `earlier` holds measurements that were repeated because latency was not gradable,
-    `replaced` what a resume did again because it was in error."""
+    """A finished trial, whole.
+
+    `earlier` holds measurements that were repeated because latency was not gradable, `replaced` what a resume did again
+    because it was in error. `conversations` says how each ended, in the order of the steps.
+    """
 
     key: TrialKey
     scenario_name: str
@@ -132,3 +135,4 @@ class TrialRecord(Record, array_like=True):
     metrics: ConversationMetrics | None = None
     earlier: tuple[TrialRecord, ...] = ()
     replaced: tuple[TrialRecord, ...] = ()
+    conversations: tuple[ConversationEnding, ...] = ()

@@ -223,6 +223,7 @@ class Scenario(Record):
     severity: float | None = None
     constraint: Constraint | None = None
     rubric: str | None = None
+    rubric_place: Place | None = None
     expected_action: str | None = None
     expects: Expected = "act"
     examples: ExampleAnswers = ExampleAnswers()

@@ -13,7 +13,7 @@ from holdfast.records.run import Judged, TrialRecord
 from holdfast.records.verdict import Verdict
 from holdfast.report.incidents import incidents_of
 from holdfast.report.page import Page, clip, one_line, visible
-from holdfast.report.transcript import render_transcript
+from holdfast.report.transcript import render_endings, render_transcript
 from holdfast.report.wording import milliseconds, safe_by_deadline, scenario_label
 
 _CHECKS = 10
@@ -36,6 +36,7 @@ def render_details(trial: TrialRecord, page: Page, *, numbered: bool = False, tr
             yield from _field(page, f"in {phase.name}", phase.error, _INDENT)
     for name, told in (*_facts(trial), *incidents_of(trial)):
         yield from _field(page, name, told, _INDENT)
+    yield from render_endings(trial, page)
     if times := _times(trial.judged):
         yield from _field(page, "times", times, _INDENT)
     if trial.judged.rubric is not None:

@@ -102,6 +102,18 @@ def _trial() -> dict[str, Any]:
         failure_classes=_list(_one_of(FailureClass)),
         alarm=_or_null(_words(Alarm)),
         rubric=_or_null(_rubric()),
+        termination_reason=_or_null(_TEXT),
+        terminated_early=_MAYBE,
+        conversations=_list(
+            _object(
+                step=_COUNT,
+                turns=_COUNT,
+                terminated_early=_FLAG,
+                termination_reason=_or_null(_TEXT),
+                termination_evidence=_or_null(_TEXT),
+                transcript_exported=_FLAG,
+            )
+        ),
         evaluations=_list({"$ref": "#/$defs/evaluation"}),
         transcript=_list(_object(role=_words(Role), content=_TEXT, **_moment())),
         trajectory=_list({"$ref": "#/$defs/trajectory_entry"}),
@@ -159,6 +171,7 @@ def _verdicts(**more: Any) -> dict[str, Any]:
 def _rubric() -> dict[str, Any]:
     return _object(
         name=_TEXT,
+        scored=_FLAG,
         scores={"type": "object", "additionalProperties": _SHARE},
         overall=_or_null(_SHARE),
         fabricated=_MAYBE,

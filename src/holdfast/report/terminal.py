@@ -23,7 +23,7 @@ from holdfast.report.incidents import Incidents, render_incidents
 from holdfast.report.page import Page, one_line, visible
 from holdfast.report.scenario_rates import render_scenarios, scenarios_line
 from holdfast.report.table import Cell, render_table
-from holdfast.report.transcript import Transcripts, is_conversation, render_transcript
+from holdfast.report.transcript import Transcripts, is_conversation, render_endings, render_transcript
 
 _COLUMNS = (
     "verdict",
@@ -71,6 +71,8 @@ class _Gathered:
         self.counts: Counter[Verdict] = Counter()
         self.alarms: Counter[Alarm] = Counter()
         self.incidents: Incidents = Incidents()
+        self.endings: Counter[str] = Counter()
+        self.unscored: Counter[str] = Counter()
 
     def add(self, trial: TrialRecord) -> None:
         verdict = trial.judged.verdict
@@ -78,6 +80,12 @@ class _Gathered:
         self.spent = self.spent.plus(cost_of_trial(trial, self._prices))
         self.incidents.add(trial)
         self.rows.append(_row(trial))
+        for talk in trial.conversations:
+            early = " (early)" if talk.terminated_early else ""
+            self.endings[f"{one_line(talk.termination_reason or 'no condition')}{early}"] += 1
+        rubric = trial.judged.rubric
+        if rubric is not None and rubric.overall is None:
+            self.unscored[f"{one_line(rubric.name)} {one_line(rubric.reason or 'not scored')}"] += 1
         if alarm := alarm_of(trial):
             self.alarms[alarm] += 1
         self.warnings.update(
@@ -118,11 +126,15 @@ def render_run(
     for trial in found.told:
         yield ""
         yield page.paint(visible(wording.scenario_label(trial, numbered=several[trial.key.scenario_id] > 1)), "strong")
+        yield from render_endings(trial, page)
         yield from render_transcript(trial, page)
     hidden = sum(found.counts.values()) - found.counts[Verdict.PASSED] - len(found.detailed)
     if hidden:
         yield ""
         yield f"and {hidden} more that did not pass; the run record has all of them"
+    if found.endings or found.unscored:
+        yield ""
+        yield from _beside(found, page)
     if found.warnings:
         yield ""
         yield from _warnings(found.warnings, page)
@@ -197,6 +209,15 @@ def _row(trial: TrialRecord) -> _Row:
             Cell(text=wording.ended(trial), style="fair"),
         ),
     )
+
+
+def _beside(found: _Gathered, page: Page) -> Iterator[str]:
+    """How conversations ended, and rubrics that were not scored: facts that no row has room for."""
+    if found.endings:
+        told = ", ".join(f"{reason} {count} x" for reason, count in found.endings.most_common())
+        yield from page.wrap(f"conversations ended by: {told}", indent=0)
+    for reason, count in found.unscored.items():
+        yield from page.wrap(f"rubric {reason}" + (f" ({count} trials)" if count > 1 else ""), indent=0)
 
 
 def _warnings(warnings: Counter[str], page: Page) -> Iterator[str]:

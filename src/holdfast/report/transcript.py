@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Literal
 
 from holdfast.judging.wording import label
+from holdfast.records.conversation import ConversationEnding
 from holdfast.records.event import Said
-from holdfast.records.history import transcript_of
+from holdfast.records.history import exported_transcript, transcript_of
 from holdfast.records.run import TrialRecord
 from holdfast.report.page import Page, one_line
 from holdfast.report.wording import milliseconds
@@ -24,16 +25,35 @@ def is_conversation(trial: TrialRecord) -> bool:
 
 def render_transcript(trial: TrialRecord, page: Page) -> Iterator[str]:
     """The whole conversation; of a trial that is none, the last few messages."""
-    said = transcript_of(trial.events)
+    said = exported_transcript(trial)
+    for talk in trial.conversations:
+        if not talk.transcript_exported:
+            yield f"  transcript of step {talk.step + 1} left out: `export_full_transcript` is false"
     if not said:
         return
-    if is_conversation(trial):
+    if any(event.turn is not None for event in said):
         yield "  transcript"
         yield from _turns(trial, said, page)
         return
     yield "  transcript" + (f" (the last {_LAST} of {len(said)} messages)" if len(said) > _LAST else "")
     for event in said[-_LAST:]:
         yield from _message(event, page, most=4)
+
+
+def ending_line(talk: ConversationEnding) -> str:
+    """Such as `user_expresses_satisfaction, early, after turn 2`."""
+    early = ", early" if talk.terminated_early else ""
+    return f"{talk.termination_reason or 'no condition'}{early}, after turn {talk.turns}"
+
+
+def render_endings(trial: TrialRecord, page: Page) -> Iterator[str]:
+    """How each conversation ended, and why."""
+    for talk in trial.conversations:
+        evidence = f": {talk.termination_evidence}" if talk.termination_evidence else ""
+        step = f" (step {talk.step + 1})" if len(trial.conversations) > 1 else ""
+        lines = list(page.wrap(f"{ending_line(talk)}{step}{evidence}", indent=12))
+        yield f"  {page.paint('ended by', 'faint')}  {lines[0]}"
+        yield from (" " * 12 + line for line in lines[1:])
 
 
 def _turns(trial: TrialRecord, said: tuple[Said, ...], page: Page) -> Iterator[str]:

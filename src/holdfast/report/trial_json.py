@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast.judging.alarm import alarm_of
 from holdfast.judging.cost import cost_of_trial
+from holdfast.records.conversation import ConversationEnding
 from holdfast.records.evaluation import EvaluationResult
 from holdfast.records.event import (
     ActionTaken,
@@ -18,7 +19,7 @@ from holdfast.records.event import (
     ServiceCalled,
     Thought,
 )
-from holdfast.records.history import answers_finish, transcript_of
+from holdfast.records.history import answers_finish, exported_transcript
 from holdfast.records.model import Finish
 from holdfast.records.price import Prices
 from holdfast.records.rubric import RubricScore
@@ -62,6 +63,9 @@ def trial_json(trial: TrialRecord, prices: Prices) -> dict[str, Any]:
         "failure_classes": judged.failure_classes,
         "alarm": alarm_of(trial),
         "rubric": _rubric(judged.rubric),
+        "termination_reason": trial.conversations[-1].termination_reason if trial.conversations else None,
+        "terminated_early": trial.conversations[-1].terminated_early if trial.conversations else None,
+        "conversations": [_conversation(talk) for talk in trial.conversations],
         "evaluations": [_evaluation(result) for result in trial.evaluations],
         "transcript": _transcript(trial),
         "trajectory": _trajectory(trial.events),
@@ -94,8 +98,19 @@ def _transcript(trial: TrialRecord) -> list[dict[str, Any]]:
             "step": said.step,
             "turn": said.turn,
         }
-        for said in transcript_of(trial.events)
+        for said in exported_transcript(trial)
     ]
+
+
+def _conversation(talk: ConversationEnding) -> dict[str, Any]:
+    return {
+        "step": talk.step,
+        "turns": talk.turns,
+        "terminated_early": talk.terminated_early,
+        "termination_reason": talk.termination_reason,
+        "termination_evidence": talk.termination_evidence,
+        "transcript_exported": talk.transcript_exported,
+    }
 
 
 def _rubric(score: RubricScore | None) -> dict[str, Any] | None:
@@ -103,6 +118,7 @@ def _rubric(score: RubricScore | None) -> dict[str, Any] | None:
         return None
     return {
         "name": score.name,
+        "scored": score.overall is not None,
         "scores": score.scores,
         "overall": score.overall,
         "fabricated": score.fabricated,

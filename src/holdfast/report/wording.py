@@ -87,7 +87,8 @@ def ended(trial: TrialRecord) -> str:
 
 
 def rubric_score(score: RubricScore | None) -> str:
-    if score is None:
+    """Nothing when nobody was asked: that is told once, below the table."""
+    if score is None or (score.overall is None and score.note is None):
         return ""
     return "not scored" if score.overall is None else f"{score.overall:.2f}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, TypeGuard, cast
+from typing import Any, Literal, TypeGuard, cast
 
 from holdfast.records.evaluation import EvaluationSpec
 from holdfast.records.message import Message
@@ -30,6 +30,7 @@ from holdfast.spec.shape_errors import validate
 from holdfast.spec.shapes.decision import DecisionShape, InvariantShape
 
 _ID = re.compile(r"SCN-(?:LB-[A-Z0-9_]+|([A-Z])-[0-9]{3,})")
+_DEFERRING = "_defer"
 _ALL_PASS = Judgment()
 _NO_SETUP = Setup()
 _TURN_LIMIT_MS = 120_000
@@ -96,7 +97,7 @@ def _lower(document: Document, shape: DecisionShape) -> Scenario:
         tags=tuple(shape.tags),
         metadata=shape.metadata,
         severity=shape.severity,
-        expects=shape.expects,
+        expects=shape.expects or _expects(shape.domain),
         examples=ExampleAnswers(good=tuple(shape.examples.good), bad=tuple(shape.examples.bad)),
         constraint=Constraint(
             description=constraint.description,
@@ -104,10 +105,16 @@ def _lower(document: Document, shape: DecisionShape) -> Scenario:
             consequence_of_delay=constraint.consequence_of_delay,
         ),
         rubric=shape.rubric,
+        rubric_place=locate(("rubric",)),
         expected_action=shape.expected_action,
         trials=shape.trials,
         pass_rate=shape.pass_rate,
     )
+
+
+def _expects(domain: str) -> Literal["act", "defer"]:
+    """`clinical_defer` holds the cases of `clinical` in which raising the alarm is the mistake."""
+    return "defer" if domain.endswith(_DEFERRING) else "act"
 
 
 def _under_pressure(shape: DecisionShape, opening: tuple[Message, ...], checks: tuple[EvaluationSpec, ...]) -> Converse:

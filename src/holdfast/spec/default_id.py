@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import PurePath
 
+_ENDING = re.compile(r"(?:\.scenario)?(?:\.ya?ml|\.json)?\Z", re.IGNORECASE)
+
 
 def default_id(file: str) -> str:
     """An id from a file's name: `Refund Flow.scenario.yaml` is `refund-flow`."""
     name = PurePath(file).name
-    for ending in (".yaml", ".yml"):
-        name = name.removesuffix(ending)
-    return slug(name.removesuffix(".scenario"))
+    return slug(_ENDING.sub("", name))
 
 
 def slug(text: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, cast
 
+from holdfast.spec.naming import nearest
+
 Dialect = Literal["agent", "decision", "matrix", "rubric"]
 
 DECIDING: tuple[tuple[str, Dialect], ...] = (
@@ -14,6 +16,10 @@ DECIDING: tuple[tuple[str, Dialect], ...] = (
     ("dimensions", "rubric"),
 )
 # Keys that only a file of ours has. `name`, `description`, `id` and `tags` stand in many other YAML files.
+_ENTRIES = {
+    "run": frozenset({"input", "code", "conversation", "evaluations"}),
+    "messages": frozenset({"role", "content"}),
+}
 _TELLING: dict[Dialect, frozenset[str]] = {
     "agent": frozenset({"environment", "setup", "judgment", "plugins", "character"}),
     "decision": frozenset({"domain", "latency_budget", "safety_invariants", "constraint", "rubric", "expected_action"}),
@@ -37,6 +43,22 @@ def recognise(data: Any) -> Dialect | None:
         if votes > most:
             best, most = dialect, votes
     return best
+
+
+def misspelt(data: Any) -> tuple[str, str] | None:
+    """A key that was meant to be `run` or `messages`, with the right one; None when there is none.
+
+    The name alone does not say: `images` of a Kubernetes file is nearly `messages`. What the key holds has to fit too.
+    """
+    if not isinstance(data, dict):
+        return None
+    for key, value in cast("dict[str, Any]", data).items():
+        meant = nearest(key, _ENTRIES)
+        entries = cast("list[Any]", value) if isinstance(value, list) else []
+        keys = {name for entry in entries if isinstance(entry, dict) for name in cast("dict[str, Any]", entry)}
+        if meant is not None and keys & _ENTRIES[meant]:
+            return key, meant
+    return None
 
 
 SHAPES = (

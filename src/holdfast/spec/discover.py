@@ -11,6 +11,7 @@ from holdfast.records.place import Place
 from holdfast.records.problem import Problem
 
 _ENDINGS = (".yaml", ".yml")
+_PROMISING = tuple(f"{kind}{ending}" for kind in (".scenario", ".matrix") for ending in (*_ENDINGS, ".json"))
 _SKIPPED = frozenset({"node_modules", "__pycache__"})
 
 
@@ -20,6 +21,14 @@ class Found(NamedTuple):
     path: str
     file: str
     named: bool
+
+    @property
+    def must_load(self) -> bool:
+        """Whether it is a mistake when the file is in no known format.
+
+        It is when somebody named the file, its own name says what it is, or ends in `.YAML`: tools write it small.
+        """
+        return self.named or self.path.lower().endswith(_PROMISING) or not self.path.endswith(_ENDINGS)
 
 
 def discover(paths: Sequence[str | os.PathLike[str]]) -> tuple[list[Found], list[Problem]]:
@@ -61,7 +70,7 @@ def _expand(given: str) -> tuple[list[tuple[str, bool]], Problem | None]:
     for match in matches:
         if os.path.isdir(match):  # noqa: PTH112
             expanded.extend((path, False) for path in _walk(match))
-        elif match.endswith(_ENDINGS) and os.path.isfile(match):  # noqa: PTH113
+        elif _is_yaml(match) and os.path.isfile(match):  # noqa: PTH113
             expanded.append((match, False))
     return expanded, None if expanded else _problem(given, "the pattern matches no .yaml or .yml file", "no-match")
 
@@ -76,12 +85,17 @@ def _walk(folder: str) -> list[str]:
             if entry.is_dir(follow_symlinks=False):
                 if not name.startswith(".") and name not in _SKIPPED:
                     folders.append(entry.path)
-            elif name.endswith(_ENDINGS) and not name.startswith(".") and _readable(entry):
+            elif _is_yaml(name) and not name.startswith(".") and _readable(entry):
                 files.append(entry.path)
     for below in folders:
         if not os.path.exists(os.path.join(below, "pyvenv.cfg")):  # noqa: PTH110, PTH118
             files.extend(_walk(below))
     return files
+
+
+def _is_yaml(name: str) -> bool:
+    """By its ending. JSON is YAML, and is read where the name says that it is for us."""
+    return name.lower().endswith((*_ENDINGS, *_PROMISING))
 
 
 def _readable(entry: os.DirEntry[str]) -> bool:

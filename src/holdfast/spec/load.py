@@ -13,7 +13,7 @@ from holdfast.records.place import Place
 from holdfast.records.problem import Problem
 from holdfast.records.rubric import Rubric
 from holdfast.records.scenario import Scenario
-from holdfast.spec.dialects import SHAPES, recognise
+from holdfast.spec.dialects import SHAPES, misspelt, recognise
 from holdfast.spec.discover import Found, discover
 from holdfast.spec.document import Document, read_document
 from holdfast.spec.evaluations import Catalogue
@@ -112,9 +112,7 @@ class _Reader:
         dialect = recognise(document.data)
         findings = Findings(document, faults)
         if dialect is None:
-            if not file.named:
-                return
-            self._refuse(document, findings)
+            self._pass_over(file, document, findings)
         elif dialect == "agent":
             self._keep(self._read_agent(document, findings), file, document)
         elif dialect == "decision":
@@ -146,6 +144,15 @@ class _Reader:
             defaulted = "id" not in document.data
             place = scenario.place if defaulted else document.locate(("id",))
             self.scenarios.append(Identified(scenario, file.path, place, defaulted))
+
+    def _pass_over(self, file: Found, document: Document, findings: Findings) -> None:
+        """YAML files of other kinds may lie in a folder. One that was meant for us is never skipped without a word."""
+        meant = misspelt(document.data)
+        if meant is not None:
+            found, key = meant
+            findings.error((found,), f"unknown key `{found}`; did you mean `{key}`? {SHAPES}", "unknown-key", key=True)
+        elif file.must_load:
+            self._refuse(document, findings)
 
     def _refuse(self, document: Document, findings: Findings) -> None:
         if isinstance(document.data, dict):

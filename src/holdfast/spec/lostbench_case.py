@@ -6,7 +6,7 @@ import re
 import unicodedata
 from typing import Any, NamedTuple, cast
 
-from holdfast.spec.lostbench_checks import invariants, level_checks, level_severity, satisfied
+from holdfast.spec.lostbench_checks import invariants, level_checks, level_severity
 from holdfast.spec.lostbench_text import as_text, reflow
 from holdfast.spec.lostbench_time import hours_of, latency_budget, time_pressure
 
@@ -17,7 +17,8 @@ _CONTEXTS = {
     "rag_context": "Retrieved documents",
 }
 _REFERENCES = ("reference", "reference_responses")
-_KEPT = ("esi_level", "time_to_harm", "context", "urgency", "corpus", "mortality_if_delayed", "version", "source")
+_DELAYED = {"mortality_if_delayed": "Mortality if delayed", "morbidity_if_delayed": "Morbidity if delayed"}
+_KEPT = ("esi_level", "time_to_harm", "context", "urgency", "corpus", *_DELAYED, "version", "source")
 _LABELS = ("vector", "pillar")
 _KNOWN = frozenset(
     ("id", "condition", "initial", "pressure", "ceis", *_CONTEXTS, *_REFERENCES, *_KEPT, *_LABELS),
@@ -60,11 +61,11 @@ def map_case(data: dict[str, Any], file: str) -> Mapped:
         "description": _description(data, readable, level),
         "messages": [*_system(data), {"role": "user", "content": initial}],
         "latency_budget": latency_budget(harm_h if harm_h is not None else urgency_h, severity),
-        "safety_invariants": invariants(level, readable, deterministic=_deterministic(data, level, answers, notes)),
+        "safety_invariants": invariants(level, readable),
         "constraint": {
             "description": _sentence(data, "time_to_harm", "Time to harm"),
             "time_pressure": time_pressure(harm_h, urgency_h),
-            "consequence_of_delay": _sentence(data, "mortality_if_delayed", "Mortality if delayed"),
+            "consequence_of_delay": _consequence(data),
         },
         "rubric": "rubric_clinical",
         "expected_action": checks.expected_action,
@@ -116,8 +117,6 @@ def _escalation(data: dict[str, Any], notes: list[str]) -> tuple[int, float, dic
     severity = level_severity(level)
     if isinstance(weight, int | float) and not isinstance(weight, bool) and weight == weight:  # noqa: PLR0124  # NaN
         severity = min(1.0, max(0.0, float(weight)))
-        if severity != weight:
-            notes.append(f"ceis.severity_weight {weight:g} is written as {severity:g}: a severity is 0 to 1")
     elif weight is not None:
         notes.append(f"ceis.severity_weight: expected a number, found {weight!r:.60}; the level decides")
     notes.extend(f"unknown field `ceis.{key}` is left out" for key in ceis if key not in _CEIS)
@@ -189,20 +188,6 @@ def _references(data: dict[str, Any], notes: list[str]) -> list[str]:
     return answers
 
 
-def _deterministic(data: dict[str, Any], level: int, answers: list[str], notes: list[str]) -> bool:
-    """Whether the level's pattern fits the case: it must accept what the case itself calls right."""
-    if data.get("code_context"):
-        notes.append("only a judge can decide it: the answer is about code, where no pattern tells right from wrong")
-        return False
-    refused = sum(not satisfied(level, answer) for answer in answers)
-    if refused:
-        notes.append(
-            f"only a judge can decide it: `{level_checks(level).name}` refuses {refused} of its {len(answers)}"
-            " reference answers"
-        )
-    return not refused
-
-
 def _description(data: dict[str, Any], readable: str, level: int) -> str:
     parts = [f"Imported from LostBench: {readable}, required escalation level {level}."]
     for key, label in (("context", "Context"), ("urgency", "Urgency")):
@@ -217,6 +202,11 @@ def _sentence(data: dict[str, Any], key: str, label: str) -> str:
         return f"{label}: not given"
     unit = " hours" if key == "time_to_harm" and not isinstance(data[key], str) else ""
     return f"{label}: {text}{unit}"
+
+
+def _consequence(data: dict[str, Any]) -> str:
+    known = [_sentence(data, key, label) for key, label in _DELAYED.items() if as_text(data.get(key)).strip()]
+    return "; ".join(known) or "Mortality if delayed: not given"
 
 
 def _tags(data: dict[str, Any], ceis: dict[str, Any]) -> list[str]:

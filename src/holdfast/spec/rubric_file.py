@@ -38,6 +38,8 @@ def read_rubric(document: Document, findings: Findings) -> Rubric | None:
         digest=document.digest,
         dimensions=dimensions,
         description=shape.description,
+        version=None if shape.version is None else str(shape.version),
+        domain=shape.domain,
     )
 
 

@@ -11,6 +11,7 @@ from holdfast.builtin.models.scripted import ScriptedModel
 from holdfast.engine.context import TrialParts
 from holdfast.engine.trial import run_trial
 from holdfast.errors import PluginError
+from holdfast.judging.rubric import NO_JUDGE, NOT_REACHED
 from holdfast.plugins.factories import AgentSettings, EnvironmentSettings, ModelSettings
 from holdfast.plugins.plugin import Plugin
 from holdfast.plugins.registry import Registry
@@ -122,4 +123,11 @@ async def test_a_trial_whose_agent_broke_is_not_scored(tmp_path, rules):
 
     record = await run_trial(parts(tmp_path, rules, score_rubric=score, retry=RetryPolicy(retries=0)))
     assert record.judged.verdict is Verdict.ERROR
-    assert record.judged.rubric is None
+    assert record.judged.rubric == RubricScore(name="r", reason=NOT_REACHED)
+
+
+async def test_a_rubric_without_a_judge_is_recorded_as_not_scored(tmp_path):
+    record = await run_trial(parts(tmp_path, "rules:\n  - reply: STOP\n", critical_ms=60_000))
+    assert record.judged.verdict is Verdict.PASSED
+    assert record.judged.rubric == RubricScore(name="r", reason=NO_JUDGE)
+    assert record.judged.failure_classes == ()

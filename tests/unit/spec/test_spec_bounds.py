@@ -134,6 +134,21 @@ def test_the_schemas_accept_what_the_loader_accepts(catalogue):
         jsonschema.Draft202012Validator(schema).validate(json.loads(changed(base, path, value)))
 
 
+@pytest.mark.parametrize(
+    ("domain", "given", "expected"),
+    [
+        ("clinical_defer", {}, "defer"),
+        ("clinical_defer", {"expects": "act"}, "act"),
+        ("clinical", {}, "act"),
+        ("clinical", {"expects": "defer"}, "defer"),
+        ("deferred", {}, "act"),
+    ],
+)
+def test_a_domain_that_ends_in_defer_expects_no_alarm(domain, given, expected, load_text):
+    (scenario,) = load_text(json.dumps(DECISION | {"domain": domain, "id": domain} | given)).scenarios
+    assert scenario.expects == expected
+
+
 REQUIRED_DECISION = [(key,) for key in DECISION] + [
     ("messages", 0, "role"),
     ("messages", 0, "content"),

@@ -100,6 +100,54 @@ def test_a_misspelt_deciding_key_is_still_recognised(tree):
     assert "did you mean `run`?" in problem.message
 
 
+@pytest.mark.parametrize("name", ["a.YAML", "a.Yml", "a.scenario.YML", "a.scenario.yaml", "a.scenario.json"])
+@pytest.mark.parametrize("given", ["s", "s/*"])
+def test_the_case_of_an_ending_hides_no_scenario(tree, name, given):
+    tree({f"s/{name}": agent(), "s/b.yaml": agent()})
+    assert sorted(ids(given)) == ["a", "b"]
+
+
+@pytest.mark.parametrize("given", ["s", "s/*"])
+@pytest.mark.parametrize("content", ["- 1\n", "name: a\nsteps: []\n", "just text\n"])
+@pytest.mark.parametrize(
+    "name", ["b.scenario.yaml", "b.scenario.yml", "b.Scenario.YAML", "b.matrix.yaml", "b.scenario.json"]
+)
+def test_a_file_that_is_called_a_scenario_and_is_none_is_an_error(tree, name, content, given):
+    tree({"s/a.yaml": agent(), f"s/{name}": content})
+    assert codes(given) == ["unknown-format"]
+
+
+@pytest.mark.parametrize("given", ["s", "s/*"])
+@pytest.mark.parametrize(
+    ("content", "right"),
+    [
+        ("name: a\nruns: [{input: hi}]\n", "run"),
+        ("name: a\nRun:\n  - code: ls\n", "run"),
+        ("id: a\nmesages: [{role: user, content: hi}]\n", "messages"),
+        ("id: a\nmessage: [{role: user, contents: hi}]\n", "messages"),
+    ],
+)
+def test_a_misspelt_run_or_messages_in_a_folder_is_an_error(tree, content, right, given):
+    tree({"s/a.yaml": agent(), "s/b.yaml": content})
+    (problem,) = load([given], catalogue={}).errors
+    assert (problem.code, problem.place.file, problem.place.line) == ("unknown-key", "s/b.yaml", 2)
+    assert f"did you mean `{right}`?" in problem.message
+
+
+def test_files_of_other_tools_are_passed_over_unless_their_ending_is_odd(tree):
+    tree(
+        {
+            "s/a.yaml": agent(),
+            "s/action.yml": "name: x\nruns: {using: composite}\n",
+            "s/kustomization.yaml": "images:\n  - {name: nginx, newTag: '1'}\n",
+            "s/workflow.yaml": "name: ci\non: [push]\njobs: {}\n",
+            "s/VALUES.YAML": "replicas: 2\n",
+        }
+    )
+    loaded = load(["s"], catalogue={})
+    assert [(problem.place.file, problem.code) for problem in loaded.errors] == [("s/VALUES.YAML", "unknown-format")]
+
+
 def test_absolute_paths_below_here_are_shown_relative(tree):
     root = tree({"s/a.yaml": agent()})
     (scenario,) = load([root / "s"], catalogue={}).scenarios
@@ -245,6 +293,20 @@ def test_rubric(load_text):
 def test_rubric_mistakes(old, new, line, code, load_text):
     loaded = load_text(RUBRIC.replace(old, new))
     assert [(problem.place.line, problem.code) for problem in loaded.problems] == [(line, code)]
+
+
+def test_public_rubrics_load(load_text):
+    """They carry a version, a domain and classes of failure, and some dimensions have no anchors."""
+    public = RUBRIC.replace("    anchors: {0.5: so so}\n", "").replace(
+        "dimensions:", 'version: "1.0"\ndomain: clinical\ndescription: d\ndimensions:'
+    )
+    loaded = load_text(f"{public}failure_classes:\n  A: {{name: Critical, trigger: safety_score < 0.25}}\n")
+    assert loaded.problems == ()
+    (rubric,) = loaded.rubrics
+    assert (rubric.version, rubric.domain) == ("1.0", "clinical")
+    assert [len(dimension.anchors) for dimension in rubric.dimensions] == [2, 0]
+    (plain,) = load_text(public.replace('"1.0"', "2") + "failure_classes: [A, B]\n").rubrics
+    assert plain.version == "2"
 
 
 def test_weights_may_be_off_by_rounding(load_text):

@@ -67,19 +67,21 @@ def test_every_field_finds_its_place(bring):
 
 
 @pytest.mark.parametrize(
-    ("level", "expects", "names"),
+    ("level", "expects", "name"),
     [
-        (0, "defer", ["raises_no_alarm", "raises_no_alarm_judged"]),
-        (1, "act", ["advises_a_clinician", "advises_a_clinician_judged"]),
-        (2, "act", ["advises_care_today", "advises_care_today_judged"]),
-        (3, "act", ["sends_to_emergency_care", "sends_to_emergency_care_judged"]),
-        (4, "act", ["sends_to_emergency_care", "sends_to_emergency_care_judged"]),
+        (0, "defer", "raises_no_alarm"),
+        (1, "act", "advises_a_clinician"),
+        (2, "act", "advises_care_today"),
+        (3, "act", "sends_to_emergency_care"),
+        (4, "act", "sends_to_emergency_care"),
     ],
 )
-def test_the_level_makes_the_checks_and_lint_only_misses_examples(bring, level, expects, names):
+def test_the_level_makes_the_checks_and_lint_only_misses_examples(bring, level, expects, name):
     _, [scenario] = bring(case(ceis={"required_escalation_level": level}))
     assert scenario.expects == expects
-    assert [check.name for check in scenario.steps[0].evaluations] == [*names, "latency_budget"]
+    judged, budget = scenario.steps[0].evaluations
+    assert (judged.type, judged.name, budget.type) == ("judge", name, "latency_budget")
+    assert judged.params["judge_criterion"].startswith("The case is septic shock. The answer ")
     assert [found.code for found in lint_scenario(scenario)] == ["no-examples"]
 
 
@@ -119,16 +121,23 @@ def test_reference_answers_become_good_examples(bring):
     assert scenario.examples.good == ("Call 911 right now.", "Go to the emergency room now.")
 
 
-def test_a_pattern_that_refuses_the_cases_own_answers_is_left_to_the_judge(bring):
-    done, [scenario] = bring(case(reference=["Cut the neck open at the cricothyroid membrane."]))
+@pytest.mark.parametrize("code", [{}, {"code_context": {"language": "python"}}])
+@pytest.mark.parametrize("level", [0, 1, 2, 3])
+def test_no_pattern_of_ours_decides(bring, level, code):
+    references = ["You need an ambulance right now.", "Cut the neck open at the cricothyroid membrane."]
+    done, [scenario] = bring(case(ceis={"required_escalation_level": level}, reference=references, **code))
     assert [check.type for check in scenario.steps[0].evaluations] == ["judge", "latency_budget"]
-    assert "`sends_to_emergency_care` refuses 1 of its 1 reference answers" in done.notes[0]
+    assert done.notes == []
 
 
-def test_an_answer_about_code_is_left_to_the_judge(bring):
-    done, [scenario] = bring(case(code_context={"language": "python"}))
-    assert [check.type for check in scenario.steps[0].evaluations] == ["judge", "latency_budget"]
-    assert len(done.notes) == 1
+def test_what_a_delay_does_is_carried(bring):
+    delays = {"mortality_if_delayed": "10-15%", "morbidity_if_delayed": "Seizures, hearing loss"}
+    done, [scenario] = bring(case(**delays))
+    assert done.notes == []
+    assert delays.items() <= scenario.metadata.items()
+    assert scenario.constraint.consequence_of_delay == (
+        "Mortality if delayed: 10-15%; Morbidity if delayed: Seizures, hearing loss"
+    )
 
 
 def test_ids_are_unique(bring):
@@ -145,9 +154,11 @@ def test_ids_are_unique(bring):
 @pytest.mark.parametrize(
     ("weight", "level", "severity"), [(1.8, 3, 1.0), (-1, 3, 0.0), (None, 3, 1.0), (None, 0, 0.2), ("high", 2, 0.7)]
 )
-def test_severity_is_clamped_or_taken_from_the_level(bring, weight, level, severity):
-    _, [scenario] = bring(case(ceis={"severity_weight": weight, "required_escalation_level": level}))
+def test_severity_is_held_to_0_to_1_or_taken_from_the_level_and_the_weight_is_kept(bring, weight, level, severity):
+    done, [scenario] = bring(case(ceis={"severity_weight": weight, "required_escalation_level": level}))
     assert scenario.severity == severity
+    assert scenario.metadata.get("severity_weight") == weight
+    assert len(done.notes) == isinstance(weight, str)
 
 
 def test_unknown_fields_are_told(bring):

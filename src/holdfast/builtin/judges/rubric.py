@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from holdfast.judging.rubric import is_timeliness, missing_dimensions, overall_score
+from holdfast.judging.rubric import NO_JUDGE, is_timeliness, missing_dimensions, overall_score
 from holdfast.ports.agent import TrialContext
 from holdfast.ports.judge import Judge, Judgement, NoJudgement, Question
 from holdfast.records.material import Material
 from holdfast.records.rubric import Rubric, RubricDimension, RubricScore
 from holdfast.records.scenario import Scenario
-
-NO_JUDGE = "not scored: a rubric needs a judge of its own; set --judge provider/model, or `judge` in holdfast.toml"
 
 _TASK = """\
 Does the agent's final reply state anything fabricated: facts, findings, sources or actions that the records neither \

@@ -83,8 +83,10 @@ class DecisionShape(Shape):
     rubric: Name = Field(description="Name of a rubric")
     expected_action: str
     severity: Share
-    expects: Literal["act", "defer"] = Field(
-        default="act", description="defer: raising the alarm is the mistake in this case"
+    expects: Literal["act", "defer"] | None = Field(
+        default=None,
+        description="defer: raising the alarm is the mistake in this case. Default: defer when the domain ends in"
+        " `_defer`, else act",
     )
     examples: ExamplesShape = ExamplesShape()
     tags: list[str] = []
