@@ -137,6 +137,16 @@ def test_a_stream_that_does_not_say_how_it_ended_is_never_a_pass(shell, wire):
     assert "it has no finish reason" in ended.out
 
 
+@pytest.mark.parametrize("wire", ["chat", "anthropic", "http"])
+def test_a_whole_answer_that_does_not_say_how_it_ended_is_graded_and_marked(shell, wire):
+    decisions(shell, ["it"])
+    with Loopback(Answer(text="I am on my way.", finish_reason=None, streaming="ignored")) as server:
+        options, variables = on_wire(shell, wire, server.url)
+        trials, ended = run(shell, *options, **variables)
+    assert told(trials) == {"it": ("passed", None)}
+    assert "did not say how the answer ended" in ended.out
+
+
 def test_a_completion_without_a_message_is_no_answer(shell):
     decisions(shell, ["it"])
     body = b'{"object": "chat.completion", "choices": [{"index": 0, "message": null, "finish_reason": "stop"}]}'

@@ -123,8 +123,13 @@ def _finish(trial: Trial, calls: Sequence[ModelCalled]) -> Finish | None:
     for call in calls:
         if call.finish is not None and call.finish.is_error:
             raise AgentError(f"{call.model}: {call.finish}")
-    finish = calls[-1].finish if calls else None
-    if finish is None or finish.plain or finish.reason is FinishReason.DEADLINE:
+    if not calls or calls[-1].error is not None:
+        return None
+    finish = calls[-1].finish
+    if finish is None:
+        trial.warn(f"{calls[-1].model}: the server did not say how the answer ended; it is taken for whole")
+        return None
+    if finish.plain or finish.reason is FinishReason.DEADLINE:
         return finish
     if finish.undecided:
         trial.undecided.append(f"{calls[-1].model}: {finish}")
