@@ -43,7 +43,7 @@ demo-local: $(LOCAL) ## run three decisions and a conversation on a small real m
 	@echo "(a model of 135 million parameters: its answers and their times are real, and where they are wrong it fails)"
 
 test-local: $(LOCAL) ## run the tests that need the real model
-	$(BIN)/python -m pytest -q -m local
+	$(BIN)/python -m pytest -q -m local tests/local
 
 test: $(READY) ## run the tests
 	$(BIN)/python -m pytest -q -n auto -m "not slow and not local"
