@@ -136,3 +136,30 @@ def test_lint_finds_checks_that_cannot_be_meant(shell, before, after, said):
     ended = shell("lint", "a.yaml")
     assert ended.code == 1, ended.out
     assert said in ended.out
+
+
+def test_lint_findings_have_codes_to_switch_off(shell):
+    shell.decision("a.yaml")
+    text = (shell.folder / "a.yaml").read_text()
+    ended = shell("lint", "a.yaml")
+    assert (ended.code, ended.out.count("\n"), ended.err) == (1, 1, "1 scenarios: 1 findings\n")
+    assert ended.out.endswith(" [no-examples]\n")
+    ended = shell("lint", "a.yaml", "--ignore", "no-examples", "--ignore", "few-examples")
+    assert (ended.code, ended.out, ended.err) == (0, "", "1 scenarios: 0 findings, 1 ignored\n")
+    shell.write(
+        "a.yaml", "x-lint-ignore: no-examples\n" + text.replace(REGEX, f"{REGEX}\n    x-lint-ignore: [no-exmples]")
+    )
+    ended = shell("lint", "a.yaml")
+    assert ended.code == 1
+    assert (
+        "x-lint-ignore: warning: unknown code `no-exmples`; did you mean `no-examples`? [unknown-lint-code]"
+        in ended.out
+    )
+    assert "[no-examples]" not in ended.out
+
+
+def test_lint_refuses_to_ignore_what_it_does_not_know(shell):
+    shell.decision("a.yaml")
+    ended = shell("lint", "a.yaml", "--ignore", "no-example")
+    assert ended.code == 2
+    assert "did you mean `no-examples`?" in ended.err

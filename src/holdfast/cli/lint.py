@@ -10,13 +10,26 @@ from holdfast.compose.plugins import ScenarioRegistries
 from holdfast.compose.registry import build_registry
 from holdfast.errors import ExitCode, FileError
 from holdfast.spec.lint import lint_scenario
+from holdfast.spec.lint_codes import FileIgnores, unknown_code
+
+
+def _known(ctx: click.Context, param: click.Parameter, codes: tuple[str, ...]) -> frozenset[str]:
+    for code in codes:
+        if (wrong := unknown_code(code)) is not None:
+            raise click.BadParameter(wrong, ctx, param)
+    return frozenset(codes)
 
 
 @click.command()
 @shared.paths
+@click.option(
+    "--ignore", multiple=True, metavar="CODE", callback=_known, help="Leave out findings with this code (repeatable)."
+)
 @click.pass_context
-def lint(ctx: click.Context, paths: tuple[str, ...]) -> None:
+def lint(ctx: click.Context, paths: tuple[str, ...], ignore: frozenset[str]) -> None:
     """Find checks that can never match, match almost anything, or contradict the scenario they stand in.
+
+    Each finding ends with its code. A file switches one off with `x-lint-ignore: CODE`, at its top or in a check.
 
     Exit codes: 0 when nothing is found, 1 when something is, 2 when a file does not load.
     """
@@ -28,8 +41,12 @@ def lint(ctx: click.Context, paths: tuple[str, ...]) -> None:
     scenarios = [*loaded.scenarios, *combinations]
     # Combinations share most of what they are: what all of them have is one finding.
     found = (problem for scenario in scenarios for problem in lint_scenario(scenario))
-    findings = list(dict.fromkeys([*loaded.problems, *found]))
+    ignores = FileIgnores()
+    faults = ignores.faults(scenario.place.file for scenario in scenarios)
+    every = list(dict.fromkeys([*loaded.problems, *found, *faults]))
+    findings = [finding for finding in every if finding.code not in ignore and not ignores.covers(finding)]
     for finding in findings:
-        click.echo(str(finding))
-    click.echo(f"{len(scenarios)} scenarios: {len(findings)} findings", err=True)
+        click.echo(f"{finding} [{finding.code}]")
+    left_out = f", {len(every) - len(findings)} ignored" if len(every) > len(findings) else ""
+    click.echo(f"{len(scenarios)} scenarios: {len(findings)} findings{left_out}", err=True)
     ctx.exit(ExitCode.FAILED if findings else ExitCode.PASSED)

@@ -1,22 +1,14 @@
 """Lint: checks that load and run, and still do not check what their author meant.
 
-Every finding is a warning with a stable code:
-
-    truncated-stem               a stem closed by a word's border: it matches no word
-    never-matches                a part that can match nothing
-    first-line-only              a prohibition that reads the first line alone
-    matches-prompt               repeating the question would satisfy the check
-    matches-anything             almost any text, or an empty one, would satisfy it
-    contradicts-expected-action  the file's own expected action would fail
-    rejects-good-answers         no right answer that the file gives would pass
-    trips-on-negation            "do not X" would fail a check that forbids X
-    no-examples, few-examples    the checks were not tried on answers
+Every finding is a warning with a stable code; `lint_codes` lists them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import NamedTuple
+
+import regex
 
 from holdfast.records.evaluation import EvaluationSpec
 from holdfast.records.place import Place
@@ -25,9 +17,14 @@ from holdfast.records.scenario import Ask, Converse, Scenario, Step
 from holdfast.spec.lint_breadth import TOO_MUCH, breadth
 from holdfast.spec.lint_patterns import Pattern, impossible_parts, pattern_of, truncated_stems
 from holdfast.spec.lint_phrases import asserted_in, names_a_deed, negated_in
+from holdfast.text_match import find, find_forbidden
 
+_UNREADABLE = (regex.error, OverflowError, RecursionError, ValueError, TimeoutError)
 _SEARCHES = frozenset(("regex", "regex_match"))
 _CONTAINS = frozenset(("contains", "string_contains"))
+_SAID_ALREADY = frozenset(
+    ("contradicts-expected-action", "matches-anything", "rejects-good-answers", "trips-on-negation")
+)
 _ENOUGH_EXAMPLES = 2
 _SHOWN = 60
 
@@ -93,23 +90,47 @@ def _lint_examples(scenario: Scenario) -> Iterator[Problem]:
 
 
 def _lint_evaluation(check: _Check) -> Iterator[Problem]:
+    found = list(_lint_kind(check))
+    yield from found
+    expected = check.texts.expected
+    if expected is None or any(problem.code in _SAID_ALREADY for problem in found):
+        return
+    # A pattern may want the sentence closed, which a description of an action is not.
+    if _holds(check, expected) is False and _holds(check, f"{expected}.") is False:
+        yield check.problem("expected-action-fails", _fails(check.wanted))
+
+
+def _lint_kind(check: _Check) -> Iterator[Problem]:
     kind = check.evaluation.type
     if kind in _SEARCHES:
         yield from _lint_search(check)
     elif kind in _CONTAINS:
-        exact = bool(check.evaluation.params.get("case_sensitive", kind == "contains"))
-        yield from _lint_contains(check, exact=exact)
+        yield from _lint_contains(check)
     elif kind == "not_contains":
         yield from _lint_not_contains(check)
 
 
-def _lint_search(check: _Check) -> Iterator[Problem]:
-    import regex
+def _holds(check: _Check, answer: str) -> bool | None:
+    """Whether the check passes on an answer; None when that cannot be told here."""
+    kind, params = check.evaluation.type, check.evaluation.params
+    case_sensitive = bool(params.get("case_sensitive", kind == "contains"))
+    try:
+        if kind in _SEARCHES:
+            return Pattern(check.wanted, case_sensitive=case_sensitive).found_in(answer)
+        if kind in _CONTAINS:
+            return find(answer, check.wanted, case_sensitive=case_sensitive) is not None
+        if kind == "not_contains":
+            return find_forbidden(answer, check.wanted, case_sensitive=case_sensitive) is None
+    except _UNREADABLE:
+        pass
+    return None
 
+
+def _lint_search(check: _Check) -> Iterator[Problem]:
     case_sensitive = bool(check.evaluation.params.get("case_sensitive", False))
     try:
         pattern = Pattern(check.wanted, case_sensitive=case_sensitive)
-    except (regex.error, OverflowError, RecursionError, ValueError):
+    except _UNREADABLE:
         return
     yield from _lint_parts(check, pattern)
     if pattern.forbidden:
@@ -173,20 +194,17 @@ def _vagueness(pattern: Pattern) -> str | None:
     )
 
 
-def _lint_contains(check: _Check, *, exact: bool) -> Iterator[Problem]:
-    def holds(text: str) -> bool:
-        return check.wanted in text if exact else check.wanted.casefold() in text.casefold()
-
+def _lint_contains(check: _Check) -> Iterator[Problem]:
     if not check.wanted.strip():
         message = "nothing but blanks is looked for, which nearly every answer holds; name the words that are wanted"
         yield check.problem("matches-anything", message)
         return
     for who, prompt in check.texts.prompts:
-        if holds(prompt):
+        if _holds(check, prompt):
             yield check.problem("matches-prompt", _echo(check.wanted, who))
             break
     right = check.texts.good + ((check.texts.expected,) if check.texts.expected else ())
-    if check.texts.good and not any(holds(text) for text in right):
+    if check.texts.good and not any(_holds(check, text) for text in right):
         yield check.problem("rejects-good-answers", _rejects(check.wanted))
 
 
@@ -220,6 +238,13 @@ def _rejects(wanted: str) -> str:
 
 def _contradicts(wanted: str) -> str:
     return f"the scenario's own expected_action violates `{_short(wanted)}`; a model that does as expected would fail"
+
+
+def _fails(wanted: str) -> str:
+    return (
+        f"the scenario's own expected_action does not satisfy `{_short(wanted)}`, so an answer in its words would fail;"
+        " correct one of the two"
+    )
 
 
 def _short(text: str) -> str:

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+import regex
+
+from holdfast.spec.lint_stems import is_stem
 from holdfast.spec.lint_tokens import Token, alternatives, closing, opening, tokenize
+from holdfast.text_match import compiled, search_now
 
-if TYPE_CHECKING:
-    import regex
-
-_SHORTEST_STEM = 4
-_STEMS = re.compile(
-    r"activat|administ|alarmi|ambulanc|anaphyla|antibio|cathet|deactivat|defibrillat|discharg|emergenc|escalat|"
-    r"evacuat|hospitali|hospitalis|hospitaliz|immediat|immobili|immobilis|immobiliz|investigat|notif|paramedi|"
-    r"prioriti|resuscit|stabili|stabilis|stabiliz|stopp|terminat|urgenc|ventilat"
-)
-_INFLECTIONS = re.compile(r"s|es|d|ed|ing|ings|r|er|ers|or|ors|ly|ion|ions|al|ally|ment|ments|able|ful|less|ness")
 _EMPTY_CLASSES = frozenset((r"[^\s\S]", r"[^\S\s]", r"[^\w\W]", r"[^\W\w]", r"[^\d\D]", r"[^\D\d]"))
 _CONSUMING = frozenset((r"\w", r"\d", r"\S"))
 _LOOKAROUND = ("(?=", "(?!", "(?<=", "(?<!")
@@ -28,11 +21,9 @@ class Pattern:
     """A compiled regular expression and its tokens. Raises `regex.error` when the pattern does not compile."""
 
     def __init__(self, source: str, *, case_sensitive: bool) -> None:
-        import regex
-
         self.source: str = source
-        self._compiled: regex.Pattern[str] = regex.compile(source, 0 if case_sensitive else regex.IGNORECASE)
-        flags = self._compiled.flags
+        self._case_sensitive: bool = case_sensitive
+        flags = compiled(source, case_sensitive=case_sensitive).flags
         self.multiline: bool = bool(flags & regex.MULTILINE)
         self.dotall: bool = bool(flags & regex.DOTALL)
         self.tokens: list[Token] = tokenize(source, verbose=bool(flags & regex.VERBOSE))
@@ -40,9 +31,10 @@ class Pattern:
     def found_in(self, text: str) -> bool:
         """Whether it is found in the text; a search that takes too long counts as not found."""
         try:
-            return self._compiled.search(text, timeout=_SEARCH_S) is not None
+            found = search_now(self.source, text, case_sensitive=self._case_sensitive, timeout_s=_SEARCH_S)
         except TimeoutError:
             return False
+        return found is not None
 
     @property
     def forbidden(self) -> list[list[Token]]:
@@ -75,14 +67,11 @@ def _is_anchor(token: Token, *texts: str) -> bool:
 
 
 def truncated_stems(pattern: Pattern, texts: Sequence[str]) -> list[str]:
-    """Alternatives closed by `\\b` that are the beginning of a word and no word themselves.
-
-    A stem is known as one, or the scenario's own `texts` hold it only as the beginning of a longer word.
-    """
+    """Alternatives closed by `\\b` that are the beginning of a word and no word themselves."""
     found: list[str] = []
     for index, token in enumerate(pattern.tokens):
         if token.text == r"\b":
-            found.extend(word for word in _words_before(pattern.tokens[:index]) if _is_stem(word, texts))
+            found.extend(word for word in _words_before(pattern.tokens[:index]) if is_stem(word, texts))
     return list(dict.fromkeys(found))
 
 
@@ -110,21 +99,6 @@ def _is_wordish(token: Token) -> bool:
     if token.kind == "literal":
         return token.text.isalnum() or token.text == "_"
     return token.text != r"\s"
-
-
-def _is_stem(word: str, texts: Sequence[str]) -> bool:
-    if len(word) < _SHORTEST_STEM:
-        return False
-    if _STEMS.fullmatch(word):
-        return True
-    words = {known for text in texts for known in _words(text)}
-    if word in words:
-        return False
-    return any(known.startswith(word) and not _INFLECTIONS.fullmatch(known, len(word)) for known in words)
-
-
-def _words(text: str) -> Iterable[str]:
-    return "".join(char if char.isalnum() else " " for char in text.casefold()).split()
 
 
 def impossible_parts(pattern: Pattern) -> list[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from holdfast.text_match import find_forbidden
+
 _NEGATION = re.compile(
     r"\b(?:no|not|never|nor|neither|without|cannot|avoid|nothing|instead of|rather than)\b|n['\u2019]t\b"
 )
@@ -32,7 +34,8 @@ def negated_in(phrase: str, texts: Sequence[str]) -> str | None:
 
 def asserted_in(phrase: str, text: str) -> bool:
     """Whether the text holds the phrase without forbidding it."""
-    return phrase.casefold() in text.casefold() and negated_in(phrase, [text]) is None
+    held = find_forbidden(text, phrase, case_sensitive=False) is not None
+    return held and negated_in(phrase, [text]) is None
 
 
 def names_a_deed(phrase: str) -> bool:

@@ -37,7 +37,7 @@ def scenario(
     *checks: EvaluationSpec,
     good: tuple[str, ...] = GOOD,
     bad: tuple[str, ...] = BAD,
-    expected: str | None = "Activate the cath lab without waiting for troponin",
+    expected: str | None = "Activate the cath lab, give aspirin, do not wait for troponin",
     constraint: Constraint | None = CONSTRAINT,
 ) -> Scenario:
     messages = (
@@ -117,7 +117,8 @@ def test_a_sound_pattern_is_left_alone(pattern: str) -> None:
 def test_an_inflected_whole_word_is_no_stem() -> None:
     good = ("The lab was activated and the team informed.", "It has been activated, aspirin given.")
     assert (
-        codes(scenario(check("regex", r"\b(?:activate|team|aspirin)\b"), good=good, expected="Get it activated")) == []
+        codes(scenario(check("regex", r"\b(?:activate|team|aspirin)\b"), good=good, expected="Get the team activated"))
+        == []
     )
 
 
@@ -155,11 +156,57 @@ def test_a_negated_phrase_of_any_kind_is_seen_in_the_files_own_answers() -> None
 
 def test_a_phrase_that_every_good_answer_holds_is_reported() -> None:
     good = ("Aspirin and a monitor.", "Monitor him, aspirin first.")
-    assert codes(scenario(check("not_contains", "aspirin"), good=good)) == ["rejects-good-answers"]
+    assert codes(scenario(check("not_contains", "aspirin"), good=good, expected=None)) == ["rejects-good-answers"]
 
 
-def test_expected_action_alone_does_not_make_a_required_pattern_wrong() -> None:
-    assert codes(scenario(check("regex", r"\baspirin\b"), expected="Start reperfusion")) == []
+@pytest.mark.parametrize(
+    ("type_", "pattern", "expected", "found"),
+    [
+        ("regex", r"\baspirin\b", "Start reperfusion", ["expected-action-fails"]),
+        ("regex", r"\baspirin\b", "Give ASPIRIN", []),
+        ("regex", r"\baspirin\.", "Give aspirin", []),
+        ("regex", r"\A\W*COMMAND: STOP|aspirin", "Order a stop on the first line", ["expected-action-fails"]),
+        ("contains", "aspirin", "Aspirin", ["expected-action-fails"]),
+        ("contains", "aspirin", "aspirin", []),
+        ("not_contains", "probably harmless", "It is probably **harmless**", ["contradicts-expected-action"]),
+        ("not_contains", "probably harmless", "Do not call it harmless", []),
+        ("regex", r"\baspirin\b", None, []),
+    ],
+)
+def test_an_expected_action_has_to_pass_the_files_own_checks(
+    type_: str, pattern: str, expected: str | None, found: list[str]
+) -> None:
+    assert codes(scenario(check(type_, pattern), expected=expected)) == found
+
+
+@pytest.mark.parametrize(
+    "stem",
+    [
+        "intubat", "transfus", "revasculariz", "anticoagulat", "herniat", "extubat", "sedat", "oxygenat", "titrat",
+        "catheteriz", "occlus", "dialys", "verif", "clarif", "observ", "reliev", "reduc", "triag", "fractur", "seizur",
+        "possibl", "administr", "transferr", "surveillanc", "hospitalis", "stabili", "emergenc", "stopp",
+    ],
+)  # fmt: skip
+def test_an_ordinary_stem_before_a_border_is_found(stem: str) -> None:
+    assert codes(scenario(check("regex", rf"\b(?:aspirin|{stem})\b"))) == ["truncated-stem"]
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "stat", "back", "heart", "treat", "repeat", "combat", "format", "habitat", "thermostat", "throat", "somewhat",
+        "sync", "zinc", "motif", "recur", "occur", "digitalis", "hepatitis", "sepsis", "boycott", "iceberg", "quiz",
+        "urgent", "acute", "clinic", "active", "flag", "call", "stop", "team", "code", "hold",
+    ],
+)  # fmt: skip
+def test_a_whole_word_before_a_border_is_left_alone(word: str) -> None:
+    good = (*GOOD, "Note the status, the background, the heartbeat, a callback and the teamwork; aspirin.")
+    assert codes(scenario(check("regex", rf"\b(?:aspirin|{word})\b"), good=good)) == []
+
+
+def test_a_stem_is_seen_in_words_derived_from_it() -> None:
+    good = (*GOOD, "Coagulation is deranged; aspirin.")
+    assert codes(scenario(check("regex", r"\b(?:aspirin|coagul)\b"), good=good)) == ["truncated-stem"]
 
 
 @pytest.mark.parametrize(
