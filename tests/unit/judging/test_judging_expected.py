@@ -11,7 +11,11 @@ from holdfast.judging.expected import compare, parse_expected
     [
         ("yes", "yes", 0.9, "met"),
         ("YES ", " Yes", None, "met"),
-        ("yes", "no", 0.9, "missed"),
+        ("yes", "no", 0.1, "missed"),
+        ("yes", "no", 0.9, "unknown"),
+        ("yes", "yes", 0.0, "unknown"),
+        ("no", "no", 1.0, "unknown"),
+        ("0.3-", "yes", 0.1, "unknown"),
         ("yes", "yes, but", 0.9, "missed"),
         ("yes", "yesterday", 0.9, "missed"),
         ("no", "no", 0.1, "met"),
@@ -22,7 +26,8 @@ from holdfast.judging.expected import compare, parse_expected
         ("1+", "yes", 1.0, "met"),
         ("0.3-", "no", 0.3, "met"),
         ("0.3-", "no", 0.31, "missed"),
-        ("0.2-0.9", "yes", 0.2, "met"),
+        ("0.2-0.9", "yes", 0.5, "met"),
+        ("0.2-0.9", "no", 0.5, "met"),
         ("0.2 - 0.9", "yes", 0.9, "met"),
         ("0.2-0.9", "yes", 0.95, "missed"),
         ("0.2-0.9", "no", 0.1, "missed"),
@@ -43,7 +48,10 @@ def test_what_an_answer_has_to_be(expected: str, judgment: str, confidence: floa
 )
 def test_a_missed_capability_misses_everything_but_a_plain_no(expected: str, judgment: str, outcome: str):
     found = compare(
-        parse_expected(expected), judgment=judgment, confidence=0.95, achieved={"greets": True, "explains": False}
+        parse_expected(expected),
+        judgment=judgment,
+        confidence=0.95 if judgment == "yes" else 0.05,
+        achieved={"greets": True, "explains": False},
     )
     assert found.outcome == outcome
 

@@ -7,9 +7,10 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from holdfast.builtin.evaluators.bounds import PositiveShare
-from holdfast.builtin.evaluators.conversation_judging import Unjudged, ask_judge, noted, says_yes, transcript
+from holdfast.builtin.evaluators.conversation_judging import Unjudged, ask_judge, noted, says_yes
 from holdfast.builtin.evaluators.satisfaction_words import NEGATIVE, POSITIVE, hits
 from holdfast.builtin.evaluators.text import Text
+from holdfast.judging.material import turn_materials
 from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
 from holdfast.records.conversation import ConversationTurn
 from holdfast.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
@@ -85,7 +86,7 @@ async def _by_judge(
     """The score is the judge's confidence that the user is satisfied."""
     prompt = _PROMPTS[params.measurement_method] + _SCALE + _signs(params.indicators)
     try:
-        judgement = await ask_judge(context, prompt, [transcript(turns)])
+        judgement = await ask_judge(context, prompt, turn_materials(turns))
     except Unjudged as unjudged:
         return unjudged.result
     answer, confidence = judgement.judgment.strip().casefold(), judgement.confidence
