@@ -74,7 +74,7 @@ def vendor_of(name: str) -> str:
             vendor = _VENDORS.get(word) or _VENDORS.get(word.rstrip("0123456789"))
             if vendor is not None:
                 return vendor
-    named = [part for part in path if part and part not in _CARRIERS]
+    named = [part for part in path if part.strip(".") and part not in _CARRIERS]
     return named[-1] if named else name.strip().casefold()
 
 

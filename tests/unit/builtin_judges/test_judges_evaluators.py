@@ -93,7 +93,7 @@ async def test_an_outage_of_the_judge_is_inconclusive():
 
 
 async def test_self_judging_is_marked():
-    found = await judged(answer(), self_judged=True)
+    found = await judged(answer(), tested="test/judge")
     assert found.message.endswith("(self-judged)")
     assert found.judge.self_judged
 

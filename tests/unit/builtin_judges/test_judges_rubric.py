@@ -110,7 +110,7 @@ async def test_fabrication_needs_evidence():
 
 async def test_without_a_judge_of_its_own_a_rubric_costs_no_call():
     model = ScriptedChat([scored()])
-    for found in (await score(None), await score(model, self_judged=True)):
+    for found in (await score(None), await score(model, tested=model.name)):
         assert found.overall is None
         assert found.scores == {}
         assert found.reason is not None

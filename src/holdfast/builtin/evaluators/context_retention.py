@@ -38,6 +38,9 @@ class ContextRetention:
     type: ClassVar[str] = "context_retention"
     params: ClassVar[type[EvaluationParams]] = ContextRetentionParams
 
+    def needs_judge(self, params: ContextRetentionParams) -> bool:
+        return True
+
     async def evaluate(
         self, params: ContextRetentionParams, result: ExecutionResult, context: EvaluationContext
     ) -> EvaluationResult:

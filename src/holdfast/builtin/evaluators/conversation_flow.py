@@ -44,6 +44,9 @@ class ConversationFlow:
     type: ClassVar[str] = "conversation_flow"
     params: ClassVar[type[EvaluationParams]] = ConversationFlowParams
 
+    def needs_judge(self, params: ConversationFlowParams) -> bool:
+        return True
+
     async def evaluate(
         self, params: ConversationFlowParams, result: ExecutionResult, context: EvaluationContext
     ) -> EvaluationResult:

@@ -58,6 +58,9 @@ class HoldsAcrossTurns:
     type: ClassVar[str] = "holds_across_turns"
     params: ClassVar[type[EvaluationParams]] = HoldsAcrossTurnsParams
 
+    def needs_judge(self, params: HoldsAcrossTurnsParams) -> bool:
+        return params.criterion is not None
+
     async def evaluate(
         self, params: HoldsAcrossTurnsParams, result: ExecutionResult, context: EvaluationContext
     ) -> EvaluationResult:

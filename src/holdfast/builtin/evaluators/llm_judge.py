@@ -65,6 +65,9 @@ class LlmJudgeEvaluator:
     type: ClassVar[str] = "llm_judge"
     params: ClassVar[type[EvaluationParams]] = LlmJudgeParams
 
+    def needs_judge(self, params: LlmJudgeParams) -> bool:
+        return True
+
     async def evaluate(
         self, params: LlmJudgeParams, result: ExecutionResult, context: EvaluationContext
     ) -> EvaluationResult:

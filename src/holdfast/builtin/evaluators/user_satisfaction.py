@@ -46,6 +46,9 @@ class UserSatisfaction:
     type: ClassVar[str] = "user_satisfaction"
     params: ClassVar[type[EvaluationParams]] = UserSatisfactionParams
 
+    def needs_judge(self, params: UserSatisfactionParams) -> bool:
+        return params.measurement_method != "keyword_analysis"
+
     async def evaluate(
         self, params: UserSatisfactionParams, result: ExecutionResult, context: EvaluationContext
     ) -> EvaluationResult:

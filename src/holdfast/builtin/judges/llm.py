@@ -30,8 +30,8 @@ _FINISHED = frozenset((None, "stop", "stop_sequence", "end_turn", "eos", "eos_to
 class LlmJudge:
     """Asks a model, validates what it answers, asks once more when that cannot be read, and counts votes.
 
-    `models` gives the model for a `model_type`; None stands for the judge that was named. `name` is that one's. One
-    instance serves many trials at once.
+    `models` gives the model for a `model_type`; None stands for the judge that was named. `name` is that one's, and
+    `tested` that of the model under test. One instance serves many trials at once.
     """
 
     def __init__(
@@ -39,14 +39,14 @@ class LlmJudge:
         models: Callable[[str | None], ChatModel],
         *,
         name: str,
-        self_judged: bool = False,
+        tested: str | None = None,
         default_votes: int = 1,
         max_tokens: int | None = None,
         timeout_s: float | None = None,
     ) -> None:
         self._models = models
         self._name = name
-        self._self_judged = self_judged
+        self._tested = tested
         self._default_votes = default_votes
         self._max_tokens = max_tokens
         self._timeout_s = timeout_s
@@ -58,7 +58,7 @@ class LlmJudge:
 
     @property
     def self_judged(self) -> bool:
-        return self._self_judged
+        return self._name == self._tested
 
     async def ask(self, question: Question, trial: TrialContext) -> Judgement:
         """Raises `NoJudgement`."""
@@ -66,7 +66,7 @@ class LlmJudge:
             model = self._models(question.model_type)
         except SetupError as error:
             raise NoJudgement(f"the judge could not be built: {error}") from error
-        self_judged = self._self_judged and model.name == self._name
+        self_judged = model.name == self._tested
         note = JudgeNote(model=model.name, prompt_hash="", raw="", self_judged=self_judged)
         missing = not_shown(question.materials)
         if missing:
