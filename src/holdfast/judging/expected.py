@@ -92,6 +92,8 @@ def _range(text: str, low: float, high: float) -> Expected:
         raise ValueError(f"a confidence lies between 0 and 1, found {text!r}")
     if low > high:
         raise ValueError(f"the range {text!r} is empty: write the smaller number first")
+    if low == 0.0 and high == 1.0:
+        raise ValueError(f"every confidence lies in {text!r}, so the check can never fail")
     return Expected(text=text, low=low, high=high)
 
 

@@ -71,7 +71,8 @@ async def test_a_capability_that_the_judge_skips_fails_a_yes():
 
 
 async def test_a_confidence_that_the_schema_leaves_out_is_not_made_up():
-    schema = {"type": "object", "properties": {"judgment": {"type": "string"}}, "required": ["judgment"]}
+    members = {"judgment": {"type": "string"}, "confidence": {"type": "number"}}
+    schema = {"type": "object", "properties": members, "required": ["judgment"]}
     found = await judged('{"judgment": "good"}', params={"json_schema": schema, "expected": "0.8+"})
     assert found.verdict is Verdict.INCONCLUSIVE
     found = await judged('{"judgment": "GOOD"}', params={"json_schema": schema, "expected": "good"})
@@ -128,6 +129,11 @@ async def test_the_judge_invariant(line: str, verdict: Verdict):
         ({"prompt": "?", "expected": "1.2+"}, "between 0 and 1"),
         ({"prompt": "?", "expected": "0.9-0.2"}, "smaller number first"),
         ({"prompt": "?", "expected": "0.8"}, "bare number"),
+        ({"prompt": "?", "expected": "0-1"}, "can never fail"),
+        ({"prompt": "?", "expected": "good"}, "answers only 'yes' or 'no'"),
+        ({"prompt": "?", "expected": "yes, clearly"}, "answers only 'yes' or 'no'"),
+        ({"prompt": "?", "capabilities": []}, "at least 1 item"),
+        ({"prompt": "?", "json_schema": {"type": "object"}}, "has no `judgment`"),
         ({"prompt": "?", "expected": True}, "valid string"),
         ({"prompt": "?", "temperature": 2.1}, "less than or equal to 2"),
         ({"prompt": "?", "temperature": -1}, "greater than or equal to 0"),

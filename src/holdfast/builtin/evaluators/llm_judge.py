@@ -21,7 +21,7 @@ NO_JUDGE = "there is no judge: set --judge provider/model, or `judge` in holdfas
 class LlmJudgeParams(EvaluationParams):
     prompt: str = Field(min_length=1)
     expected: str = "yes"
-    capabilities: list[str] = []
+    capabilities: list[str] = Field(default=[], min_length=1)
     json_schema: dict[str, Any] | None = None
     model_type: str | None = None
     temperature: float | None = Field(default=None, ge=0, le=2)
@@ -55,9 +55,14 @@ class LlmJudgeParams(EvaluationParams):
     def _can_be_answered(self) -> Self:
         expected = parse_expected(self.expected)
         if self.json_schema is not None:
-            check_answer_schema(self.json_schema, expected)
+            check_answer_schema(self.json_schema, expected, self.capabilities)
         elif expected.word is not None and expected.word[0] in ".0123456789" and _is_number(expected.word):
             raise ValueError(f"`expected` is the bare number {expected.text}: write `{expected.text}+` for at least")
+        elif expected.word not in (None, "yes", "no"):
+            raise ValueError(
+                f"`expected` is {expected.text!r}, and the judge answers only 'yes' or 'no': write one of them, a "
+                "confidence such as `0.8+`, or give a `json_schema` whose `judgment` has that word"
+            )
         return self
 
 
