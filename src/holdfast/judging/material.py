@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from holdfast.records.conversation import ConversationTurn
 from holdfast.records.execution import CapturedFile, ExecutionResult
@@ -20,8 +20,17 @@ from holdfast.records.trajectory import TrajectoryStep
 _SPEAKERS = {"system": "the system prompt", "user": "the user", "assistant": "the agent", "tool": "a tool"}
 
 
-def materials_of(result: ExecutionResult, before: Mapping[str, str]) -> tuple[Material, ...]:
-    """The pieces, the final reply last. `before` are the files that the scenario put into the workspace."""
+Part = Literal["messages", "actions", "files"]
+PARTS: tuple[Part, ...] = ("messages", "actions", "files")
+
+
+def materials_of(
+    result: ExecutionResult, before: Mapping[str, str], parts: Sequence[Part] = PARTS
+) -> tuple[Material, ...]:
+    """The pieces, the final reply last. `before` are the files that the scenario put into the workspace.
+
+    `parts` is what to show beside how the step ended and the final reply.
+    """
     said = _transcript(result)
     final: Message | None = None
     if said and said[-1].role == "assistant":
@@ -29,9 +38,10 @@ def materials_of(result: ExecutionResult, before: Mapping[str, str]) -> tuple[Ma
     pieces = [
         Material(title=f"message {number}, from {_SPEAKERS[message.role]}", text=message.content)
         for number, message in enumerate(said, start=1)
+        if "messages" in parts
     ]
-    pieces += _actions(result.trajectory)
-    pieces += _files(result.files, before)
+    pieces += _actions(result.trajectory) if "actions" in parts else []
+    pieces += _files(result.files, before) if "files" in parts else []
     if final is None:
         return (*pieces, *_program(result))
     if result.exit_code or result.stderr or result.timed_out:

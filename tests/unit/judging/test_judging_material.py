@@ -113,6 +113,22 @@ def test_only_files_that_changed_are_shown():
     assert "content of the file same.txt" not in pieces
 
 
+def test_what_the_question_is_not_about_is_left_out():
+    result = ExecutionResult(
+        messages=(Message(role="user", content="Help!"), Message(role="assistant", content="Call 112.")),
+        trajectory=(TrajectoryStep(type="action", at_ms=1, name="call", status="success"),),
+        files={"new.txt": file("hello")},
+    )
+
+    def titles(*parts):
+        return [piece.title for piece in materials_of(result, {}, parts)]
+
+    assert titles() == ["the agent's final reply"]
+    assert titles("messages") == ["message 1, from the user", "the agent's final reply"]
+    assert titles("actions") == ["actions taken, and their results", "the agent's final reply"]
+    assert titles("files") == ["files changed", "content of the file new.txt", "the agent's final reply"]
+
+
 def test_code_shows_its_exit_code_and_output():
     pieces = shown(ExecutionResult(exit_code=3, stdout="out", stderr="bad", reply="out"))
     assert pieces == {"how the step ended": '{"exit_code": 3, "stderr": "bad"}', "standard output": "out"}

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from holdfast.judging.answer_schema import check_answer_schema
 from holdfast.judging.expected import Comparison, Expected, compare, parse_expected
-from holdfast.judging.material import materials_of
+from holdfast.judging.material import PARTS, Part, materials_of
 from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
 from holdfast.ports.judge import Judgement, NoJudgement, Question
 from holdfast.records.evaluation import EvaluationResult, Evidence, JudgeNote, failed, inconclusive, passed
@@ -23,6 +23,7 @@ class LlmJudgeParams(EvaluationParams):
     expected: str = "yes"
     capabilities: list[str] = Field(default=[], min_length=1)
     json_schema: dict[str, Any] | None = None
+    looks_at: list[Part] = list(PARTS)
     model_type: str | None = None
     temperature: float | None = Field(default=None, ge=0, le=2)
     votes: int | None = Field(default=None, ge=1)
@@ -78,14 +79,17 @@ class LlmJudgeEvaluator:
     ) -> EvaluationResult:
         question = Question(
             prompt=params.prompt,
-            materials=materials_of(result, context.scenario.setup.virtual_fs),
+            materials=materials_of(result, context.scenario.setup.virtual_fs, params.looks_at),
             capabilities=tuple(params.capabilities),
             json_schema=params.json_schema,
             model_type=params.model_type,
             temperature=params.temperature,
             votes=params.votes,
         )
-        return await judged(question, parse_expected(params.expected), context)
+        found = await judged(question, parse_expected(params.expected), context)
+        if found.judge is None or not found.judge.not_shown:
+            return found
+        return replace(found, message=f"{found.message}; say with `looks_at` what the question is about")
 
 
 async def judged(question: Question, expected: Expected, context: EvaluationContext) -> EvaluationResult:
