@@ -147,6 +147,20 @@ YES = 'rules:\n  - {purpose: judge, json: {judgment: "yes", confidence: 1, reaso
 NO = 'rules:\n  - {purpose: judge, json: {judgment: "no", confidence: 0, reasoning: bad}}\n  - reply: hello\n'
 
 
+def test_a_judge_that_breaks_off_decides_nothing(shell):
+    shell.replies("rules:\n  - reply: hello\n")
+    draft = '<think>Maybe {"judgment": "yes", "confidence": 1, "reasoning": "a draft"}, but then'
+    shell.write("judge.yaml", f"rules:\n  - {{reply: '{draft}', finish_reason: length}}\n")
+    check = "{type: llm_judge, prompt: Ok?}"
+    shell.write("a.scenario.yaml", AGENT.replace("{type: string_contains, value: hello}", check))
+    ended = shell("run", ".", "--judge", "scripted/judge.yaml", "--json", "r.json")
+    assert ended.code == 3, ended.out
+    (trial,) = json.loads((shell.folder / "r.json").read_text())["trials"]
+    (found,) = trial["evaluations"]
+    assert (found["verdict"], found["judge"]["repaired"]) == ("inconclusive", True)
+    assert "was not finished" in found["message"]
+
+
 def test_judging_oneself_by_another_name_is_marked(shell):
     """`model_type` may name the model under test, whoever the judge is otherwise."""
     shell.replies(YES)

@@ -23,8 +23,9 @@ from holdfast.records.model import ChatRequest, ChatResponse
 
 AnswerMode = Literal["schema", "json", "text"]
 _MODES: tuple[AnswerMode, ...] = ("schema", "json", "text")
+_LONG = 30_000
 # Whatever else a server reports, the answer was cut, withheld or broken off. Some report nothing.
-_FINISHED = frozenset((None, "stop", "stop_sequence", "end_turn", "eos", "eos_token", "complete", "completed"))
+_FINISHED = frozenset(("stop", "stop_sequence", "end_turn", "eos", "eos_token", "complete", "completed"))
 
 
 class LlmJudge:
@@ -151,7 +152,7 @@ class _Asking:
             first = await self._call(self._prompt.messages, index)
             raw = first.text
             try:
-                return Vote(raw=raw, answer=self._read(first))
+                return Vote(raw=raw, answer=await self._read(first))
             except Unreadable as error:
                 problem = str(error)
             second = await self._call(with_repair(self._prompt, raw, problem), index)
@@ -159,13 +160,19 @@ class _Asking:
             return Vote(raw=raw, problem=f"the judge could not be reached: {error}")
         both = f"{raw}\n\n---- asked again ----\n\n{second.text}"
         try:
-            return Vote(raw=both, answer=self._read(second), repaired=True)
+            return Vote(raw=both, answer=await self._read(second), repaired=True)
         except Unreadable as error:
             return Vote(raw=both, problem=f"the judge's answer could not be used, twice: {error}", repaired=True)
 
-    def _read(self, response: ChatResponse) -> Answer:
-        if response.finish_reason not in _FINISHED:
+    async def _read(self, response: ChatResponse) -> Answer:
+        """Raises `Unreadable`. To compare an answer with long records takes a while, in which calls are being timed."""
+        if (response.finish_reason or "stop").casefold() not in _FINISHED:
             raise Unreadable(f"it was not finished (finish reason {response.finish_reason!r})")
+        if len(self._prompt.shown) > _LONG:
+            return await asyncio.to_thread(self._understood, response)
+        return self._understood(response)
+
+    def _understood(self, response: ChatResponse) -> Answer:
         fields = read_object(response.text, shown=self._prompt.shown, nonce=self._prompt.nonce)
         return read_answer(fields, self._question)
 

@@ -118,7 +118,8 @@ def _quoted(value: dict[str, Any], source: str, shown: str) -> bool:
     for text in (source, _canonical(value)):
         if _NEITHER_HERE_NOR_THERE.sub("", defuse(text)) in squeezed:
             return True
-    return any(_canonical(other) == _canonical(value) for other in _embedded(shown))
+    wanted = _canonical(value)
+    return any(other.keys() == value.keys() and _canonical(other) == wanted for other in _embedded(shown))
 
 
 def _respelled(value: dict[str, Any], shown: str) -> bool:
