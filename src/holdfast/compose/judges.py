@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from holdfast.compose.models import Models
@@ -67,7 +68,8 @@ class Judges:
         said: list[str] = []
         if judge is not None and self._fixed(scenario):
             asked = [model_type for spec in self._judged(scenario) if (model_type := _model_type(spec))]
-            said += [self._instead("--judge", judge, model_type, scenario) for model_type in asked]
+            option = "the matrix's judge" if "judge" in scenario.overrides else "--judge"
+            said += [self._instead(option, judge, model_type, scenario) for model_type in asked]
         if user is not None and self._settings.options.user_model is not None:
             asked = user_model_types(scenario)
             said += [self._instead("--user-model", user, model_type, scenario) for model_type in asked]
@@ -85,7 +87,10 @@ class Judges:
         return f"{option} {given.name} is used in place of `model_type: {model_type}`{stands_for}"
 
     def _asked(self, scenario: Scenario) -> list[ModelRef]:
-        """Every model that judges something of the scenario, a rubric included. Raises `SetupError`."""
+        """Every model that judges something of the scenario, a rubric included.
+
+        A `model_type` that stands for nothing judges nothing: its check will say so.
+        """
         named = self._settings.judge(scenario)
         default = named or self._settings.model(scenario)
         if default is None:
@@ -93,8 +98,12 @@ class Judges:
         types = [None if self._fixed(scenario) else _model_type(spec) for spec in self._judged(scenario)]
         if _has_judged_ending(scenario) or (scenario.rubric is not None and named is not None):
             types.append(None)
-        refs = [self._settings.of_type(model_type, default, scenario) for model_type in types]
-        return list({ref.name: ref for ref in refs}.values())
+        refs: dict[str, ModelRef] = {}
+        for model_type in types:
+            with suppress(SetupError):
+                ref = self._settings.of_type(model_type, default, scenario)
+                refs[ref.name] = ref
+        return list(refs.values())
 
     def _partial(self, judge: ModelRef, tested: ModelRef, scenario: Scenario) -> str | None:
         """Why this judge may not be impartial, or None."""

@@ -144,6 +144,13 @@ async def test_flow_by_rules_says_that_it_is(check, pattern, turns, verdict):
     assert "plain rules" in result.message
 
 
+async def test_a_judge_that_finds_every_pattern_and_says_no_contradicts_itself(check):
+    judge = ToldJudge(lambda question: answer("no", 0.1, **dict.fromkeys(question.capabilities, True)))
+    result = await check({"type": "conversation_flow", "required_patterns": ["clarification_cycle"]}, SUPPORT, judge)
+    assert (result.verdict, result.judge) == (INCONCLUSIVE, NOTE)
+    assert "contradict" in result.message
+
+
 @pytest.mark.parametrize(("threshold", "verdict"), [(0.5, PASSED), (0.6, FAILED)])
 async def test_flow_by_judge_is_the_share_of_patterns_it_found(check, threshold, verdict):
     judge = ToldJudge(lambda question: answer("no", **{question.capabilities[0]: True}))

@@ -105,6 +105,8 @@ async def test_fabrication_needs_evidence():
     assert (found.fabricated, found.evidence) == (True, "'troponin was 4.2'")
     found = await score(ScriptedChat([scored(judgment="yes", evidence=" ")]))
     assert (found.fabricated, found.evidence) == (None, None)
+    found = await score(ScriptedChat([scored(judgment="no", evidence="'troponin was 4.2'")]))
+    assert (found.fabricated, found.evidence) == (None, None)
     assert found.overall is not None
 
 

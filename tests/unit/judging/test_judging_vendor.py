@@ -31,6 +31,7 @@ def test_models_of_one_house(judge: str, model: str):
         ("ollama/mystery", "ollama/enigma"),
         ("acme/dolphin", "microsoft/phi-4"),
         ("scripted/judge.yaml", "scripted/agent.yaml"),
+        ("scripted/../judge.yaml", "scripted/../agent.yaml"),
     ],
 )
 def test_models_of_different_houses(judge: str, model: str):
