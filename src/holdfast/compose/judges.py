@@ -25,6 +25,7 @@ class Judges:
         self._models = models
         self._settings = settings
         self._registries = registries
+        self._checks: dict[str, list[EvaluationSpec]] = {}
         self._built: dict[tuple[ModelRef, str | None, bool, int, Path], Judge] = {}
 
     def get(self, scenario: Scenario) -> Judge | None:
@@ -50,7 +51,8 @@ class Judges:
         return self._built[key]
 
     def needed(self, scenario: Scenario) -> bool:
-        return needs_judge(scenario, self._registries.registry(scenario))
+        """Whether some check or condition of the scenario asks a judge. Raises `SetupError`."""
+        return _has_judged_ending(scenario) or bool(self._judged(scenario))
 
     def warnings(self, scenario: Scenario) -> list[str]:
         """What a reader of the verdict must know of the judge. Raises `SetupError` with `--strict-judge`."""
@@ -115,8 +117,12 @@ class Judges:
         return None
 
     def _judged(self, scenario: Scenario) -> list[EvaluationSpec]:
-        registry = self._registries.registry(scenario)
-        return [spec for spec in evaluation_specs(scenario) if asks_judge(spec, registry)]
+        known = self._checks.get(scenario.id)
+        if known is None:
+            registry = self._registries.registry(scenario)
+            known = [spec for spec in evaluation_specs(scenario) if asks_judge(spec, registry)]
+            self._checks[scenario.id] = known
+        return known
 
     def _fixed(self, scenario: Scenario) -> bool:
         """Whether the judge is one that wins over what a scenario asks for."""

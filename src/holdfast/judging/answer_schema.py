@@ -49,7 +49,7 @@ def _check_confidence(answers: _Answers, expected: Expected) -> None:
     text, low, high = expected.text, expected.low, expected.high
     if not answers.has("confidence"):
         raise ValueError(f"`expected` is {text!r}, and json_schema has no `confidence` to compare with it")
-    values = {0, 1, low, high, *(step / 100 for step in range(101)), *answers.numbers("confidence")}
+    values = {0, 1, low, high, *(step / 20 for step in range(21)), *answers.numbers("confidence")}
     possible = [value for value in values if 0 <= value <= 1 and answers.takes("confidence", (value,))]
     if not any(low <= value <= high for value in possible):
         raise ValueError(
@@ -86,9 +86,9 @@ class _Answers:
         """Whether the member may have one of these values. A reference to elsewhere is not followed, and allows it."""
         from referencing.exceptions import Unresolvable
 
-        members = list(self._members(name))
+        checks = [self._validator.evolve(schema=member) for member in self._members(name)]
         try:
-            return any(self._validator.evolve(schema=member).is_valid(value) for member in members for value in values)
+            return any(check.is_valid(value) for value in values for check in checks)
         except Unresolvable:
             return True
 
