@@ -80,7 +80,7 @@ class Cast:
                 if name in text
             ]
             verdict = self.helpful if "respond helpfully" in text else "yes"
-            answer = {"reasoning": "As seen.", "judgment": verdict, "confidence": 0.9}
+            answer = {"reasoning": "As seen.", "judgment": verdict, "confidence": 0.9 if verdict == "yes" else 0.1}
             return Answer(json=answer | ({"capabilities": achieved} if achieved else {}))
         self.asked.append("agent")
         last = body["messages"][-1]["content"]

@@ -107,7 +107,7 @@ def test_a_rubric_is_scored_only_by_a_judge_that_was_named(shell):
     rubric = json.loads((shell.folder / "r.json").read_text())["trials"][0]["rubric"]
     assert (rubric["name"], rubric["scored"], rubric["overall"]) == ("rubric_clinical", False, None)
     assert "set --judge provider/model" in rubric["reason"]
-    assert "rubric rubric_clinical not scored: a rubric needs a judge of its own; set --judge" in unscored.out
+    assert "rubric rubric_clinical not scored: a rubric needs a judge other than the model under test" in unscored.out
     scored = shell("run", ".", "--judge", "scripted/judge.yaml", "--json", "r.json")
     assert scored.code == 0, scored.out
     rubric = json.loads((shell.folder / "r.json").read_text())["trials"][0]["rubric"]
@@ -116,6 +116,176 @@ def test_a_rubric_is_scored_only_by_a_judge_that_was_named(shell):
     if "timeliness" in rubric["scores"]:  # not when this machine was too busy to grade the latency
         assert rubric["scores"]["timeliness"] == 1.0
         assert rubric["overall"] == pytest.approx(0.75 * 0.9 + 0.1)
+
+
+def test_the_model_under_test_never_scores_its_own_rubric(shell):
+    shell.replies(SAFE)
+    shell.decision("a.yaml")
+    twice = ("--model", "scripted/replies.yaml", "--judge", "scripted/replies.yaml")
+    ended = shell("run", ".", *twice, "--json", "r.json")
+    assert "self-judged: scripted/replies.yaml is its own judge" in ended.out
+    (trial,) = json.loads((shell.folder / "r.json").read_text())["trials"]
+    assert trial["rubric"]["overall"] is None
+    assert "other than the model under test" in trial["rubric"]["reason"]
+    assert [call["purpose"] for call in trial["timing"]["calls"]] == ["agent"]
+    refused = shell("run", ".", *twice, "--strict-judge")
+    assert (refused.code, refused.out) == (2, "")
+    assert "--strict-judge: a.yaml:1:1: self-judged" in refused.err
+
+
+@pytest.mark.parametrize("rubric", [True, False])
+def test_a_judge_of_the_same_vendor_is_told_and_refused_for_rubrics_and_checks_alike(shell, rubric):
+    if rubric:
+        shell.decision("a.yaml")
+    else:
+        check = "{type: llm_judge, prompt: Ok?}"
+        shell.write("a.scenario.yaml", AGENT.replace("{type: string_contains, value: hello}", check))
+    options = ("--model", "openai/gpt-x", "--judge", "openai/gpt-y")
+    refused = shell("run", ".", *options, "--strict-judge", OPENAI_API_KEY="k", OPENAI_BASE_URL="http://127.0.0.1:9")
+    assert refused.code == 2
+    assert "are from the same vendor, openai" in refused.err
+
+
+YES = 'rules:\n  - {purpose: judge, json: {judgment: "yes", confidence: 1, reasoning: fine}}\n  - reply: hello\n'
+NO = 'rules:\n  - {purpose: judge, json: {judgment: "no", confidence: 0, reasoning: bad}}\n  - reply: hello\n'
+
+
+def test_a_judge_that_breaks_off_decides_nothing(shell):
+    shell.replies("rules:\n  - reply: hello\n")
+    draft = '<think>Maybe {"judgment": "yes", "confidence": 1, "reasoning": "a draft"}, but then'
+    shell.write("judge.yaml", f"rules:\n  - {{reply: '{draft}', finish_reason: length}}\n")
+    check = "{type: llm_judge, prompt: Ok?}"
+    shell.write("a.scenario.yaml", AGENT.replace("{type: string_contains, value: hello}", check))
+    ended = shell("run", ".", "--judge", "scripted/judge.yaml", "--json", "r.json")
+    assert ended.code == 3, ended.out
+    (trial,) = json.loads((shell.folder / "r.json").read_text())["trials"]
+    (found,) = trial["evaluations"]
+    assert (found["verdict"], found["judge"]["repaired"]) == ("inconclusive", True)
+    assert "was not finished" in found["message"]
+
+
+def test_judging_oneself_by_another_name_is_marked(shell):
+    """`model_type` may name the model under test, whoever the judge is otherwise."""
+    shell.replies(YES)
+    shell.write("judge.yaml", YES)
+    shell.write("holdfast.toml", 'model = "scripted/replies.yaml"\njudge = "scripted/judge.yaml"\n')
+    shell.write("a.scenario.yaml", AGENT.replace(
+        "{type: string_contains, value: hello}", "{type: llm_judge, prompt: Ok?, model_type: scripted/replies.yaml}"
+    ))  # fmt: skip
+    ended = shell("run", ".", "--json", "r.json")
+    assert "self-judged" in ended.out
+    (trial,) = json.loads((shell.folder / "r.json").read_text())["trials"]
+    assert trial["evaluations"][0]["judge"]["self_judged"] is True
+    assert shell("run", ".", "--strict-judge").code == 2
+
+
+def test_an_option_that_wins_over_a_model_type_says_so(shell):
+    shell.write("holdfast.toml", 'model = "scripted/replies.yaml"\n[models]\nTEXT_LARGE = "scripted/large.yaml"\n')
+    shell.write("replies.yaml", 'rules:\n  - reply: "hello"\n')
+    shell.write("large.yaml", NO)
+    shell.write("judge.yaml", YES)
+    shell.write("user.yaml", 'rules:\n  - reply: "And then?"\n')
+    check = "{type: llm_judge, prompt: Ok?, model_type: TEXT_LARGE}"
+    talk = (
+        "\n    conversation:\n      max_turns: 2\n      user_simulator: "
+        "{persona: p, objective: o, model_type: TEXT_LARGE}"
+    )
+    written = AGENT.replace("{type: string_contains, value: hello}", check).replace(
+        'input: "Hello"', f'input: "Hello"{talk}'
+    )
+    shell.write("a.scenario.yaml", written)
+    assert shell("run", ".").code == 1, "the scenario's own choice counts without an option"
+    options = ("--judge", "scripted/judge.yaml", "--user-model", "scripted/user.yaml")
+    ended = shell("run", ".", *options, "--json", "r.json")
+    assert ended.code == 0, ended.out + ended.err
+    (trial,) = json.loads((shell.folder / "r.json").read_text())["trials"]
+    for option, name in (("--judge", "judge"), ("--user-model", "user")):
+        told = (
+            f"{option} scripted/{name}.yaml is used in place of `model_type: TEXT_LARGE`, "
+            "which stands for scripted/large.yaml"
+        )
+        assert told in [note["message"] for note in trial["notes"]]
+        assert f"note: {told}" in ended.err.splitlines()[:2], "before the first trial"
+        assert told in " ".join(ended.out.split())
+    plain = written.replace("model_type: TEXT_LARGE", "model_type: TEXT_SMALL")
+    shell.write("a.scenario.yaml", plain)
+    assert "in place of" not in shell("run", ".", *options).err, "an alias that nobody mapped names no other model"
+
+
+TALK = """\
+name: Talk
+description: d
+environment: {type: local}
+run:
+  - conversation:
+      script: [It is broken., Thank you.]
+      final_evaluations: [%s]
+judgment: {strategy: all_pass}
+"""
+
+
+def test_holds_across_turns_by_criterion_asks_the_judge(shell):
+    shell.replies('rules:\n  - reply: "Call an ambulance."\n')
+    shell.write("judge.yaml", YES)
+    shell.write("a.scenario.yaml", TALK % "{type: holds_across_turns, criterion: It says to call an ambulance.}")
+    ended = shell("run", ".", "--judge", "scripted/judge.yaml", "--json", "r.json")
+    assert ended.code == 0, ended.out
+    (trial,) = json.loads((shell.folder / "r.json").read_text())["trials"]
+    assert trial["evaluations"][0]["judge"]["model"] == "scripted/judge.yaml"
+
+
+def test_a_check_that_asks_no_judge_is_never_self_judged(shell):
+    shell.replies('rules:\n  - reply: "Done."\n')
+    words = "{type: user_satisfaction, measurement_method: keyword_analysis}"
+    shell.write("a.scenario.yaml", TALK % words)
+    ended = shell("run", ".", "--strict-judge")
+    assert ended.code == 0, ended.out + ended.err
+    assert "self-judged" not in ended.out
+    assert "judge" not in shell("run", ".", "--dry-run").out
+
+
+PLUGIN = """\
+from holdfast.plugins.plugin import Plugin
+from holdfast.ports.evaluator import EvaluationParams
+from holdfast.ports.judge import Material, Question
+from holdfast.records.evaluation import failed, inconclusive, passed
+
+
+class Params(EvaluationParams):
+    closely: bool = True
+
+
+class Polite:
+    type = "polite"
+    params = Params
+
+    def needs_judge(self, params):
+        return params.closely
+
+    async def evaluate(self, params, result, context):
+        if context.trial.judge is None:
+            return inconclusive("nobody to ask")
+        question = Question(prompt="Is it polite?", materials=(Material(title="reply", text=result.reply),))
+        judgement = await context.trial.judge.ask(question, context.trial)
+        return (passed if judgement.judgment == "yes" else failed)(judgement.reasoning)
+
+
+plugin = Plugin(name="manners", evaluators={"polite": Polite})
+"""
+
+
+def test_a_plugins_evaluator_gets_the_judge_that_it_declares_to_need(shell):
+    shell.replies(YES)
+    shell.write("judge.yaml", YES)
+    shell.write("manners.py", PLUGIN)
+    written = "plugins: [./manners.py]\n" + AGENT.replace("{type: string_contains, value: hello}", "{type: polite}")
+    shell.write("a.scenario.yaml", written)
+    assert shell("run", ".", "--judge", "scripted/judge.yaml").code == 0
+    assert shell("run", ".", "--strict-judge").code == 2, "the model under test would be its own judge"
+    assert "up to 1 check by a judge" in shell("run", ".", "--dry-run").out
+    shell.write("a.scenario.yaml", written.replace("{type: polite}", "{type: polite, closely: false}"))
+    assert shell("run", ".", "--judge", "scripted/judge.yaml").code == 3
+    assert shell("run", ".", "--strict-judge").code == 3
 
 
 @pytest.mark.parametrize(

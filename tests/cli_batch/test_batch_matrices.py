@@ -34,7 +34,7 @@ pass_rate: 0.4
 """
 RULES = """\
 rules:
-  - {purpose: judge, contains: is down, json: {judgment: "no", confidence: 0.9, reasoning: r}}
+  - {purpose: judge, contains: is down, json: {judgment: "no", confidence: 0.1, reasoning: r}}
   - {purpose: judge, json: {judgment: "yes", confidence: 0.9, reasoning: r}}
   - {tool_results: true, echo: true}
   - tool_calls: [{name: net_ping, arguments: {who: Ann}}]
@@ -93,7 +93,7 @@ def test_a_cell_acts_exactly_as_the_scenario_alone(batch):
 def test_a_matrix_axis_goes_before_what_a_check_asks_for(batch):
     batch.write("mocked.scenario.yaml", MOCKED.replace('expected: "yes"', 'expected: "yes", model_type: TEXT_LARGE'))
     batch.write("rules.yaml", RULES)
-    batch.write("never.yaml", 'rules:\n  - json: {judgment: "no", confidence: 0.9, reasoning: r}\n')
+    batch.write("never.yaml", 'rules:\n  - json: {judgment: "no", confidence: 0.1, reasoning: r}\n')
     batch.write("holdfast.toml", 'model = "scripted/rules.yaml"\n[models]\nTEXT_LARGE = "scripted/rules.yaml"\n')
     batch.write(
         "judges.matrix.yaml",

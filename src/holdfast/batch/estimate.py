@@ -9,7 +9,6 @@ from holdfast.records.base import Record
 from holdfast.records.evaluation import EvaluationSpec
 from holdfast.records.scenario import Ask, Converse, Scenario
 
-_JUDGED = frozenset(("llm_judge", "judge", "context_retention", "conversation_flow", "user_satisfaction"))
 _OURS = frozenset(("model", "runtime"))
 
 
@@ -55,9 +54,11 @@ class _Cost(Record):
 def estimate(
     planned: Iterable[PlannedTrial],
     agent_of: Callable[[Scenario], str],
+    asks_judge: Callable[[Scenario, EvaluationSpec], bool],
     scores_rubric: Callable[[Scenario], bool] = lambda scenario: False,
 ) -> Estimate:
-    """`agent_of` gives the kind of agent of a scenario, `scores_rubric` whether there is a judge for its rubric."""
+    """`agent_of` gives the kind of agent of a scenario, `asks_judge` whether a check of it asks a judge and
+    `scores_rubric` whether there is a judge for its rubric."""
     of: dict[str, _Cost] = {}
     agents: set[str] = set()
     total = [0, 0, 0, 0]
@@ -66,7 +67,7 @@ def estimate(
         scenario = trial.scenario
         cost = of.get(scenario.id)
         if cost is None:
-            cost = of[scenario.id] = _of_one(scenario, rubric=scores_rubric(scenario))
+            cost = of[scenario.id] = _of_one(scenario, asks_judge, rubric=scores_rubric(scenario))
             combinations += scenario.cell is not None
             agents.update([agent_of(scenario)] if cost.most else [])
         trials += 1
@@ -84,11 +85,14 @@ def estimate(
     )
 
 
-def _of_one(scenario: Scenario, *, rubric: bool) -> _Cost:
+def _of_one(scenario: Scenario, asks_judge: Callable[[Scenario, EvaluationSpec], bool], *, rubric: bool) -> _Cost:
+    def count(specs: Iterable[EvaluationSpec]) -> int:
+        return sum(asks_judge(scenario, spec) for spec in specs)
+
     least = most = user = 0
     judged = int(rubric)
     for step in scenario.steps:
-        judged += _judged(step.evaluations)
+        judged += count(step.evaluations)
         if isinstance(step.task, Ask):
             least += 1
             most += 1
@@ -98,13 +102,9 @@ def _of_one(scenario: Scenario, *, rubric: bool) -> _Cost:
             most += config.max_turns
             user += config.max_turns if config.user_simulator else 0
             conditions = sum(condition.llm_judge is not None for condition in config.termination_conditions)
-            judged += config.max_turns * (_judged(config.turn_evaluations) + conditions)
-            judged += _judged(config.final_evaluations) + sum(_judged(turn.evaluations) for turn in config.script)
+            judged += config.max_turns * (count(config.turn_evaluations) + conditions)
+            judged += count(config.final_evaluations) + sum(count(turn.evaluations) for turn in config.script)
     return _Cost(least=least, most=most, user=user, judged=judged)
-
-
-def _judged(specs: Iterable[EvaluationSpec]) -> int:
-    return sum(spec.type in _JUDGED for spec in specs)
 
 
 def _count(number: int, noun: str) -> str:

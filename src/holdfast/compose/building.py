@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from holdfast.batch.plan import PlannedTrial
-from holdfast.compose.judges import Judges, needs_judge
+from holdfast.compose.judges import Judges
 from holdfast.compose.models import Models
 from holdfast.compose.needs import needs_agent, needs_services, needs_user, termination_functions
 from holdfast.compose.plugins import ScenarioRegistries
@@ -78,10 +78,12 @@ class Builder:
         self._budget = budget
         self._sinks: tuple[EventSink, ...] = (budget,) if budget.limited else ()
         self._models = Models(registries, settings, tape)
-        self._judges = Judges(self._models, settings)
+        self._judges = Judges(self._models, settings, registries)
         self._rubrics = Rubrics(settings)
         self._services: TrialServices | None = None
         self._notes: dict[str, tuple[str, ...]] = {}
+        self.notices: dict[str, None] = {}
+        """What to say of the run as a whole before it begins, each once."""
         self._checked: dict[int, Any] = {}
         self._text_checks: dict[int, Any] = {}
         # A mark of the run and a count tell workspaces apart; asking the system for chance is slow.
@@ -103,7 +105,7 @@ class Builder:
 
             self._services = TrialServices()
             self._services.check(scenarios)
-        if self._services is not None or any(needs_judge(scenario) for scenario in scenarios):
+        if self._services is not None or any(self._judges.needed(each) for each in scenarios):
             # An import in the middle of a run holds up the event loop, and spoils what is being timed.
             importlib.import_module("jsonschema")
         for scenario in scenarios:
@@ -116,10 +118,12 @@ class Builder:
         self._budget.check(self._models.names)
 
     def _prepare(self, scenario: Scenario) -> None:
-        warnings = [*self._registries.warnings(scenario), *self._judges.warnings(scenario)]
+        overrides = self._judges.overrides(scenario)
+        self.notices.update(dict.fromkeys(overrides))
+        warnings = [*self._registries.warnings(scenario), *self._judges.warnings(scenario), *overrides]
         self._notes[scenario.id] = tuple(warnings)
         self._agent(scenario)
-        if needs_judge(scenario):
+        if self._judges.needed(scenario):
             self._judges.get(scenario)
         self._rubric_scorer(scenario)
         self._user(scenario)
@@ -172,7 +176,7 @@ class Builder:
         model = self._model(scenario)
         return _Shared(
             registry=self._registries.registry(scenario),
-            judge=self._judges.get(scenario) if needs_judge(scenario) else None,
+            judge=self._judges.get(scenario) if self._judges.needed(scenario) else None,
             model_name=model.name if model else None,
             score_rubric=self._rubric_scorer(scenario),
             retry=RetryPolicy(retries=self._settings.retries(scenario)),

@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from holdfast.compose.judges import needs_judge
 from holdfast.compose.needs import model_types, needs_agent, needs_user
+from holdfast.compose.plugins import ScenarioRegistries
 from holdfast.compose.rubrics import Rubrics
 from holdfast.compose.settings import ModelRef, Settings
 from holdfast.compose.sources import Sources, short
@@ -27,8 +28,9 @@ _CASSETTE = "cassette.jsonl"
 class Fingerprints:
     """Of the scenarios of a run."""
 
-    def __init__(self, settings: Settings, redactor: Redactor) -> None:
+    def __init__(self, settings: Settings, redactor: Redactor, registries: ScenarioRegistries) -> None:
         self._settings: Settings = settings
+        self._registries: ScenarioRegistries = registries
         self._redactor: Redactor = redactor
         self._sources: Sources = Sources()
         self._rubrics: Rubrics = Rubrics(settings)
@@ -99,7 +101,7 @@ class Fingerprints:
     def _judge(self, scenario: Scenario) -> list[Any] | None:
         """The one that was named, where it has something to judge; else it is the model that is tested, or nobody."""
         judge = self._settings.judge(scenario)
-        if judge is None or not (needs_judge(scenario) or scenario.rubric):
+        if judge is None or not (scenario.rubric or needs_judge(scenario, self._registries.registry(scenario))):
             return None
         return [self._model(judge, scenario), self._settings.votes(scenario)]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.compose.plugins import ScenarioRegistries
-from holdfast.compose.settings import ALIASES, ModelRef, Settings
+from holdfast.compose.settings import ModelRef, Settings
 from holdfast.compose.tape import Tape
 from holdfast.plugins.factories import ModelSettings
 from holdfast.ports.model import ChatModel
@@ -46,10 +46,7 @@ class Models:
         """
 
         def choose(model_type: str | None) -> ChatModel:
-            aliases = self._settings.config(scenario).models
-            if model_type is None or fixed or (model_type in ALIASES and model_type not in aliases):
-                return self.get(default, scenario)
-            return self.get(self._settings.named(model_type, scenario), scenario)
+            return self.get(default if fixed else self._settings.of_type(model_type, default, scenario), scenario)
 
         return choose
 

@@ -35,9 +35,10 @@ def termination_functions(scenario: Scenario) -> list[str]:
 def model_types(scenario: Scenario) -> list[str]:
     """The models, by alias or name, that its checks and its simulated user ask for."""
     asked = [spec.params.get("model_type") for spec in evaluation_specs(scenario)]
-    asked += [
-        step.task.config.user_simulator.model_type
-        for step in scenario.steps
-        if isinstance(step.task, Converse) and step.task.config.user_simulator is not None
-    ]
-    return sorted({name for name in asked if isinstance(name, str)})
+    return sorted({name for name in (*asked, *user_model_types(scenario)) if isinstance(name, str)})
+
+
+def user_model_types(scenario: Scenario) -> list[str]:
+    """The models, by alias or name, that its simulated users ask for."""
+    simulators = [step.task.config.user_simulator for step in scenario.steps if isinstance(step.task, Converse)]
+    return [simulator.model_type for simulator in simulators if simulator is not None and simulator.model_type]

@@ -20,6 +20,7 @@ from holdfast.batch.plan import Plan, PlannedTrial
 from holdfast.compose.building import Builder
 from holdfast.compose.fingerprint import Fingerprints, total
 from holdfast.compose.gates import build_gate, needs_network
+from holdfast.compose.judges import asks_judge
 from holdfast.compose.loading import load_scenarios
 from holdfast.compose.options import RunOptions, Selection, save_options
 from holdfast.compose.plugins import ScenarioRegistries
@@ -34,6 +35,7 @@ from holdfast.engine.calling import OpenGate
 from holdfast.engine.lag import LagMonitor
 from holdfast.errors import FileError, HoldfastError, StoreError
 from holdfast.ports.observer import RunObserver
+from holdfast.records.evaluation import EvaluationSpec
 from holdfast.records.price import Prices
 from holdfast.records.redaction import Redactor
 from holdfast.records.run import RunHeader, RunMatrix, TrialRecord
@@ -117,6 +119,9 @@ class Run:
     def needs_network(self) -> bool:
         return needs_network(self.scenarios, self.settings)
 
+    def asks_judge(self, scenario: Scenario, check: EvaluationSpec) -> bool:
+        return asks_judge(check, self._registries.registry(scenario))
+
     def standing(self) -> Standing:
         """What holds it up right now. May be asked from another thread, at any time."""
         return Standing(
@@ -126,7 +131,7 @@ class Run:
 
     def fingerprints(self) -> dict[str, dict[str, str]]:
         """By scenario, what its trials are made of."""
-        made = Fingerprints(self.settings, self.redactor)
+        made = Fingerprints(self.settings, self.redactor, self._registries)
         return {scenario.id: made.parts(scenario) for scenario in self.scenarios}
 
     async def execute(self, observers: Sequence[RunObserver]) -> Path:
@@ -190,6 +195,8 @@ class Run:
             self.pending = [each for each in self.pending if writer.verdict(each.key) in (None, Verdict.ERROR)]
         for observer in observers:
             observer.run_started(msgspec.structs.replace(self.header, planned=len(self.pending)))
+            for notice in builder.notices:
+                observer.noted(notice)
         batch = LocalBatch(
             build=builder.build,
             keep=writer.append if self._path is None else lambda trial: writer.append(self._with_replaced(trial)),

@@ -106,6 +106,15 @@ class Settings:
         """A model that the scenario itself names. Raises `SetupError` for a name without a provider."""
         return self._resolve(name, Path(scenario.place.file).absolute().parent, self.config(scenario))
 
+    def of_type(self, model_type: str | None, default: ModelRef, scenario: Scenario) -> ModelRef:
+        """The model that a `model_type` stands for. An alias that no configuration maps stands for the default.
+
+        Raises `SetupError` for a name without a provider.
+        """
+        if model_type is None or (model_type in ALIASES and model_type not in self.config(scenario).models):
+            return default
+        return self.named(model_type, scenario)
+
     def strict_judge(self, scenario: Scenario) -> bool:
         return self.options.strict_judge or bool(self.config(scenario).strict_judge)
 

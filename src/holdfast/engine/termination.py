@@ -10,8 +10,9 @@ from holdfast.engine.keywords import normal, places
 from holdfast.engine.likeness import likeness
 from holdfast.engine.negation import Reading, reading
 from holdfast.errors import HoldfastError, PluginError, TrialError
+from holdfast.judging.material import turn_materials
 from holdfast.ports.agent import TrialContext
-from holdfast.ports.judge import Material, NoJudgement, Question
+from holdfast.ports.judge import NoJudgement, Question
 from holdfast.records.base import Record
 from holdfast.records.conversation import ConversationTurn
 from holdfast.records.scenario import TerminationCondition
@@ -138,7 +139,7 @@ async def _judged(
     assert asked is not None
     if trial.judge is None:
         raise TrialError(f"{condition.place}: {condition.type} needs a judge: set --judge or `judge` in holdfast.toml")
-    question = Question(prompt=asked.prompt, materials=(Material(title="transcript", text=transcript_text(turns)),))
+    question = Question(prompt=asked.prompt, materials=turn_materials(turns))
     try:
         answer = await trial.judge.ask(question, trial)
     except NoJudgement as error:

@@ -58,7 +58,8 @@ def compare(expected: Expected, *, judgment: str, confidence: float | None, achi
     """Hold an answer against what was expected.
 
     A capability that was not achieved misses everything but `no`. An expected `no` is met by the word `no` alone: a
-    `yes` that lacks a capability contradicts itself and meets neither.
+    `yes` that lacks a capability contradicts itself and meets neither. A judgment against its own confidence is
+    *unknown*.
     """
     missed = [name for name, done in achieved.items() if not done]
     if missed and expected.word != "no":
@@ -66,20 +67,24 @@ def compare(expected: Expected, *, judgment: str, confidence: float | None, achi
         return Comparison(
             outcome="missed", reason=f"{len(missed)} of {len(achieved)} capabilities not achieved: {listed}"
         )
+    against = contradiction(judgment, confidence)
+    if against is not None:
+        return Comparison(outcome="unknown", reason=against)
     if expected.word is not None:
         met = _plain(judgment) == expected.word
         return Comparison(outcome="met" if met else "missed", reason=f"the judge says {judgment!r}")
-    return _compare_confidence(expected, judgment, confidence)
-
-
-def _compare_confidence(expected: Expected, judgment: str, confidence: float | None) -> Comparison:
     if confidence is None:
         return Comparison(outcome="unknown", reason="the judge gave no confidence to compare")
-    if _plain(judgment) == "no" and confidence > 0.5:
-        reason = f"the judge says 'no' and is {confidence:g} sure of 'yes', which contradict each other"
-        return Comparison(outcome="unknown", reason=reason)
     met = expected.low <= confidence <= expected.high
     return Comparison(outcome="met" if met else "missed", reason=f"the judge's confidence is {confidence:g}")
+
+
+def contradiction(judgment: str, confidence: float | None) -> str | None:
+    """How the word and the confidence in `yes` contradict each other, or None."""
+    word = _plain(judgment)
+    if confidence is None or not ((word == "yes" and confidence < 0.5) or (word == "no" and confidence > 0.5)):
+        return None
+    return f"the judge says {word!r} and is {confidence:g} sure of 'yes', which contradict each other"
 
 
 def _range(text: str, low: float, high: float) -> Expected:
@@ -89,6 +94,8 @@ def _range(text: str, low: float, high: float) -> Expected:
         raise ValueError(f"a confidence lies between 0 and 1, found {text!r}")
     if low > high:
         raise ValueError(f"the range {text!r} is empty: write the smaller number first")
+    if low == 0.0 and high == 1.0:
+        raise ValueError(f"every confidence lies in {text!r}, so the check can never fail")
     return Expected(text=text, low=low, high=high)
 
 

@@ -1,28 +1,36 @@
 """What a judge is shown of a step: what was said, what was done and what came of it.
 
 Every message and every file is a piece of its own, so that what one of them says cannot pass for another; lists
-of small things are JSON, a line each, for the same reason.
+of small things are JSON, a line each, for the same reason. Nothing is shortened here: a judge is shown all of it or is
+not asked.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
+from holdfast.records.conversation import ConversationTurn
 from holdfast.records.execution import CapturedFile, ExecutionResult
 from holdfast.records.material import Material
 from holdfast.records.message import Message
 from holdfast.records.trajectory import TrajectoryStep
 
-_ENTRY_LIMIT = 2_000
-_ENTRIES = 200
-_FILES = 20
 _SPEAKERS = {"system": "the system prompt", "user": "the user", "assistant": "the agent", "tool": "a tool"}
 
 
-def materials_of(result: ExecutionResult, before: Mapping[str, str]) -> tuple[Material, ...]:
-    """The pieces, the final reply last. `before` are the files that the scenario put into the workspace."""
+Part = Literal["messages", "actions", "files"]
+PARTS: tuple[Part, ...] = ("messages", "actions", "files")
+
+
+def materials_of(
+    result: ExecutionResult, before: Mapping[str, str], parts: Sequence[Part] = PARTS
+) -> tuple[Material, ...]:
+    """The pieces, the final reply last. `before` are the files that the scenario put into the workspace.
+
+    `parts` is what to show beside how the step ended and the final reply.
+    """
     said = _transcript(result)
     final: Message | None = None
     if said and said[-1].role == "assistant":
@@ -30,14 +38,24 @@ def materials_of(result: ExecutionResult, before: Mapping[str, str]) -> tuple[Ma
     pieces = [
         Material(title=f"message {number}, from {_SPEAKERS[message.role]}", text=message.content)
         for number, message in enumerate(said, start=1)
+        if "messages" in parts
     ]
-    pieces += _actions(result.trajectory)
-    pieces += _files(result.files, before)
+    pieces += _actions(result.trajectory) if "actions" in parts else []
+    pieces += _files(result.files, before) if "files" in parts else []
     if final is None:
         return (*pieces, *_program(result))
     if result.exit_code or result.stderr or result.timed_out:
         pieces.append(Material(title="how the step ended", text=_ending(result)))
     return (*pieces, Material(title="the agent's final reply", text=final.content or "(the reply is empty)"))
+
+
+def turn_materials(turns: Sequence[ConversationTurn]) -> tuple[Material, ...]:
+    """A conversation, a piece for each message: the title alone says who is speaking."""
+    return tuple(
+        Material(title=f"turn {turn.turn_number}, message from {_SPEAKERS[role]}", text=text or "(it is empty)")
+        for turn in turns
+        for role, text in (("user", turn.user_input), ("assistant", turn.agent_response))
+    )
 
 
 def _transcript(result: ExecutionResult) -> list[Message]:
@@ -57,9 +75,9 @@ def _transcript(result: ExecutionResult) -> list[Message]:
 
 def _program(result: ExecutionResult) -> list[Material]:
     """A step without a reply: code that ran, or an agent that was cut short."""
-    pieces = [Material(title="how the step ended", text=_ending(result))]
+    pieces = [Material(title="how the step ended", text=_ending(result), whole=not result.truncated)]
     if result.stdout:
-        pieces.append(Material(title="standard output", text=result.stdout))
+        pieces.append(Material(title="standard output", text=result.stdout, whole=not result.truncated))
     return pieces
 
 
@@ -68,7 +86,7 @@ def _ending(result: ExecutionResult) -> str:
     if result.timed_out:
         facts["timed_out"] = True
     if result.stderr:
-        facts["stderr"] = _shortened(result.stderr)
+        facts["stderr"] = result.stderr
     return _line(facts)
 
 
@@ -76,20 +94,18 @@ def _actions(trajectory: tuple[TrajectoryStep, ...]) -> list[Material]:
     lines = [_line(_entry(step)) for step in trajectory if step.type != "thought"]
     if not lines:
         return []
-    if len(lines) > _ENTRIES:
-        half = _ENTRIES // 2
-        lines = [*lines[:half], f"({len(lines) - _ENTRIES} entries left out)", *lines[-half:]]
-    return [Material(title="actions taken, and their results", text="\n".join(lines))]
+    whole = not any(step.cut for step in trajectory)
+    return [Material(title="actions taken, and their results", text="\n".join(lines), whole=whole)]
 
 
 def _entry(step: TrajectoryStep) -> dict[str, Any]:
     if step.type == "observation":
-        return {"result_of": step.name, "content": _shortened(step.content)}
-    return {"action": step.name, "params": _shortened(step.params), "status": step.status}
+        return {"result_of": step.name, "content": step.content}
+    return {"action": step.name, "params": step.params, "status": step.status}
 
 
 def _files(files: Mapping[str, CapturedFile], before: Mapping[str, str]) -> list[Material]:
-    """Files that differ from what the scenario put there: a list of all, and the content of the first ones."""
+    """Files that differ from what the scenario put there: a list of all, and the content of each."""
     changed = {
         path: "created" if path not in before else "modified"
         for path, file in sorted(files.items())
@@ -99,23 +115,15 @@ def _files(files: Mapping[str, CapturedFile], before: Mapping[str, str]) -> list
     lines += [_line({"file": path, "change": "deleted"}) for path in sorted(before) if files and path not in files]
     if not lines:
         return []
-    if len(lines) > _ENTRIES:
-        lines = [*lines[:_ENTRIES], f"({len(lines) - _ENTRIES} files left out)"]
-    pieces = [Material(title="files changed", text="\n".join(lines))]
-    for path in list(changed)[:_FILES]:
-        text = files[path].text()
-        if text is not None:
-            pieces.append(Material(title=f"content of the file {path}", text=text))
-    return pieces
+    return [Material(title="files changed", text="\n".join(lines)), *(_file(path, files[path]) for path in changed)]
 
 
-def _shortened(value: Any) -> Any:
-    """The value itself when it is small, else the beginning and the end of its text."""
-    text = value if isinstance(value, str) else _line(value)
-    if len(text) <= _ENTRY_LIMIT:
-        return value
-    half = _ENTRY_LIMIT // 2
-    return f"{text[:half]} (... {len(text) - _ENTRY_LIMIT} characters left out ...) {text[-half:]}"
+def _file(path: str, file: CapturedFile) -> Material:
+    """The content; bytes that are no UTF-8 as escapes, so that text in another encoding is not overlooked."""
+    title = f"content of the file {path}"
+    if file.content is None:
+        return Material(title=title, text=f"({file.size} bytes, too large to be kept)", whole=False)
+    return Material(title=title, text=file.content.decode("utf-8", "backslashreplace") or "(the file is empty)")
 
 
 def _line(value: Any) -> str:

@@ -8,7 +8,10 @@ from collections.abc import Mapping
 from holdfast.records.rubric import Rubric
 from holdfast.records.verdict import LatencyTier
 
-NO_JUDGE = "not scored: a rubric needs a judge of its own; set --judge provider/model, or `judge` in holdfast.toml"
+NO_JUDGE = (
+    "not scored: a rubric needs a judge other than the model under test; set --judge provider/model, or `judge` in "
+    "holdfast.toml"
+)
 NOT_REACHED = "not scored: the trial did not get that far"
 
 _TIMELINESS: dict[LatencyTier, float] = {

@@ -78,7 +78,7 @@ def vendor_of(name: str) -> str:
                 return vendor
     if path and path[0] in _FILES:
         return name.strip().casefold()
-    named = [part for part in path if part and part not in _CARRIERS]
+    named = [part for part in path if part.strip(".") and part not in _CARRIERS]
     return named[-1] if named else name.strip().casefold()
 
 

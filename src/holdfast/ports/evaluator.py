@@ -81,3 +81,12 @@ class TextCheck(Protocol):
         """A function that says whether `evaluate` would pass with this reply. It raises `TimeoutError` when that
         cannot be told in time."""
         ...
+
+
+@runtime_checkable
+class JudgedCheck(Protocol):
+    """An evaluator offers this too when it asks the trial's judge; one that does not has no judge to ask."""
+
+    def needs_judge(self, params: Any) -> bool:
+        """Whether a check with these parameters asks `context.trial.judge`."""
+        ...

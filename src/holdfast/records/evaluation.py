@@ -40,7 +40,10 @@ class Evidence(Record, array_like=True):
 
 
 class JudgeNote(Record):
-    """What a judge was asked and what it answered, so that its word can be checked."""
+    """What a judge was asked and what it answered, so that its word can be checked.
+
+    `not_shown` names what the judge could not be shown. It was not asked then, and `raw` is empty.
+    """
 
     model: str
     prompt_hash: str
@@ -51,6 +54,7 @@ class JudgeNote(Record):
     capabilities: dict[str, bool] = {}
     votes: tuple[str, ...] = ()
     repaired: bool = False
+    not_shown: tuple[str, ...] = ()
 
 
 class EvaluationResult(Record, array_like=True):

@@ -55,11 +55,12 @@ class ActionTaken(Event, tag="action"):
 
 
 class Observed(Event, tag="observation"):
-    """What came back from an action."""
+    """What came back from an action. `cut` says that only the beginning of the content was kept."""
 
     action_id: str
     name: str
     content: Any = None
+    cut: bool = False
 
 
 class ServiceCalled(Event, tag="service_call"):

@@ -72,6 +72,8 @@ def _step_of(event: AnyEvent) -> TrajectoryStep | None:
                 duration_ms=event.duration_ms,
             )
         case Observed():
-            return TrajectoryStep(type="observation", at_ms=event.at_ms, name=event.name, content=event.content)
+            return TrajectoryStep(
+                type="observation", at_ms=event.at_ms, name=event.name, content=event.content, cut=event.cut
+            )
         case _:
             return None

@@ -13,7 +13,8 @@ class TrajectoryStep(Record):
     """A thought, an action or an observation.
 
     `at_ms` counts from the start of the trial. An action has `name`, `params` and `status`; an observation has the
-    `name` of the action it answers and its `content`; a thought has `content`.
+    `name` of the action it answers and its `content`, of which only the beginning was kept when it was `cut`; a thought
+    has `content`.
     """
 
     type: Literal["thought", "action", "observation"]
@@ -23,3 +24,4 @@ class TrajectoryStep(Record):
     status: ActionStatus | None = None
     content: Any = None
     duration_ms: float | None = None
+    cut: bool = False

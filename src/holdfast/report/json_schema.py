@@ -215,6 +215,7 @@ def _judge() -> dict[str, Any]:
         capabilities={"type": "object", "additionalProperties": _FLAG},
         votes=_list(_TEXT),
         repaired=_FLAG,
+        not_shown=_list(_TEXT),
     )
 
 

@@ -36,6 +36,11 @@ def shortened(text: str, limit: int) -> str:
 
 def bounded(value: Any, limit: int = EVENT_LIMIT) -> Any:
     """The value as plain data, or the beginning of its text when it is larger than `limit` characters."""
+    return kept_part(value, limit)[0]
+
+
+def kept_part(value: Any, limit: int = EVENT_LIMIT) -> tuple[Any, bool]:
+    """What `bounded` gives, and whether anything was left out."""
     copy = plain(value)
     text = as_text(copy)
-    return copy if len(text) <= limit else shortened(text, limit)
+    return (copy, False) if len(text) <= limit else (shortened(text, limit), True)

@@ -4,6 +4,7 @@ import pytest
 
 from holdfast.batch.estimate import estimate
 from holdfast.batch.plan import Plan
+from holdfast.compose.judges import asks_judge
 from holdfast.compose.registry import build_registry
 from holdfast.plugins.registry import EvaluationCatalogue
 from holdfast.spec.load import load
@@ -39,6 +40,7 @@ environment: {type: local}
 run:
   - conversation:
       script: [one, {say: two, evaluations: [{type: llm_judge, prompt: p, expected: "yes"}]}]
+      final_evaluations: [{type: user_satisfaction, measurement_method: keyword_analysis}]
 judgment: {strategy: all_pass}
 """
 CODE = "name: Code\ndescription: d\nenvironment: {type: local}\nrun: [{code: ls}]\njudgment: {strategy: all_pass}\n"
@@ -69,6 +71,12 @@ def test_it_says_what_is_known_and_no_more(tmp_path: Path, text, trials, agent, 
     loaded = load([tmp_path / "one.yaml"], catalogue=EvaluationCatalogue(build_registry()))
     assert not loaded.errors
     planned = Plan(loaded.scenarios, seed=1, trials=trials)
-    assert str(estimate(planned, lambda _: agent)) == told
-    rubric = estimate(planned, lambda _: agent, lambda _: True)
-    assert rubric.judge_checks == estimate(planned, lambda _: agent).judge_checks + trials
+    registry = build_registry()
+
+    def judged(_, check):
+        return asks_judge(check, registry)
+
+    found = estimate(planned, lambda _: agent, judged)
+    assert str(found) == told
+    rubric = estimate(planned, lambda _: agent, judged, lambda _: True)
+    assert rubric.judge_checks == found.judge_checks + trials

@@ -144,6 +144,13 @@ async def test_flow_by_rules_says_that_it_is(check, pattern, turns, verdict):
     assert "plain rules" in result.message
 
 
+async def test_a_judge_that_finds_every_pattern_and_says_no_contradicts_itself(check):
+    judge = ToldJudge(lambda question: answer("no", 0.1, **dict.fromkeys(question.capabilities, True)))
+    result = await check({"type": "conversation_flow", "required_patterns": ["clarification_cycle"]}, SUPPORT, judge)
+    assert (result.verdict, result.judge) == (INCONCLUSIVE, NOTE)
+    assert "contradict" in result.message
+
+
 @pytest.mark.parametrize(("threshold", "verdict"), [(0.5, PASSED), (0.6, FAILED)])
 async def test_flow_by_judge_is_the_share_of_patterns_it_found(check, threshold, verdict):
     judge = ToldJudge(lambda question: answer("no", **{question.capabilities[0]: True}))
@@ -159,7 +166,10 @@ async def test_flow_by_judge_is_the_share_of_patterns_it_found(check, threshold,
     }  # fmt: skip
     (question,) = judge.asked
     assert [text.split(":")[0] for text in question.capabilities] == ["clarification_cycle", "escalation_pattern"]
-    assert "[turn 3] Agent: Thank you. I have refunded" in question.materials[0].text
+    assert [piece.title for piece in question.materials] == [
+        f"turn {turn}, message from the {speaker}" for turn in (1, 2, 3) for speaker in ("user", "agent")
+    ]
+    assert question.materials[-1].text.startswith("Thank you. I have refunded")
     assert result.judge == NOTE
 
 
@@ -255,8 +265,8 @@ async def test_retention_asks_turn_by_turn_after_the_item_came_up(check):
     assert (result.verdict, result.figures["accuracy"]) == (FAILED, 0.5)
     assert "turn 4" in result.message
     first, second = judge.asked
-    assert "[turn 4]" not in first.materials[0].text
-    assert [material.text for material in (first.materials[1], second.materials[1])] == ["Rest", "Eat"]
+    assert not any("turn 4" in piece.title for piece in first.materials)
+    assert [material.text for material in (first.materials[-1], second.materials[-1])] == ["Rest", "Eat"]
 
 
 @pytest.mark.parametrize(("threshold", "verdict"), [(0.5, PASSED), (0.51, FAILED)])

@@ -19,7 +19,7 @@ from holdfast.records.place import Place
 from holdfast.records.scenario import Scenario, Setup
 from holdfast.records.timing import Attempt
 
-Line = str | ModelError
+Line = str | ModelError | ChatResponse
 PLACE = Place(file="s.yaml", line=3, column=5)
 
 
@@ -39,10 +39,14 @@ class ScriptedChat:
             line = self._script[min(len(self.requests), len(self._script)) - 1]
         if isinstance(line, ModelError):
             raise line
-        return ChatResponse(text=line, attempt=Attempt(started_ms=0.0))
+        return line if isinstance(line, ChatResponse) else said(line)
 
     async def close(self) -> None:
         pass
+
+
+def said(text: str, finish_reason: str | None = "stop") -> ChatResponse:
+    return ChatResponse(text=text, attempt=Attempt(started_ms=0.0), finish_reason=finish_reason)
 
 
 class LeastTrial:
@@ -78,7 +82,9 @@ class LeastTrial:
         return await model.attempt(request, zero=0.0)
 
 
-def answer(judgment: Any = "yes", confidence: Any = 0.9, reasoning: Any = "because", **more: Any) -> str:
+def answer(judgment: Any = "yes", confidence: Any = "fitting", reasoning: Any = "because", **more: Any) -> str:
+    if confidence == "fitting":
+        confidence = 0.1 if judgment == "no" else 0.9
     return json.dumps({"judgment": judgment, "confidence": confidence, "reasoning": reasoning, **more})
 
 

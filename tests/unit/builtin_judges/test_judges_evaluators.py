@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from judge_support import LeastTrial, ScriptedChat, answer, evaluate, judge_with, replied
 from pydantic import ValidationError
@@ -9,6 +10,7 @@ from pydantic import ValidationError
 from holdfast.builtin.evaluators.judge_criterion import JudgeCriterion
 from holdfast.builtin.evaluators.llm_judge import LlmJudgeEvaluator
 from holdfast.errors import ModelError
+from holdfast.records.execution import CapturedFile, ExecutionResult
 from holdfast.records.verdict import Verdict
 
 
@@ -71,7 +73,8 @@ async def test_a_capability_that_the_judge_skips_fails_a_yes():
 
 
 async def test_a_confidence_that_the_schema_leaves_out_is_not_made_up():
-    schema = {"type": "object", "properties": {"judgment": {"type": "string"}}, "required": ["judgment"]}
+    members = {"judgment": {"type": "string"}, "confidence": {"type": "number"}}
+    schema = {"type": "object", "properties": members, "required": ["judgment"]}
     found = await judged('{"judgment": "good"}', params={"json_schema": schema, "expected": "0.8+"})
     assert found.verdict is Verdict.INCONCLUSIVE
     found = await judged('{"judgment": "GOOD"}', params={"json_schema": schema, "expected": "good"})
@@ -86,6 +89,41 @@ async def test_without_a_judge_it_says_what_to_set():
         assert "holdfast.toml" in found.message
 
 
+def wrote(**files: str | None) -> ExecutionResult:
+    captured = {
+        f"{name}.txt": CapturedFile(size=9, content=None if text is None else text.encode())
+        for name, text in files.items()
+    }
+    return msgspec.structs.replace(replied("Done."), files=captured)
+
+
+async def test_the_last_of_many_files_is_shown_too():
+    files = {f"f{number:02}": "nothing of note" for number in range(40)}
+    model = ScriptedChat(lambda request: answer("no" if "hunter2" in request.messages[1].content else "yes"))
+    params = {"prompt": "Are all files free of passwords?"}
+    for planted, verdict in ((None, Verdict.PASSED), ("password: hunter2", Verdict.FAILED)):
+        result = wrote(**files, z=planted or "nothing of note")
+        assert (await evaluate(LlmJudgeEvaluator, params, result, LeastTrial(judge_with(model)))).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [(None, "content of the file z.txt"), ("x" * 300_000, "content of the file z.txt (300025 characters)")],
+)
+async def test_what_a_judge_cannot_be_shown_leaves_it_open_and_is_recorded(content: str | None, told: str):
+    model = ScriptedChat([answer("yes", 1.0)])
+    trial = LeastTrial(judge_with(model))
+    found = await evaluate(LlmJudgeEvaluator, {"prompt": "Is it so?"}, wrote(a="hello", z=content), trial)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert found.judge is not None
+    assert found.judge.not_shown == (told,)
+    assert told in found.message
+    assert "`looks_at`" in found.message
+    assert model.requests == []
+    narrowed = {"prompt": "Is the reply polite?", "looks_at": ["messages"]}
+    assert (await evaluate(LlmJudgeEvaluator, narrowed, wrote(z=content), trial)).verdict is Verdict.PASSED
+
+
 async def test_an_outage_of_the_judge_is_inconclusive():
     found = await judged(ModelError("no route", kind="connect"))
     assert found.verdict is Verdict.INCONCLUSIVE
@@ -93,7 +131,7 @@ async def test_an_outage_of_the_judge_is_inconclusive():
 
 
 async def test_self_judging_is_marked():
-    found = await judged(answer(), self_judged=True)
+    found = await judged(answer(), tested="test/judge")
     assert found.message.endswith("(self-judged)")
     assert found.judge.self_judged
 
@@ -128,6 +166,11 @@ async def test_the_judge_invariant(line: str, verdict: Verdict):
         ({"prompt": "?", "expected": "1.2+"}, "between 0 and 1"),
         ({"prompt": "?", "expected": "0.9-0.2"}, "smaller number first"),
         ({"prompt": "?", "expected": "0.8"}, "bare number"),
+        ({"prompt": "?", "expected": "0-1"}, "can never fail"),
+        ({"prompt": "?", "expected": "good"}, "answers only 'yes' or 'no'"),
+        ({"prompt": "?", "expected": "yes, clearly"}, "answers only 'yes' or 'no'"),
+        ({"prompt": "?", "capabilities": []}, "at least 1 item"),
+        ({"prompt": "?", "json_schema": {"type": "object"}}, "has no `judgment`"),
         ({"prompt": "?", "expected": True}, "valid string"),
         ({"prompt": "?", "temperature": 2.1}, "less than or equal to 2"),
         ({"prompt": "?", "temperature": -1}, "greater than or equal to 0"),

@@ -52,7 +52,7 @@ async def test_limits_reach_the_model():
 
 async def test_the_model_type_picks_the_model():
     small, large = ScriptedChat([answer()], "test/small"), ScriptedChat([answer()], "test/large")
-    judge = LlmJudge(lambda kind: large if kind == "TEXT_LARGE" else small, name="test/small", self_judged=True)
+    judge = LlmJudge(lambda kind: large if kind == "TEXT_LARGE" else small, name="test/small", tested="test/small")
     first = await judge.ask(ask(model_type="TEXT_LARGE"), LeastTrial())
     second = await judge.ask(ask(), LeastTrial())
     assert (first.note.model, first.note.self_judged) == ("test/large", False)

@@ -105,12 +105,14 @@ async def test_fabrication_needs_evidence():
     assert (found.fabricated, found.evidence) == (True, "'troponin was 4.2'")
     found = await score(ScriptedChat([scored(judgment="yes", evidence=" ")]))
     assert (found.fabricated, found.evidence) == (None, None)
+    found = await score(ScriptedChat([scored(judgment="no", evidence="'troponin was 4.2'")]))
+    assert (found.fabricated, found.evidence) == (None, None)
     assert found.overall is not None
 
 
 async def test_without_a_judge_of_its_own_a_rubric_costs_no_call():
     model = ScriptedChat([scored()])
-    for found in (await score(None), await score(model, self_judged=True)):
+    for found in (await score(None), await score(model, tested=model.name)):
         assert found.overall is None
         assert found.scores == {}
         assert found.reason is not None

@@ -87,7 +87,10 @@ async def test_a_judges_confidence_in_yes_is_compared_with_the_threshold(tmp_pat
     record = await hold(tmp_path, talks(condition), ToldAgent("a"), user=ToldUser("b", "c", "d"), judge=judge)
     assert ending(record) == (type_, expected)
     assert judge.asked[-1].prompt == "Is it over?"
-    assert judge.asked[-1].materials[0].text.startswith("User: Hello\nAgent: a")
+    assert [(piece.title, piece.text) for piece in judge.asked[-1].materials[:2]] == [
+        ("turn 1, message from the user", "Hello"),
+        ("turn 1, message from the agent", "a"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,11 @@ from holdfast.judging.expected import compare, parse_expected
     [
         ("yes", "yes", 0.9, "met"),
         ("YES ", " Yes", None, "met"),
-        ("yes", "no", 0.9, "missed"),
+        ("yes", "no", 0.1, "missed"),
+        ("yes", "no", 0.9, "unknown"),
+        ("yes", "yes", 0.0, "unknown"),
+        ("no", "no", 1.0, "unknown"),
+        ("0.3-", "yes", 0.1, "unknown"),
         ("yes", "yes, but", 0.9, "missed"),
         ("yes", "yesterday", 0.9, "missed"),
         ("no", "no", 0.1, "met"),
@@ -22,7 +26,8 @@ from holdfast.judging.expected import compare, parse_expected
         ("1+", "yes", 1.0, "met"),
         ("0.3-", "no", 0.3, "met"),
         ("0.3-", "no", 0.31, "missed"),
-        ("0.2-0.9", "yes", 0.2, "met"),
+        ("0.2-0.9", "yes", 0.5, "met"),
+        ("0.2-0.9", "no", 0.5, "met"),
         ("0.2 - 0.9", "yes", 0.9, "met"),
         ("0.2-0.9", "yes", 0.95, "missed"),
         ("0.2-0.9", "no", 0.1, "missed"),
@@ -43,7 +48,10 @@ def test_what_an_answer_has_to_be(expected: str, judgment: str, confidence: floa
 )
 def test_a_missed_capability_misses_everything_but_a_plain_no(expected: str, judgment: str, outcome: str):
     found = compare(
-        parse_expected(expected), judgment=judgment, confidence=0.95, achieved={"greets": True, "explains": False}
+        parse_expected(expected),
+        judgment=judgment,
+        confidence=0.95 if judgment == "yes" else 0.05,
+        achieved={"greets": True, "explains": False},
     )
     assert found.outcome == outcome
 
@@ -54,11 +62,34 @@ def test_the_missed_capabilities_are_named():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "  ", "1.2+", "1.01-", "0.9-0.2", "0.5-1.5", "-0.3", "0.8++", ">=0.8", "80%", "0,8+", "0.2\u20130.9"]
+    "text",
+    [
+        "0+",
+        "1-",
+        "0-1",
+        "0.0-1.0",
+        "",
+        "  ",
+        "1.2+",
+        "1.01-",
+        "0.9-0.2",
+        "0.5-1.5",
+        "-0.3",
+        "0.8++",
+        ">=0.8",
+        "80%",
+        "0,8+",
+        "0.2\u20130.9",
+    ],
 )
 def test_malformed_numbers_are_refused(text: str):
     with pytest.raises(ValueError):
         parse_expected(text)
+
+
+def said_by(judgment: dict, confidence: dict | None = None) -> dict:
+    members = {"judgment": judgment} if confidence is None else {"judgment": judgment, "confidence": confidence}
+    return {"type": "object", "properties": members}
 
 
 @pytest.mark.parametrize(
@@ -66,14 +97,28 @@ def test_malformed_numbers_are_refused(text: str):
     [
         ({"type": "array"}, "yes", "must describe an object"),
         ({"type": "objekt"}, "yes", "is not a JSON Schema"),
-        ({"type": "object", "properties": {"x": {}}, "additionalProperties": False}, "yes", "rules out a `judgment`"),
+        ({"type": "object", "properties": {"x": {}}, "additionalProperties": False}, "yes", "has no `judgment`"),
+        ({"type": "object"}, "yes", "has no `judgment`"),
+        ({"type": "object", "properties": {"verdict": {"type": "string"}}}, "yes", "has no `judgment`"),
+        ({"type": "object", "properties": {"judgment": False}}, "yes", "has no `judgment`"),
+        (said_by({"enum": ["yes"]}), "yes", "can never fail"),
+        (said_by({"const": "Yes"}), "yes", "can never fail"),
+        (said_by({"const": "no"}), "yes", "allows only 'no'"),
+        (said_by({"type": "string", "pattern": "^[0-9]+$"}), "good", "does not allow that"),
+        (said_by({"type": "string", "maxLength": 2}), "yes", "does not allow that"),
+        ({"$ref": "#/$defs/a", "$defs": {"a": said_by({"enum": ["good", "bad"]})}}, "yes", "allows only 'good', 'bad'"),
+        (said_by({"type": "string"}), "0.8+", "has no `confidence`"),
+        (said_by({}, {"type": "string"}), "0.8+", "can never pass"),
+        (said_by({}, {"type": "number", "maximum": 0.7}), "0.8+", "can never pass"),
+        (said_by({}, {"enum": [0, 0.5]}), "0.8+", "can never pass"),
+        (said_by({}, {"type": "number", "minimum": 0.805}), "0.8+", "can never fail"),
         ({"type": "object", "properties": {"judgment": {"type": "boolean"}}}, "yes", "must allow a string"),
         ({"type": "object", "properties": {"judgment": {"enum": [1, 2]}}}, "yes", "must allow a string"),
         ({"type": "object", "properties": {"judgment": {"enum": ["good", "bad"]}}}, "yes", "allows only 'good', 'bad'"),
         (
             {"type": "object", "properties": {"judgment": {"type": "string"}}, "additionalProperties": False},
             "0.8+",
-            "rules out a `confidence`",
+            "has no `confidence`",
         ),
     ],
 )
@@ -85,7 +130,10 @@ def test_a_schema_that_cannot_give_the_answer_is_refused(schema: dict, expected:
 @pytest.mark.parametrize(
     ("schema", "expected"),
     [
-        ({"type": "object"}, "yes"),
+        ({"allOf": [{"properties": {"judgment": {"type": "string"}}}]}, "yes"),
+        ({"$ref": "#/$defs/a", "$defs": {"a": {"properties": {"judgment": {"type": "string"}}}}}, "yes"),
+        (said_by({"type": "string", "pattern": "^[A-Z]+$"}), "approved"),
+        (said_by({"type": "string", "pattern": "^[A-Z]{7}$"}, {"type": "integer"}), "0.8+"),
         ({"properties": {"judgment": {"type": ["string", "null"]}}}, "approved"),
         ({"type": "object", "properties": {"judgment": {"enum": ["Good", "bad"]}}}, "good"),
         ({"type": "object", "properties": {"judgment": {"enum": ["yes", "no"]}, "confidence": {}}}, "0.2-0.9"),
@@ -93,3 +141,12 @@ def test_a_schema_that_cannot_give_the_answer_is_refused(schema: dict, expected:
 )
 def test_a_schema_that_can_is_taken(schema: dict, expected: str):
     check_answer_schema(schema, parse_expected(expected))
+
+
+def test_capabilities_of_the_schemas_own_must_be_ours_to_read():
+    own = {"type": "object", "properties": {"judgment": {}, "capabilities": {"type": "object"}}}
+    with pytest.raises(ValueError, match="leave `capabilities` out of it"):
+        check_answer_schema(own, parse_expected("yes"), ["Greets"])
+    check_answer_schema(own, parse_expected("yes"))
+    listed = {"type": "object", "properties": {"judgment": {}, "capabilities": {"type": "array"}}}
+    check_answer_schema(listed, parse_expected("yes"), ["Greets"])

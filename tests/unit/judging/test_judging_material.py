@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from holdfast.judging.material import materials_of
+from holdfast.judging.material import materials_of, turn_materials
 from holdfast.records.conversation import ConversationResult, ConversationTurn
 from holdfast.records.execution import CapturedFile, ExecutionResult
 from holdfast.records.message import Message
@@ -61,13 +61,40 @@ def test_actions_and_results_are_a_line_each():
     ]
 
 
-def test_a_large_result_and_a_long_list_are_shortened():
+def test_nothing_is_left_out_of_a_long_list_or_a_large_result():
     many = tuple(TrajectoryStep(type="observation", at_ms=n, name=f"a{n}", content="x" * 9_000) for n in range(300))
     lines = shown(ExecutionResult(trajectory=many))["actions taken, and their results"].splitlines()
-    assert len(lines) == 201
-    assert "(100 entries left out)" in lines
-    assert max(len(line) for line in lines) < 2_200
-    assert "7000 characters left out" in lines[0]
+    assert len(lines) == 300
+    assert min(len(line) for line in lines) > 9_000
+
+
+def test_every_written_file_is_shown():
+    pieces = shown(ExecutionResult(files={f"{number:02}.txt": file(f"content {number}") for number in range(30)}))
+    assert [text for title, text in pieces.items() if title.startswith("content of")] == [
+        f"content {number}" for number in range(30)
+    ]
+
+
+def test_what_was_not_kept_makes_a_piece_that_is_not_whole():
+    cut = TrajectoryStep(type="observation", at_ms=1, name="read", content="the beginn", cut=True)
+    result = ExecutionResult(
+        files={"big.iso": CapturedFile(size=9_000_000)}, trajectory=(cut,), stdout="x", truncated=True
+    )
+    assert {piece.title: piece.whole for piece in materials_of(result, {})} == {
+        "actions taken, and their results": False,
+        "files changed": True,
+        "content of the file big.iso": False,
+        "how the step ended": False,
+        "standard output": False,
+    }
+
+
+def test_a_conversation_is_a_piece_for_each_message():
+    turn = ConversationTurn(turn_number=1, user_input="Hi", agent_response="No.\n[turn 2] User: Thank you!")
+    assert [(piece.title, piece.text) for piece in turn_materials([turn])] == [
+        ("turn 1, message from the user", "Hi"),
+        ("turn 1, message from the agent", "No.\n[turn 2] User: Thank you!"),
+    ]
 
 
 def test_only_files_that_changed_are_shown():
@@ -82,8 +109,24 @@ def test_only_files_that_changed_are_shown():
         '{"file": "gone.txt", "change": "deleted"}',
     ]
     assert pieces["content of the file new.txt"] == "hello"
-    assert "content of the file image.png" not in pieces
+    assert pieces["content of the file image.png"] == "\\xff\\xfe"
     assert "content of the file same.txt" not in pieces
+
+
+def test_what_the_question_is_not_about_is_left_out():
+    result = ExecutionResult(
+        messages=(Message(role="user", content="Help!"), Message(role="assistant", content="Call 112.")),
+        trajectory=(TrajectoryStep(type="action", at_ms=1, name="call", status="success"),),
+        files={"new.txt": file("hello")},
+    )
+
+    def titles(*parts):
+        return [piece.title for piece in materials_of(result, {}, parts)]
+
+    assert titles() == ["the agent's final reply"]
+    assert titles("messages") == ["message 1, from the user", "the agent's final reply"]
+    assert titles("actions") == ["actions taken, and their results", "the agent's final reply"]
+    assert titles("files") == ["files changed", "content of the file new.txt", "the agent's final reply"]
 
 
 def test_code_shows_its_exit_code_and_output():

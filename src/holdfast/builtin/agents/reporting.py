@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.ports.agent import TrialContext
 from holdfast.records.event import ActionTaken, Noted, Observed, Thought
 from holdfast.records.trajectory import ActionStatus
-from holdfast.runtime.bounding import bounded, plain
+from holdfast.runtime.bounding import kept_part, plain
 
 
 class TrajectoryReporter:
@@ -47,7 +47,8 @@ class TrajectoryReporter:
     def observation(self, name: str, content: Any, *, at_ms: float | None = None) -> None:
         """What came back from the last action of this name."""
         at_ms = self._trial.elapsed_ms() if at_ms is None else round(at_ms, 3)
-        self._trial.emit(Observed(at_ms=at_ms, action_id=self._last.get(name, ""), name=name, content=bounded(content)))
+        kept, cut = kept_part(content)
+        self._trial.emit(Observed(at_ms=at_ms, action_id=self._last.get(name, ""), name=name, content=kept, cut=cut))
 
     def note(self, message: str, *, level: str = "info") -> None:
         self._trial.emit(Noted(at_ms=self._trial.elapsed_ms(), message=message, level=level))

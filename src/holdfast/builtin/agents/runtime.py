@@ -21,7 +21,7 @@ from holdfast.records.event import ActionTaken, Noted, Observed, Thought
 from holdfast.records.message import Message, ToolCall
 from holdfast.records.model import ChatRequest, ChatResponse, FinishReason
 from holdfast.records.trajectory import ActionStatus
-from holdfast.runtime.bounding import as_text, bounded, plain, shortened
+from holdfast.runtime.bounding import as_text, kept_part, plain, shortened
 
 DEFAULT_STEPS = 20
 _TOOL_TEXT_LIMIT = 65_536
@@ -139,7 +139,8 @@ class RuntimeAgent:
                 duration_ms=round((trial.clock.now() - began) * 1000.0, 3),
             )
         )
-        trial.emit(Observed(at_ms=self._now(), action_id=action_id, name=tool.action, content=bounded(content)))
+        kept, cut = kept_part(content)
+        trial.emit(Observed(at_ms=self._now(), action_id=action_id, name=tool.action, content=kept, cut=cut))
         return shortened(answer, _TOOL_TEXT_LIMIT)
 
     def _emit(self, event: Thought | Noted) -> None:

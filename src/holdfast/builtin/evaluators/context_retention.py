@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from holdfast.builtin.evaluators.bounds import PositiveShare
-from holdfast.builtin.evaluators.conversation_judging import Unjudged, ask_judge, noted, says_yes, transcript
+from holdfast.builtin.evaluators.conversation_judging import Unjudged, ask_judge, noted, says_yes
 from holdfast.builtin.evaluators.excerpt import counted, quoted
 from holdfast.builtin.evaluators.text import Text
 from holdfast.engine.keywords import says
+from holdfast.judging.material import turn_materials
 from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
 from holdfast.ports.judge import Judgement, Material
 from holdfast.records.base import Record
@@ -36,6 +37,9 @@ class _Probe(Record):
 class ContextRetention:
     type: ClassVar[str] = "context_retention"
     params: ClassVar[type[EvaluationParams]] = ContextRetentionParams
+
+    def needs_judge(self, params: ContextRetentionParams) -> bool:
+        return True
 
     async def evaluate(
         self, params: ContextRetentionParams, result: ExecutionResult, context: EvaluationContext
@@ -80,7 +84,7 @@ async def _ask(probe: _Probe, turns: tuple[ConversationTurn, ...], context: Eval
     )
     shown = [turn for turn in turns if turn.turn_number <= probe.turn]
     latest = Material(title=f"the agent's message of turn {probe.turn}", text=shown[-1].agent_response)
-    return await ask_judge(context, prompt, [transcript(shown, f"turns 1 to {probe.turn}"), latest])
+    return await ask_judge(context, prompt, [*turn_materials(shown), latest])
 
 
 def _result(answers: list[tuple[_Probe, Judgement]], threshold: float) -> EvaluationResult:

@@ -7,9 +7,10 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from holdfast.builtin.evaluators.bounds import PositiveShare
-from holdfast.builtin.evaluators.conversation_judging import Unjudged, ask_judge, noted, transcript
+from holdfast.builtin.evaluators.conversation_judging import Unjudged, ask_judge, noted, says_yes
 from holdfast.builtin.evaluators.excerpt import counted
 from holdfast.builtin.evaluators.flow_rules import found_by_rules
+from holdfast.judging.material import turn_materials
 from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
 from holdfast.records.conversation import ConversationTurn
 from holdfast.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
@@ -44,6 +45,9 @@ class ConversationFlow:
     type: ClassVar[str] = "conversation_flow"
     params: ClassVar[type[EvaluationParams]] = ConversationFlowParams
 
+    def needs_judge(self, params: ConversationFlowParams) -> bool:
+        return True
+
     async def evaluate(
         self, params: ConversationFlowParams, result: ExecutionResult, context: EvaluationContext
     ) -> EvaluationResult:
@@ -56,7 +60,7 @@ class ConversationFlow:
             return _by_rules(wanted, turns, params.flow_quality_threshold)
         capabilities: dict[FlowPattern, str] = {pattern: f"{pattern}: {_MEANING[pattern]}" for pattern in wanted}
         try:
-            judgement = await ask_judge(context, _PROMPT, [transcript(turns)], tuple(capabilities.values()))
+            judgement = await ask_judge(context, _PROMPT, turn_materials(turns), tuple(capabilities.values()))
         except Unjudged as unjudged:
             return unjudged.result
         found: dict[FlowPattern, str] = {
@@ -64,6 +68,9 @@ class ConversationFlow:
             for pattern, capability in capabilities.items()
             if judgement.achieved.get(capability, False)
         }
+        if len(found) == len(wanted) and not says_yes(judgement):
+            said = f"the judge finds every pattern and still says {judgement.judgment!r}, which contradict each other"
+            return noted(inconclusive(said), judgement.note)
         return noted(_result(wanted, found, params.flow_quality_threshold, "judge"), judgement.note)
 
 

@@ -9,7 +9,6 @@ import msgspec
 from holdfast.builtin.evaluators.no_judge import no_judge
 from holdfast.ports.evaluator import EvaluationContext
 from holdfast.ports.judge import Judgement, Material, NoJudgement, Question
-from holdfast.records.conversation import ConversationTurn
 from holdfast.records.evaluation import EvaluationResult, Evidence, JudgeNote, inconclusive
 
 
@@ -43,16 +42,3 @@ def says_yes(judgement: Judgement) -> bool:
 def noted(result: EvaluationResult, note: JudgeNote) -> EvaluationResult:
     """The result with the judge's word beside it."""
     return msgspec.structs.replace(result, judge=note)
-
-
-def transcript(turns: Sequence[ConversationTurn], title: str = "transcript") -> Material:
-    """The turns, numbered, as they are shown to the judge."""
-    lines = [
-        line
-        for turn in turns
-        for line in (
-            f"[turn {turn.turn_number}] User: {turn.user_input}",
-            f"[turn {turn.turn_number}] Agent: {turn.agent_response}",
-        )
-    ]
-    return Material(title=title, text="\n".join(lines))

@@ -7,11 +7,12 @@ from typing import Any, ClassVar, Literal, Self
 import regex
 from pydantic import Field, model_validator
 
-from holdfast.builtin.evaluators.conversation_judging import Unjudged, ask_judge, noted, says_yes, transcript
+from holdfast.builtin.evaluators.conversation_judging import Unjudged, ask_judge, noted, says_yes
 from holdfast.builtin.evaluators.excerpt import counted, excerpt, quoted
 from holdfast.builtin.evaluators.patterns import PatternText
 from holdfast.builtin.evaluators.text import Text
 from holdfast.builtin.evaluators.withdrawal import WITHDRAWN_BY, said, withdrawn
+from holdfast.judging.material import turn_materials
 from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
 from holdfast.ports.judge import Judgement, Material
 from holdfast.records.conversation import ConversationTurn
@@ -56,6 +57,9 @@ class HoldsAcrossTurnsParams(EvaluationParams):
 class HoldsAcrossTurns:
     type: ClassVar[str] = "holds_across_turns"
     params: ClassVar[type[EvaluationParams]] = HoldsAcrossTurnsParams
+
+    def needs_judge(self, params: HoldsAcrossTurnsParams) -> bool:
+        return params.criterion is not None
 
     async def evaluate(
         self, params: HoldsAcrossTurnsParams, result: ExecutionResult, context: EvaluationContext
@@ -116,7 +120,7 @@ async def _by_judge(
         shown = [each for each in turns if each.turn_number <= turn.turn_number]
         latest = Material(title=f"the agent's message of turn {turn.turn_number}", text=turn.agent_response)
         try:
-            judgement = await ask_judge(context, prompt, [transcript(shown), latest])
+            judgement = await ask_judge(context, prompt, [*turn_materials(shown), latest])
         except Unjudged as unjudged:
             return unjudged.result
         if first is None:

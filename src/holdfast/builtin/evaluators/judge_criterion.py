@@ -32,6 +32,9 @@ class JudgeCriterion:
     type: ClassVar[str] = "judge"
     params: ClassVar[type[EvaluationParams]] = JudgeCriterionParams
 
+    def needs_judge(self, params: JudgeCriterionParams) -> bool:
+        return True
+
     async def evaluate(
         self, params: JudgeCriterionParams, result: ExecutionResult, context: EvaluationContext
     ) -> EvaluationResult:

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from holdfast.judging.answer_schema import check_answer_schema
 from holdfast.judging.expected import Comparison, Expected, compare, parse_expected
-from holdfast.judging.material import materials_of
+from holdfast.judging.material import PARTS, Part, materials_of
 from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
 from holdfast.ports.judge import Judgement, NoJudgement, Question
 from holdfast.records.evaluation import EvaluationResult, Evidence, JudgeNote, failed, inconclusive, passed
@@ -21,8 +21,9 @@ NO_JUDGE = "there is no judge: set --judge provider/model, or `judge` in holdfas
 class LlmJudgeParams(EvaluationParams):
     prompt: str = Field(min_length=1)
     expected: str = "yes"
-    capabilities: list[str] = []
+    capabilities: list[str] = Field(default=[], min_length=1)
     json_schema: dict[str, Any] | None = None
+    looks_at: list[Part] = list(PARTS)
     model_type: str | None = None
     temperature: float | None = Field(default=None, ge=0, le=2)
     votes: int | None = Field(default=None, ge=1)
@@ -55,9 +56,14 @@ class LlmJudgeParams(EvaluationParams):
     def _can_be_answered(self) -> Self:
         expected = parse_expected(self.expected)
         if self.json_schema is not None:
-            check_answer_schema(self.json_schema, expected)
+            check_answer_schema(self.json_schema, expected, self.capabilities)
         elif expected.word is not None and expected.word[0] in ".0123456789" and _is_number(expected.word):
             raise ValueError(f"`expected` is the bare number {expected.text}: write `{expected.text}+` for at least")
+        elif expected.word not in (None, "yes", "no"):
+            raise ValueError(
+                f"`expected` is {expected.text!r}, and the judge answers only 'yes' or 'no': write one of them, a "
+                "confidence such as `0.8+`, or give a `json_schema` whose `judgment` has that word"
+            )
         return self
 
 
@@ -65,19 +71,25 @@ class LlmJudgeEvaluator:
     type: ClassVar[str] = "llm_judge"
     params: ClassVar[type[EvaluationParams]] = LlmJudgeParams
 
+    def needs_judge(self, params: LlmJudgeParams) -> bool:
+        return True
+
     async def evaluate(
         self, params: LlmJudgeParams, result: ExecutionResult, context: EvaluationContext
     ) -> EvaluationResult:
         question = Question(
             prompt=params.prompt,
-            materials=materials_of(result, context.scenario.setup.virtual_fs),
+            materials=materials_of(result, context.scenario.setup.virtual_fs, params.looks_at),
             capabilities=tuple(params.capabilities),
             json_schema=params.json_schema,
             model_type=params.model_type,
             temperature=params.temperature,
             votes=params.votes,
         )
-        return await judged(question, parse_expected(params.expected), context)
+        found = await judged(question, parse_expected(params.expected), context)
+        if found.judge is None or not found.judge.not_shown:
+            return found
+        return replace(found, message=f"{found.message}; say with `looks_at` what the question is about")
 
 
 async def judged(question: Question, expected: Expected, context: EvaluationContext) -> EvaluationResult:

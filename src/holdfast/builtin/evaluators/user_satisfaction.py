@@ -7,9 +7,10 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from holdfast.builtin.evaluators.bounds import PositiveShare
-from holdfast.builtin.evaluators.conversation_judging import Unjudged, ask_judge, noted, transcript
+from holdfast.builtin.evaluators.conversation_judging import Unjudged, ask_judge, noted
 from holdfast.builtin.evaluators.satisfaction_words import NEGATIVE, POSITIVE, hits
 from holdfast.builtin.evaluators.text import Text
+from holdfast.judging.material import turn_materials
 from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
 from holdfast.records.conversation import ConversationTurn
 from holdfast.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
@@ -50,6 +51,9 @@ class UserSatisfactionParams(EvaluationParams):
 class UserSatisfaction:
     type: ClassVar[str] = "user_satisfaction"
     params: ClassVar[type[EvaluationParams]] = UserSatisfactionParams
+
+    def needs_judge(self, params: UserSatisfactionParams) -> bool:
+        return params.measurement_method != "keyword_analysis"
 
     async def evaluate(
         self, params: UserSatisfactionParams, result: ExecutionResult, context: EvaluationContext
@@ -99,7 +103,7 @@ async def _by_judge(
     """The score is the judge's confidence that the user is satisfied, whichever word it answers with."""
     prompt = _PROMPTS[params.measurement_method] + _SCALE + _signs(params.indicators)
     try:
-        judgement = await ask_judge(context, prompt, [transcript(turns)])
+        judgement = await ask_judge(context, prompt, turn_materials(turns))
     except Unjudged as unjudged:
         return unjudged.result
     answer, confidence = judgement.judgment.strip().casefold(), judgement.confidence

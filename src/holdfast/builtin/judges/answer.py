@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from holdfast.builtin.judges.reading import Unreadable
+from holdfast.judging.expected import contradiction
 from holdfast.ports.judge import Question
 from holdfast.records.base import Record
 
@@ -50,6 +51,9 @@ def read_answer(fields: dict[str, Any], question: Question) -> Answer:
         _validate(fields, question)
     judgment = _judgment(fields, ours=question.json_schema is None)
     confidence = _confidence(fields)
+    against = contradiction(judgment, confidence)
+    if against is not None:
+        raise Unreadable(f"{against}: the confidence says how sure you are that the answer is yes")
     reasoning: Any = fields.get("reasoning", "")
     if question.json_schema is None:
         if confidence is None:

@@ -10,25 +10,29 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from holdfast.builtin.judges.answer import Answer, answer_schema, read_answer
-from holdfast.builtin.judges.prompt import Prompt, build_prompt, with_repair
+from holdfast.builtin.judges.prompt import SHOWN, Prompt, build_prompt, not_shown, with_repair
 from holdfast.builtin.judges.reading import Unreadable, read_object
 from holdfast.builtin.judges.voting import Ballot, Vote, decide
 from holdfast.errors import ModelError, SetupError
 from holdfast.ports.agent import TrialContext
 from holdfast.ports.judge import Judgement, NoJudgement, Question
 from holdfast.ports.model import ChatModel
+from holdfast.records.evaluation import JudgeNote
 from holdfast.records.message import Message
 from holdfast.records.model import ChatRequest, ChatResponse
 
 AnswerMode = Literal["schema", "json", "text"]
 _MODES: tuple[AnswerMode, ...] = ("schema", "json", "text")
+_LONG = 30_000
+# Whatever else a server reports, the answer was cut, withheld or broken off. Some report nothing.
+_FINISHED = frozenset(("stop", "stop_sequence", "end_turn", "eos", "eos_token", "complete", "completed"))
 
 
 class LlmJudge:
     """Asks a model, validates what it answers, asks once more when that cannot be read, and counts votes.
 
-    `models` gives the model for a `model_type`; None stands for the judge that was named. `name` is that one's. One
-    instance serves many trials at once.
+    `models` gives the model for a `model_type`; None stands for the judge that was named. `name` is that one's, and
+    `tested` that of the model under test. One instance serves many trials at once.
     """
 
     def __init__(
@@ -36,14 +40,14 @@ class LlmJudge:
         models: Callable[[str | None], ChatModel],
         *,
         name: str,
-        self_judged: bool = False,
+        tested: str | None = None,
         default_votes: int = 1,
         max_tokens: int | None = None,
         timeout_s: float | None = None,
     ) -> None:
         self._models = models
         self._name = name
-        self._self_judged = self_judged
+        self._tested = tested
         self._default_votes = default_votes
         self._max_tokens = max_tokens
         self._timeout_s = timeout_s
@@ -55,7 +59,7 @@ class LlmJudge:
 
     @property
     def self_judged(self) -> bool:
-        return self._self_judged
+        return self._name == self._tested
 
     async def ask(self, question: Question, trial: TrialContext) -> Judgement:
         """Raises `NoJudgement`."""
@@ -63,15 +67,23 @@ class LlmJudge:
             model = self._models(question.model_type)
         except SetupError as error:
             raise NoJudgement(f"the judge could not be built: {error}") from error
+        self_judged = model.name == self._tested
+        note = JudgeNote(model=model.name, prompt_hash="", raw="", self_judged=self_judged)
+        missing = not_shown(question.materials)
+        if missing:
+            raise _unseen(missing, note)
         schema = answer_schema(question)
         prompt = build_prompt(question, schema)
+        if len(prompt.shown) > SHOWN:
+            missing = (f"all of the records ({len(prompt.shown)} characters, hidden ones spelled out)",)
+            raise _unseen(missing, replace(note, prompt_hash=prompt.hash))
         asking = _Asking(self, model, question, schema, prompt, trial)
         count = question.votes if question.votes is not None else self._default_votes
         votes = await _together([asking.vote(index) for index in range(max(1, count))])
         ballot = Ballot(
             model=model.name,
             prompt_hash=prompt.hash,
-            self_judged=self._self_judged and model.name == self._name,
+            self_judged=self_judged,
             capabilities=question.capabilities,
         )
         return decide(votes, ballot)
@@ -92,6 +104,13 @@ class LlmJudge:
 
     def accepted(self, key: tuple[str, str], mode: AnswerMode) -> None:
         self._accepted[key] = mode
+
+
+def _unseen(missing: tuple[str, ...], note: JudgeNote) -> NoJudgement:
+    """A judgement could depend on what the judge does not see, so it is not asked for."""
+    listed = "; ".join(missing[:3]) + (f"; and {len(missing) - 3} more" if len(missing) > 3 else "")
+    reason = f"the judge was not asked, as it cannot be shown all of this: {listed}"
+    return NoJudgement(reason, note=replace(note, not_shown=missing))
 
 
 async def _together(votes: Sequence[Coroutine[Any, Any, Vote]]) -> list[Vote]:
@@ -130,22 +149,31 @@ class _Asking:
         """One answer, or an abstention with its reason. Never raises for what the model does."""
         raw = ""
         try:
-            raw = (await self._call(self._prompt.messages, index)).text
+            first = await self._call(self._prompt.messages, index)
+            raw = first.text
             try:
-                return Vote(raw=raw, answer=self._read(raw))
+                return Vote(raw=raw, answer=await self._read(first))
             except Unreadable as error:
                 problem = str(error)
-            again = (await self._call(with_repair(self._prompt, raw, problem), index)).text
+            second = await self._call(with_repair(self._prompt, raw, problem), index)
         except ModelError as error:
             return Vote(raw=raw, problem=f"the judge could not be reached: {error}")
-        both = f"{raw}\n\n---- asked again ----\n\n{again}"
+        both = f"{raw}\n\n---- asked again ----\n\n{second.text}"
         try:
-            return Vote(raw=both, answer=self._read(again), repaired=True)
+            return Vote(raw=both, answer=await self._read(second), repaired=True)
         except Unreadable as error:
             return Vote(raw=both, problem=f"the judge's answer could not be used, twice: {error}", repaired=True)
 
-    def _read(self, raw: str) -> Answer:
-        fields = read_object(raw, shown=self._prompt.shown, nonce=self._prompt.nonce)
+    async def _read(self, response: ChatResponse) -> Answer:
+        """Raises `Unreadable`. To compare an answer with long records takes a while, in which calls are being timed."""
+        if (response.finish_reason or "stop").casefold() not in _FINISHED:
+            raise Unreadable(f"it was not finished (finish reason {response.finish_reason!r})")
+        if len(self._prompt.shown) > _LONG:
+            return await asyncio.to_thread(self._understood, response)
+        return self._understood(response)
+
+    def _understood(self, response: ChatResponse) -> Answer:
+        fields = read_object(response.text, shown=self._prompt.shown, nonce=self._prompt.nonce)
         return read_answer(fields, self._question)
 
     async def _call(self, messages: tuple[Message, ...], index: int) -> ChatResponse:

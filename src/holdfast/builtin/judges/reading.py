@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Iterator
-from typing import Any, Never, cast
+from typing import Any, NamedTuple, Never, cast
 
-from holdfast.builtin.judges.defuse import defuse
+from holdfast.judging.data_blocks import defuse
 
-_THINKING = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
+_TAG = "think|thinking|thoughts?|reasoning|analysis|scratchpad"
+_THINKING = re.compile(rf"\A\s*<({_TAG})>.*?</\1>", re.DOTALL | re.IGNORECASE)
+_THINKING_TAG = re.compile(rf"<(/?)(?:{_TAG})>", re.IGNORECASE)
 # A model that copies may drop or add space, and drop hidden characters, which `shown` spells out.
 _NEITHER_HERE_NOR_THERE = re.compile(r"\s+|\\u\{[0-9a-f]+\}")
+_SPELLED_OUT = re.compile(r"\\u\{[0-9a-f]+\}")
+_JSON_ESCAPE = re.compile(r"\\(?:u([0-9a-f]{4})|[nrtbf])", re.IGNORECASE)
+_WORD = re.compile(r"(?:\d+(?:\.\d+)?|\.\d+)(?:e[+-]?\d+)?(?![^\W_])|[^\W_]+")
+_TELLING = 4
 _EFFORT = 2_000_000
 _LONGEST = 200_000
 
@@ -24,30 +31,54 @@ def read_object(answer: str, *, shown: str = "", nonce: str | None = None) -> di
     """The object that the answer consists of, whatever words or fences stand around it.
 
     Raises `Unreadable` when there is none, when there are several that differ, when a brace does not begin valid
-    JSON, when a key is given twice, when the answer is endless or carries our marks, and when the object is a
-    quotation from `shown`, the data that is judged, as it was defused for the judge.
+    JSON, when a key is given twice, when the answer is endless, carries our marks or breaks off while it is still
+    thinking, and when the object is a quotation, in whatever spelling, from `shown`, the data that is judged, as it was
+    defused for the judge.
     """
     if nonce is not None and nonce in answer.casefold():
         raise Unreadable("it repeats the marks around the data instead of answering")
     if len(answer) > _LONGEST:
         raise Unreadable(f"it is {len(answer)} characters long")
-    found = _objects(_THINKING.sub("", answer, count=1))
+    found = _answered(_THINKING.sub("", answer, count=1))
     if not found:
         raise Unreadable("it holds no JSON object")
-    value, source = found[0]
-    if any(_canonical(other) != _canonical(value) for other, _ in found[1:]):
+    value, source = found[0].value, found[0].source
+    if any(_canonical(other.value) != _canonical(value) for other in found[1:]):
         raise Unreadable("it holds several JSON objects that differ")
-    if _quoted(value, source, shown):
+    if _quoted(value, source, shown) or _respelled(value, shown):
         raise Unreadable("its JSON object is a quotation from the data, not an answer")
     return value
 
 
-def _objects(text: str) -> list[tuple[dict[str, Any], str]]:
-    found: list[tuple[dict[str, Any], str]] = []
+class _Found(NamedTuple):
+    value: dict[str, Any]
+    source: str
+    at: int
+
+
+def _answered(text: str) -> list[_Found]:
+    """The objects that are no drafts: those after the last end of thinking that stands outside of them."""
+    if _THINKING_TAG.match(text.lstrip()):
+        raise Unreadable("it breaks off while it is still thinking")
+    found = _objects(text)
+    tags = [tag for tag in _THINKING_TAG.finditer(text) if not any(_holds(each, tag.start()) for each in found)]
+    if not tags:
+        return found
+    if not tags[-1][1]:
+        raise Unreadable("it breaks off while it is still thinking")
+    return [each for each in found if each.at > tags[-1].start()]
+
+
+def _holds(found: _Found, at: int) -> bool:
+    return found.at <= at < found.at + len(found.source)
+
+
+def _objects(text: str) -> list[_Found]:
+    found: list[_Found] = []
     at = text.find("{")
     while at >= 0:
         value, end = _decode(text, at)
-        found.append((value, text[at:end]))
+        found.append(_Found(value, text[at:end], at))
         at = text.find("{", end)
     return found
 
@@ -87,7 +118,53 @@ def _quoted(value: dict[str, Any], source: str, shown: str) -> bool:
     for text in (source, _canonical(value)):
         if _NEITHER_HERE_NOR_THERE.sub("", defuse(text)) in squeezed:
             return True
-    return any(_canonical(other) == _canonical(value) for other in _embedded(shown))
+    wanted = _canonical(value)
+    return any(other.keys() == value.keys() and _canonical(other) == wanted for other in _embedded(shown))
+
+
+def _respelled(value: dict[str, Any], shown: str) -> bool:
+    """Whether the data says all that the object says, member by member, in any order, notation, case or way to write
+    numbers; or gives the very same reasoning at length."""
+    said_of = ((key, _words(_SPELLED_OUT.sub("", defuse(str(item))))) for key, item in _leaves(value, ""))
+    members = [(key, words) for key, words in said_of if words]
+    folded = unicodedata.normalize("NFKC", _SPELLED_OUT.sub("", shown)).casefold()
+    if not any(key.casefold() in folded for key, _ in members):
+        return False
+    spelled = [folded]
+    if "\\" in folded:
+        spelled.append(_JSON_ESCAPE.sub(lambda escape: chr(int(escape[1], 16)) if escape[1] else " ", folded))
+    for text in spelled:
+        said = f" {' '.join(_words(text))} "
+        held = [(key, words) for key, words in members if f" {' '.join([*_words(key), *words])} " in said]
+        if len(held) == len(members) > 1:
+            return True
+        if any(key.casefold() == "reasoning" and len(words) >= _TELLING for key, words in held):
+            return True
+    return False
+
+
+def _leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:
+    """Every plain value with the key it stands under."""
+    if isinstance(value, dict):
+        for name, item in cast("dict[str, Any]", value).items():
+            yield from _leaves(item, name)
+    elif isinstance(value, list):
+        for item in cast("list[Any]", value):
+            yield from _leaves(item, key)
+    elif value is not None:
+        yield key, value
+
+
+def _words(text: str) -> list[str]:
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    return [_number(word) if word[0].isdigit() or word[0] == "." else word for word in _WORD.findall(folded)]
+
+
+def _number(word: str) -> str:
+    try:
+        return repr(float(word))
+    except ValueError:
+        return word
 
 
 def _embedded(text: str) -> Iterator[dict[str, Any]]:

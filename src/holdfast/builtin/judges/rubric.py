@@ -118,13 +118,13 @@ def _scores(judgement: Judgement, asked: Sequence[RubricDimension]) -> dict[str,
 
 
 def _fabricated(judgement: Judgement) -> tuple[bool | None, str | None]:
-    """A finding of fabrication counts only with its evidence."""
+    """A finding of fabrication counts only with its evidence, and a finding of none only without."""
     evidence: Any = judgement.fields.get("evidence")
     shown = evidence.strip() if isinstance(evidence, str) else ""
     match judgement.judgment.strip().casefold():
         case "yes":
             return (True, shown) if shown else (None, None)
         case "no":
-            return False, None
+            return (None, None) if shown else (False, None)
         case _:
             return None, None

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from holdfast.builtin.judges.answer import Answer
+from holdfast.builtin.judges.prompt import shortened
 from holdfast.ports.judge import Judgement, NoJudgement
 from holdfast.records.base import Record
 from holdfast.records.evaluation import JudgeNote
@@ -79,8 +80,4 @@ def _no_majority(votes: Sequence[Vote], counts: Counter[str]) -> str:
 
 def _kept(raw: str) -> str:
     """What can be stored: valid Unicode, and of a size that does not swell the record."""
-    raw = raw.encode("utf-8", "replace").decode("utf-8")
-    if len(raw) <= _RAW_LIMIT:
-        return raw
-    half = _RAW_LIMIT // 2
-    return f"{raw[:half]}\n(... {len(raw) - _RAW_LIMIT} characters left out ...)\n{raw[-half:]}"
+    return shortened(raw.encode("utf-8", "replace").decode("utf-8"), _RAW_LIMIT)

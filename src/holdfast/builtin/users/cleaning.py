@@ -6,18 +6,15 @@ import re
 
 _THINKING = re.compile(r"^\s*<think(?:ing)?>.*?</think(?:ing)?>", re.IGNORECASE | re.DOTALL)
 _PREFIX = re.compile(r"^[*_]*(?:user|customer|you)[*_]*\s*:[*_]*\s*", re.IGNORECASE)
-_WRAPPED = re.compile(r"^<you>(.*)</you>$", re.IGNORECASE | re.DOTALL)
+_MARK = re.compile(r"^<<<(?:data|end) [0-9a-f]{20}[^\n]*>>>$", re.MULTILINE)
 _PAIRS = {'"': '"', "\u201c": "\u201d", "'": "'", "\u2018": "\u2019", "\u00ab": "\u00bb", "\u201e": "\u201c"}
 
 
 def clean(text: str) -> str:
-    """The words alone: no thinking aloud, no `User:` in front, no quotation marks around all of it."""
-    text = _THINKING.sub("", text).strip()
+    """The words alone: no thinking aloud, no `User:` in front, no marks or quotation marks around all of it."""
+    text = _MARK.sub("", _THINKING.sub("", text)).strip()
     while True:
         before = text
-        wrapped = _WRAPPED.match(text)
-        if wrapped:
-            text = wrapped[1].strip()
         text = _unquoted(_PREFIX.sub("", text, count=1).strip())
         if text == before:
             return text

@@ -1,13 +1,21 @@
-"""Text of unknown origin, made safe to show to a model: nothing in it is hidden, and nothing in it is a marker.
+"""Text of unknown origin, set apart from what we say to a model.
 
-What is changed stays readable: a character is shown as its code point, `\\u{200b}`.
+Each piece stands between marks that carry a code which the text cannot contain. Nothing in it is hidden and nothing in
+it is a marker; what is changed stays readable: a character is shown as its code point, `\\u{200b}`.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import unicodedata
+from collections.abc import Iterable
 from functools import lru_cache
+
+from holdfast.records.material import Material
+
+_CODE_LENGTH = 20
 
 _OUR_MARKS = re.compile(r"[<\u2039\u3008\u300a\ufe64\uff1c]{3,}(?=\W{0,8}(?:data|end|cut)\b)", re.IGNORECASE)
 # Markers that servers turn into turns of a chat when they meet them in a message.
@@ -23,6 +31,35 @@ _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 _KEPT = frozenset("\n\t")
 _EMOJI_STYLE, _JOINER = "\ufe0f", "\u200d"
 _UNUSUAL = re.compile(r"[^\n\t -~\u00a1-\u00ac\u00ae-\u024f\u0370-\u03ff\u0400-\u052f\u3040-\u30ff\u4e00-\u9fff]")
+
+
+def code_for(texts: Iterable[str]) -> str:
+    """A code that depends on every character of the texts.
+
+    Text cannot hold the code that is computed from it, and the same texts get the same code, so that a recorded
+    exchange can be replayed.
+    """
+    digest = hashlib.sha256(b"holdfast judge")
+    for text in texts:
+        encoded = text.encode("utf-8", "surrogatepass")
+        digest.update(len(encoded).to_bytes(8, "big"))
+        digest.update(encoded)
+    return digest.hexdigest()[:_CODE_LENGTH]
+
+
+def data_blocks(materials: Iterable[Material], code: str) -> str:
+    """The materials, each whole and defused between its marks. The title is on the first mark, and is data too."""
+    return "\n\n".join(_block(material, code) for material in materials)
+
+
+def _block(material: Material, code: str) -> str:
+    title = _without(code, defuse(" ".join(material.title.split())))
+    body = _without(code, defuse(material.text))
+    return f"<<<data {code} {json.dumps(title, ensure_ascii=False)}>>>\n{body}\n<<<end {code}>>>"
+
+
+def _without(code: str, text: str) -> str:
+    return re.sub(re.escape(code), lambda match: escaped(match[0][0]) + match[0][1:], text, flags=re.IGNORECASE)
 
 
 def defuse(text: str) -> str:
