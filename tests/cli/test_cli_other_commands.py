@@ -122,7 +122,7 @@ EXAMPLES = "examples:\n  good: [I call for help, call for help]\n  bad: [I wait,
     ("before", "after", "said"),
     [
         ('"call for help"', r'"\\b(emergenc)\\b"', "`emergenc` directly before"),
-        ('"call for help"', '".*"', "cannot fail"),
+        ('"call for help"', '"^.*$"', "cannot fail"),
         ('content: "What now?"', 'content: "Do you call for help?"', "prompt"),
         (REGEX, "check_type: not_contains\n    pattern: call for help", "expected_action"),
         (REGEX, "check_type: not_contains\n    pattern: wait for the lab", "Do not wait"),
