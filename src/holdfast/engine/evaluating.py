@@ -11,7 +11,8 @@ import msgspec
 from holdfast.engine.context import Trial
 from holdfast.engine.outcome import StepResult
 from holdfast.errors import LimitExceeded
-from holdfast.ports.evaluator import EvaluationContext
+from holdfast.ports.agent import Visible
+from holdfast.ports.evaluator import EvaluationContext, Evaluator
 from holdfast.records.evaluation import EvaluationResult, EvaluationSpec, Evidence, Stage, failed, inconclusive
 from holdfast.records.event import ErrorHappened, Evaluated
 from holdfast.records.execution import ExecutionResult
@@ -53,11 +54,51 @@ class Evaluation:
         try:
             evaluator = self._trial.parts.evaluator(spec.type)
             params = self._trial.params(spec, evaluator)
-            found = await evaluator.evaluate(params, result, self._context(spec, step))
+            found = self._unseen(evaluator)
+            if found is None:
+                found = await evaluator.evaluate(params, result, self._context(spec, step))
+                found = self._qualified(found, evaluator)
         except Exception as error:  # noqa: BLE001 - whatever a check raises is recorded as its error
             found = self._error(spec, error)
         took_ms = round((time.perf_counter() - started) * 1000.0, 3)
         return self._finish(spec, found, stage=stage, step=step, turn=turn, took_ms=took_ms)
+
+    def _unseen(self, evaluator: Evaluator) -> EvaluationResult | None:
+        """What there is to say of a check on what cannot be seen: it proves nothing, whichever way it would end."""
+        reads = _reads(evaluator)
+        if not reads:
+            return None
+        shows = self._trial.shows
+        unseen = shows.only("not_seen", reads)
+        if not unseen:
+            return None
+        what, who = _named(unseen), self._trial.parts.agent
+        name = who.name if who is not None else "the agent"
+        why = f"cannot be seen with {name}" if shows.acts else f"cannot come from {name}, which only replies"
+        return inconclusive(
+            f"{what} {why}, so that silence proves nothing; {shows.advice}",
+            evidence=Evidence(expected=f"to see {what}", found="not seen", where=name),
+            figures={"not_seen": list(unseen)},
+        )
+
+    def _qualified(self, found: EvaluationResult, evaluator: Evaluator) -> EvaluationResult:
+        """Marked where it rests on the agent's own word, and undecided where a missing plugin may have decided it."""
+        reads = _reads(evaluator)
+        if reads and (told := self._trial.shows.only("self_reported", reads)):
+            found = msgspec.structs.replace(
+                found, self_reported=told, message=f"{found.message} ({_named(told)} as the agent reports them)"
+            )
+        missing = self._trial.parts.missing_plugins
+        if missing and self._trial.asks_agent and _for_want_of_a_tool(found):
+            names = ", ".join(map(repr, missing))
+            was = "was" if len(missing) == 1 else "were"
+            return msgspec.structs.replace(
+                found,
+                verdict=Verdict.INCONCLUSIVE,
+                message=f"{found.message}; but what {names} would bring {was} never offered to the agent: "
+                "no installed plugin answers to that name",
+            )
+        return found
 
     def not_reached(self, spec: EvaluationSpec, reason: str, *, stage: Stage, step: int, turn: int) -> EvaluationResult:
         """A check that the scenario asks for at a turn that never came. Left out, it would look as if it held."""
@@ -110,6 +151,31 @@ class Evaluation:
             )
         )
         return EvaluationResult(verdict=Verdict.ERROR, message=message)
+
+
+_NOUNS: dict[Visible, str] = {
+    "actions": "the actions",
+    "services": "the service calls",
+    "files": "the files",
+    "database": "the database",
+    "model_calls": "the model calls",
+}
+
+
+def _named(what: Sequence[Visible]) -> str:
+    return " and ".join(_NOUNS[each] for each in what)
+
+
+def _reads(evaluator: Evaluator) -> frozenset[Visible]:
+    reads: frozenset[Visible] = getattr(evaluator, "reads", frozenset())
+    return reads
+
+
+def _for_want_of_a_tool(found: EvaluationResult) -> bool:
+    """Whether it could have come out like this because a tool was not there: something was not done."""
+    if found.verdict is Verdict.FAILED:
+        return found.rests_on != "presence"
+    return found.verdict is Verdict.PASSED and found.rests_on == "absence"
 
 
 def _limit_result(step: Step, limit: LimitExceeded) -> EvaluationResult:

@@ -11,6 +11,7 @@ from holdfast.engine.metrics import conversation_metrics
 from holdfast.engine.phases import PhaseLog
 from holdfast.engine.steps import StepRunner
 from holdfast.judging.trial import judge_trial
+from holdfast.ports.agent import shows_of
 from holdfast.records.conversation import ConversationMetrics
 from holdfast.records.event import Evaluated, Noted
 from holdfast.records.execution import FileSystemOperation
@@ -124,4 +125,6 @@ def _record(
         metrics=metrics,
         evaluations=tuple(evaluation.results),
         events=tuple([event for event in trial.events if type(event) is not Evaluated]),
+        shows=shows_of(parts.agent) if parts.agent else None,
+        missing_plugins=tuple(parts.missing_plugins),
     )

@@ -13,6 +13,7 @@ from holdfast.records.place import Place
 from holdfast.records.rubric import RubricScore
 from holdfast.records.scenario import Expected
 from holdfast.records.timeline import SafetyAtDeadline
+from holdfast.records.trajectory import Shows
 from holdfast.records.verdict import FailureClass, LatencyTier, Outcome, Verdict
 
 FORMAT_VERSION = 2
@@ -108,7 +109,10 @@ class Judged(Record, array_like=True):
 
 
 class TrialRecord(Record, array_like=True):
-    """A finished trial, whole. `earlier` holds measurements that were repeated because latency was not gradable."""
+    """A finished trial, whole. `earlier` holds measurements that were repeated because latency was not gradable.
+
+    `shows` is what its agent lets us see; None where there was no agent.
+    """
 
     key: TrialKey
     scenario_name: str
@@ -128,3 +132,5 @@ class TrialRecord(Record, array_like=True):
     events: tuple[AnyEvent, ...] = ()
     metrics: ConversationMetrics | None = None
     earlier: tuple[TrialRecord, ...] = ()
+    shows: Shows | None = None
+    missing_plugins: tuple[str, ...] = ()

@@ -20,10 +20,10 @@ from holdfast.builtin.agents.command_agent_protocol import (
     turn_line,
 )
 from holdfast.builtin.agents.limiting import limit_of, time_limit_s
-from holdfast.builtin.agents.reporting import TrajectoryReporter
+from holdfast.builtin.agents.reporting import REPORTS_ITSELF, TrajectoryReporter
 from holdfast.errors import AgentError
 from holdfast.plugins.factories import AgentSettings
-from holdfast.ports.agent import Reply, TrialContext, Turn
+from holdfast.ports.agent import Reply, Shows, TrialContext, Turn
 from holdfast.ports.environment import OnThisMachine
 from holdfast.ports.services import ServiceFault
 from holdfast.runtime.bounding import plain
@@ -35,6 +35,8 @@ class CommandAgent:
     The command is the author's own and runs on this machine, with a clean environment. Option: `timeout_s`, the time
     for a turn where the scenario sets none.
     """
+
+    shows: Shows = REPORTS_ITSELF
 
     def __init__(self, settings: AgentSettings) -> None:
         """Raises `SetupError` when the line is wrong or the program is not there."""

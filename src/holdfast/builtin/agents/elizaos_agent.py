@@ -15,7 +15,7 @@ from holdfast.builtin.agents.reporting import TrajectoryReporter
 from holdfast.builtin.agents.shown_url import shown_url
 from holdfast.errors import AgentError, SetupError
 from holdfast.plugins.factories import AgentSettings
-from holdfast.ports.agent import Reply, TrialContext, Turn
+from holdfast.ports.agent import Reply, Shows, TrialContext, Turn
 from holdfast.records.message import Message
 
 _READY_S = 30.0
@@ -30,6 +30,13 @@ class ElizaosAgent:
     each turn; the reading is not in the agent's time. Option: `timeout_s`, the time for a turn where the scenario sets
     none.
     """
+
+    shows: Shows = Shows(
+        actions="seen",
+        advice="the services, the workspace and the database of the trial do not reach an ElizaOS server: check the "
+        "actions that call or write them (`trajectory_contains_action`), or look at them in a `code` step",
+    )
+    uses_plugins: bool = False
 
     def __init__(self, settings: AgentSettings) -> None:
         """Raises `SetupError` for something that is not a URL."""

@@ -15,11 +15,11 @@ from holdfast.builtin.agents.python_agent_running import BLOCK_LIMIT_S, Function
 from holdfast.builtin.agents.python_agent_shape import Callee, Shape, shape_of
 from holdfast.builtin.agents.python_agent_stream import StreamingCall
 from holdfast.builtin.agents.python_agent_target import Target, find_target
-from holdfast.builtin.agents.reporting import TrajectoryReporter
+from holdfast.builtin.agents.reporting import REPORTS_ITSELF, TrajectoryReporter
 from holdfast.errors import AgentError, TrialError
 from holdfast.plugins.factories import AgentSettings
 from holdfast.plugins.plugin_file import fault
-from holdfast.ports.agent import Reply, TrialContext, Turn
+from holdfast.ports.agent import Reply, Shows, TrialContext, Turn
 from holdfast.ports.environment import OnThisMachine
 from holdfast.records.model import ChatRequest
 
@@ -30,6 +30,8 @@ class PythonAgent:
     Options: `timeout_s`, the time for a turn where the scenario sets none; `block_limit_s`, how long a coroutine may
     hold up the event loop at a stretch.
     """
+
+    shows: Shows = REPORTS_ITSELF
 
     def __init__(self, settings: AgentSettings) -> None:
         """Raises `SetupError` when the target cannot be imported or asks for what is not offered."""

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.ports.agent import TrialContext
+from holdfast.ports.agent import Shows, TrialContext
 from holdfast.records.event import ActionTaken, Noted, Observed, Thought
 from holdfast.records.trajectory import ActionStatus
 from holdfast.runtime.bounding import bounded, plain
+
+REPORTS_ITSELF = Shows(
+    actions="self_reported",
+    services="seen",
+    files="seen",
+    database="seen",
+    advice="report it through the trial",
+)
+"""An agent of the user's own on this machine: it tells us what it did, and the trial's services, workspace and database
+are ours."""
 
 
 class TrajectoryReporter:

@@ -10,6 +10,7 @@ from holdfast.builtin.evaluators.excerpt import excerpt, quoted
 from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
 from holdfast.records.evaluation import EvaluationResult, Evidence, failed, passed
 from holdfast.records.execution import ExecutionResult
+from holdfast.records.trajectory import Visible
 
 
 def _not_blank(command: str) -> str:
@@ -27,6 +28,7 @@ class CommandExitCodeIsParams(EvaluationParams):
 class CommandExitCodeIs:
     type: ClassVar[str] = "command_exit_code_is"
     params: ClassVar[type[EvaluationParams]] = CommandExitCodeIsParams
+    reads: ClassVar[frozenset[Visible]] = frozenset({"files"})
 
     async def evaluate(
         self, params: CommandExitCodeIsParams, result: ExecutionResult, context: EvaluationContext
@@ -43,7 +45,9 @@ class CommandExitCodeIs:
         figures = {"exit_code": ran.exit_code, "duration_ms": ran.duration_ms, "timed_out": ran.timed_out}
         message = f"{quoted(params.command)}: {found}, expected exit code {params.expected_code}"
         if not ran.timed_out and ran.exit_code == params.expected_code:
-            return passed(message, evidence=evidence, figures=figures)
+            # A command that is to fail asks whether something is not there, as a rule.
+            ground = "absence" if params.expected_code else None
+            return passed(message, evidence=evidence, figures=figures, rests_on=ground)
         return failed(message, evidence=evidence, figures=figures)
 
 

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
 from holdfast.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
 from holdfast.records.execution import ExecutionResult
+from holdfast.records.trajectory import Visible
 
 Rows = list[dict[str, Any]]
 _SHOWN_ROWS = 20
@@ -60,6 +61,7 @@ class DatabaseQuery:
 
     type: ClassVar[str] = "database_query"
     params: ClassVar[type[EvaluationParams]] = DatabaseQueryParams
+    reads: ClassVar[frozenset[Visible]] = frozenset({"database"})
 
     async def evaluate(
         self, params: DatabaseQueryParams, result: ExecutionResult, context: EvaluationContext
@@ -79,7 +81,12 @@ class DatabaseQuery:
             return failed(
                 f"the query's answer is not as expected: {'; '.join(problems)}", evidence=evidence, figures=figures
             )
-        return passed(f"the query answers as expected: {'; '.join(expected)}", evidence=evidence, figures=figures)
+        return passed(
+            f"the query answers as expected: {'; '.join(expected)}",
+            evidence=evidence,
+            figures=figures,
+            rests_on=None if rows else "absence",
+        )
 
 
 def _check(params: DatabaseQueryParams, rows: Rows) -> tuple[list[str], list[str]]:

@@ -10,6 +10,7 @@ from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
 from holdfast.records.evaluation import EvaluationResult, Evidence, failed, passed
 from holdfast.records.event import ServiceCalled
 from holdfast.records.execution import ExecutionResult
+from holdfast.records.trajectory import Visible
 
 
 class ServiceCalledParams(EvaluationParams):
@@ -45,6 +46,7 @@ class ServiceCalledEvaluator:
 
     type: ClassVar[str] = "service_called"
     params: ClassVar[type[EvaluationParams]] = ServiceCalledParams
+    reads: ClassVar[frozenset[Visible]] = frozenset({"services"})
 
     async def evaluate(
         self, params: ServiceCalledParams, result: ExecutionResult, context: EvaluationContext
@@ -61,8 +63,12 @@ class ServiceCalledEvaluator:
         figures = {"count": count}
         target = _target(params)
         if count < params.at_least or (upper is not None and count > upper):
-            return failed(f"{target} was called {_times(count)}; {expected}", evidence=evidence, figures=figures)
-        return passed(f"{target} was called {_times(count)}", evidence=evidence, figures=figures)
+            ground = "presence" if count > params.at_least else None
+            return failed(
+                f"{target} was called {_times(count)}; {expected}", evidence=evidence, figures=figures, rests_on=ground
+            )
+        ground = None if count else "absence"
+        return passed(f"{target} was called {_times(count)}", evidence=evidence, figures=figures, rests_on=ground)
 
 
 def _matches(params: ServiceCalledParams, call: ServiceCalled) -> bool:

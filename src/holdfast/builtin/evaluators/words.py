@@ -32,7 +32,11 @@ def check_contains(subject: Subject, piece: str, *, case_sensitive: bool, wanted
         )
         message = f"{subject.label} contains {quoted(piece)} ({where})"
     holds = (found is not None) is wanted
-    return passed(message, evidence=evidence) if holds else failed(message, evidence=evidence)
+    if wanted:
+        return passed(message, evidence=evidence) if holds else failed(message, evidence=evidence)
+    if holds:
+        return passed(message, evidence=evidence, rests_on="absence")
+    return failed(message, evidence=evidence, rests_on="presence")
 
 
 async def check_pattern(subject: Subject, pattern: str, *, case_sensitive: bool) -> EvaluationResult:

@@ -19,8 +19,10 @@ from holdfast.ports.judge import Judgement, NoJudgement, Question
 from holdfast.ports.model import ChatModel
 from holdfast.records.message import Message
 from holdfast.records.model import ChatRequest, ChatResponse
+from holdfast.records.trajectory import Visible
 
 AnswerMode = Literal["schema", "json", "text"]
+_TOLD: tuple[Visible, ...] = ("actions", "services", "files", "database")
 _MODES: tuple[AnswerMode, ...] = ("schema", "json", "text")
 
 
@@ -63,6 +65,8 @@ class LlmJudge:
             model = self._models(question.model_type)
         except SetupError as error:
             raise NoJudgement(f"the judge could not be built: {error}") from error
+        if trial.shows.acts:
+            question = replace(question, unseen=trial.shows.only("not_seen", _TOLD))
         schema = answer_schema(question)
         prompt = build_prompt(question, schema)
         asking = _Asking(self, model, question, schema, prompt, trial)
