@@ -280,11 +280,10 @@ class Builder:
 def _out_of_reach(scenario: Scenario, agent: str, shows: Shows, *, live: bool) -> list[str]:
     """What the scenario sets up for an agent that cannot get at it, in words."""
     setup = scenario.setup
-    own_database = setup.database is not None and setup.database.url is None
     found = [
         (bool(setup.mocks) and not live, shows.services, "mocks do", "service calls"),
         (bool(setup.virtual_fs), shows.files, "`virtual_fs` does", "files"),
-        (own_database and not live, shows.database, "database does", "the database"),
+        (setup.database is not None and not live, shows.database, "database does", "the database"),
     ]
     return [
         f"the scenario's {what} not reach the agent {agent}: checks on {checks} are inconclusive"

@@ -162,9 +162,8 @@ class Trial:
         if agent is None or not self.asks_agent:
             return EVERYTHING_SEEN
         shows = shows_of(agent)
-        seed = self.scenario.setup.database
-        if seed is not None and seed.url is not None and shows.database == "not_seen" and shows.acts:
-            # The author names a database that stands by itself, which the agent can have been given too.
+        if self.live and self.parts.database is not None and shows.acts:
+            # A live trial works on the database of the URL itself, which the agent can have been given too.
             shows = msgspec.structs.replace(shows, database="seen")
         return shows
 

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from holdfast.errors import HoldfastError, PluginError
+from holdfast.errors import AgentError, HoldfastError, PluginError
 from holdfast.ports.action import Action, ActionContext
 from holdfast.ports.agent import TrialContext
 from holdfast.ports.services import MockFunction, ProvidedService, ServiceFault, ServiceMethod
 from holdfast.records.event import Noted, ServiceCalled
 from holdfast.runtime.answering import MockSource, NoMocks
 from holdfast.runtime.blame import raised
-from holdfast.runtime.bounding import bounded, plain
+from holdfast.runtime.bounding import Unreadable, bounded, plain, plain_object
 from holdfast.runtime.live_services import LiveServices, methods_of
 from holdfast.runtime.mock_call import MockAnswer, MockCall
 from holdfast.runtime.mock_registry import MockRegistry
@@ -95,8 +95,10 @@ class AgentRuntime:
         mock: str | None = None
         result: Any = None
         error: str | None = None
-        passed_args, passed_named = plain(args), plain(named)
+        passed_args: list[Any] = []
+        passed_named: dict[str, Any] = {}
         try:
+            passed_args, passed_named = plain(args), plain_object(named)
             answered = None if trial.live else await self._mocked_answer(call)
             if answered is not None:
                 result, mock = answered.value, str(answered.place)
@@ -105,6 +107,9 @@ class AgentRuntime:
         except ServiceFault as fault:
             error, mock = str(fault), str(fault.mock) if fault.mock else mock
             raise
+        except Unreadable as unreadable:
+            passed_args, error = [f"[{unreadable}]"], str(unreadable)
+            raise AgentError(f"{call.name} was called with what cannot be recorded: {unreadable}") from unreadable
         except asyncio.CancelledError:
             error = "interrupted before it answered"
             raise
