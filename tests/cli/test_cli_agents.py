@@ -253,7 +253,7 @@ OPENAI_CALL = '{"id": "1", "type": "function", "function": {"name": "delete", "a
             3,
         ),
         (
-            "def agent(message, action):\n    try: action('delete', ['x'])\n    except TypeError: pass\n    return 'done'",
+            "def agent(action):\n    try: action('delete', ['x'])\n    except TypeError: pass\n    return 'done'",
             3,
         ),
         (

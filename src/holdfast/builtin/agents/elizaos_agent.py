@@ -148,8 +148,8 @@ class ElizaosAgent:
         return "\n\n".join(_written(message) for message in unheard)
 
     async def _read_run(self, turn: Turn, response: dict[str, Any], began_ms: float) -> None:
-        """Report what the agent did. Raises `AgentError` when the run of a turn that was answered is not to be had:
-        without it, a check on the actions would be judged on nothing."""
+        """Report what the agent did. Raises `AgentError` when the run of the turn is not to be had, or is empty: without
+        it, a check on the actions would be judged on nothing. An agent that says nothing has a run like any other."""
         assert self._trial is not None
         assert self._reporter is not None
         thought = response.get("thought")
@@ -157,15 +157,15 @@ class ElizaosAgent:
             self._reporter.thought(thought)
         run_id = await self._finished_run(self._trial, turn.deadline)
         if run_id is None:
-            message = f"{self._name}: the run of this turn did not show up in time"
-            if response:
-                raise AgentError(f"{message}, so what the agent did is not known")
-            self._reporter.note(f"{message}; the agent said nothing", level="warning")
-            return
+            raise AgentError(
+                f"{self._name}: the run of this turn did not show up in time, so what the agent did is not known"
+            )
         events = await self._api.run_events(self._agent_id, run_id)
         if unfinished(events):  # the end of an action may be written down a moment after the end of the run
             await self._trial.clock.sleep(_LOOK_AGAIN_S)
             events = await self._api.run_events(self._agent_id, run_id)
+        if not events:
+            raise AgentError(f"{self._name}: the run of this turn has no events, so what the agent did is not known")
         report_run(events, self._reporter, started_ms=began_ms)
 
     async def _finished_run(self, trial: TrialContext, deadline: float | None) -> str | None:
