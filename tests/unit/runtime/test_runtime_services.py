@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import MockError, PluginError
+from holdfast.errors import AgentError, MockError, PluginError
 from holdfast.ports.action import Action, ActionContext
 from holdfast.ports.services import ProvidedService, ServiceFault
 from holdfast.records.event import Noted, ServiceCalled
@@ -321,3 +321,30 @@ async def test_actions_get_their_context(tmp_path: Path):
     assert len(trial.of(ServiceCalled)) == 1
     with pytest.raises(PluginError, match="action 'broken' of plugin 'p' raised TypeError: bad"):
         await runtime.perform("broken", {})
+
+
+class Unspeakable:
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+    __repr__ = __str__
+
+
+async def test_a_call_with_what_cannot_be_recorded_is_an_event_and_an_error(tmp_path):
+    trial, runtime = TrialStandIn(tmp_path), AgentRuntime(mocks=ListedMocks([LIST]))
+    await runtime.open(trial)
+    with pytest.raises(AgentError, match=r"called with what cannot be recorded.*no words"):
+        await runtime.call("github", "listIssues", [Unspeakable()], {})
+    (called,) = trial.of(ServiceCalled)
+    assert (called.service, called.method) == ("github", "listIssues")
+    assert "no words" in called.error
+
+
+async def test_a_result_that_cannot_be_recorded_does_not_hide_the_call(tmp_path):
+    trial, runtime = TrialStandIn(tmp_path), AgentRuntime()
+    runtime.register_mock("s.m", lambda *_: Unspeakable())
+    await runtime.open(trial)
+    await runtime.call("s", "m", [{("a", 1): 2}], {})
+    (called,) = trial.of(ServiceCalled)
+    assert called.args == [{"('a', 1)": 2}]
+    assert "no words" in called.result
