@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from holdfast.records.event import ServiceCalled
 from holdfast.records.execution import CapturedFile, ExecutionResult
 from holdfast.records.material import Material
 from holdfast.records.message import Message
@@ -32,6 +33,7 @@ def materials_of(result: ExecutionResult, before: Mapping[str, str]) -> tuple[Ma
         for number, message in enumerate(said, start=1)
     ]
     pieces += _actions(result.trajectory)
+    pieces += _service_calls(result.service_calls)
     pieces += _files(result.files, before)
     if final is None:
         return (*pieces, *_program(result))
@@ -74,12 +76,32 @@ def _ending(result: ExecutionResult) -> str:
 
 def _actions(trajectory: tuple[TrajectoryStep, ...]) -> list[Material]:
     lines = [_line(_entry(step)) for step in trajectory if step.type != "thought"]
+    return _listed("actions taken, and their results", lines)
+
+
+def _service_calls(calls: tuple[ServiceCalled, ...]) -> list[Material]:
+    """An agent may call a service without an action of that name, and an action several services."""
+    lines = [
+        _line(
+            {
+                "call": f"{call.service}.{call.method}",
+                "args": _shortened(call.args),
+                "input": _shortened(call.input),
+                **({"error": _shortened(call.error)} if call.error is not None else {}),
+            }
+        )
+        for call in calls
+    ]
+    return _listed("calls of services", lines)
+
+
+def _listed(title: str, lines: list[str]) -> list[Material]:
     if not lines:
         return []
     if len(lines) > _ENTRIES:
         half = _ENTRIES // 2
         lines = [*lines[:half], f"({len(lines) - _ENTRIES} entries left out)", *lines[-half:]]
-    return [Material(title="actions taken, and their results", text="\n".join(lines))]
+    return [Material(title=title, text="\n".join(lines))]
 
 
 def _entry(step: TrajectoryStep) -> dict[str, Any]:

@@ -382,8 +382,11 @@ async def test_a_reply_that_cannot_be_read_whole_is_refused(tmp_path, written, v
         ("{'content': 'x', 'metadata': {'model': 'm'}}", []),
         ("{'text': 'x', 'tool_calls': [{'name': 'a', 'args': {'n': 1}, 'id': '1'}]}", [("a", {"n": 1})]),
         (
-            "{'content': 'x', 'tool_calls': [{'function': {'name': 'a', 'arguments': '{\"n\": 1}'}, 'type': 'function'}"
-            ", {'name': 'b', 'arguments': ''}]}",
+            "{'content': 'x', 'tool_calls': [{'function': {'name': 'a', 'arguments': '{\"n\": 1}'}, 'id': '1'}]}",
+            [("a", {"n": 1})],
+        ),
+        (
+            "{'content': 'x', 'tool_calls': [{'name': 'a', 'arguments': {'n': 1}}, {'name': 'b', 'arguments': ''}]}",
             [("a", {"n": 1}), ("b", {})],
         ),
         (

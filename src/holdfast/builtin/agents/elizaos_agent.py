@@ -148,8 +148,8 @@ class ElizaosAgent:
         return "\n\n".join(_written(message) for message in unheard)
 
     async def _read_run(self, turn: Turn, response: dict[str, Any], began_ms: float) -> None:
-        """Report what the agent did. Raises `AgentError` when the run of the turn is not to be had, or is empty: without
-        it, a check on the actions would be judged on nothing. An agent that says nothing has a run like any other."""
+        """Report what the agent did. Raises `AgentError` when the run of the turn is not to be had, or is empty: a
+        check on the actions would be judged on nothing. An agent that says nothing has a run like any other."""
         assert self._trial is not None
         assert self._reporter is not None
         thought = response.get("thought")

@@ -111,8 +111,9 @@ def _result(judgement: Judgement, expected: Expected, comparison: Comparison) ->
         said += " (self-judged)"
     found = judgement.judgment if judgement.confidence is None else f"{judgement.judgment} ({judgement.confidence:g})"
     evidence = Evidence(expected=expected.text, found=found, where=f"judge {note.model}", excerpt=judgement.reasoning)
-    # A judge that is to say no finds that something did not happen.
-    ground = "absence" if comparison.outcome == "met" and expected.word == "no" else None
+    # A judge that is to say no, or to be none too sure of yes, finds that something did not happen.
+    denied = expected.word == "no" or (expected.numeric and expected.low == 0.0)
+    ground = "absence" if comparison.outcome == "met" and denied else None
     return replace(make(said, evidence=evidence, figures=_figures(judgement, note)), judge=note, rests_on=ground)
 
 
