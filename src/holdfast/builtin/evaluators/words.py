@@ -62,6 +62,8 @@ async def check_pattern(subject: Subject, pattern: str, *, case_sensitive: bool)
         evidence=Evidence(
             expected=expected, found=excerpt(text[slice(*span)]), where=where, excerpt=excerpt(text, *span)
         ),
+        # A match of no characters has found that something is not there: `^(?!.*password)`.
+        rests_on="absence" if span[0] == span[1] else None,
     )
 
 
