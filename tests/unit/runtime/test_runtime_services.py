@@ -10,7 +10,7 @@ import pytest
 from holdfast.errors import AgentError, MockError, PluginError
 from holdfast.ports.action import Action, ActionContext
 from holdfast.ports.services import ProvidedService, ServiceFault
-from holdfast.records.event import Noted, ServiceCalled
+from holdfast.records.event import ActionTaken, Noted, ServiceCalled
 from holdfast.records.scenario import Mock, MockFault, MockWhen
 from holdfast.runtime.agent_runtime import AgentRuntime
 from unit.runtime.trial_stand_in import HERE, ListedMocks, TrialStandIn, a_scenario
@@ -348,3 +348,23 @@ async def test_a_result_that_cannot_be_recorded_does_not_hide_the_call(tmp_path)
     (called,) = trial.of(ServiceCalled)
     assert called.args == [{"('a', 1)": 2}]
     assert "no words" in called.result
+
+
+async def test_an_action_that_an_agent_performs_is_an_event_by_itself(tmp_path):
+    def refuse(params, context):
+        raise ServiceFault("not today")
+
+    actions = {
+        "delete": Action(name="delete", handler=lambda params, context: "gone"),
+        "refuse": Action(name="refuse", handler=refuse),
+    }
+    trial, runtime = TrialStandIn(tmp_path), AgentRuntime(actions=actions)
+    await runtime.open(trial)
+    assert await runtime.perform("delete", {"id": 17}) == "gone"
+    with pytest.raises(ServiceFault):
+        await runtime.perform("refuse", {})
+    await runtime.perform("delete", {}, recorded=True)
+    with pytest.raises(AgentError, match="no words"):
+        await runtime.perform("delete", {"id": Unspeakable()})
+    taken = [(event.name, event.params, event.status) for event in trial.of(ActionTaken)]
+    assert taken == [("delete", {"id": 17}, "success"), ("refuse", {}, "error")]
