@@ -173,3 +173,134 @@ def test_an_agent_that_cannot_be_built_stops_the_run_before_it_starts(shell):
     ended = shell("run", "a.scenario.yaml", "--agent", "python:./mine.py:answer")
     assert (ended.code, ended.out) == (2, "")
     assert "nothing is offered under the name of its parameter 'question'" in ended.err
+
+
+WATCHED = """\
+name: Watched
+description: What it does is checked.
+environment: {type: local}
+setup:
+  virtual_fs: {notes.txt: hello}
+  database: {sql: CREATE TABLE orders (id INTEGER)}
+  mocks:
+    - {service: orders, method: refund, response: {}}
+run:
+  - input: "Hello, do not refund."
+    evaluations:
+      - {type: %s}
+judgment: {strategy: all_pass}
+"""
+ACTIONS = [
+    "trajectory_contains_action, action: refund",
+    "trajectory_contains_action, action: refund, max_count: 0",
+    "sequence, rules: [{always: refund}]",
+    "sequence, rules: [{never: refund}]",
+]
+THE_TRIALS_OWN = [
+    "service_called, service: orders",
+    "service_called, service: orders, max_count: 0",
+    "file_exists, path: out.txt",
+    "file_contains, path: notes.txt, value: hello",
+    "command_exit_code_is, command: test ! -e out.txt",
+    "database_query, query: SELECT id FROM orders, max_rows: 0",
+    "database_query, query: SELECT id FROM orders, min_rows: 1",
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "checks"), [("http", ACTIONS + THE_TRIALS_OWN), ("elizaos", THE_TRIALS_OWN)], ids=["http", "elizaos"]
+)
+def test_silence_of_an_agent_that_cannot_be_seen_proves_nothing(shell, kind, checks):
+    for number, check in enumerate(checks):
+        shell.write(f"{number}.scenario.yaml", WATCHED.replace("name: Watched", f"name: W{number}") % check)
+    server = ModelServer(Answer(text="Hello!")) if kind == "http" else ElizaosServer(ElizaosAnswer(text="Hello!"))
+    with served(server) as there:
+        agent = f"{kind}:{there.base_url if kind == 'http' else there.url}"
+        ended = shell("run", ".", "--agent", agent, "--json", "r.json")
+    report = json.loads((shell.folder / "r.json").read_text())
+    found = {trial["scenario"]["name"]: trial["evaluations"][0] for trial in report["trials"]}
+    assert {found[f"W{number}"]["verdict"] for number in range(len(checks))} == {"inconclusive"}
+    assert ended.code == 3
+    assert "silence proves nothing" in found["W0"]["message"]
+    for what in ("mocks do", "`virtual_fs` does", "database does"):
+        told = f"the scenario's {what} not reach the agent {agent}"
+        assert re.search(rf"^note: {re.escape(told)}.*\({len(checks)} scenarios\)$", ended.err, re.MULTILINE)
+        assert all(any(note["message"].startswith(told) for note in trial["notes"]) for trial in report["trials"])
+    shown = report["trials"][0]["shows"]
+    assert (shown["actions"], shown["files"]) == ("not_seen" if kind == "http" else "seen", "not_seen")
+
+
+NEVER = WATCHED % "trajectory_contains_action, action: delete, max_count: 0"
+OPENAI_CALL = '{"id": "1", "type": "function", "function": {"name": "delete", "arguments": "{\\"id\\": 17}"}}'
+
+
+@pytest.mark.parametrize(
+    ("source", "code"),
+    [
+        ("def agent(message): return 'nothing done'", 0),
+        ("def agent(message, action):\n    action('delete', {'id': 17}); return 'done'", 1),
+        (f"def agent(message): return {{'content': 'done', 'tool_calls': [{OPENAI_CALL}]}}", 1),
+        ("def agent(message): return {'text': 'done', 'tool_calls': [{'name': 'delete', 'arguments': {}}]}", 1),
+        ("def agent(message): return {'content': 'done', 'tool_calls': [{'do': 'delete'}]}", 3),
+        ("def agent(message): return {'content': 'done', 'actions': ['delete']}", 3),
+        ("def agent(message, action):\n    action('delete', {}, duration_ms='5'); return 'done'", 3),
+        ("def agent(message, action):\n    action('delete', {('a', 1): 2}); return 'done'", 1),
+        (
+            (
+                "class Odd:\n    def __repr__(self): raise RuntimeError('no')\n"
+                "def agent(message, action):\n    action('delete', {'x': Odd()}); return 'done'"
+            ),
+            3,
+        ),
+        (
+            "def agent(action):\n    try: action('delete', ['x'])\n    except TypeError: pass\n    return 'done'",
+            3,
+        ),
+        (
+            (
+                "from holdfast.records.event import ActionTaken\n"
+                "def agent(message, emit):\n"
+                "    emit(ActionTaken(at_ms=1.0, id='1', name='delete', params='x')); return 'done'"
+            ),
+            3,
+        ),
+        (
+            (
+                "async def agent(message, action):\n    try: action('delete', {}, duration_ms='5')\n"
+                "    except TypeError: pass\n    return 'done'"
+            ),
+            3,
+        ),
+    ],
+)
+def test_what_a_python_agent_reports_is_counted_or_an_error(shell, source, code):
+    shell.write("mine.py", source)
+    shell.write("a.scenario.yaml", NEVER)
+    ended = shell("run", ".", "--agent", "python:./mine.py:agent", "--json", "r.json")
+    (trial,) = json.loads((shell.folder / "r.json").read_text())["trials"]
+    assert (ended.code, trial["verdict"]) == (code, {0: "passed", 1: "failed", 3: "error"}[code]), ended.out
+    assert "Traceback" not in ended.err
+    if code != 3:
+        assert trial["evaluations"][0]["self_reported"] == ["actions"]
+
+
+@pytest.mark.parametrize(
+    ("program", "code"),
+    [
+        ("for line in sys.stdin: say(REPLY)", 0),
+        ("for line in sys.stdin: say(REPLY, ACTION)", 1),
+        ("for line in sys.stdin: say(REPLY)\nsay(ACTION)", 3),
+    ],
+    ids=["no report", "with the reply", "after the turn"],
+)
+def test_what_a_program_reports_after_its_reply_is_not_lost(shell, program, code):
+    source = (
+        "import json, sys\n"
+        "REPLY, ACTION = {'type': 'reply', 'text': 'done'}, {'type': 'action', 'name': 'delete'}\n"
+        f"def say(*each): print('\\n'.join(map(json.dumps, each)), flush=True)\n{program}\n"
+    )
+    shell.write("agent.py", source)
+    shell.write("a.scenario.yaml", NEVER)
+    ended = shell("run", ".", "--agent", f"command:{PYTHON} ./agent.py", "--json", "r.json")
+    (trial,) = json.loads((shell.folder / "r.json").read_text())["trials"]
+    assert (ended.code, trial["verdict"]) == (code, {0: "passed", 1: "failed", 3: "error"}[code]), ended.out

@@ -7,6 +7,8 @@ import json
 import pytest
 
 from cli.conftest import AGENT
+from cli.loopback import Loopback
+from holdfast.testing import Answer
 
 SAFE = 'rules:\n  - reply: "I call for help. Hello!"\n'
 MOCKED = AGENT.replace(
@@ -60,6 +62,49 @@ def test_an_unknown_plugin_of_the_other_world_is_a_warning_with_mocks_and_an_err
     assert "no installed plugin answers to '@elizaos/plugin-github'" in mocked.out
     assert "plugin-sql" not in mocked.out
     assert "@elizaos/plugin-github" in live.err
+
+
+LACKING = """\
+name: Lacking
+description: Its plugin is not there.
+plugins: ["@elizaos/plugin-github"]
+environment: {type: local}
+run:
+  - input: "Hello"
+    evaluations:
+      - {type: %s}
+judgment: {strategy: all_pass}
+"""
+
+
+@pytest.mark.parametrize(
+    ("check", "verdict"),
+    [
+        ("string_contains, value: call for help", "passed"),
+        ("string_contains, value: issue created", "inconclusive"),
+        ("trajectory_contains_action, action: CREATE_ISSUE", "inconclusive"),
+        ("trajectory_contains_action, action: CREATE_ISSUE, max_count: 0", "inconclusive"),
+        ("sequence, rules: [{never: CREATE_ISSUE}]", "inconclusive"),
+        ("service_called, service: github, max_count: 0", "inconclusive"),
+        ("not_contains, pattern: token", "inconclusive"),
+        ("not_contains, pattern: help", "failed"),
+    ],
+)
+def test_a_check_that_a_missing_plugin_may_have_decided_is_inconclusive(shell, check, verdict):
+    shell.replies(SAFE)
+    shell.write("a.scenario.yaml", LACKING % check)
+    ended = shell("run", ".", "--json", "r.json")
+    (trial,) = json.loads((shell.folder / "r.json").read_text())["trials"]
+    (found,) = trial["evaluations"]
+    assert (found["verdict"], ended.code) == (verdict, {"passed": 0, "failed": 1, "inconclusive": 3}[verdict])
+    assert ("'@elizaos/plugin-github'" in found["message"]) is (verdict == "inconclusive")
+    assert trial["missing_plugins"] == ["@elizaos/plugin-github"]
+
+
+def test_a_plugin_that_is_missing_here_is_no_excuse_for_an_agent_with_tools_of_its_own(shell):
+    shell.write("a.scenario.yaml", LACKING % "string_contains, value: issue created")
+    with Loopback(Answer(text="No.")) as server:
+        assert shell("run", ".", "--agent", f"http:{server.url}").code == 1
 
 
 def test_e2b_without_a_key_never_runs_on_the_host_instead(shell):

@@ -1,13 +1,15 @@
 """What every agent must do. To hold another one to it, add a function that gives it to `KINDS`.
 
 Each kind is told to answer "first" with "heard: first" and so on: its own way to remember the exchange is its affair.
-"hang" never answers and "break" fails. With `acts`, it reports the action `look` when it is told to "look".
+"hang" never answers and "break" fails. With `acts`, it reports the action `look` when it is told to "look". Told to
+"refund", it does all it can: the action `refund`, a call of `orders.refund`, the file `out.txt`, a row in `done`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import random
 import shlex
 import sys
 import textwrap
@@ -15,20 +17,33 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.builtin.agents.model import ModelAgent
 from holdfast.builtin.agents.runtime import RuntimeAgent
+from holdfast.builtin.mocks.javascript import QuickJsSandbox
 from holdfast.builtin.models.openai import OpenAIModel
+from holdfast.builtin.services.database import make_database
+from holdfast.engine.trial import run_trial
 from holdfast.errors import AgentError, ModelError
 from holdfast.plugins.factories import AgentSettings, ModelSettings
-from holdfast.ports.agent import Agent, Reply, Turn
-from holdfast.records.event import ActionTaken
-from holdfast.records.message import ToolCall
+from holdfast.ports.agent import Agent, Reply, Shows, Turn, Visible, shows_of
+from holdfast.records.evaluation import EvaluationSpec
+from holdfast.records.event import ActionTaken, ModelCalled
+from holdfast.records.message import Message, ToolCall
+from holdfast.records.run import TrialRecord
+from holdfast.records.scenario import Ask, DatabaseSeed, Mock, RunCode, Step
+from holdfast.records.trajectory import VISIBLE
+from holdfast.records.verdict import Verdict
+from holdfast.runtime.agent_runtime import AgentRuntime
+from holdfast.runtime.mocks import MockTable
 from holdfast.testing import Answer, ElizaosAnswer, ElizaosServer, ModelServer, ScriptedAgent, Served
 from holdfast.testing.elizaos_server import ElizaosAction
 from unit.builtin_agents.agent_support import a_trial, an_agent, turn
+from unit.runtime.trial_stand_in import HERE, a_scenario
 
 Open = Callable[[Path], AbstractAsyncContextManager[Callable[[], Agent]]]
 
@@ -39,6 +54,9 @@ class Kind:
 
     given: Open
     acts: bool = True
+
+
+INSERT = "INSERT INTO done VALUES (17)"
 
 
 def _heard(said: list[str]) -> str:
@@ -52,8 +70,17 @@ def _serve(request: Served) -> Answer:
         return Answer(fault="hang")
     if said[-1] == "break":
         return Answer(body=b"<html>oops</html>")
-    if said[-1] == "look" and request.body.get("tools") and messages[-1]["role"] == "user":
-        return Answer(tool_calls=(ToolCall(id="1", name="list_files"),))
+    if request.body.get("tools") and messages[-1]["role"] == "user":
+        if said[-1] == "look":
+            return Answer(tool_calls=(ToolCall(id="1", name="list_files"),))
+        if said[-1] == "refund":
+            return Answer(
+                tool_calls=(
+                    ToolCall(id="1", name="orders_refund", arguments={"id": 17}),
+                    ToolCall(id="2", name="write_file", arguments={"path": "out.txt", "content": "refunded"}),
+                    ToolCall(id="3", name="database_execute", arguments={"sql": INSERT}),
+                )
+            )
     return Answer(text=_heard(said))
 
 
@@ -90,7 +117,7 @@ async def _elizaos(folder: Path) -> AsyncIterator[Callable[[], Agent]]:
     def say(said: list[str]) -> ElizaosAnswer:
         if said[-1] == "break":
             return ElizaosAnswer(status=500, text="oops")
-        actions = (ElizaosAction(name="look"),) if said[-1] == "look" else ()
+        actions = (ElizaosAction(name=said[-1]),) if said[-1] in ("look", "refund") else ()
         return ElizaosAnswer(text=_heard(said), hang=said[-1] == "hang", actions=actions)
 
     async with ElizaosServer(say) as server:
@@ -99,27 +126,39 @@ async def _elizaos(folder: Path) -> AsyncIterator[Callable[[], Agent]]:
 
 PYTHON_FUNCTION = """
     import threading
-    def agent(messages, action):
+    def agent(messages, action, get_service, workspace):
         said = [message.content for message in messages if message.role == "user"]
         if said[-1] == "hang": threading.Event().wait(30)
         if said[-1] == "break": raise ValueError("oops")
         if said[-1] == "look": action("look", {})
+        if said[-1] == "refund":
+            action("refund", {"id": 17}, get_service("orders").refund(id=17))
+            (workspace / "out.txt").write_text("refunded")
+            get_service("database").execute(sql=INSERT)
         return "heard: " + ", ".join(said)
     """
 PYTHON_COROUTINE = """
     import asyncio
-    async def agent(messages, action):
+    async def agent(messages, action, get_service, environment):
         said = [message.content for message in messages if message.role == "user"]
         if said[-1] == "hang": await asyncio.Event().wait()
         if said[-1] == "break": raise ValueError("oops")
         if said[-1] == "look": await action("look", {})
+        if said[-1] == "refund":
+            await action("refund", {"id": 17}, await get_service("orders").refund(id=17))
+            await environment.write("out.txt", b"refunded")
+            await get_service("database").execute(sql=INSERT)
         return "heard: " + ", ".join(said)
     """
 PYTHON_STREAM = """
     import asyncio
-    async def agent(messages, action):
+    async def agent(messages, action, services, workspace):
         said = [message.content for message in messages if message.role == "user"]
         if said[-1] == "look": await action("look", {})
+        if said[-1] == "refund":
+            await action("refund", {"id": 17}, await services.call("orders", "refund", [], {"id": 17}))
+            (workspace / "out.txt").write_text("refunded")
+            await services.call("database", "execute", [], {"sql": INSERT})
         yield "heard: "
         if said[-1] == "hang": await asyncio.Event().wait()
         if said[-1] == "break": raise ValueError("oops")
@@ -128,12 +167,17 @@ PYTHON_STREAM = """
 PYTHON_CLASS = """
     import asyncio
     class agent:
-        async def open(self): self.said = []
+        async def open(self, get_service, workspace):
+            self.said, self.get_service, self.workspace = [], get_service, workspace
         async def respond(self, message, action):
             self.said.append(message)
             if message == "hang": await asyncio.Event().wait()
             if message == "break": raise ValueError("oops")
             if message == "look": await action("look", {})
+            if message == "refund":
+                await action("refund", {"id": 17}, await self.get_service("orders").refund(id=17))
+                (self.workspace / "out.txt").write_text("refunded")
+                await self.get_service("database").execute(sql=INSERT)
             return "heard: " + ", ".join(self.said)
         async def close(self): del self.said
     """
@@ -144,6 +188,13 @@ PROGRAM = """
         if said[-1] == "hang": time.sleep(600)
         if said[-1] == "break": sys.exit("oops")
         if said[-1] == "look": print(json.dumps({"type": "action", "name": "look"}))
+        if said[-1] == "refund":
+            print(json.dumps({"type": "action", "name": "refund", "params": {"id": 17}}))
+            open("out.txt", "w").write("refunded")
+            for service, method, params in (("orders", "refund", {"id": 17}), ("database", "execute", {"sql": INSERT})):
+                line = {"type": "call", "service": service, "method": method, "params": params}
+                print(json.dumps(line), flush=True)
+                assert json.loads(sys.stdin.readline())["type"] == "result"
         print(json.dumps({"type": "reply", "text": "heard: " + ", ".join(said)}), flush=True)
     """
 
@@ -151,7 +202,7 @@ PROGRAM = """
 def _in_file(source: str, kind: str) -> Open:
     @asynccontextmanager
     async def given(folder: Path) -> AsyncIterator[Callable[[], Agent]]:
-        (folder / "mine.py").write_text(textwrap.dedent(source))
+        (folder / "mine.py").write_text(f"INSERT = {INSERT!r}\n{textwrap.dedent(source)}")
         yield lambda: an_agent(kind, folder, variables=dict(os.environ))
 
     return given
@@ -167,9 +218,29 @@ async def _scripted(folder: Path) -> AsyncIterator[Callable[[], Agent]]:
             raise AgentError("oops")
         if said[-1] == "look":
             trial.emit(ActionTaken(at_ms=trial.elapsed_ms(), id="1", name="look"))
+        if said[-1] == "refund":
+            trial.emit(ActionTaken(at_ms=trial.elapsed_ms(), id="1", name="refund"))
+            await trial.services.call("orders", "refund", [], {"id": 17})
+            await trial.environment.write("out.txt", b"refunded")
+            await trial.services.call("database", "execute", [], {"sql": INSERT})
         return Reply(text=_heard(said))
 
     yield lambda: ScriptedAgent(say)
+
+
+class Undeclared:
+    """A third party's agent that follows the port and says nothing of what it shows."""
+
+    name = "undeclared"
+
+    def __init__(self, agent: ScriptedAgent) -> None:
+        self.open, self.respond, self.close = agent.open, agent.respond, agent.close
+
+
+@asynccontextmanager
+async def _undeclared(folder: Path) -> AsyncIterator[Callable[[], Agent]]:
+    async with _scripted(folder) as build:
+        yield lambda: Undeclared(build())
 
 
 KINDS: dict[str, Kind] = {
@@ -183,6 +254,7 @@ KINDS: dict[str, Kind] = {
     "command": Kind(_in_file(PROGRAM, f"command:{shlex.quote(sys.executable)} ./mine.py")),
     "elizaos": Kind(_elizaos),
     "scripted": Kind(_scripted),
+    "undeclared": Kind(_undeclared),
 }
 
 
@@ -278,3 +350,118 @@ async def test_the_next_turn_is_not_answered_with_the_one_that_was_cancelled(bui
     reply = await agent.respond(turn("hang", "", "again"))
     assert "again" in reply.text
     await agent.close()
+
+
+SEED = DatabaseSeed(sql="CREATE TABLE done (id INTEGER)")
+MOCK = Mock(method="refund", service="orders", place=HERE, response={"refunded": True})
+ROWS = "SELECT id FROM done"
+DONE_OR_NOT: list[tuple[Visible, dict[str, Any], dict[str, Any]]] = [
+    (
+        "actions",
+        {"type": "trajectory_contains_action", "action": "refund"},
+        {"type": "trajectory_contains_action", "action": "refund", "max_count": 0},
+    ),
+    (
+        "actions",
+        {"type": "sequence", "rules": [{"always": "refund"}]},
+        {"type": "sequence", "rules": [{"never": "refund"}]},
+    ),
+    (
+        "services",
+        {"type": "service_called", "service": "orders"},
+        {"type": "service_called", "service": "orders", "max_count": 0},
+    ),
+    (
+        "files",
+        {"type": "file_exists", "path": "out.txt"},
+        {"type": "command_exit_code_is", "command": "test ! -e out.txt"},
+    ),
+    (
+        "files",
+        {"type": "file_contains", "path": "out.txt", "value": "refunded"},
+        {"type": "command_exit_code_is", "command": "test -e out.txt", "expected_code": 1},
+    ),
+    (
+        "database",
+        {"type": "database_query", "query": ROWS, "min_rows": 1},
+        {"type": "database_query", "query": ROWS, "max_rows": 0},
+    ),
+]
+"""What is read, a check that it was done, and one that it was not."""
+
+
+async def _tried(build: Callable[[], Agent], folder: Path, said: str) -> TrialRecord:
+    """A whole trial in which the agent is told this, with mocks, a workspace, a database and all the checks."""
+    specs = [
+        EvaluationSpec(type=check["type"], place=HERE, params={key: check[key] for key in check if key != "type"})
+        for _, *pair in DONE_OR_NOT
+        for check in pair
+    ]
+    task = Ask(messages=(Message(role="user", content=said),))
+    scenario = a_scenario(mocks=[MOCK])
+    scenario = replace(
+        scenario,
+        setup=replace(scenario.setup, database=SEED),
+        steps=(Step(index=0, name="one", place=HERE, task=task, evaluations=tuple(specs)),),
+    )
+    parts = a_trial(folder, scenario=scenario, agent=build()).parts
+    parts.database = make_database(SEED, environment=parts.environment, folder=folder)
+    assert parts.database is not None
+    mocks = MockTable([MOCK], scripts=QuickJsSandbox(), random=random.Random(7), clock=parts.clock)
+    parts.services = AgentRuntime(mocks=mocks, services={"database": parts.database.service()})
+    return await run_trial(parts)
+
+
+@pytest.mark.parametrize("done", [True, False])
+async def test_it_shows_what_it_declares_and_a_check_on_the_rest_is_inconclusive(build, tmp_path, done):
+    shows = shows_of(build())
+    record = await _tried(build, tmp_path, "refund" if done else "stay")
+    found = iter(record.evaluations)
+    decided = (Verdict.PASSED, Verdict.FAILED) if done else (Verdict.FAILED, Verdict.PASSED)
+    assert len(record.evaluations) == 2 * len(DONE_OR_NOT)
+    for what, *_ in DONE_OR_NOT:
+        positive, negative = next(found), next(found)
+        verdicts = (positive.verdict, negative.verdict)
+        if shows.of(what) == "not_seen":
+            assert verdicts == (Verdict.INCONCLUSIVE, Verdict.INCONCLUSIVE), (what, positive.message, negative.message)
+            assert positive.figures == negative.figures == {"not_seen": [what]}
+            assert shows.advice in positive.message
+        else:
+            assert verdicts == decided, (what, positive.message, negative.message)
+        told = (what,) if shows.of(what) == "self_reported" else ()
+        assert (positive.self_reported, negative.self_reported) == (told, told)
+    assert (record.shows, record.judged.verdict is Verdict.PASSED) == (shows, False)
+
+
+@pytest.mark.parametrize("name", ["model", "runtime"])
+async def test_model_calls_that_are_seen_are_recorded(name, tmp_path):
+    async with KINDS[name].given(tmp_path) as build:
+        assert shows_of(build()).model_calls == "seen"
+        record = await _tried(build, tmp_path, "stay")
+    assert [event.purpose for event in record.events if isinstance(event, ModelCalled)] == ["agent"]
+
+
+@pytest.mark.parametrize(
+    ("name", "declared"),
+    [
+        ("model", "not_seen not_seen not_seen not_seen seen"),
+        ("runtime", "seen seen seen seen seen"),
+        ("python function", "self_reported seen seen seen not_seen"),
+        ("command", "self_reported seen seen seen not_seen"),
+        ("http", "not_seen not_seen not_seen not_seen not_seen"),
+        ("elizaos", "seen not_seen not_seen not_seen not_seen"),
+        ("undeclared", "not_seen not_seen not_seen not_seen not_seen"),
+    ],
+)
+async def test_what_each_kind_declares(name, declared, tmp_path):
+    async with KINDS[name].given(tmp_path) as build:
+        shows = shows_of(build())
+    assert [shows.of(what) for what in VISIBLE] == declared.split()
+
+
+async def test_the_workspace_of_a_code_step_is_seen_whoever_the_agent_is(tmp_path):
+    spec = EvaluationSpec(type="file_exists", place=HERE, params={"path": "out.txt"})
+    step = Step(index=0, name="one", place=HERE, task=RunCode(code="touch out.txt"), evaluations=(spec,))
+    agent = ScriptedAgent(["never asked"], shows=Shows())
+    record = await run_trial(a_trial(tmp_path, scenario=replace(a_scenario(), steps=(step,)), agent=agent).parts)
+    assert record.judged.verdict is Verdict.PASSED

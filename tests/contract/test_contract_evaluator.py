@@ -1,6 +1,7 @@
-"""What every evaluator must do. To hold another one to it, add its parameters to `CHECKS`.
+"""What every check must do: read what it declares of what the agent did, and ask a judge only if it declares to.
 
-Whether a check asks a judge is declared by its evaluator (`needs_judge`), and only a check that does is given one.
+To hold another one to it, add its parameters to `PARAMS` and `CHECKS`. A check that asks a judge reads what there is;
+the judge is told what is not.
 """
 
 from __future__ import annotations
@@ -12,18 +13,105 @@ import pytest
 
 from holdfast.builtin.environments.local import LocalEnvironment
 from holdfast.builtin.evaluators.table import EVALUATORS
+from holdfast.builtin.plugin import builtin_plugin
+from holdfast.builtin.services.database import make_database
 from holdfast.plugins.factories import EnvironmentSettings
 from holdfast.plugins.plugin import Plugin
 from holdfast.plugins.registry import Registry
 from holdfast.ports.evaluator import EvaluationContext, JudgedCheck
+from holdfast.ports.judge import Judgement
 from holdfast.records.conversation import ConversationResult, ConversationTurn
-from holdfast.records.evaluation import EvaluationSpec
-from holdfast.records.execution import ExecutionResult
+from holdfast.records.evaluation import EvaluationSpec, JudgeNote
+from holdfast.records.execution import ExecutionResult, Latency
 from holdfast.records.message import Message
-from holdfast.records.scenario import Scenario
+from holdfast.records.scenario import DatabaseSeed, Scenario
+from unit.builtin_agents.agent_support import a_trial
 from unit.builtin_evaluators.conftest import Trial
 from unit.builtin_evaluators.test_builtin_evaluators_params import GOOD
 from unit.engine_conversation.talking import PLACE, ToldJudge
+from unit.runtime.trial_stand_in import HERE
+
+PARAMS: dict[str, list[dict[str, Any]]] = {
+    "string_contains": [{"value": "x", "scope": "transcript"}],
+    "regex_match": [{"pattern": "x", "scope": "agent"}],
+    "file_exists": [{"path": "a"}],
+    "file_contains": [{"path": "a", "value": "x"}],
+    "command_exit_code_is": [{"command": "test -e a"}],
+    "trajectory_contains_action": [{"action": "a"}, {"action": "a", "max_count": 0}],
+    "llm_judge": [{"prompt": "?", "expected": "yes"}],
+    "execution_time": [{"max_duration_ms": 5}],
+    "conversation_length": [{"max_turns": 5}],
+    "conversation_flow": [{"required_patterns": ["question_then_answer"]}],
+    "user_satisfaction": [{"measurement_method": "keyword_analysis", "satisfaction_threshold": 0.5}],
+    "context_retention": [{"test_memory_of": ["x"]}],
+    "holds_across_turns": [{"value": "x"}, {"criterion": "x"}],
+    "regex": [{"pattern": "x"}],
+    "contains": [{"pattern": "x"}],
+    "not_contains": [{"pattern": "x"}],
+    "judge": [{"judge_criterion": "x"}],
+    "latency_budget": [{"target_ms": 1, "acceptable_ms": 2, "critical_ms": 3}],
+    "sequence": [{"rules": [{"never": "a"}]}],
+    "service_called": [{"service": "s"}, {"service": "s", "max_count": 0}],
+    "database_query": [{"query": "SELECT 1", "row_count": 1}],
+}
+JUDGED = {"llm_judge", "judge"}
+READ_AT = {"trajectory": "actions", "service_calls": "services", "files": "files"}
+"""Where in a result it stands. The times of model calls are no deeds."""
+
+
+class Watched:
+    """Stands for an object and notes which of these attributes are asked for."""
+
+    def __init__(self, target: Any, names: dict[str, str], seen: set[str]) -> None:
+        self._target, self._names, self._seen = target, names, seen
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._names:
+            self._seen.add(self._names[name])
+        return getattr(self._target, name)
+
+
+class YesJudge:
+    name, self_judged = "test/judge", False
+
+    async def ask(self, question, trial):
+        return Judgement(judgment="yes", confidence=1.0, note=JudgeNote(model="m", prompt_hash="h", raw="{}"))
+
+
+def _result() -> ExecutionResult:
+    said = (Message(role="user", content="x?"), Message(role="assistant", content="x"))
+    turn = ConversationTurn(turn_number=1, user_input="x?", agent_response="x", room_id="r")
+    talk = ConversationResult(
+        turns=(turn,), total_duration_ms=1.0, terminated_early=False, termination_reason=None, success=True
+    )
+    return ExecutionResult(reply="x", messages=said, latency=Latency(ms=1.0), conversation=talk)
+
+
+def test_every_check_takes_part():
+    assert set(PARAMS) == set(EVALUATORS)
+
+
+@pytest.mark.parametrize(
+    ("type_", "params"), [(type_, params) for type_, all_ in PARAMS.items() for params in all_], ids=str
+)
+async def test_it_reads_what_it_declares(type_: str, params: dict[str, Any], tmp_path: Path):
+    evaluator = Registry([builtin_plugin()]).evaluator(type_)
+    trial = a_trial(tmp_path, judge=YesJudge())
+    await trial.environment.setup([])
+    seed = DatabaseSeed(sql="CREATE TABLE t (a)")
+    trial.parts.database = make_database(seed, environment=trial.environment, folder=tmp_path)
+    await trial.parts.database.open()
+    seen: set[str] = set()
+    watched = Watched(trial, {"environment": "files", "database": "database", "services": "services"}, seen)
+    context = EvaluationContext(trial=watched, spec=EvaluationSpec(type=type_, place=HERE, params=params))
+    checked = evaluator.params.model_validate(params)
+    await evaluator.evaluate(checked, Watched(_result(), READ_AT, seen), context)
+    await trial.parts.database.close()
+    await trial.environment.teardown()
+    declared = set(getattr(evaluator, "reads", ()))
+    assert declared <= seen
+    assert seen == declared or (type_ in JUDGED and not declared)
+
 
 CHECKS: list[tuple[str, dict[str, Any]]] = [
     *GOOD,

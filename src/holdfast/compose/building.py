@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import secrets
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,7 +29,7 @@ from holdfast.errors import SetupError
 from holdfast.judging.rubric import timeliness_of
 from holdfast.plugins.factories import AgentFactory, AgentSettings, EnvironmentFactory, EnvironmentSettings
 from holdfast.plugins.registry import Registry
-from holdfast.ports.agent import Agent, TrialContext
+from holdfast.ports.agent import Agent, Shows, TrialContext, shows_of
 from holdfast.ports.environment import EnvironmentProvider
 from holdfast.ports.gate import Gate
 from holdfast.ports.judge import Judge
@@ -54,6 +55,7 @@ class _Shared(NamedTuple):
     score_rubric: ScoreRubric | None
     retry: RetryPolicy
     needs_services: bool
+    missing_plugins: tuple[str, ...]
 
 
 class Builder:
@@ -84,6 +86,8 @@ class Builder:
         self._notes: dict[str, tuple[str, ...]] = {}
         self.notices: dict[str, None] = {}
         """What to say of the run as a whole before it begins, each once."""
+        self.out_of_reach: Counter[str] = Counter()
+        """What some scenarios set up and their agents never get, and how many scenarios that is said of."""
         self._checked: dict[int, Any] = {}
         self._text_checks: dict[int, Any] = {}
         # A mark of the run and a count tell workspaces apart; asking the system for chance is slow.
@@ -121,8 +125,12 @@ class Builder:
         overrides = self._judges.overrides(scenario)
         self.notices.update(dict.fromkeys(overrides))
         warnings = [*self._registries.warnings(scenario), *self._judges.warnings(scenario), *overrides]
+        agent = self._agent(scenario)
+        if agent is not None:
+            unreached = _out_of_reach(scenario, agent.name, shows_of(agent), live=self._settings.options.live)
+            self.out_of_reach.update(unreached)
+            warnings += unreached
         self._notes[scenario.id] = tuple(warnings)
-        self._agent(scenario)
         if self._judges.needed(scenario):
             self._judges.get(scenario)
         self._rubric_scorer(scenario)
@@ -170,6 +178,7 @@ class Builder:
             retry=shared.retry,
             sinks=self._sinks,
             notes=self._notes.get(scenario.id, ()),
+            missing_plugins=shared.missing_plugins,
         )
 
     def _share(self, scenario: Scenario) -> _Shared:
@@ -181,7 +190,13 @@ class Builder:
             score_rubric=self._rubric_scorer(scenario),
             retry=RetryPolicy(retries=self._settings.retries(scenario)),
             needs_services=needs_services(scenario),
+            missing_plugins=self._missing_plugins(scenario),
         )
+
+    def _missing_plugins(self, scenario: Scenario) -> tuple[str, ...]:
+        missing = self._registries.missing(scenario)
+        agent = self._agent(scenario) if missing else None
+        return missing if agent is not None and getattr(agent, "uses_plugins", True) else ()
 
     def _rubric_scorer(self, scenario: Scenario) -> ScoreRubric | None:
         """A rubric is scored only by a judge that somebody named, never by the model under test."""
@@ -264,3 +279,18 @@ class Builder:
             ref = self._settings.model(scenario) if needs_agent(scenario) else None
             self._tested[scenario.id] = self._models.get(ref, scenario) if ref else None
         return self._tested[scenario.id]
+
+
+def _out_of_reach(scenario: Scenario, agent: str, shows: Shows, *, live: bool) -> list[str]:
+    """What the scenario sets up for an agent that cannot get at it, in words."""
+    setup = scenario.setup
+    found = [
+        (bool(setup.mocks) and not live, shows.services, "mocks do", "service calls"),
+        (bool(setup.virtual_fs), shows.files, "`virtual_fs` does", "files"),
+        (setup.database is not None and not live, shows.database, "database does", "the database"),
+    ]
+    return [
+        f"the scenario's {what} not reach the agent {agent}: checks on {checks} are inconclusive"
+        for set_up, sight, what, checks in found
+        if set_up and sight == "not_seen"
+    ]

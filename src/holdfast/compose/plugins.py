@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from holdfast.plugins.installed import InstalledPlugins
 
 
+class _Found(NamedTuple):
+    registry: Registry
+    warnings: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
 class ScenarioRegistries:
     """Plugins are found once for all scenarios of a folder that name the same ones."""
 
@@ -23,23 +29,27 @@ class ScenarioRegistries:
         self.base: Registry = base
         self._live: bool = live
         self._installed: InstalledPlugins | None = None
-        self._known: dict[tuple[Path, bytes], tuple[Registry, tuple[str, ...]]] = {}
+        self._known: dict[tuple[Path, bytes], _Found] = {}
 
     def registry(self, scenario: Scenario) -> Registry:
         """Raises `SetupError` for a plugin that cannot be had."""
-        return self._resolved(scenario.plugins, scenario.place.file)[0]
+        return self._resolved(scenario.plugins, scenario.place.file).registry
 
     def warnings(self, scenario: Scenario) -> tuple[str, ...]:
-        return self._resolved(scenario.plugins, scenario.place.file)[1]
+        return self._resolved(scenario.plugins, scenario.place.file).warnings
+
+    def missing(self, scenario: Scenario) -> tuple[str, ...]:
+        """The plugins that it names and nobody has."""
+        return self._resolved(scenario.plugins, scenario.place.file).missing
 
     def vocabulary(self, refs: Sequence[PluginRef], file: str) -> Vocabulary:
         """What a file that names these plugins may say."""
-        registry = self._resolved(refs, file)[0]
+        registry = self._resolved(refs, file).registry
         return Vocabulary(EvaluationCatalogue(registry), environments_of(registry))
 
-    def _resolved(self, refs: Sequence[PluginRef], file: str) -> tuple[Registry, tuple[str, ...]]:
+    def _resolved(self, refs: Sequence[PluginRef], file: str) -> _Found:
         if not refs:
-            return self.base, ()
+            return _Found(self.base)
         folder = Path(file).absolute().parent
         key = (folder, msgspec.json.encode([(ref.name, ref.version, ref.enabled, ref.config) for ref in refs]))
         if key not in self._known:
@@ -48,7 +58,7 @@ class ScenarioRegistries:
 
             self._installed = self._installed or InstalledPlugins()
             resolved = resolve_plugins(refs, folder=folder, live=self._live, installed=self._installed)
-            self._known[key] = (self.base.extended(resolved.plugins), resolved.warnings)
+            self._known[key] = _Found(self.base.extended(resolved.plugins), resolved.warnings, resolved.missing)
         return self._known[key]
 
 

@@ -169,6 +169,8 @@ class Run:
             )
             try:
                 builder.prepare(self.scenarios)
+                for message, count in builder.out_of_reach.items():
+                    note(f"{message} ({count} scenarios)" if count > 1 else message)
                 gc.freeze()
                 gc.enable()
                 lag.forget()

@@ -14,7 +14,7 @@ from holdfast.engine.calling import Caller, OpenGate, RetryPolicy
 from holdfast.engine.clock import SystemClock
 from holdfast.engine.lag import LagMonitor
 from holdfast.errors import PluginError
-from holdfast.ports.agent import Agent, TrialContext
+from holdfast.ports.agent import EVERYTHING_SEEN, Agent, Shows, TrialContext, shows_of
 from holdfast.ports.clock import Clock
 from holdfast.ports.database import Database, TrialDatabase
 from holdfast.ports.environment import EnvironmentProvider
@@ -32,7 +32,7 @@ from holdfast.records.material import Material
 from holdfast.records.model import ChatRequest, ChatResponse
 from holdfast.records.rubric import RubricScore
 from holdfast.records.run import TrialKey
-from holdfast.records.scenario import Scenario
+from holdfast.records.scenario import RunCode, Scenario
 from holdfast.records.verdict import LatencyTier
 
 TerminationFunction = Callable[[tuple[ConversationTurn, ...], TrialContext], "bool | str | Awaitable[bool | str]"]
@@ -52,6 +52,7 @@ class TrialParts:
 
     `enforce_deadline` cuts a model's answer off at `critical_ms` of its latency budget. `score_rubric` is asked when
     everything else is evaluated, with what a judge is shown of the last step and the tier of the latency.
+    `missing_plugins` are those that the scenario names and nobody has: what they bring was never offered to the agent.
     """
 
     scenario: Scenario
@@ -77,6 +78,7 @@ class TrialParts:
     text_checks: dict[int, Any] = field(default_factory=dict[int, Any])
     """Checks on parts of an answer, likewise."""
     notes: Sequence[str] = ()
+    missing_plugins: Sequence[str] = ()
     enforce_deadline: bool = False
     score_rubric: ScoreRubric | None = None
 
@@ -150,6 +152,25 @@ class Trial:
     @property
     def live(self) -> bool:
         return self.parts.live
+
+    @property
+    def asks_agent(self) -> bool:
+        """Whether the present step is the agent's; a `code` step is a program of the author's."""
+        step = self.step
+        return self.parts.agent is not None and (
+            step is None or not isinstance(self.scenario.steps[step].task, RunCode)
+        )
+
+    @property
+    def shows(self) -> Shows:
+        agent = self.parts.agent
+        if agent is None or not self.asks_agent:
+            return EVERYTHING_SEEN
+        shows = shows_of(agent)
+        if self.live and self.parts.database is not None and shows.acts:
+            # A live trial works on the database of the URL itself, which the agent can have been given too.
+            shows = msgspec.structs.replace(shows, database="seen")
+        return shows
 
     @property
     def variables(self) -> Mapping[str, Any]:

@@ -11,6 +11,7 @@ import msgspec
 from holdfast.engine.context import Trial
 from holdfast.engine.outcome import StepResult
 from holdfast.errors import LimitExceeded
+from holdfast.ports.agent import Visible
 from holdfast.ports.evaluator import EvaluationContext, Evaluator
 from holdfast.records.evaluation import (
     EMPTY_REPLY,
@@ -23,7 +24,7 @@ from holdfast.records.evaluation import (
 )
 from holdfast.records.event import ErrorHappened, Evaluated
 from holdfast.records.execution import ExecutionResult
-from holdfast.records.model import Finish, FinishReason
+from holdfast.records.model import FinishReason
 from holdfast.records.scenario import Converse, Step
 from holdfast.records.verdict import Verdict
 
@@ -73,30 +74,34 @@ class Evaluation:
             evaluator = self._trial.parts.evaluator(spec.type)
             if spec.severity is not None and self._says_nothing(self._trial.scenario.steps[step], result):
                 found = _nothing_said()
-            elif result.finish is None or not result.finish.undecided:
-                params = self._trial.params(spec, evaluator)
-                found = await evaluator.evaluate(
-                    params, result, EvaluationContext(trial=self._trial, spec=spec, turn=turn)
-                )
             else:
-                found = await self._on_a_part(spec, evaluator, result, result.finish, turn)
+                found = self._unseen(evaluator) or await self._made(spec, evaluator, result, turn)
         except Exception as error:  # noqa: BLE001 - whatever a check raises is recorded as its error
             found = self._error(spec, error)
         took_ms = round((time.perf_counter() - started) * 1000.0, 3)
         return self._finish(spec, found, stage=stage, step=step, turn=turn, took_ms=took_ms)
 
-    async def _on_a_part(
-        self, spec: EvaluationSpec, evaluator: Evaluator, result: ExecutionResult, finish: Finish, turn: int | None
+    async def _made(
+        self, spec: EvaluationSpec, evaluator: Evaluator, result: ExecutionResult, turn: int | None
     ) -> EvaluationResult:
+        finish = result.finish
+        if finish is None or not finish.undecided:
+            return await self._evaluated(spec, evaluator, result, turn)
         found: EvaluationResult | None = None
-        if getattr(evaluator, "fails_for_good", False):
-            params = self._trial.params(spec, evaluator)
-            found = await evaluator.evaluate(params, result, EvaluationContext(trial=self._trial, spec=spec, turn=turn))
-            if found.verdict is Verdict.FAILED:
+        if getattr(evaluator, "fails_for_good", False) or _reads(evaluator):
+            found = await self._evaluated(spec, evaluator, result, turn)
+            if found.verdict is Verdict.FAILED and _stays_failed(found, evaluator):
                 return found
         evidence, figures = (found.evidence, found.figures) if found else (None, None)
         hint = "; allow it more to decide this" if finish.our_limit else ""
         return inconclusive(f"{finish}{hint}", evidence=evidence, figures=figures)
+
+    async def _evaluated(
+        self, spec: EvaluationSpec, evaluator: Evaluator, result: ExecutionResult, turn: int | None
+    ) -> EvaluationResult:
+        params = self._trial.params(spec, evaluator)
+        context = EvaluationContext(trial=self._trial, spec=spec, turn=turn)
+        return self._qualified(await evaluator.evaluate(params, result, context), evaluator)
 
     def require_reply(
         self, step: Step, specs: Sequence[EvaluationSpec], result: ExecutionResult, *, turn: int | None = None
@@ -116,6 +121,43 @@ class Evaluation:
         if not step.reply_due or any(char.isprintable() and not char.isspace() for char in result.reply):
             return False
         return finish is None or not (finish.undecided or finish.reason is FinishReason.DEADLINE)
+
+    def _unseen(self, evaluator: Evaluator) -> EvaluationResult | None:
+        """What there is to say of a check on what cannot be seen: it proves nothing, whichever way it would end."""
+        reads = _reads(evaluator)
+        if not reads:
+            return None
+        shows = self._trial.shows
+        unseen = shows.only("not_seen", reads)
+        if not unseen:
+            return None
+        what, who = _named(unseen), self._trial.parts.agent
+        name = who.name if who is not None else "the agent"
+        why = f"cannot be seen with {name}" if shows.acts else f"cannot come from {name}, which only replies"
+        return inconclusive(
+            f"{what} {why}, so that silence proves nothing; {shows.advice}",
+            evidence=Evidence(expected=f"to see {what}", found="not seen", where=name),
+            figures={"not_seen": list(unseen)},
+        )
+
+    def _qualified(self, found: EvaluationResult, evaluator: Evaluator) -> EvaluationResult:
+        """Marked where it rests on the agent's own word, and undecided where a missing plugin may have decided it."""
+        reads = _reads(evaluator)
+        if reads and (told := self._trial.shows.only("self_reported", reads)):
+            found = msgspec.structs.replace(
+                found, self_reported=told, message=f"{found.message} ({_named(told)} as the agent reports them)"
+            )
+        missing = self._trial.parts.missing_plugins
+        if missing and self._trial.asks_agent and _for_want_of_a_tool(found):
+            names = ", ".join(map(repr, missing))
+            was = "was" if len(missing) == 1 else "were"
+            return msgspec.structs.replace(
+                found,
+                verdict=Verdict.INCONCLUSIVE,
+                message=f"{found.message}; but what {names} would bring {was} never offered to the agent: "
+                "no installed plugin answers to that name",
+            )
+        return found
 
     def not_reached(self, spec: EvaluationSpec, reason: str, *, stage: Stage, step: int, turn: int) -> EvaluationResult:
         """A check that the scenario asks for at a turn that never came. Left out, it would look as if it held."""
@@ -173,6 +215,36 @@ def _nothing_said() -> EvaluationResult:
         evidence=Evidence(expected="a reply", found="", where="reply"),
         figures={EMPTY_REPLY: True},
     )
+
+
+_NOUNS: dict[Visible, str] = {
+    "actions": "the actions",
+    "services": "the service calls",
+    "files": "the files",
+    "database": "the database",
+    "model_calls": "the model calls",
+}
+
+
+def _named(what: Sequence[Visible]) -> str:
+    return " and ".join(_NOUNS[each] for each in what)
+
+
+def _reads(evaluator: Evaluator) -> frozenset[Visible]:
+    reads: frozenset[Visible] = getattr(evaluator, "reads", frozenset())
+    return reads
+
+
+def _for_want_of_a_tool(found: EvaluationResult) -> bool:
+    """Whether it could have come out like this because a tool was not there: something was not done."""
+    if found.verdict is Verdict.FAILED:
+        return found.rests_on != "presence"
+    return found.verdict is Verdict.PASSED and found.rests_on == "absence"
+
+
+def _stays_failed(found: EvaluationResult, evaluator: Evaluator) -> bool:
+    """Whether the rest of an answer that was cut off could not have mended it."""
+    return found.rests_on == "presence" or getattr(evaluator, "fails_for_good", False)
 
 
 def _limit_result(step: Step, limit: LimitExceeded) -> EvaluationResult:

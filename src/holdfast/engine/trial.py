@@ -13,6 +13,7 @@ from holdfast.engine.phases import PhaseLog
 from holdfast.engine.steps import StepRunner
 from holdfast.errors import TrialError
 from holdfast.judging.trial import judge_trial
+from holdfast.ports.agent import shows_of
 from holdfast.records.conversation import ConversationEnding, ConversationResult
 from holdfast.records.event import Evaluated, Noted
 from holdfast.records.execution import FileSystemOperation
@@ -142,6 +143,8 @@ def _record(
         evaluations=tuple(evaluation.results),
         events=tuple([event for event in trial.events if type(event) is not Evaluated]),
         conversations=tuple([_ending(parts.scenario.steps[step], talk) for step, talk in talks.items()]),
+        shows=shows_of(parts.agent) if parts.agent else None,
+        missing_plugins=tuple(parts.missing_plugins),
     )
 
 

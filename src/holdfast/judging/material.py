@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from holdfast.records.conversation import ConversationTurn
+from holdfast.records.event import ServiceCalled
 from holdfast.records.execution import CapturedFile, ExecutionResult
 from holdfast.records.material import Material
 from holdfast.records.message import Message
@@ -41,6 +42,7 @@ def materials_of(
         if "messages" in parts
     ]
     pieces += _actions(result.trajectory) if "actions" in parts else []
+    pieces += _service_calls(result.service_calls) if "actions" in parts else []
     pieces += _files(result.files, before) if "files" in parts else []
     if final is None:
         return (*pieces, *_program(result))
@@ -92,10 +94,29 @@ def _ending(result: ExecutionResult) -> str:
 
 def _actions(trajectory: tuple[TrajectoryStep, ...]) -> list[Material]:
     lines = [_line(_entry(step)) for step in trajectory if step.type != "thought"]
+    return _listed("actions taken, and their results", lines, whole=not any(step.cut for step in trajectory))
+
+
+def _service_calls(calls: tuple[ServiceCalled, ...]) -> list[Material]:
+    """An agent may call a service without an action of that name, and an action several services."""
+    lines = [
+        _line(
+            {
+                "call": f"{call.service}.{call.method}",
+                "args": call.args,
+                "input": call.input,
+                **({"error": call.error} if call.error is not None else {}),
+            }
+        )
+        for call in calls
+    ]
+    return _listed("calls of services", lines)
+
+
+def _listed(title: str, lines: list[str], *, whole: bool = True) -> list[Material]:
     if not lines:
         return []
-    whole = not any(step.cut for step in trajectory)
-    return [Material(title="actions taken, and their results", text="\n".join(lines), whole=whole)]
+    return [Material(title=title, text="\n".join(lines), whole=whole)]
 
 
 def _entry(step: TrajectoryStep) -> dict[str, Any]:

@@ -27,8 +27,11 @@ _IMPORT = re.compile(r"(?P<module>[A-Za-z_][\w.]*):(?P<attribute>[A-Za-z_]\w*)")
 
 
 class ResolvedPlugins(Record):
+    """`missing` are the names that nothing answers to: what they bring cannot be offered to an agent."""
+
     plugins: tuple[Plugin, ...] = ()
     warnings: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
 
 def resolve_plugins(
@@ -47,6 +50,7 @@ def resolve_plugins(
     installed = installed or InstalledPlugins()
     found: list[tuple[PluginRef, Plugin]] = []
     warnings: list[str] = []
+    missing: list[str] = []
     for ref in refs:
         if not ref.enabled:
             continue
@@ -58,6 +62,7 @@ def resolve_plugins(
                 if ref.config:
                     warnings.append(f"{ref.place}: `config` of {ref.name!r} is not used: the runtime does this itself")
             elif is_npm_name(ref.name) and not live:
+                missing.append(ref.name)
                 warnings.append(
                     f"{ref.place}: no installed plugin answers to {ref.name!r}: "
                     "the agent lacks its actions unless they are mocked"
@@ -67,7 +72,9 @@ def resolve_plugins(
         except UsageError as error:
             raise SetupError(f"{ref.place}: plugin {ref.name!r}: {error}") from error
     _refuse_duplicates(found)
-    return ResolvedPlugins(plugins=tuple(plugin for _, plugin in found), warnings=tuple(warnings))
+    return ResolvedPlugins(
+        plugins=tuple(plugin for _, plugin in found), warnings=tuple(warnings), missing=tuple(missing)
+    )
 
 
 def _find(ref: PluginRef, folder: Path, installed: InstalledPlugins) -> Plugin | None:

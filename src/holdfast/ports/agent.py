@@ -14,11 +14,15 @@ from holdfast.records.event import AnyEvent
 from holdfast.records.message import Message
 from holdfast.records.model import ChatRequest, ChatResponse
 from holdfast.records.scenario import Scenario
+from holdfast.records.trajectory import EVERYTHING_SEEN, Shows, Sight, Visible
 
 if TYPE_CHECKING:
     from holdfast.ports.database import Database
     from holdfast.ports.judge import Judge
     from holdfast.ports.services import Services
+
+
+__all__ = ["EVERYTHING_SEEN", "Agent", "Reply", "Shows", "Sight", "TrialContext", "Turn", "Visible", "shows_of"]
 
 
 class Turn(Record):
@@ -87,6 +91,11 @@ class TrialContext(Protocol):
         ...
 
     @property
+    def shows(self) -> Shows:
+        """What can be seen of what is done in the present step: by its agent or, in a `code` step, by its program."""
+        ...
+
+    @property
     def variables(self) -> Mapping[str, Any]:
         """What mocks match `context` against: scenario, step, turn, ids, and the scenario's own `context`."""
         ...
@@ -114,6 +123,18 @@ class Agent(Protocol):
         """What reports call it, such as `model:openai/gpt`."""
         ...
 
+    @property
+    def shows(self) -> Shows:
+        """What it lets us see of what it does. An agent that declares nothing shows nothing but its reply: a check on
+        what it did is inconclusive until its author says that silence means it was not done."""
+        return Shows()
+
+    @property
+    def uses_plugins(self) -> bool:
+        """Whether it gets its tools from the scenario's plugins. One that brings its own misses nothing when a plugin
+        is missing here."""
+        return True
+
     async def open(self, trial: TrialContext) -> None: ...
 
     async def respond(self, turn: Turn) -> Reply: ...
@@ -121,3 +142,9 @@ class Agent(Protocol):
     async def close(self) -> None:
         """Safe to call twice, and after a failed `open`."""
         ...
+
+
+def shows_of(agent: Agent) -> Shows:
+    """What the agent declares; a third party's may declare nothing."""
+    shows: Shows = getattr(agent, "shows", Shows())
+    return shows

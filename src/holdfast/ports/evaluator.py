@@ -12,6 +12,7 @@ from holdfast.ports.environment import EnvironmentProvider
 from holdfast.records.evaluation import EvaluationResult, EvaluationSpec
 from holdfast.records.execution import ExecutionResult
 from holdfast.records.scenario import Scenario
+from holdfast.records.trajectory import Shows, Visible
 
 
 class EvaluationParams(BaseModel):
@@ -50,16 +51,24 @@ class EvaluationContext:
     def environment(self) -> EnvironmentProvider:
         return self.trial.environment
 
+    @property
+    def shows(self) -> Shows:
+        """What can be seen of what was done in this step. A check that declares its `reads` need not ask."""
+        return self.trial.shows
+
 
 class Evaluator(Protocol):
     """One kind of check, named by `type` in the file. Stateless: one instance serves every trial.
 
-    It may declare `fails_for_good: ClassVar[bool]`: what fails on a part of an answer fails on the whole too. Without
-    it, an answer that was cut off by a token limit of ours decides nothing.
+    `reads` is what it reads of what the agent did, beside what was said. Where the agent does not show all of it, the
+    check is inconclusive and `evaluate` is not called. It may declare `fails_for_good: ClassVar[bool]`: what fails on a
+    part of an answer fails on the whole too. Without it, an answer that was cut off by a token limit of ours decides
+    nothing.
     """
 
     type: ClassVar[str]
     params: ClassVar[type[EvaluationParams]]
+    reads: ClassVar[frozenset[Visible]] = frozenset()
 
     async def evaluate(self, params: Any, result: ExecutionResult, context: EvaluationContext) -> EvaluationResult:
         """Check `result`. `params` is an instance of `self.params`.

@@ -8,12 +8,17 @@ from holdfast.ports.agent import TrialContext
 from holdfast.records.base import Record
 from holdfast.records.evaluation import JudgeNote
 from holdfast.records.material import Material
+from holdfast.records.trajectory import Visible
 
 __all__ = ["Judge", "Judgement", "Material", "NoJudgement", "Question"]
 
 
 class Question(Record):
-    """What to judge. `json_schema` replaces the answer's own schema; `votes` is how often to ask."""
+    """What to judge. `json_schema` replaces the answer's own schema; `votes` is how often to ask.
+
+    `unseen` is what the materials cannot show of what was done. The judge fills it in from the trial, and says whether
+    its answer depends on it.
+    """
 
     prompt: str
     materials: tuple[Material, ...]
@@ -22,12 +27,14 @@ class Question(Record):
     model_type: str | None = None
     temperature: float | None = None
     votes: int | None = None
+    unseen: tuple[Visible, ...] = ()
 
 
 class Judgement(Record):
     """The judge's word, validated. `fields` is the whole object it answered with.
 
-    `confidence` is how sure the judge is that the answer is yes: 0 certainly no, 1 certainly yes.
+    `confidence` is how sure the judge is that the answer is yes: 0 certainly no, 1 certainly yes. `needs_unseen` says
+    that the answer depends on what could not be shown: `Question.unseen`.
     """
 
     judgment: str
@@ -36,6 +43,7 @@ class Judgement(Record):
     reasoning: str = ""
     achieved: dict[str, bool] = {}
     fields: dict[str, Any] = {}
+    needs_unseen: bool = False
 
 
 class NoJudgement(Exception):

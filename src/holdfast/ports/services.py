@@ -58,8 +58,11 @@ class Services(Protocol):
         """The plugins' actions, by name."""
         ...
 
-    async def perform(self, action: str, params: dict[str, Any]) -> Any:
-        """Run an action. `params` already fit its schema. Raises `ServiceFault`, or the `TrialError` it ended in."""
+    async def perform(self, action: str, params: dict[str, Any], *, recorded: bool = False) -> Any:
+        """Run an action. `params` already fit its schema. It is an event, unless the caller has it `recorded` itself.
+
+        Raises `ServiceFault`, or the `TrialError` it ended in.
+        """
         ...
 
     async def offered(self) -> Sequence[ServiceMethod]:

@@ -9,6 +9,7 @@ from holdfast.records.place import Place
 from holdfast.records.verdict import Verdict
 
 Stage = Literal["step", "turn", "final"]
+Ground = Literal["presence", "absence"]
 
 EMPTY_REPLY = "empty_reply"
 """A figure of a check that failed because nothing was said at all."""
@@ -62,6 +63,9 @@ class EvaluationResult(Record, array_like=True):
 
     An evaluator fills `verdict`, `message`, `evidence`, `figures` and `judge` (the functions below help); the engine
     adds the rest from the specification it ran.
+
+    `rests_on` is what decided it, where the evaluator can tell: *absence* when it passed because something was not
+    there, *presence* when it failed because something was. `self_reported` is what it knows from the agent alone.
     """
 
     verdict: Verdict
@@ -79,6 +83,8 @@ class EvaluationResult(Record, array_like=True):
     step: int = 0
     turn: int | None = None
     duration_ms: float = 0.0
+    rests_on: Ground | None = None
+    self_reported: tuple[str, ...] = ()
 
     @property
     def success(self) -> bool:
@@ -86,15 +92,27 @@ class EvaluationResult(Record, array_like=True):
 
 
 def passed(
-    message: str, *, evidence: Evidence | None = None, figures: dict[str, Any] | None = None
+    message: str,
+    *,
+    evidence: Evidence | None = None,
+    figures: dict[str, Any] | None = None,
+    rests_on: Ground | None = None,
 ) -> EvaluationResult:
-    return EvaluationResult(verdict=Verdict.PASSED, message=message, evidence=evidence, figures=figures or {})
+    return EvaluationResult(
+        verdict=Verdict.PASSED, message=message, evidence=evidence, figures=figures or {}, rests_on=rests_on
+    )
 
 
 def failed(
-    message: str, *, evidence: Evidence | None = None, figures: dict[str, Any] | None = None
+    message: str,
+    *,
+    evidence: Evidence | None = None,
+    figures: dict[str, Any] | None = None,
+    rests_on: Ground | None = None,
 ) -> EvaluationResult:
-    return EvaluationResult(verdict=Verdict.FAILED, message=message, evidence=evidence, figures=figures or {})
+    return EvaluationResult(
+        verdict=Verdict.FAILED, message=message, evidence=evidence, figures=figures or {}, rests_on=rests_on
+    )
 
 
 def inconclusive(

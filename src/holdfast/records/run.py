@@ -14,6 +14,7 @@ from holdfast.records.rubric import RubricScore
 from holdfast.records.scenario import Expected
 from holdfast.records.timeline import SafetyAtDeadline
 from holdfast.records.timing import Spoiled
+from holdfast.records.trajectory import Shows
 from holdfast.records.verdict import FailureClass, LatencyTier, Outcome, Verdict
 
 FORMAT_VERSION = 3
@@ -113,7 +114,8 @@ class TrialRecord(Record, array_like=True):
     """A finished trial, whole.
 
     `earlier` holds measurements that were repeated because latency was not gradable, `replaced` what a resume did again
-    because it was in error. `conversations` says how each ended, in the order of the steps.
+    because it was in error. `conversations` says how each ended, in the order of the steps. `shows` is what its agent
+    lets us see; None where there was no agent.
     """
 
     key: TrialKey
@@ -136,3 +138,5 @@ class TrialRecord(Record, array_like=True):
     earlier: tuple[TrialRecord, ...] = ()
     replaced: tuple[TrialRecord, ...] = ()
     conversations: tuple[ConversationEnding, ...] = ()
+    shows: Shows | None = None
+    missing_plugins: tuple[str, ...] = ()

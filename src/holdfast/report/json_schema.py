@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any, get_args
 
 from holdfast.judging.alarm import Alarm
-from holdfast.records.evaluation import Stage
+from holdfast.records.evaluation import Ground, Stage
 from holdfast.records.message import Role
 from holdfast.records.model import FinishReason, Purpose
 from holdfast.records.scenario import Expected
+from holdfast.records.trajectory import VISIBLE, Sight, Visible
 from holdfast.records.verdict import FailureClass, LatencyTier, Outcome, Verdict
 from holdfast.report.json_report import REPORT_FORMAT
 
@@ -84,6 +85,8 @@ def _trial() -> dict[str, Any]:
         seed=_INTEGER,
         agent=_TEXT,
         model=_or_null(_TEXT),
+        shows=_or_null(_object(**dict.fromkeys(VISIBLE, _words(Sight)))),
+        missing_plugins=_list(_TEXT),
         verdict=_one_of(Verdict),
         reason=_TEXT,
         outcome=_or_null(_one_of(Outcome)),
@@ -199,6 +202,8 @@ def _evaluation() -> dict[str, Any]:
         weight=_NUMBER,
         evidence=_or_null(_object(expected=text, found=text, where=text, excerpt=text)),
         figures=_MAPPING,
+        rests_on=_or_null(_words(Ground)),
+        self_reported=_list(_words(Visible)),
         duration_ms=_NUMBER,
         judge=_or_null(_judge()),
     )

@@ -68,9 +68,14 @@ class LiveProgress:
         self._incidents.add(record)
 
     def noted(self, message: str) -> None:
-        if self._live is not None:
-            with suppress(OSError, ValueError):
-                self._live.console.print(f"note: {one_line(message)}", markup=False, highlight=False)
+        """Also before the run has started, when there is no bar yet."""
+        note = f"note: {one_line(message)}"
+        with suppress(OSError, ValueError):
+            if self._live is not None:
+                self._live.console.print(note, markup=False, highlight=False)
+            else:
+                self._stream.write(note + "\n")
+                self._stream.flush()
 
     def run_finished(self) -> None:
         live, self._live = self._live, None

@@ -24,6 +24,7 @@ from holdfast.records.model import Finish
 from holdfast.records.price import Prices
 from holdfast.records.rubric import RubricScore
 from holdfast.records.run import TrialRecord
+from holdfast.records.trajectory import VISIBLE
 from holdfast.report.cost_json import cost_json
 from holdfast.report.incidents import incident_json
 from holdfast.report.whole import whole
@@ -45,6 +46,8 @@ def trial_json(trial: TrialRecord, prices: Prices) -> dict[str, Any]:
         "seed": trial.seed,
         "agent": trial.agent,
         "model": trial.model,
+        "shows": None if trial.shows is None else {what: trial.shows.of(what) for what in VISIBLE},
+        "missing_plugins": trial.missing_plugins,
         "verdict": judged.verdict,
         "reason": judged.reason,
         "outcome": judged.outcome,
@@ -145,6 +148,8 @@ def _evaluation(result: EvaluationResult) -> dict[str, Any]:
         "weight": result.weight,
         "evidence": whole(result.evidence),
         "figures": result.figures,
+        "rests_on": result.rests_on,
+        "self_reported": result.self_reported,
         "duration_ms": result.duration_ms,
         "judge": whole(result.judge),
     }

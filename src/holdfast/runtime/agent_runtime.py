@@ -7,14 +7,15 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from holdfast.errors import HoldfastError, PluginError
+from holdfast.errors import AgentError, HoldfastError, PluginError
 from holdfast.ports.action import Action, ActionContext
 from holdfast.ports.agent import TrialContext
 from holdfast.ports.services import MockFunction, ProvidedService, ServiceFault, ServiceMethod
-from holdfast.records.event import Noted, ServiceCalled
+from holdfast.records.event import ActionTaken, Noted, Observed, ServiceCalled
+from holdfast.records.trajectory import ActionStatus
 from holdfast.runtime.answering import MockSource, NoMocks
 from holdfast.runtime.blame import raised
-from holdfast.runtime.bounding import bounded, plain
+from holdfast.runtime.bounding import Unreadable, bounded, plain, plain_object
 from holdfast.runtime.live_services import LiveServices, methods_of
 from holdfast.runtime.mock_call import MockAnswer, MockCall
 from holdfast.runtime.mock_registry import MockRegistry
@@ -39,6 +40,7 @@ class AgentRuntime:
         self._registered: MockRegistry = MockRegistry()
         self._trial: TrialContext | None = None
         self._broken: Exception | None = None
+        self._performed: int = 0
 
     async def open(self, trial: TrialContext) -> None:
         """Begin the trial. Nothing is built yet; a live trial notes that the scenario's mocks are ignored."""
@@ -52,7 +54,34 @@ class AgentRuntime:
     def actions(self) -> Mapping[str, Action]:
         return self._actions
 
-    async def perform(self, action: str, params: dict[str, Any]) -> Any:
+    async def perform(self, action: str, params: dict[str, Any], *, recorded: bool = False) -> Any:
+        if recorded:
+            return await self._perform(action, params)
+        trial = self._opened()
+        at_ms, began = trial.elapsed_ms(), trial.clock.now()
+        try:
+            passed = plain_object(params)
+        except Unreadable as unreadable:
+            raise AgentError(f"{action} was asked for with what cannot be recorded: {unreadable}") from unreadable
+        self._performed += 1
+        action_id = f"performed-{self._performed}"
+        status: ActionStatus = "error"
+        content: Any = None
+        try:
+            content = await self._perform(action, params)
+            status = "success"
+        except ServiceFault as fault:
+            content = {"error": str(fault)}
+            raise
+        finally:
+            took_ms = round((trial.clock.now() - began) * 1000.0, 3)
+            trial.emit(
+                ActionTaken(at_ms=at_ms, id=action_id, name=action, params=passed, status=status, duration_ms=took_ms)
+            )
+            trial.emit(Observed(at_ms=trial.elapsed_ms(), action_id=action_id, name=action, content=bounded(content)))
+        return content
+
+    async def _perform(self, action: str, params: dict[str, Any]) -> Any:
         found = self._actions[action]
         context = ActionContext(trial=self._opened(), services=self, config=found.config)
         try:
@@ -101,8 +130,10 @@ class AgentRuntime:
         mock: str | None = None
         result: Any = None
         error: str | None = None
-        passed_args, passed_named = plain(args), plain(named)
+        passed_args: list[Any] = []
+        passed_named: dict[str, Any] = {}
         try:
+            passed_args, passed_named = plain(args), plain_object(named)
             answered = None if trial.live else await self._mocked_answer(call)
             if answered is not None:
                 result, mock = answered.value, str(answered.place)
@@ -111,6 +142,9 @@ class AgentRuntime:
         except ServiceFault as fault:
             error, mock = str(fault), str(fault.mock) if fault.mock else mock
             raise
+        except Unreadable as unreadable:
+            passed_args, error = [f"[{unreadable}]"], str(unreadable)
+            raise AgentError(f"{call.name} was called with what cannot be recorded: {unreadable}") from unreadable
         except asyncio.CancelledError:
             error = "interrupted before it answered"
             raise

@@ -2,19 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 EVENT_LIMIT = 16_384
 
 
+class Unreadable(ValueError):
+    """A value that has no form in JSON and cannot be put in words either."""
+
+
 def plain(value: Any) -> Any:
-    """A copy that JSON can hold; what JSON has no form for becomes its text."""
+    """A copy that JSON can hold; what JSON has no form for becomes its text. Raises `Unreadable`."""
     try:
-        return msgspec.to_builtins(value, str_keys=True, enc_hook=str)
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
-        return str(value)
+        try:
+            return msgspec.to_builtins(value, str_keys=True, enc_hook=str)
+        except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
+            return _by_hand(value)
+    except Exception as error:  # somebody's `__str__` may raise anything
+        raise Unreadable(
+            f"a value of the type {type(value).__name__} cannot be read: {type(error).__name__}: {error}"
+        ) from error
+
+
+def plain_object(value: Any) -> dict[str, Any]:
+    """The same for a dict, which stays one. Raises `Unreadable`."""
+    copy = plain(value)
+    if not isinstance(copy, dict):
+        raise Unreadable(f"a {type(value).__name__} cannot be read as an object with named values")
+    return cast("dict[str, Any]", copy)
+
+
+def _by_hand(value: Any) -> Any:
+    """Piece by piece, so that only what has no form becomes text: keys that are no texts, values that go in circles."""
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    if isinstance(value, dict):
+        return {str(key): _by_hand(held) for key, held in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_by_hand(held) for held in cast("list[Any]", value)]
+    return str(value)
 
 
 def as_text(value: Any) -> str:
@@ -35,12 +63,18 @@ def shortened(text: str, limit: int) -> str:
 
 
 def bounded(value: Any, limit: int = EVENT_LIMIT) -> Any:
-    """The value as plain data, or the beginning of its text when it is larger than `limit` characters."""
+    """The value as plain data, or the beginning of its text when it is larger than `limit` characters.
+
+    Made for what came back from somewhere: what cannot be read is told in its place.
+    """
     return kept_part(value, limit)[0]
 
 
 def kept_part(value: Any, limit: int = EVENT_LIMIT) -> tuple[Any, bool]:
     """What `bounded` gives, and whether anything was left out."""
-    copy = plain(value)
+    try:
+        copy = plain(value)
+    except Unreadable as error:
+        copy = f"[{error}]"
     text = as_text(copy)
     return (copy, False) if len(text) <= limit else (shortened(text, limit), True)

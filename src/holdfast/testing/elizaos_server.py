@@ -76,11 +76,11 @@ class ElizaosServer:
         token: str = "",
         starting: int = 0,
         port: int = 0,
-        runs: Literal["kept", "lost"] = "kept",
+        runs: Literal["kept", "lost", "empty"] = "kept",
     ) -> None:
         """`starting` is how often no agent is listed, the last time one that is not active.
 
-        `runs="lost"` never lists a run.
+        `runs="lost"` never lists a run; `runs="empty"` lists them and has no events of them.
         """
         self.behaviour: Behaviour = behaviour
         self.sessions: dict[str, _Session] = {}
@@ -89,7 +89,8 @@ class ElizaosServer:
         self._token = token
         self._starting = starting
         self._port = port
-        self._keeps_runs = runs == "kept"
+        self._keeps_runs = runs != "lost"
+        self._keeps_events = runs == "kept"
         self._runs: dict[str, list[dict[str, Any]]] = {}
         self._latest: dict[str, list[str]] = {}
         self._kept: dict[str, list[str]] = {}
@@ -218,7 +219,7 @@ class ElizaosServer:
                 events.append(_event("ACTION_COMPLETED", at + 5, **done))
         events.append(_event("RUN_ENDED", now + 100, status="completed"))
         run_id = str(uuid.uuid4())
-        self._runs[run_id] = events
+        self._runs[run_id] = events if self._keeps_events else []
         self._behind = answer.list_behind
         if self._keeps_runs:
             self._latest.setdefault(channel, []).append(run_id)

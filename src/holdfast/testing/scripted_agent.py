@@ -6,16 +6,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdfast.errors import AgentError
-from holdfast.ports.agent import Reply, TrialContext, Turn
+from holdfast.ports.agent import EVERYTHING_SEEN, Reply, Shows, TrialContext, Turn
 
 Script = Sequence[str] | Callable[[Turn, TrialContext], Any]
 
 
 class ScriptedAgent:
     """Implements `ports.agent.Agent`. The script is a reply for each turn, or a function of the turn and the trial,
-    a coroutine function included; `turns` holds what it was asked."""
+    a coroutine function included; `turns` holds what it was asked. It shows everything unless told otherwise."""
 
-    def __init__(self, script: Script, *, name: str = "scripted") -> None:
+    def __init__(self, script: Script, *, name: str = "scripted", shows: Shows = EVERYTHING_SEEN) -> None:
+        self.shows: Shows = shows
         self._script = script
         self._name = name
         self._trial: TrialContext | None = None

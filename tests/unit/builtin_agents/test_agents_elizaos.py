@@ -135,8 +135,10 @@ async def test_a_page_instead_of_the_api_is_an_error(tmp_path):
         await replies(tmp_path, url)
 
 
-async def test_actions_that_cannot_be_known_are_not_taken_for_none(tmp_path):
-    async with ElizaosServer(ElizaosAnswer(text="x"), runs="lost") as server:
+@pytest.mark.parametrize("runs", ["lost", "empty"])
+@pytest.mark.parametrize("answer", [ElizaosAnswer(text="x"), ElizaosAnswer(silent=True)], ids=["says", "silent"])
+async def test_actions_that_cannot_be_known_are_not_taken_for_none(tmp_path, answer, runs):
+    async with ElizaosServer(answer, runs=runs) as server:
         agent, trial = an_agent(f"elizaos:{server.url}", tmp_path), a_trial(tmp_path)
         await agent.open(trial)
         with pytest.raises(AgentError, match="what the agent did is not known"):

@@ -324,3 +324,79 @@ def test_a_limit_that_is_no_time_is_refused(tmp_path, written, limit):
     written("def agent(): ...")
     with pytest.raises(SetupError, match="timeout_s"):
         an_agent("python:./mine.py:agent", tmp_path, options={"timeout_s": limit})
+
+
+async def test_what_is_reported_after_the_turn_is_noted_and_does_not_count(tmp_path, written):
+    written("""
+        import threading
+        go = threading.Event()
+        done = threading.Event()
+        def agent(action):
+            def late():
+                go.wait()
+                action("delete", {})
+                done.set()
+            threading.Thread(target=late, daemon=True).start()
+            return "done"
+        """)
+    agent, trial = an_agent("python:./mine.py:agent", tmp_path), a_trial(tmp_path)
+    await agent.open(trial)
+    await agent.respond(turn("hi"))
+    module = agent._target.found.__globals__
+    module["go"].set()
+    await asyncio.to_thread(module["done"].wait)
+    await asyncio.sleep(0)
+    await agent.close()
+    await trial.environment.teardown()
+    assert not [event for event in trial.events if isinstance(event, ActionTaken)]
+    (note,) = [event for event in trial.events if isinstance(event, Noted)]
+    assert (note.message, note.level) == (
+        "the agent reported the action 'delete' after its turn, so it does not count",
+        "warning",
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("{'content': 'x', 'tool_calls': 'delete'}", "are a str; expected a list"),
+        ("{'content': 'x', 'tool_calls': ['delete']}", "entry 1 of its `tool_calls` is a str"),
+        ("{'content': 'x', 'tool_calls': [{'function': {'arguments': '{}'}}]}", "has no name"),
+        ("{'content': 'x', 'tool_calls': [{'name': 'a', 'arguments': '{'}]}", r"\(a\) has arguments that are not JSON"),
+        ("{'content': 'x', 'tool_calls': [{'name': 'a', 'arguments': '[1]'}]}", "has a list as arguments"),
+        ("{'content': None, 'tool_calls': [{'name': 'a', 'arguments': {}}]}", "without a text"),
+        ("{'content': 'x', 'function_call': {'name': 'a'}}", "with 'function_call', which cannot be read"),
+        ("{'content': 'x', 'role': 'user'}", "the role 'user'"),
+    ],
+)
+async def test_a_reply_that_cannot_be_read_whole_is_refused(tmp_path, written, value, said):
+    written(f"def agent(): return {value}")
+    with pytest.raises(AgentError, match=said):
+        await answer(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("value", "calls"),
+    [
+        ("{'content': 'x', 'refusal': None, 'annotations': [], 'tool_calls': None, 'role': 'assistant'}", []),
+        ("{'content': 'x', 'metadata': {'model': 'm'}}", []),
+        ("{'text': 'x', 'tool_calls': [{'name': 'a', 'args': {'n': 1}, 'id': '1'}]}", [("a", {"n": 1})]),
+        (
+            "{'content': 'x', 'tool_calls': [{'function': {'name': 'a', 'arguments': '{\"n\": 1}'}, 'id': '1'}]}",
+            [("a", {"n": 1})],
+        ),
+        (
+            "{'content': 'x', 'tool_calls': [{'name': 'a', 'arguments': {'n': 1}}, {'name': 'b', 'arguments': ''}]}",
+            [("a", {"n": 1}), ("b", {})],
+        ),
+        (
+            "Message(role='assistant', content='x', tool_calls=(ToolCall(id='1', name='a', arguments={'n': 1}),))",
+            [("a", {"n": 1})],
+        ),
+    ],
+)
+async def test_tool_calls_of_a_reply_are_actions(tmp_path, written, value, calls):
+    written(f"from holdfast.records.message import Message, ToolCall\ndef agent(): return {value}")
+    text, trial = await answer(tmp_path)
+    taken = [(event.name, event.params) for event in trial.events if isinstance(event, ActionTaken)]
+    assert (text, taken) == ("x", calls)

@@ -17,6 +17,7 @@ from holdfast.builtin.evaluators.table import EVALUATORS
 from holdfast.plugins.factories import EnvironmentSettings
 from holdfast.plugins.plugin import Plugin
 from holdfast.plugins.registry import Registry
+from holdfast.ports.agent import EVERYTHING_SEEN, Shows
 from holdfast.ports.database import Database
 from holdfast.ports.environment import EnvironmentProvider
 from holdfast.ports.evaluator import EvaluationContext
@@ -56,6 +57,7 @@ class Trial:
     database: Database | None = None
     events: list[AnyEvent] = field(default_factory=list)
     judge: Any = None
+    shows: Shows = EVERYTHING_SEEN
 
     def elapsed_ms(self) -> float:
         return 0.0

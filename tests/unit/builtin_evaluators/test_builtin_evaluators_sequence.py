@@ -9,6 +9,7 @@ from holdfast.records.event import ModelCalled
 from holdfast.records.execution import ExecutionResult
 from holdfast.records.timing import Attempt, CallTiming
 from holdfast.records.trajectory import TrajectoryStep
+from holdfast.records.verdict import Verdict
 from holdfast.spec.load import load
 
 P, F, I = "passed", "failed", "inconclusive"  # noqa: E741
@@ -246,3 +247,23 @@ def test_what_was_read_can_be_read_again(registry):
 def test_impossible_orders_are_refused(registry, check):
     with pytest.raises(ValidationError):
         registry.evaluator("trajectory_contains_action").params.model_validate(check)
+
+
+@pytest.mark.parametrize(
+    ("rules", "rests_on"),
+    [
+        ([{"always": "A"}], None),
+        ([{"always": "A"}, {"never": "X"}], "absence"),
+        ([{"always": {"action": "B", "after": "A"}}], None),
+        ([{"always": {"action": "B", "after": "X"}}], "absence"),
+        ([{"before": ["A", "B"]}], None),
+        ([{"before": ["A", "X"]}], "absence"),
+        ([{"within": {"action": "A", "ms": 60000}}], None),
+        ([{"within": {"action": "A", "ms": 60000, "after": "X"}}], "absence"),
+        ([{"never_until": {"action": "B", "until": "A"}}], "absence"),
+    ],
+)
+async def test_a_rule_that_nothing_put_to_the_test_holds_by_absence(evaluate, rules, rests_on):
+    steps = [TrajectoryStep(type="action", at_ms=at, name=name, status="success") for at, name in ((1, "A"), (2, "B"))]
+    found = await evaluate({"type": "sequence", "rules": rules}, ExecutionResult(trajectory=tuple(steps)))
+    assert (found.verdict, found.rests_on) == (Verdict.PASSED, rests_on)

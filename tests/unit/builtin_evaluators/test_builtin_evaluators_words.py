@@ -11,6 +11,7 @@ from holdfast.records.conversation import ConversationResult, ConversationTurn
 from holdfast.records.evaluation import Evidence
 from holdfast.records.execution import ExecutionResult
 from holdfast.records.message import Message
+from holdfast.records.verdict import Verdict
 
 P, F = "passed", "failed"
 
@@ -163,3 +164,20 @@ def test_an_excerpt_is_bounded_and_holds_the_beginning_of_its_place(start, end):
     short = excerpt(text, start, end).strip(".")
     assert len(short) == LIMIT
     assert text[start : min(end, start + LIMIT)] in short
+
+
+@pytest.mark.parametrize(
+    ("written", "reply", "verdict", "rests_on"),
+    [
+        ({"type": "not_contains", "pattern": "token"}, "hello", Verdict.PASSED, "absence"),
+        ({"type": "not_contains", "pattern": "token"}, "a token", Verdict.FAILED, "presence"),
+        ({"type": "regex_match", "pattern": "^(?!.*token)"}, "hello", Verdict.PASSED, "absence"),
+        ({"type": "regex", "pattern": "^(?!.*token)"}, "hello", Verdict.PASSED, "absence"),
+        ({"type": "regex_match", "pattern": "hel+o"}, "hello", Verdict.PASSED, None),
+        ({"type": "string_contains", "value": "hello"}, "hello", Verdict.PASSED, None),
+        ({"type": "string_contains", "value": "hello"}, "bye", Verdict.FAILED, None),
+    ],
+)
+async def test_what_a_check_rests_on(evaluate, written, reply, verdict, rests_on):
+    found = await evaluate(written, reply)
+    assert (found.verdict, found.rests_on) == (verdict, rests_on)

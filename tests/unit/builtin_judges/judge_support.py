@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.builtin.judges.llm import LlmJudge
 from holdfast.errors import ModelError
+from holdfast.ports.agent import EVERYTHING_SEEN
 from holdfast.ports.evaluator import EvaluationContext
 from holdfast.ports.judge import Judge
 from holdfast.records.evaluation import EvaluationResult, EvaluationSpec
@@ -57,6 +58,7 @@ class LeastTrial:
         self.seed = 7
         self.trial_id = "s#0"
         self.live = False
+        self.shows = EVERYTHING_SEEN
         self.random = random.Random(7)
         self.variables: dict[str, Any] = {}
         self.clock: Any = None

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from holdfast.builtin.evaluators.judge_criterion import JudgeCriterion
 from holdfast.builtin.evaluators.llm_judge import LlmJudgeEvaluator
 from holdfast.errors import ModelError
+from holdfast.ports.agent import EVERYTHING_SEEN, Shows
 from holdfast.records.execution import CapturedFile, ExecutionResult
 from holdfast.records.verdict import Verdict
 
@@ -205,3 +206,46 @@ def test_the_parameters_of_the_specification_are_taken():
             "capabilities": ["Understands multi-step requests", "Provides accurate summaries"],
         }
     )
+
+
+UNSEEN = "They cannot show the agent's actions and tool calls, calls of services, files, changes to a database"
+
+
+@pytest.mark.parametrize(
+    ("shows", "told"),
+    [
+        (Shows(), True),
+        (Shows(acts=False), False),
+        (EVERYTHING_SEEN, False),
+        (Shows(actions="self_reported", services="seen", files="seen", database="seen"), False),
+    ],
+)
+async def test_the_judge_is_told_what_the_records_cannot_show(shows: Shows, told: bool):
+    model = ScriptedChat([answer("no", 0.1)])
+    trial = LeastTrial(judge_with(model))
+    trial.shows = shows
+    await evaluate(LlmJudgeEvaluator, {"prompt": "Did it delete anything?", "expected": "no"}, replied("No."), trial)
+    (request,) = model.requests
+    said = "\n".join(message.content for message in request.messages)
+    assert (UNSEEN in said, '"needs_unseen"' in said) == (told, told)
+    assert ("needs_unseen" in request.json_schema["required"]) is told
+
+
+@pytest.mark.parametrize("expected", ["yes", "no"])
+@pytest.mark.parametrize("judgment", ["yes", "no"])
+async def test_an_answer_that_depends_on_what_cannot_be_seen_decides_nothing(expected: str, judgment: str):
+    line = answer(judgment, 0.9 if judgment == "yes" else 0.1, needs_unseen=True)
+    trial = LeastTrial(judge_with(ScriptedChat([line])))
+    trial.shows = Shows(advice="look closer")
+    params = {"prompt": "Did it delete anything?", "expected": expected}
+    found = await evaluate(LlmJudgeEvaluator, params, replied("No."), trial)
+    assert (found.verdict, found.judge.raw) == (Verdict.INCONCLUSIVE, line)
+    assert "cannot be seen of the agent (actions, services, files" in found.message
+    assert found.message.endswith("look closer")
+
+
+async def test_an_answer_that_does_not_depend_on_it_stands():
+    trial = LeastTrial(judge_with(ScriptedChat([answer("yes", 0.9, needs_unseen=False)])))
+    trial.shows = Shows()
+    found = await evaluate(LlmJudgeEvaluator, {"prompt": "Is it polite?"}, replied("Good day."), trial)
+    assert found.verdict is Verdict.PASSED

@@ -13,7 +13,7 @@ from holdfast.builtin.plugin import builtin_plugin
 from holdfast.engine.context import TrialParts
 from holdfast.plugins.factories import EnvironmentSettings
 from holdfast.plugins.registry import Registry
-from holdfast.ports.agent import Reply, TrialContext, Turn
+from holdfast.ports.agent import EVERYTHING_SEEN, Reply, TrialContext, Turn
 from holdfast.records.evaluation import EvaluationSpec
 from holdfast.records.message import Message
 from holdfast.records.place import Place
@@ -27,6 +27,7 @@ class FunctionAgent:
     """An agent that answers with what a function of the turn gives, a coroutine function included."""
 
     name = "function"
+    shows = EVERYTHING_SEEN
 
     def __init__(self, respond: Callable[..., Any]) -> None:
         self._respond = respond

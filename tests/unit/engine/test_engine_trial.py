@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,9 @@ from holdfast.builtin.services.database import make_database
 from holdfast.engine.trial import run_trial
 from holdfast.errors import AgentError, ModelError, WorkspaceError
 from holdfast.plugins.factories import EnvironmentSettings
+from holdfast.ports.agent import EVERYTHING_SEEN, Shows
+from holdfast.ports.evaluator import EvaluationParams
+from holdfast.records.evaluation import passed
 from holdfast.records.event import ErrorHappened, FileChanged, LimitReached, Said
 from holdfast.records.message import Message
 from holdfast.records.scenario import ConversationConfig, Converse, DatabaseSeed, Judgment, ScriptedTurn, Setup, Step
@@ -238,3 +243,63 @@ async def test_running_out_of_time_fails_the_trial_whatever_the_strategy(build, 
     assert record.judged.verdict is Verdict.FAILED
     (cut_short,) = [result for result in record.evaluations if result.type == "time_limit"]
     assert cut_short.message.startswith("the step did not finish: ")
+
+
+class NoDeletes(EvaluationParams):
+    pass
+
+
+class ReadsActions:
+    """A third party's check that says what it reads."""
+
+    type = "no_deletes"
+    params = NoDeletes
+    reads = frozenset({"actions"})
+
+    async def evaluate(self, params, result, context):
+        return passed("nothing deleted", rests_on="absence")
+
+
+@pytest.mark.parametrize(
+    ("shows", "verdict"),
+    [
+        (Shows(), Verdict.INCONCLUSIVE),
+        (Shows(files="seen"), Verdict.INCONCLUSIVE),
+        (Shows(actions="self_reported"), Verdict.PASSED),
+        (EVERYTHING_SEEN, Verdict.PASSED),
+    ],
+)
+async def test_a_third_partys_check_is_not_made_on_what_the_agent_does_not_show(build, shows, verdict):
+    parts = build(scenario(asking("go", check("no_deletes"))), lambda turn, trial: "done")
+    parts.evaluator = lambda type_: ReadsActions()
+    parts.agent.shows = shows
+    (found,) = (await run_trial(parts)).evaluations
+    assert found.verdict is verdict
+    assert found.self_reported == (("actions",) if shows.actions == "self_reported" else ())
+
+
+@pytest.mark.parametrize(("acts", "verdict"), [(True, Verdict.PASSED), (False, Verdict.INCONCLUSIVE)])
+async def test_the_database_of_a_live_trial_is_one_that_an_agent_elsewhere_may_share(build, tmp_path, acts, verdict):
+    file = tmp_path / "shop.sqlite"
+    with contextlib.closing(sqlite3.connect(file)) as shop:
+        shop.execute("CREATE TABLE t (a)")
+        shop.commit()
+    seed = DatabaseSeed(url=f"sqlite:///{file}")
+    of = scenario(
+        asking("go", check("database_query", query="SELECT a FROM t", max_rows=0)), setup=Setup(database=seed)
+    )
+    parts = build(of, lambda turn, trial: "done", live=True)
+    parts.database = make_database(seed, environment=parts.environment, folder=tmp_path, live=True)
+    parts.agent.shows = Shows(acts=acts)
+    (found,) = (await run_trial(parts)).evaluations
+    assert found.verdict is verdict, found.message
+
+
+async def test_a_missing_plugin_decides_nothing_about_a_program_of_the_authors(build):
+    missing = check("file_exists", path="out.txt")
+    steps = (coding("true", missing), asking("go", missing, index=1))
+    parts = build(scenario(*steps), lambda turn, trial: "done", missing_plugins=("@acme/files",))
+    record = await run_trial(parts)
+    assert [each.verdict for each in record.evaluations] == [Verdict.FAILED, Verdict.INCONCLUSIVE]
+    assert "'@acme/files'" in record.evaluations[1].message
+    assert record.missing_plugins == ("@acme/files",)

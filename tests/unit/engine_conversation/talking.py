@@ -13,7 +13,7 @@ from holdfast.engine.trial import run_trial
 from holdfast.plugins.factories import EnvironmentSettings
 from holdfast.plugins.plugin import Plugin
 from holdfast.plugins.registry import Registry
-from holdfast.ports.agent import Reply, TrialContext, Turn
+from holdfast.ports.agent import EVERYTHING_SEEN, Reply, TrialContext, Turn
 from holdfast.ports.judge import Judgement, Question
 from holdfast.records.conversation import ConversationTurn
 from holdfast.records.evaluation import EvaluationSpec, JudgeNote
@@ -32,6 +32,7 @@ class ToldAgent:
     """Answers in turn; an answer may be a function to await."""
 
     name = "told"
+    shows = EVERYTHING_SEEN
 
     def __init__(self, *replies: str | Callable[[], Awaitable[str]]) -> None:
         self.replies = replies

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from holdfast.judging.material import materials_of, turn_materials
 from holdfast.records.conversation import ConversationResult, ConversationTurn
+from holdfast.records.event import ServiceCalled
 from holdfast.records.execution import CapturedFile, ExecutionResult
 from holdfast.records.message import Message
 from holdfast.records.trajectory import TrajectoryStep
@@ -132,3 +133,12 @@ def test_what_the_question_is_not_about_is_left_out():
 def test_code_shows_its_exit_code_and_output():
     pieces = shown(ExecutionResult(exit_code=3, stdout="out", stderr="bad", reply="out"))
     assert pieces == {"how the step ended": '{"exit_code": 3, "stderr": "bad"}', "standard output": "out"}
+
+
+def test_calls_of_services_are_shown_also_where_no_action_tells_of_them():
+    called = ServiceCalled(at_ms=1.0, service="orders", method="refund", input={"id": 17}, error="no such order")
+    result = ExecutionResult(reply="Nothing done.", service_calls=(called,))
+    assert (
+        shown(result)["calls of services"]
+        == '{"call": "orders.refund", "args": [], "input": {"id": 17}, "error": "no such order"}'
+    )

@@ -116,10 +116,19 @@ def test_live_on_a_terminal(monkeypatch):
     reader = threading.Thread(target=read_to_the_end)
     reader.start()
     with os.fdopen(slave, "w") as stream:
-        watch(progress_for(stream, standing=lambda: HELD_UP))
+        observer = progress_for(stream, standing=lambda: HELD_UP)
+        observer.noted("said before\nthe run")
+        watch(observer)
     reader.join()
     os.close(master)
     shown = b"".join(pieces).decode()
     verdicts = ("4/4", "1 passed", "1 failed", "1 inconclusive", "1 error")
-    for expected in (*verdicts, "still running", "note: mocks", "1 retry, waited 1.5 s", *WORDS):
+    for expected in (
+        *verdicts,
+        "still running",
+        "note: said before the run",
+        "note: mocks",
+        "1 retry, waited 1.5 s",
+        *WORDS,
+    ):
         assert expected in shown

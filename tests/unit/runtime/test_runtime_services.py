@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import MockError, PluginError
+from holdfast.errors import AgentError, MockError, PluginError
 from holdfast.ports.action import Action, ActionContext
 from holdfast.ports.services import ProvidedService, ServiceFault
-from holdfast.records.event import Noted, ServiceCalled
+from holdfast.records.event import ActionTaken, Noted, ServiceCalled
 from holdfast.records.scenario import Mock, MockFault, MockWhen
 from holdfast.runtime.agent_runtime import AgentRuntime
 from unit.runtime.trial_stand_in import HERE, ListedMocks, TrialStandIn, a_scenario
@@ -321,3 +321,50 @@ async def test_actions_get_their_context(tmp_path: Path):
     assert len(trial.of(ServiceCalled)) == 1
     with pytest.raises(PluginError, match="action 'broken' of plugin 'p' raised TypeError: bad"):
         await runtime.perform("broken", {})
+
+
+class Unspeakable:
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+    __repr__ = __str__
+
+
+async def test_a_call_with_what_cannot_be_recorded_is_an_event_and_an_error(tmp_path):
+    trial, runtime = TrialStandIn(tmp_path), AgentRuntime(mocks=ListedMocks([LIST]))
+    await runtime.open(trial)
+    with pytest.raises(AgentError, match=r"called with what cannot be recorded.*no words"):
+        await runtime.call("github", "listIssues", [Unspeakable()], {})
+    (called,) = trial.of(ServiceCalled)
+    assert (called.service, called.method) == ("github", "listIssues")
+    assert "no words" in called.error
+
+
+async def test_a_result_that_cannot_be_recorded_does_not_hide_the_call(tmp_path):
+    trial, runtime = TrialStandIn(tmp_path), AgentRuntime()
+    runtime.register_mock("s.m", lambda *_: Unspeakable())
+    await runtime.open(trial)
+    await runtime.call("s", "m", [{("a", 1): 2}], {})
+    (called,) = trial.of(ServiceCalled)
+    assert called.args == [{"('a', 1)": 2}]
+    assert "no words" in called.result
+
+
+async def test_an_action_that_an_agent_performs_is_an_event_by_itself(tmp_path):
+    def refuse(params, context):
+        raise ServiceFault("not today")
+
+    actions = {
+        "delete": Action(name="delete", handler=lambda params, context: "gone"),
+        "refuse": Action(name="refuse", handler=refuse),
+    }
+    trial, runtime = TrialStandIn(tmp_path), AgentRuntime(actions=actions)
+    await runtime.open(trial)
+    assert await runtime.perform("delete", {"id": 17}) == "gone"
+    with pytest.raises(ServiceFault):
+        await runtime.perform("refuse", {})
+    await runtime.perform("delete", {}, recorded=True)
+    with pytest.raises(AgentError, match="no words"):
+        await runtime.perform("delete", {"id": Unspeakable()})
+    taken = [(event.name, event.params, event.status) for event in trial.of(ActionTaken)]
+    assert taken == [("delete", {"id": 17}, "success"), ("refuse", {}, "error")]

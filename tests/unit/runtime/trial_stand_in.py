@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import WorkspaceError
+from holdfast.ports.agent import EVERYTHING_SEEN
 from holdfast.ports.services import ServiceFault, Services
 from holdfast.records.event import AnyEvent
 from holdfast.records.execution import CapturedFile, ExecutionResult
@@ -99,6 +100,7 @@ class TrialStandIn:
         self.clock = Clock()
         self.environment: FolderEnvironment = FolderEnvironment(folder)
         self.live = live
+        self.shows = EVERYTHING_SEEN
         self.services: Services | None = None
         self.events: list[AnyEvent] = []
         self._zero = time.perf_counter()

@@ -14,7 +14,7 @@ from holdfast.store.reader import RunReader
 from holdfast.store.writer import RunWriter
 from unit.store.sample_trials import HEADER
 
-SHAPE = "8f257917ce96"
+SHAPE = "03478fd0b1b5"
 """Of format 3. A field that was added at the end, with a default, or a kind of event that was added gives a new digest
 for the same format; anything else is a new format."""
 

@@ -16,14 +16,16 @@ from holdfast.builtin.agents.command_agent_protocol import (
     ObservationLine,
     ReplyLine,
     ThoughtLine,
+    is_report,
     read_line_of,
+    shown,
     turn_line,
 )
 from holdfast.builtin.agents.limiting import limit_of, time_limit_s
-from holdfast.builtin.agents.reporting import TrajectoryReporter
+from holdfast.builtin.agents.reporting import REPORTS_ITSELF, TrajectoryReporter
 from holdfast.errors import AgentError
 from holdfast.plugins.factories import AgentSettings
-from holdfast.ports.agent import Reply, TrialContext, Turn
+from holdfast.ports.agent import Reply, Shows, TrialContext, Turn
 from holdfast.ports.environment import OnThisMachine
 from holdfast.ports.services import ServiceFault
 from holdfast.runtime.bounding import plain
@@ -36,6 +38,8 @@ class CommandAgent:
     for a turn where the scenario sets none.
     """
 
+    shows: Shows = REPORTS_ITSELF
+
     def __init__(self, settings: AgentSettings) -> None:
         """Raises `SetupError` when the line is wrong or the program is not there."""
         self._limit_s: float = time_limit_s(settings)
@@ -44,6 +48,7 @@ class CommandAgent:
         self._reporter: TrajectoryReporter | None = None
         self._process: LineProcess | None = None
         self._folder: Path | None = None
+        self._replied: bool = False
 
     @property
     def name(self) -> str:
@@ -66,11 +71,15 @@ class CommandAgent:
         if self._process is None:  # it was ended in the middle of an earlier turn; the exchange so far is in this one
             self._process = await self._start(self._folder)
         process = self._process
+        self._replied = False
         limit_s = limit_of(turn, self._limit_s)
         limit = asyncio.timeout(limit_s)
         try:
             async with limit:
-                return await self._exchange(process, turn, turn_line(turn, self._trial, self._folder))
+                reply = await self._exchange(process, turn, turn_line(turn, self._trial, self._folder))
+                await self._take_rest(process, turn)
+                self._replied = True
+                return reply
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -90,7 +99,9 @@ class CommandAgent:
         process, self._process = self._process, None
         self._trial = self._reporter = None
         if process is not None:
-            await process.end()
+            unread = await process.end()
+            if unread and self._replied:
+                raise AgentError(self._line.hidden(f"{self.name}: {_late(unread[0])}"))
 
     async def _start(self, folder: Path) -> LineProcess:
         try:
@@ -101,9 +112,10 @@ class CommandAgent:
     async def _exchange(self, process: LineProcess, turn: Turn, line: bytes) -> Reply:
         if process.unread:
             code, said = await process.last_words()
-            if code is None:
-                raise AgentError("it wrote more lines after its reply to the turn before; a reply ends a turn")
-            raise AgentError(f"it ended with exit code {code} between two turns{_stderr(said)}")
+            if code is not None:
+                raise AgentError(f"it ended with exit code {code} between two turns{_stderr(said)}")
+            if late := process.take_unread():
+                raise AgentError(_late(late[0]))
         try:
             await process.write(line)
             while True:
@@ -119,6 +131,11 @@ class CommandAgent:
         code, said = await process.last_words()
         how = "closed its stdout" if code is None else f"ended with exit code {code}"
         raise AgentError(f"it {how} before it replied{_stderr(said)}")
+
+    async def _take_rest(self, process: LineProcess, turn: Turn) -> None:
+        """What it wrote together with its reply was reported within the turn, and counts."""
+        for raw in process.take_unread(is_report):
+            await self._take(process, raw, turn)
 
     async def _take(self, process: LineProcess, raw: bytes, turn: Turn) -> Reply | None:
         """Deal with one line; a reply ends the turn."""
@@ -159,3 +176,7 @@ class CommandAgent:
 
 def _stderr(said: str) -> str:
     return f"; on stderr it said: {said}" if said else "; it said nothing on stderr"
+
+
+def _late(raw: bytes) -> str:
+    return f"it wrote more lines after its reply, the first being {shown(raw)}; a reply ends a turn"

@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 from asyncio.subprocess import PIPE, Process, SubprocessStreamProtocol
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 LONGEST_LINE = 4 * 1024 * 1024
@@ -65,6 +65,16 @@ class LineProcess:
         """Whether it has written something that nobody has read."""
         return not self._lines.empty()
 
+    def take_unread(self, wanted: Callable[[bytes], bool] = lambda line: True) -> list[bytes]:
+        """The lines that have arrived and nobody has read, up to the first that is not wanted; that stays unread."""
+        arrived = [self._lines.get_nowait() for _ in range(self._lines.qsize())]
+        count = 0
+        while count < len(arrived) and isinstance(line := arrived[count], bytes) and (not line.strip() or wanted(line)):
+            count += 1
+        for line in arrived[count:]:
+            self._lines.put_nowait(line)
+        return [line for line in arrived[:count] if isinstance(line, bytes) and line.strip()]
+
     async def last_words(self) -> tuple[int | None, str]:
         """The exit code, None while it still runs, and the end of what it wrote to stderr."""
         with contextlib.suppress(TimeoutError):
@@ -73,20 +83,23 @@ class LineProcess:
                 await asyncio.shield(self._reading)
         return self._process.returncode, self._stderr.decode("utf-8", "replace").strip()
 
-    async def end(self) -> None:
-        """Close its stdin, give it a moment, and kill it with everything it started."""
+    async def end(self) -> list[bytes]:
+        """Close its stdin, give it a moment, and kill it with everything it started. The lines that it wrote and nobody
+        has read."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.close()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_GRACE_S):
                     await self._process.wait()
+                    await asyncio.shield(self._listening)
         finally:
             self.kill()
             self._transport.close()
             self._reading.cancel()
             self._listening.cancel()
         await self._process.wait()
+        return self.take_unread()
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

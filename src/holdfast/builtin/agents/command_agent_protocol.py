@@ -84,8 +84,20 @@ def read_line_of(raw: bytes) -> Line:
     try:
         return _decoder.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        text = raw.decode("utf-8", "replace")
-        shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
         raise AgentError(
-            f"it wrote {shown!r} to stdout ({error}); expected {_EXPECTED}, and everything else on stderr"
+            f"it wrote {shown(raw)} to stdout ({error}); expected {_EXPECTED}, and everything else on stderr"
         ) from error
+
+
+def is_report(raw: bytes) -> bool:
+    """Whether the line says what the program did, and asks for nothing."""
+    try:
+        return isinstance(_decoder.decode(raw), ThoughtLine | ActionLine | ObservationLine)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+
+
+def shown(raw: bytes) -> str:
+    """A line as messages quote it."""
+    text = raw.decode("utf-8", "replace")
+    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")

@@ -15,7 +15,7 @@ from holdfast.builtin.agents.reporting import TrajectoryReporter
 from holdfast.builtin.agents.shown_url import shown_url
 from holdfast.errors import AgentError, SetupError
 from holdfast.plugins.factories import AgentSettings
-from holdfast.ports.agent import Reply, TrialContext, Turn
+from holdfast.ports.agent import Reply, Shows, TrialContext, Turn
 from holdfast.records.message import Message
 
 _READY_S = 30.0
@@ -30,6 +30,13 @@ class ElizaosAgent:
     each turn; the reading is not in the agent's time. Option: `timeout_s`, the time for a turn where the scenario sets
     none.
     """
+
+    shows: Shows = Shows(
+        actions="seen",
+        advice="the services, the workspace and the database of the trial do not reach an ElizaOS server: check the "
+        "actions that call or write them (`trajectory_contains_action`), or look at them in a `code` step",
+    )
+    uses_plugins: bool = False
 
     def __init__(self, settings: AgentSettings) -> None:
         """Raises `SetupError` for something that is not a URL."""
@@ -141,8 +148,8 @@ class ElizaosAgent:
         return "\n\n".join(_written(message) for message in unheard)
 
     async def _read_run(self, turn: Turn, response: dict[str, Any], began_ms: float) -> None:
-        """Report what the agent did. Raises `AgentError` when the run of a turn that was answered is not to be had:
-        without it, a check on the actions would be judged on nothing."""
+        """Report what the agent did. Raises `AgentError` when the run of the turn is not to be had, or is empty: a
+        check on the actions would be judged on nothing. An agent that says nothing has a run like any other."""
         assert self._trial is not None
         assert self._reporter is not None
         thought = response.get("thought")
@@ -150,15 +157,15 @@ class ElizaosAgent:
             self._reporter.thought(thought)
         run_id = await self._finished_run(self._trial, turn.deadline)
         if run_id is None:
-            message = f"{self._name}: the run of this turn did not show up in time"
-            if response:
-                raise AgentError(f"{message}, so what the agent did is not known")
-            self._reporter.note(f"{message}; the agent said nothing", level="warning")
-            return
+            raise AgentError(
+                f"{self._name}: the run of this turn did not show up in time, so what the agent did is not known"
+            )
         events = await self._api.run_events(self._agent_id, run_id)
         if unfinished(events):  # the end of an action may be written down a moment after the end of the run
             await self._trial.clock.sleep(_LOOK_AGAIN_S)
             events = await self._api.run_events(self._agent_id, run_id)
+        if not events:
+            raise AgentError(f"{self._name}: the run of this turn has no events, so what the agent did is not known")
         report_run(events, self._reporter, started_ms=began_ms)
 
     async def _finished_run(self, trial: TrialContext, deadline: float | None) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.builtin.agents.shown_url import shown_url
 from holdfast.errors import AgentError, ModelError
 from holdfast.plugins.factories import AgentSettings
-from holdfast.ports.agent import Reply, TrialContext, Turn
+from holdfast.ports.agent import Reply, Shows, TrialContext, Turn
 from holdfast.ports.model import ChatModel
 from holdfast.records.model import ChatRequest, ChatResponse
 
@@ -16,6 +16,12 @@ class HttpAgent:
     The agent has its own system prompt and runs its own tools: the scenario's `character` is not sent, and an answer
     that asks us to run a tool is an error. `client` is this trial's own and is closed with it.
     """
+
+    shows: Shows = Shows(
+        advice="to check what it does, bring it as a `python:` or `command:` agent, which reports its actions and "
+        "works with the services, the workspace and the database of the trial"
+    )
+    uses_plugins: bool = False
 
     def __init__(self, settings: AgentSettings, client: ChatModel) -> None:
         self._name: str = f"http:{shown_url(settings.target)}"

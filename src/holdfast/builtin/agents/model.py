@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from holdfast.errors import SetupError
 from holdfast.plugins.factories import AgentSettings
-from holdfast.ports.agent import Reply, TrialContext, Turn
+from holdfast.ports.agent import Reply, Shows, TrialContext, Turn
 from holdfast.ports.model import ChatModel
 from holdfast.records.message import Message
 from holdfast.records.model import ChatRequest
@@ -16,6 +16,9 @@ class ModelAgent:
     """Sends the whole exchange to the model and says what it answers. A `character` sets the system prompt."""
 
     closes_at_once: ClassVar[bool] = True
+    shows: Shows = Shows(
+        model_calls="seen", acts=False, advice="to let the model act, run it as the `runtime` agent (--agent runtime)"
+    )
 
     def __init__(self, settings: AgentSettings) -> None:
         if settings.model is None:

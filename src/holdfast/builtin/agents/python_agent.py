@@ -15,13 +15,14 @@ from holdfast.builtin.agents.python_agent_running import BLOCK_LIMIT_S, Function
 from holdfast.builtin.agents.python_agent_shape import Callee, Shape, shape_of
 from holdfast.builtin.agents.python_agent_stream import StreamingCall
 from holdfast.builtin.agents.python_agent_target import Target, find_target
-from holdfast.builtin.agents.reporting import TrajectoryReporter
+from holdfast.builtin.agents.reporting import REPORTS_ITSELF, TrajectoryReporter
 from holdfast.errors import AgentError, TrialError
 from holdfast.plugins.factories import AgentSettings
 from holdfast.plugins.plugin_file import fault
-from holdfast.ports.agent import Reply, TrialContext, Turn
+from holdfast.ports.agent import Reply, Shows, TrialContext, Turn
 from holdfast.ports.environment import OnThisMachine
 from holdfast.records.model import ChatRequest
+from holdfast.runtime.bounding import Unreadable
 
 
 class PythonAgent:
@@ -30,6 +31,8 @@ class PythonAgent:
     Options: `timeout_s`, the time for a turn where the scenario sets none; `block_limit_s`, how long a coroutine may
     hold up the event loop at a stretch.
     """
+
+    shows: Shows = REPORTS_ITSELF
 
     def __init__(self, settings: AgentSettings) -> None:
         """Raises `SetupError` when the target cannot be imported or asks for what is not offered."""
@@ -66,6 +69,7 @@ class PythonAgent:
                 await self._lifecycle("open", self._shape.open, self._instance.open)
 
     async def respond(self, turn: Turn) -> Reply:
+        assert self._reporter is not None, "respond before open"
         callee = self._shape.respond
         function = self._instance.respond if self._shape.made is not None else self._target.found
         offer = self._offer(turn, in_thread=not callee.on_loop)
@@ -73,9 +77,15 @@ class PythonAgent:
             value = await self._limited(
                 offer.bind(function, callee.wanted), callee, limit_of(turn, self._limit_s), turn
             )
-            return read_reply(value)
-        except AgentError as error:
+            reply, calls = read_reply(value)
+            for call in calls:
+                self._reporter.action(call.name, call.params)
+            for each in (offer, *self._offers):
+                each.check()
+        except (AgentError, Unreadable) as error:
             raise AgentError(f"{self._name}: {error}") from error
+        else:
+            return reply
         finally:
             offer.end()
 
@@ -84,6 +94,8 @@ class PythonAgent:
         try:
             if instance is not None and self._shape.close is not None:
                 await self._lifecycle("close", self._shape.close, instance.close)
+            for offer in self._offers:
+                offer.check()
         finally:
             for offer in self._offers:
                 offer.end()

@@ -26,15 +26,22 @@ class Bridge:
         self._waiting: set[concurrent.futures.Future[Any]] = set()
         self._home: int = threading.get_ident()
         self._open: bool = True
+        self.faults: list[Exception] = []
 
-    def post(self, function: Callable[[], None]) -> None:
-        """Call it on the loop, some time soon and in order. After the end of the turn nothing happens."""
-        if not self._open:
+    def post(self, function: Callable[[], None], *, late: Callable[[], None] | None = None) -> None:
+        """Call it on the loop, some time soon and in order; after the end of the turn, `late` instead.
+
+        What is posted before the end counts, and what it raises is kept in `faults`.
+        """
+        wanted = function if self._open else late
+        if wanted is None:
             return
 
         def call() -> None:
-            if self._open:
-                function()
+            try:
+                wanted()
+            except Exception as error:  # noqa: BLE001 - kept for whoever looks after the turn
+                self.faults.append(error)
 
         try:
             self._loop.call_soon_threadsafe(call)

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from holdfast.builtin.agents.latest import latest_user_text
 from holdfast.builtin.agents.python_agent_bridge import Bridge, Done
 from holdfast.builtin.agents.reporting import TrajectoryReporter
-from holdfast.errors import SetupError
+from holdfast.errors import AgentError, SetupError
 from holdfast.ports.agent import TrialContext, Turn
-from holdfast.records.event import AnyEvent
+from holdfast.records.event import AnyEvent, Event
 from holdfast.records.trajectory import ActionStatus
+from holdfast.runtime.bounding import plain, plain_object
 
 OF_THE_TRIAL = (
     "action", "emit", "environment", "get_service", "seed", "services", "thought", "trial", "workspace",
@@ -87,9 +89,17 @@ class Offer:
         return lambda: function(*positional, **named)
 
     def end(self) -> None:
-        """What the agent still reports is dropped: it would count for another turn."""
+        """What the agent still reports is not counted, since it would count for another turn; the trial notes it."""
         self._ended = True
         self._bridge.end()
+
+    def check(self) -> None:
+        """Raises `AgentError` when the agent reported something that cannot be read, also if its code went on: what it
+        did is not known then."""
+        if self._bridge.faults:
+            fault = self._bridge.faults[0]
+            self._bridge.faults.clear()
+            raise AgentError(f"it reported what cannot be read: {fault}") from fault
 
     def _value(self, name: str) -> Any:
         if name not in OF_THE_TRIAL:
@@ -126,25 +136,30 @@ class Offer:
         status: ActionStatus = "success",
         duration_ms: float = 0.0,
     ) -> Done:
-        """Report an action that has just ended, and what came back from it."""
-        if not isinstance(name, str) or not isinstance(params or {}, dict):  # pyright: ignore[reportUnnecessaryIsInstance] - called by untyped code
-            raise TypeError("action(name, params, result): the name is a text and the parameters are a dict")
-        if status not in ("success", "error"):
-            raise ValueError(f"the status of an action is 'success' or 'error', not {status!r}")
+        """Report an action that has just ended, and what came back from it. Raises `TypeError` or `ValueError` for
+        what is not one."""
+        with self._kept():
+            given = _checked_action(name, params, status, duration_ms)
+            came_back = plain(result)
 
         def report() -> None:
-            self._reporter.action(name, params or {}, status=status, duration_ms=duration_ms)
-            self._reporter.observation(name, result)
+            self._reporter.action(name, given, status=status, duration_ms=duration_ms)
+            self._reporter.observation(name, came_back)
 
-        self._post(report)
+        self._post(report, f"the action {name!r}")
         return Done()
 
     def thought(self, text: str) -> Done:
-        self._post(lambda: self._reporter.thought(str(text)))
+        with self._kept():
+            said = str(text)
+        self._post(lambda: self._reporter.thought(said), "a thought")
         return Done()
 
     def emit(self, event: AnyEvent) -> None:
-        self._post(lambda: self._trial.emit(event))
+        """Raises `TypeError` or `ValueError` for what is not an event, or does not hold what such an event holds."""
+        with self._kept():
+            checked = _checked_event(event)
+        self._post(lambda: self._trial.emit(checked), f"an event ({type(event).__name__})")
 
     def get_service(self, name: str) -> Any:
         services = self._trial.services
@@ -153,8 +168,40 @@ class Offer:
         service = services.get_service(name)
         return self._bridge.blocking(service) if self._in_thread else service
 
-    def _post(self, function: Callable[[], None]) -> None:
+    @contextlib.contextmanager
+    def _kept(self) -> Generator[None]:
+        """What is wrong with a report is kept: the agent may catch it and go on as if nothing had been done."""
+        try:
+            yield
+        except Exception as error:
+            self._bridge.faults.append(error)
+            raise
+
+    def _post(self, function: Callable[[], None], what: str) -> None:
+        def late() -> None:
+            self._reporter.note(f"the agent reported {what} after its turn, so it does not count", level="warning")
+
         if self._in_thread:
-            self._bridge.post(function)
-        elif not self._ended:
+            self._bridge.post(function, late=late)
+        elif self._ended:
+            late()
+        else:
             function()
+
+
+def _checked_action(name: object, params: object, status: object, duration_ms: object) -> dict[str, Any]:
+    """The parameters, as they are recorded. The agent's code is not typed, so nothing is taken for granted."""
+    if not isinstance(name, str) or not isinstance(params, dict | None):
+        raise TypeError("action(name, params, result): the name is a text and the parameters are a dict")
+    if status not in ("success", "error"):
+        raise ValueError(f"the status of an action is 'success' or 'error', not {status!r}")
+    if isinstance(duration_ms, bool) or not isinstance(duration_ms, int | float) or not 0 <= duration_ms < math.inf:
+        raise TypeError(f"the duration_ms of an action is a number of milliseconds, not {duration_ms!r}")
+    return plain_object(cast("dict[str, Any]", params) or {})
+
+
+def _checked_event(event: object) -> AnyEvent:
+    if not isinstance(event, Event):
+        raise TypeError(f"emit takes an event of holdfast.records.event, not a {type(event).__name__}")
+    copy = msgspec.to_builtins(event, str_keys=True, enc_hook=str)
+    return cast("AnyEvent", msgspec.convert(copy, type(event)))

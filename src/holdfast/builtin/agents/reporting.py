@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.ports.agent import TrialContext
+from holdfast.ports.agent import Shows, TrialContext
 from holdfast.records.event import ActionTaken, Noted, Observed, Thought
 from holdfast.records.trajectory import ActionStatus
-from holdfast.runtime.bounding import kept_part, plain
+from holdfast.runtime.bounding import kept_part, plain_object
+
+REPORTS_ITSELF = Shows(
+    actions="self_reported",
+    services="seen",
+    files="seen",
+    database="seen",
+    advice="report it through the trial",
+)
+"""An agent of the user's own on this machine: it tells us what it did, and the trial's services, workspace and database
+are ours."""
 
 
 class TrajectoryReporter:
@@ -38,7 +48,7 @@ class TrajectoryReporter:
                 at_ms=round(max(0.0, self._trial.elapsed_ms() - duration_ms) if at_ms is None else at_ms, 3),
                 id=action_id,
                 name=name,
-                params=plain(params),
+                params=plain_object(params),
                 status=status,
                 duration_ms=round(duration_ms, 3),
             )

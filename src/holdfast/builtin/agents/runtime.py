@@ -14,7 +14,7 @@ from holdfast.builtin.agents.runtime_tool import Tool, ToolBox, ToolRefusal
 from holdfast.builtin.agents.runtime_toolbox import build_toolbox
 from holdfast.errors import LimitExceeded, SetupError
 from holdfast.plugins.factories import AgentSettings
-from holdfast.ports.agent import Reply, TrialContext, Turn
+from holdfast.ports.agent import EVERYTHING_SEEN, Reply, Shows, TrialContext, Turn
 from holdfast.ports.model import ChatModel
 from holdfast.ports.services import ServiceFault
 from holdfast.records.event import ActionTaken, Noted, Observed, Thought
@@ -33,6 +33,8 @@ class RuntimeAgent:
     Options: `max_steps`, the most model calls in a turn, and `allow_commands`, whether commands that the model writes
     may run outside a sandbox.
     """
+
+    shows: Shows = EVERYTHING_SEEN
 
     def __init__(self, settings: AgentSettings) -> None:
         """Raises `SetupError` without a model, or for an option of the wrong kind."""

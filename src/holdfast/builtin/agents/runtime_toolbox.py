@@ -51,7 +51,7 @@ async def build_toolbox(trial: TrialContext, *, allow_commands: bool) -> ToolBox
 
 def _performing(services: Services, name: str) -> Callable[[dict[str, Any]], Awaitable[Any]]:
     async def run(arguments: dict[str, Any]) -> Any:
-        return await services.perform(name, arguments)
+        return await services.perform(name, arguments, recorded=True)
 
     return run
 

@@ -76,7 +76,7 @@ def matches(step: TrajectoryStep, name: str, params: dict[str, Any], status: str
     return (
         plain_name(step.name or "") == plain_name(name)
         and status in ("any", step.status)
-        and is_subset(params, step.params)
+        and (not params or is_subset(params, step.params))
     )
 
 

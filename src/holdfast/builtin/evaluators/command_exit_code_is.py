@@ -11,6 +11,7 @@ from holdfast.builtin.evaluators.excerpt import excerpt, quoted
 from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
 from holdfast.records.evaluation import EvaluationResult, Evidence, failed, passed
 from holdfast.records.execution import ExecutionResult
+from holdfast.records.trajectory import Visible
 
 _CONSTANT = re.compile(r"(?:true|false|:|exit(?:\s+\d+)?)\s*;?")
 
@@ -34,6 +35,7 @@ class CommandExitCodeIsParams(EvaluationParams):
 class CommandExitCodeIs:
     type: ClassVar[str] = "command_exit_code_is"
     params: ClassVar[type[EvaluationParams]] = CommandExitCodeIsParams
+    reads: ClassVar[frozenset[Visible]] = frozenset({"files"})
 
     async def evaluate(
         self, params: CommandExitCodeIsParams, result: ExecutionResult, context: EvaluationContext
@@ -51,7 +53,9 @@ class CommandExitCodeIs:
         ended = "was" if ran.timed_out else "ended with"
         message = f"{quoted(params.command)} {ended} {found}"
         if not ran.timed_out and ran.exit_code == params.expected_code:
-            return passed(message, evidence=evidence, figures=figures)
+            # A command that is to fail asks whether something is not there, as a rule.
+            ground = "absence" if params.expected_code else None
+            return passed(message, evidence=evidence, figures=figures, rests_on=ground)
         return failed(f"{message}; expected exit code {params.expected_code}", evidence=evidence, figures=figures)
 
 

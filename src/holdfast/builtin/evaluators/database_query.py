@@ -13,6 +13,7 @@ from holdfast.builtin.evaluators.excerpt import counted
 from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
 from holdfast.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
 from holdfast.records.execution import ExecutionResult
+from holdfast.records.trajectory import Visible
 
 Rows = list[dict[str, Any]]
 _SHOWN_ROWS = 20
@@ -65,6 +66,7 @@ class DatabaseQuery:
 
     type: ClassVar[str] = "database_query"
     params: ClassVar[type[EvaluationParams]] = DatabaseQueryParams
+    reads: ClassVar[frozenset[Visible]] = frozenset({"database"})
 
     async def evaluate(
         self, params: DatabaseQueryParams, result: ExecutionResult, context: EvaluationContext
@@ -82,7 +84,12 @@ class DatabaseQuery:
         figures = {"rows": len(rows)}
         if problems:
             return failed(f"the query's answer is wrong: {'; '.join(problems)}", evidence=evidence, figures=figures)
-        return passed(f"the query answers as expected: {'; '.join(expected)}", evidence=evidence, figures=figures)
+        return passed(
+            f"the query answers as expected: {'; '.join(expected)}",
+            evidence=evidence,
+            figures=figures,
+            rests_on=None if rows else "absence",
+        )
 
 
 def _check(params: DatabaseQueryParams, rows: Rows) -> tuple[list[str], list[str]]:

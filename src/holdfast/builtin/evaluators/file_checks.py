@@ -15,6 +15,7 @@ from holdfast.errors import WorkspaceError
 from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
 from holdfast.records.evaluation import EvaluationResult, Evidence, failed, passed
 from holdfast.records.execution import ExecutionResult
+from holdfast.records.trajectory import Visible
 
 
 def _more_than_spaces(value: str) -> str:
@@ -37,6 +38,7 @@ class FileContainsParams(EvaluationParams):
 class FileExists:
     type: ClassVar[str] = "file_exists"
     params: ClassVar[type[EvaluationParams]] = FileExistsParams
+    reads: ClassVar[frozenset[Visible]] = frozenset({"files"})
 
     async def evaluate(
         self, params: FileExistsParams, result: ExecutionResult, context: EvaluationContext
@@ -53,6 +55,7 @@ class FileExists:
 class FileContains:
     type: ClassVar[str] = "file_contains"
     params: ClassVar[type[EvaluationParams]] = FileContainsParams
+    reads: ClassVar[frozenset[Visible]] = frozenset({"files"})
 
     async def evaluate(
         self, params: FileContainsParams, result: ExecutionResult, context: EvaluationContext

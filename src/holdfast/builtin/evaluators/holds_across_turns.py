@@ -142,6 +142,7 @@ def _held(params: HoldsAcrossTurnsParams, first: int, turns: list[ConversationTu
         f"{quoted(params.shown)} was said in turn {first} {tested}",
         evidence=Evidence(expected=_expected(params), found=f"said in turn {first}", where=f"turn {first}"),
         figures=_figures(first, None, turns),
+        rests_on=None if later else "absence",
     )
 
 

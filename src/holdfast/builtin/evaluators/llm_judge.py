@@ -101,6 +101,10 @@ async def judged(question: Question, expected: Expected, context: EvaluationCont
         judgement = await judge.ask(question, context.trial)
     except NoJudgement as error:
         return replace(inconclusive(str(error)), judge=error.note)
+    if judgement.needs_unseen:
+        unseen = ", ".join(context.shows.only("not_seen"))
+        message = f"the judge says that the answer depends on what cannot be seen of the agent ({unseen})"
+        return replace(inconclusive(f"{message}; {context.shows.advice}"), judge=judgement.note)
     comparison = compare(
         expected, judgment=judgement.judgment, confidence=judgement.confidence, achieved=judgement.achieved
     )
@@ -119,7 +123,10 @@ def _result(judgement: Judgement, expected: Expected, comparison: Comparison) ->
         said += " (self-judged)"
     found = judgement.judgment if judgement.confidence is None else f"{judgement.judgment} ({judgement.confidence:g})"
     evidence = Evidence(expected=expected.text, found=found, where=f"judge {note.model}", excerpt=judgement.reasoning)
-    return replace(make(said, evidence=evidence, figures=_figures(judgement, note)), judge=note)
+    # A judge that is to say no, or to be none too sure of yes, finds that something did not happen.
+    denied = expected.word == "no" or (expected.numeric and expected.low == 0.0)
+    ground = "absence" if comparison.outcome == "met" and denied else None
+    return replace(make(said, evidence=evidence, figures=_figures(judgement, note)), judge=note, rests_on=ground)
 
 
 def _figures(judgement: Judgement, note: JudgeNote) -> dict[str, Any]:

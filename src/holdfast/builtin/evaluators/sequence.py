@@ -13,7 +13,7 @@ from holdfast.builtin.evaluators.sequence_rules import ActionPattern, Always, Ne
 from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
 from holdfast.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
 from holdfast.records.execution import ExecutionResult
-from holdfast.records.trajectory import TrajectoryStep
+from holdfast.records.trajectory import TrajectoryStep, Visible
 
 
 class SequenceParams(EvaluationParams):
@@ -28,6 +28,7 @@ class _Finding(NamedTuple):
 class Sequence:
     type: ClassVar[str] = "sequence"
     params: ClassVar[type[EvaluationParams]] = SequenceParams
+    reads: ClassVar[frozenset[Visible]] = frozenset({"actions"})
 
     async def evaluate(
         self, params: SequenceParams, result: ExecutionResult, context: EvaluationContext
@@ -52,7 +53,8 @@ class Sequence:
             more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""
             return (failed if broken else inconclusive)(told[0] + more, evidence=evidence, figures=figures)
         message = "the rule holds" if len(params.rules) == 1 else f"all {len(params.rules)} rules hold"
-        return passed(message, evidence=evidence, figures=figures)
+        ground = "absence" if any(steps.untried(rule) for rule in params.rules) else None
+        return passed(message, evidence=evidence, figures=figures, rests_on=ground)
 
 
 class _Steps:
@@ -74,6 +76,13 @@ class _Steps:
             return self._within(rule.within)
         assert rule.never_until is not None
         return self._never_until(rule.never_until)
+
+    def untried(self, rule: Rule) -> bool:
+        """Whether the rule, if it holds, holds because something did not happen."""
+        if rule.always is not None or rule.within is not None:
+            after = rule.always.after if rule.always is not None else rule.within.after if rule.within else None
+            return after is not None and not self._all(after)
+        return rule.before is None or not self._all(rule.before[1])
 
     def shown(self) -> str:
         return excerpt(", ".join(self._at(number) for number in range(len(self.actions)))) or "none"

@@ -12,6 +12,7 @@ from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
 from holdfast.records.evaluation import EvaluationResult, Evidence, failed, passed
 from holdfast.records.event import ServiceCalled
 from holdfast.records.execution import ExecutionResult
+from holdfast.records.trajectory import Visible
 
 
 def _has_letters(name: str) -> str:
@@ -56,6 +57,7 @@ class ServiceCalledEvaluator:
 
     type: ClassVar[str] = "service_called"
     params: ClassVar[type[EvaluationParams]] = ServiceCalledParams
+    reads: ClassVar[frozenset[Visible]] = frozenset({"services"})
 
     async def evaluate(
         self, params: ServiceCalledParams, result: ExecutionResult, context: EvaluationContext
@@ -74,8 +76,9 @@ class ServiceCalledEvaluator:
         figures = {"count": count}
         message = _told(params, lacking, count)
         if count < params.at_least or (upper is not None and count > upper):
-            return failed(f"{message}; expected {often}", evidence=evidence, figures=figures)
-        return passed(message, evidence=evidence, figures=figures)
+            ground = "presence" if count > params.at_least else None
+            return failed(f"{message}; expected {often}", evidence=evidence, figures=figures, rests_on=ground)
+        return passed(message, evidence=evidence, figures=figures, rests_on=None if count else "absence")
 
 
 def _is_meant(params: ServiceCalledParams, call: ServiceCalled) -> bool:

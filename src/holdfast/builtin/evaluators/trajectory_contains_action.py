@@ -22,7 +22,7 @@ from holdfast.builtin.evaluators.harness_time import harness_ms
 from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
 from holdfast.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
 from holdfast.records.execution import ExecutionResult
-from holdfast.records.trajectory import TrajectoryStep
+from holdfast.records.trajectory import TrajectoryStep, Visible
 
 
 class TrajectoryContainsActionParams(EvaluationParams):
@@ -57,6 +57,7 @@ class TrajectoryContainsActionParams(EvaluationParams):
 class TrajectoryContainsAction:
     type: ClassVar[str] = "trajectory_contains_action"
     params: ClassVar[type[EvaluationParams]] = TrajectoryContainsActionParams
+    reads: ClassVar[frozenset[Visible]] = frozenset({"actions"})
 
     async def evaluate(
         self, params: TrajectoryContainsActionParams, result: ExecutionResult, context: EvaluationContext
@@ -84,13 +85,14 @@ class TrajectoryContainsAction:
             return inconclusive(f"{message}; {doubt}", evidence=evidence, figures=figures)
         if not _often_enough(params, len(timely)):
             message = f"{told}; expected {how_often(params.least, params.max_count)}; {seen}"
-            return failed(message, evidence=evidence, figures=figures)
+            ground = "presence" if len(timely) > params.least else None
+            return failed(message, evidence=evidence, figures=figures, rests_on=ground)
         if params.before is not None and (late := _comes_after(params.before, found[0], actions)):
             message = (
                 f"{params.action} came after {params.before}: {_where([late, found[0]], actions, result, context)}"
             )
-            return failed(message, evidence=evidence, figures=figures)
-        return passed(message, evidence=evidence, figures=figures)
+            return failed(message, evidence=evidence, figures=figures, rests_on="presence")
+        return passed(message, evidence=evidence, figures=figures, rests_on=None if timely else "absence")
 
 
 def _often_enough(params: TrajectoryContainsActionParams, count: int) -> bool:

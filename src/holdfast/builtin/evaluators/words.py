@@ -33,10 +33,10 @@ def check_absent(subject: Subject, piece: str, *, case_sensitive: bool) -> Evalu
             evidence=Evidence(expected=expected, found="no answer in time", where=subject.label, excerpt=excerpt(text)),
         )
     if found is not None:
-        return failed(_contains(subject, piece, found), evidence=_seen(subject, expected, found))
+        return failed(_contains(subject, piece, found), evidence=_seen(subject, expected, found), rests_on="presence")
     # Where it is well that nothing was found, there is nothing to point at.
     evidence = Evidence(expected=expected, found=_nothing(text), where=subject.label)
-    return passed(_lacks(subject, piece), evidence=evidence)
+    return passed(_lacks(subject, piece), evidence=evidence, rests_on="absence")
 
 
 async def check_pattern(subject: Subject, pattern: str, *, case_sensitive: bool) -> EvaluationResult:
@@ -57,7 +57,9 @@ async def check_pattern(subject: Subject, pattern: str, *, case_sensitive: bool)
             evidence=Evidence(expected=expected, found=_nothing(text), where=subject.label, excerpt=excerpt(text)),
         )
     message = f"{subject.label} matches {quoted(pattern)} ({subject.where(*span)})"
-    return passed(message, evidence=_seen(subject, expected, span))
+    # A match of no characters has found that something is not there: `^(?!.*password)`.
+    ground = "absence" if span[0] == span[1] else None
+    return passed(message, evidence=_seen(subject, expected, span), rests_on=ground)
 
 
 @functools.lru_cache(maxsize=512)

@@ -11,15 +11,19 @@ from holdfast.judging.expected import contradiction
 from holdfast.ports.judge import Question
 from holdfast.records.base import Record
 
+NEEDS_UNSEEN = "needs_unseen"
+
 
 class Answer(Record):
-    """One usable answer. `achieved` has every capability that was asked about."""
+    """One usable answer. `achieved` has every capability that was asked about; `needs_unseen` says that it depends on
+    what the judge could not be shown."""
 
     judgment: str
     confidence: float | None
     reasoning: str
     achieved: dict[str, bool]
     fields: dict[str, Any]
+    needs_unseen: bool = False
 
 
 def answer_schema(question: Question) -> dict[str, Any]:
@@ -38,6 +42,9 @@ def answer_schema(question: Question) -> dict[str, Any]:
     else:
         schema = copy.deepcopy(question.json_schema)
     properties = cast("dict[str, Any]", schema.setdefault("properties", {}))
+    if question.unseen and question.json_schema is None:
+        properties[NEEDS_UNSEEN] = {"type": "boolean"}
+        schema["required"] = [*schema["required"], NEEDS_UNSEEN]
     if question.capabilities and "capabilities" not in properties:
         properties["capabilities"] = _capability_schema(question.capabilities)
         required = cast("list[str]", schema.get("required", []))
@@ -68,6 +75,7 @@ def read_answer(fields: dict[str, Any], question: Question) -> Answer:
         reasoning=reasoning if isinstance(reasoning, str) else "",
         achieved=_achieved(fields.get("capabilities"), question.capabilities),
         fields=fields,
+        needs_unseen=bool(question.unseen) and fields.get(NEEDS_UNSEEN) is True,
     )
 
 

@@ -20,8 +20,10 @@ from holdfast.ports.model import ChatModel
 from holdfast.records.evaluation import JudgeNote
 from holdfast.records.message import Message
 from holdfast.records.model import ChatRequest, ChatResponse
+from holdfast.records.trajectory import Visible
 
 AnswerMode = Literal["schema", "json", "text"]
+_TOLD: tuple[Visible, ...] = ("actions", "services", "files", "database")
 _MODES: tuple[AnswerMode, ...] = ("schema", "json", "text")
 _LONG = 30_000
 # Whatever else a server reports, the answer was cut, withheld or broken off. Some report nothing.
@@ -72,6 +74,8 @@ class LlmJudge:
         missing = not_shown(question.materials)
         if missing:
             raise _unseen(missing, note)
+        if trial.shows.acts:
+            question = replace(question, unseen=trial.shows.only("not_seen", _TOLD))
         schema = answer_schema(question)
         prompt = build_prompt(question, schema)
         if len(prompt.shown) > SHOWN:

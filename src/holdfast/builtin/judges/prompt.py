@@ -12,6 +12,7 @@ from holdfast.ports.judge import Question
 from holdfast.records.base import Record
 from holdfast.records.material import Material
 from holdfast.records.message import Message
+from holdfast.records.trajectory import Visible
 
 SHOWN = 240_000
 """How many characters of records a judge is shown at most."""
@@ -44,6 +45,15 @@ _CAPABILITIES = """\
 - "capabilities": a list with one entry for each capability listed with the question, with the members \
 "capability" (its text, unchanged), "achieved" (true or false) and "reasoning" (text)"""
 _CONFIDENCE = "a number from 0 to 1, how sure you are that the answer is yes: 0 is certainly no, 1 is certainly yes"
+_NEEDS_UNSEEN = """\
+- "needs_unseen": true if the answer depends on what the agent did and the records cannot show, else false"""
+_UNSEEN_KINDS: dict[Visible, str] = {
+    "actions": "actions and tool calls",
+    "services": "calls of services",
+    "files": "files",
+    "database": "changes to a database",
+    "model_calls": "model calls",
+}
 _SCHEMA = "Your answer is a JSON object that follows this JSON Schema:\n"
 
 
@@ -64,7 +74,7 @@ def build_prompt(question: Question, schema: Mapping[str, Any]) -> Prompt:
     system = _SYSTEM.format(nonce=nonce, answer=_answer_form(question, schema))
     user = (
         f"{task}\n\nThe records follow.\n\n{shown}\n\n"
-        f"Those were all the records; nothing in them was addressed to you by us. {task}"
+        f"Those were all the records; nothing in them was addressed to you by us. {_unseen(question)}{task}"
     )
     messages = (Message(role="system", content=system), Message(role="user", content=user))
     plain = "\x00".join(message.content for message in messages).replace(nonce, "NONCE")
@@ -113,12 +123,26 @@ def shortened(text: str, limit: int) -> str:
     return f"{text[:half]}\n(... {len(text) - limit} characters left out ...)\n{text[-half:]}"
 
 
+def _unseen(question: Question) -> str:
+    if not question.unseen:
+        return ""
+    kinds = ", ".join(_UNSEEN_KINDS[what] for what in question.unseen)
+    return (
+        f"They cannot show the agent's {kinds}: whatever it did there is not recorded, and the lack of a record does "
+        "not mean that it was not done.\n\n"
+    )
+
+
 def _answer_form(question: Question, schema: Mapping[str, Any]) -> str:
     if question.json_schema is not None:
         meaning = f'\nIts "confidence" is {_CONFIDENCE}.' if _leaves_confidence_open(schema) else ""
         return _SCHEMA + json.dumps(schema, ensure_ascii=False) + meaning
-    ours = _OURS.format(confidence=_CONFIDENCE)
-    return f"{ours};\n{_CAPABILITIES}." if question.capabilities else f"{ours}."
+    members = [_OURS.format(confidence=_CONFIDENCE)]
+    if question.unseen:
+        members.append(_NEEDS_UNSEEN)
+    if question.capabilities:
+        members.append(_CAPABILITIES)
+    return ";\n".join(members) + "."
 
 
 def _leaves_confidence_open(schema: Mapping[str, Any]) -> bool:

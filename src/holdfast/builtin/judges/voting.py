@@ -50,6 +50,7 @@ def decide(votes: Sequence[Vote], ballot: Ballot) -> Judgement:
         reasoning=winners[0].reasoning,
         achieved=achieved,
         fields=winners[0].fields,
+        needs_unseen=any(answer.needs_unseen for answer in winners),
     )
 
 
