@@ -98,7 +98,7 @@ def test_one_scenario_has_the_same_verdict_from_every_kind_of_agent(shell, kind,
     (trial,) = _trials(shell)
     assert trial["verdict"] == verdict
     assert trial["agent"].startswith(f"{kind}:")
-    assert [each["verdict"] for each in trial["evaluations"]] == ["passed"] * 3 + [verdict]
+    assert [each["verdict"] for each in trial["evaluations"]] == ["passed"] * 2 + [verdict]
 
 
 @pytest.mark.parametrize("agent", [None, "python:./my_agent.py:answer", "command:node ./agent.mjs"])
