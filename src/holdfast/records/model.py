@@ -159,7 +159,8 @@ class ChatResponse(Record):
         if self.finish_reason is None:
             return None
         limit = None if self.finish_raw in _MODELS_OWN_LIMIT else self.token_limit
-        return Finish(reason=self.finish_reason, raw=self.finish_raw, token_limit=limit)
+        # A third party's model may give the vendor's own word.
+        return Finish(reason=FinishReason(self.finish_reason), raw=self.finish_raw, token_limit=limit)
 
     @property
     def cut(self) -> bool:

@@ -26,8 +26,6 @@ AnswerMode = Literal["schema", "json", "text"]
 _TOLD: tuple[Visible, ...] = ("actions", "services", "files", "database")
 _MODES: tuple[AnswerMode, ...] = ("schema", "json", "text")
 _LONG = 30_000
-# Whatever else a server reports, the answer was cut, withheld or broken off. Some report nothing.
-_FINISHED = frozenset(("stop", "stop_sequence", "end_turn", "eos", "eos_token", "complete", "completed"))
 
 
 class LlmJudge:
@@ -170,8 +168,9 @@ class _Asking:
 
     async def _read(self, response: ChatResponse) -> Answer:
         """Raises `Unreadable`. To compare an answer with long records takes a while, in which calls are being timed."""
-        if (response.finish_reason or "stop").casefold() not in _FINISHED:
-            raise Unreadable(f"it was not finished (finish reason {response.finish_reason!r})")
+        finish = response.finish
+        if finish is not None and not finish.plain:
+            raise Unreadable(f"it was not finished: {finish}")
         if len(self._prompt.shown) > _LONG:
             return await asyncio.to_thread(self._understood, response)
         return self._understood(response)
