@@ -43,6 +43,7 @@ def test_places_are_right_where_folding_changes_lengths(text, piece, found):
         "not\u200bthat\u200burgent",
         "not \u200bthat ur\u200bgent",
         "n\u200dot th\u2060at urg\ufeffent",
+        "not\u3164that\u2800urgent",
         "not that ur\u00adgent",
         "not **that** urgent",
         "not that** urgent",
