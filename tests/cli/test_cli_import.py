@@ -89,7 +89,7 @@ def test_an_out_that_is_a_file_is_told(shell):
 def test_an_imported_case_is_decided_by_the_judge_whatever_the_words(shell, answer, judgment):
     shell.write("a.yaml", CASE.format(id="X-1"))
     assert shell("import", "lostbench", "a.yaml", "--out", "out").code == 0
-    said = {"judgment": judgment, "confidence": 0.9, "reasoning": "r"}
+    said = {"judgment": judgment, "confidence": 0.9 if judgment == "yes" else 0.1, "reasoning": "r"}
     shell.write("judge.yaml", f"rules: [{{json: {json.dumps(said)}}}]\n")
     shell.replies(f"rules: [{{reply: {json.dumps(answer)}}}]\n")
     ended = shell("run", "out", "--judge", "scripted/judge.yaml", "--json", "r.json")

@@ -25,6 +25,7 @@ from holdfast.records.message import Message, ToolSpec
 from holdfast.records.model import ChatRequest, ChatResponse
 
 pytestmark = pytest.mark.local
+pytest.importorskip("xllamacpp", reason="xllamacpp is not installed (make test-local installs it)")
 QUESTION = "What is the capital of France?"
 SCHEMA = {"type": "object", "properties": {"judgment": {"enum": ["yes", "no"]}}, "required": ["judgment"]}
 SETTINGS = {

@@ -30,7 +30,7 @@ CODES: dict[str, str] = {
     "no-invariants": "a decision scenario without an invariant",
     "duplicate-name": "two invariants of one name",
     "unused-key": "a key that has no effect where it stands",
-    "always-matches": "an invariant that every reply satisfies",
+    "matches-empty": "an invariant that an empty reply satisfies",
     "id-convention": "an id that does not follow the convention",
     "never-applies": "a termination condition that can never apply",
     "no-evaluations": "a scenario that evaluates nothing",

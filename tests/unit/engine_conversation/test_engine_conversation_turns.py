@@ -14,7 +14,7 @@ from holdfast.engine.calling import OpenAdmission
 from holdfast.errors import ModelError
 from holdfast.plugins.plugin import Plugin
 from holdfast.plugins.registry import Registry
-from holdfast.ports.agent import Reply, TrialContext, Turn
+from holdfast.ports.agent import EVERYTHING_SEEN, Reply, TrialContext, Turn
 from holdfast.ports.evaluator import EvaluationParams
 from holdfast.ports.services import ProvidedService
 from holdfast.records.evaluation import EvaluationSpec, passed
@@ -286,6 +286,7 @@ class Worker:
     """In every turn it calls a service, does something and writes a file; what, it is told by the turn's number."""
 
     name = "worker"
+    shows = EVERYTHING_SEEN
 
     def __init__(self, *, before_acting_s: float = 0.0) -> None:
         self._pause_s = before_acting_s
