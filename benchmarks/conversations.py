@@ -52,16 +52,16 @@ def measure() -> list[Figure]:
 
 
 def _ours(base_url: str, folder: Path) -> float:
-    from holdfast.compose.loop import run_in_loop
-    from holdfast.compose.options import RunOptions, Selection
-    from holdfast.compose.running import Run
-    from holdfast.records.verdict import Verdict
-    from holdfast.store.reader import RunReader
+    from steadyhand.compose.loop import run_in_loop
+    from steadyhand.compose.options import RunOptions, Selection
+    from steadyhand.compose.running import Run
+    from steadyhand.records.verdict import Verdict
+    from steadyhand.store.reader import RunReader
 
     folder.mkdir()
     file = folder / "talk.scenario.yaml"
     file.write_text(SCENARIO)
-    (folder / "holdfast.toml").write_text(f'agent = "model"\n[providers.openai]\nbase_url = "{base_url}"\n')
+    (folder / "steadyhand.toml").write_text(f'agent = "model"\n[providers.openai]\nbase_url = "{base_url}"\n')
     os.environ.setdefault("OPENAI_API_KEY", "none")
     options = RunOptions(model="openai/bench", out=folder / "runs", concurrency=IN_FLIGHT, trials=CONVERSATIONS)
     run = Run(Selection(paths=(str(file),)), options)

@@ -22,10 +22,10 @@ from typing import Any
 import aiohttp
 
 from benchmarks.figures import Figure
-from holdfast.builtin.models.openai import OpenAIModel
-from holdfast.plugins.factories import ModelSettings
-from holdfast.records.message import Message
-from holdfast.records.model import ChatRequest
+from steadyhand.builtin.models.openai import OpenAIModel
+from steadyhand.plugins.factories import ModelSettings
+from steadyhand.records.message import Message
+from steadyhand.records.model import ChatRequest
 
 CALLS = 1000
 IN_FLIGHT = 64
@@ -61,7 +61,7 @@ def measure() -> list[Figure]:
 @contextlib.contextmanager
 def model_server(*, delay_ms: float) -> Iterator[str]:
     """A model server in its own process; its base URL."""
-    command = [sys.executable, "-m", "holdfast.testing.model_server", "--delay-ms", str(delay_ms)]
+    command = [sys.executable, "-m", "steadyhand.testing.model_server", "--delay-ms", str(delay_ms)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         try:

@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from benchmarks.figures import Figure
-from holdfast.spec.load import load
+from steadyhand.spec.load import load
 
 COUNT = 1_000
 ROUNDS = 5

@@ -1,6 +1,6 @@
 """What every peer shares: the same cases, the same call, the same measuring.
 
-Runs in the peer's own interpreter, where Holdfast need not be installed, as `python -m benchmarks.peer_NAME
+Runs in the peer's own interpreter, where Steadyhand need not be installed, as `python -m benchmarks.peer_NAME
 [VARIANT] BASE_URL SIZE FOLDER` with FOLDER as the working directory, and leaves `found.json` there, as
 `benchmarks.throughput` does.
 """

@@ -84,7 +84,7 @@ def environment(folder: str) -> dict[str, str]:
 
 def _python() -> str:
     own = ROOT / ".venv-peers" / "bin" / "python"
-    return os.environ.get("HOLDFAST_BENCH_PEERS_PYTHON") or (str(own) if own.exists() else sys.executable)
+    return os.environ.get("STEADYHAND_BENCH_PEERS_PYTHON") or (str(own) if own.exists() else sys.executable)
 
 
 def _versions(python: str) -> dict[str, str]:

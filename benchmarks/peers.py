@@ -31,7 +31,7 @@ LIMIT_S = 900
 OURS = (
     Tool(name="bare client", command=(sys.executable, "-m", "benchmarks.throughput", "bare")),
     Tool(name="bare client, answer unread", command=(sys.executable, "-m", "benchmarks.throughput", "unread")),
-    Tool(name="holdfast", command=(sys.executable, "-m", "benchmarks.throughput", "ours")),
+    Tool(name="steadyhand", command=(sys.executable, "-m", "benchmarks.throughput", "ours")),
 )
 COLUMNS = {
     "cpu_ms": "CPU a trial, ms",

@@ -19,11 +19,11 @@ EXAMPLE = Path(__file__).parent.parent / "examples" / "decisions" / "stemi.yaml"
 def measure() -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         scenario, model = _write_scenario(Path(folder))
-        holdfast = str(Path(sys.executable).parent / "holdfast")
+        steadyhand = str(Path(sys.executable).parent / "steadyhand")
         commands = {
             "bare": [sys.executable, "-c", "pass"],
-            "help": [holdfast, "--help"],
-            "run": [holdfast, "run", scenario, "--model", model, "--no-progress", "--out", f"{folder}/runs"],
+            "help": [steadyhand, "--help"],
+            "run": [steadyhand, "run", scenario, "--model", model, "--no-progress", "--out", f"{folder}/runs"],
         }
         times: dict[str, list[float]] = {name: [] for name in commands}
         for _ in range(ROUNDS):
@@ -32,8 +32,8 @@ def measure() -> list[Figure]:
     bare, help_, run = (statistics.median(times[name]) for name in ("bare", "help", "run"))
     return [
         Figure(name="python -c pass", value=bare * 1000, unit="ms"),
-        Figure(name="holdfast --help / python -c pass", value=help_ / bare, unit="x", at_most=8),
-        Figure(name="holdfast run, one scripted scenario / python -c pass", value=run / bare, unit="x", at_most=25),
+        Figure(name="steadyhand --help / python -c pass", value=help_ / bare, unit="x", at_most=8),
+        Figure(name="steadyhand run, one scripted scenario / python -c pass", value=run / bare, unit="x", at_most=25),
     ]
 
 

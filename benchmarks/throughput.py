@@ -148,15 +148,15 @@ def _measure_one(client: str, base_url: str, size: int) -> dict[str, float]:
 
 
 def _ours(base_url: str, size: int, folder: Path) -> dict[str, Any]:
-    from holdfast.compose.loop import run_in_loop
-    from holdfast.compose.options import RunOptions, Selection
-    from holdfast.compose.running import Run
-    from holdfast.report.progress import SilentProgress
-    from holdfast.store.reader import RunReader
+    from steadyhand.compose.loop import run_in_loop
+    from steadyhand.compose.options import RunOptions, Selection
+    from steadyhand.compose.running import Run
+    from steadyhand.report.progress import SilentProgress
+    from steadyhand.store.reader import RunReader
 
     os.chdir(folder)
     (folder / "bench.yaml").write_text(SCENARIO)
-    (folder / "holdfast.toml").write_text(
+    (folder / "steadyhand.toml").write_text(
         f'[providers.openai]\nbase_url = "{base_url}"\noptions = {{send_seed = true}}\n'
     )
     os.environ.setdefault("OPENAI_API_KEY", "none")

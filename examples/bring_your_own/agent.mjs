@@ -1,5 +1,5 @@
 // An agent in another language: one JSON line in for each turn, JSON lines out, the last of them a reply.
-// Run it with: holdfast run examples/bring_your_own --agent "command:node ./agent.mjs"
+// Run it with: steadyhand run examples/bring_your_own --agent "command:node ./agent.mjs"
 import { createInterface } from "node:readline";
 
 const write = (line) => process.stdout.write(JSON.stringify(line) + "\n");

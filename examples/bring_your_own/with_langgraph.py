@@ -1,6 +1,6 @@
 """A LangGraph graph under test. Needs `pip install langgraph`, and no model: its nodes are plain code.
 
-holdfast run examples/bring_your_own --agent python:./with_langgraph.py:answer
+steadyhand run examples/bring_your_own --agent python:./with_langgraph.py:answer
 """
 
 import re
@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START, StateGraph
 
-from holdfast.records.message import Message
+from steadyhand.records.message import Message
 
 
 class Desk(TypedDict, total=False):

@@ -1,6 +1,6 @@
 """An agent of the OpenAI Agents SDK under test. Needs `pip install openai-agents`.
 
-holdfast run examples/bring_your_own --agent python:./with_openai_agents.py:answer
+steadyhand run examples/bring_your_own --agent python:./with_openai_agents.py:answer
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from agents import (
 )
 from openai import AsyncOpenAI
 
-from holdfast.records.message import Message
+from steadyhand.records.message import Message
 
 set_tracing_disabled(disabled=True)
 

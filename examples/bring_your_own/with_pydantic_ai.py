@@ -1,6 +1,6 @@
 """A Pydantic AI agent under test. Needs `pip install "pydantic-ai-slim[openai]"`.
 
-holdfast run examples/bring_your_own --agent python:./with_pydantic_ai.py:Desk
+steadyhand run examples/bring_your_own --agent python:./with_pydantic_ai.py:Desk
 """
 
 from typing import Any

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from holdfast.plugins.action import ActionContext, ServiceFault, action
-from holdfast.plugins.plugin import Plugin
-from holdfast.ports.agent import TrialContext
-from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
-from holdfast.records.conversation import ConversationTurn
-from holdfast.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
-from holdfast.records.execution import ExecutionResult
+from steadyhand.plugins.action import ActionContext, ServiceFault, action
+from steadyhand.plugins.plugin import Plugin
+from steadyhand.ports.agent import TrialContext
+from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
+from steadyhand.records.conversation import ConversationTurn
+from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
+from steadyhand.records.execution import ExecutionResult
 
 
 class Orders:

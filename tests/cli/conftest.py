@@ -54,7 +54,7 @@ class Ended:
 
 
 class Shell:
-    """Runs `holdfast` in a folder, with no keys and no settings from outside."""
+    """Runs `steadyhand` in a folder, with no keys and no settings from outside."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -65,7 +65,7 @@ class Shell:
 
     def __call__(self, *arguments: str, **variables: str) -> Ended:
         ran = subprocess.run(
-            [sys.executable, "-m", "holdfast", *arguments],
+            [sys.executable, "-m", "steadyhand", *arguments],
             cwd=self.folder,
             env=self.environment(**variables),
             capture_output=True,
@@ -76,7 +76,7 @@ class Shell:
 
     def start(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-m", "holdfast", *arguments],
+            [sys.executable, "-m", "steadyhand", *arguments],
             cwd=self.folder,
             env=self.environment(**variables),
             stdout=subprocess.PIPE,
@@ -95,7 +95,7 @@ class Shell:
 
     def replies(self, text: str) -> Path:
         self.write("replies.yaml", text)
-        return self.write("holdfast.toml", 'model = "scripted/replies.yaml"\n')
+        return self.write("steadyhand.toml", 'model = "scripted/replies.yaml"\n')
 
 
 @pytest.fixture

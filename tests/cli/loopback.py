@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from holdfast.testing import ModelServer
+from steadyhand.testing import ModelServer
 
 
 class Loopback:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from cli.conftest import AGENT
-from holdfast.testing import Answer, ElizaosAnswer, ElizaosServer, ModelServer
+from steadyhand.testing import Answer, ElizaosAnswer, ElizaosServer, ModelServer
 
 BROUGHT = Path(__file__).parents[2] / "examples" / "bring_your_own"
 PYTHON = shlex.quote(sys.executable)
@@ -58,7 +58,7 @@ def _arguments(kind: str, lines: tuple[str, str], shell, stack: ExitStack) -> li
     """How the command line names this kind of agent, told to speak these lines."""
     if kind == "runtime":
         server = stack.enter_context(served(_endpoint(lines)))
-        shell.write("holdfast.toml", f'[providers.openai]\nbase_url = "{server.base_url}"\n')
+        shell.write("steadyhand.toml", f'[providers.openai]\nbase_url = "{server.base_url}"\n')
         return ["--agent", "runtime", "--model", "openai/m"]
     if kind == "python":
         source = (
@@ -258,7 +258,7 @@ OPENAI_CALL = '{"id": "1", "type": "function", "function": {"name": "delete", "a
         ),
         (
             (
-                "from holdfast.records.event import ActionTaken\n"
+                "from steadyhand.records.event import ActionTaken\n"
                 "def agent(message, emit):\n"
                 "    emit(ActionTaken(at_ms=1.0, id='1', name='delete', params='x')); return 'done'"
             ),

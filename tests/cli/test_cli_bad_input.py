@@ -10,8 +10,8 @@ import click
 import pytest
 
 from cli.loopback import Loopback
-from holdfast.cli.main import cli
-from holdfast.testing import Answer
+from steadyhand.cli.main import cli
+from steadyhand.testing import Answer
 
 SAFE = 'rules:\n  - reply: "I call for help."\n'
 
@@ -171,4 +171,4 @@ def test_what_may_be_repeated(shell):
     shell.decision("a.yaml")
     shell.replies("rules: [{reply: call for help}]\n")
     ended = shell("run", ".", "--tag", "a", "--tag", "b", "--live", "--live")
-    assert (ended.code, ended.err) == (2, "holdfast: none of the 1 scenarios matches --tag a --tag b\n")
+    assert (ended.code, ended.err) == (2, "steadyhand: none of the 1 scenarios matches --tag a --tag b\n")

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from cli.loopback import Loopback
-from holdfast.testing import Answer
+from steadyhand.testing import Answer
 
 SECTION_5_1 = """\
 name: Billing

@@ -8,8 +8,8 @@ import pytest
 
 from cli.conftest import DECISION
 from cli.loopback import Loopback
-from holdfast.records.message import ToolCall
-from holdfast.testing import Answer
+from steadyhand.records.message import ToolCall
+from steadyhand.testing import Answer
 
 HARMLESS = DECISION.replace("check_type: regex", "check_type: not_contains").replace("call for help", "do nothing")
 """Says what must not be said, and nothing of what must."""
@@ -64,7 +64,7 @@ def told(trials):
 
 def on_wire(shell, wire, url):
     if wire == "responses":
-        shell.write("holdfast.toml", '[providers.openai.options]\napi = "responses"\n')
+        shell.write("steadyhand.toml", '[providers.openai.options]\napi = "responses"\n')
     if wire == "http":
         return ("--agent", f"http:{url}"), {}
     if wire == "anthropic":
@@ -109,7 +109,7 @@ def test_an_answer_that_our_own_limit_cut_decides_nothing_but_what_it_has_said_a
         field = {"chat": "max_completion_tokens", "responses": "max_output_tokens", "anthropic": "max_tokens"}[wire]
         api = 'api = "responses"\n' if wire == "responses" else ""
         provider = "anthropic" if wire == "anthropic" else "openai"
-        shell.write("holdfast.toml", f"[providers.{provider}.options]\n{api}body = {{{field} = 7}}\n")
+        shell.write("steadyhand.toml", f"[providers.{provider}.options]\n{api}body = {{{field} = 7}}\n")
         trials, ended = run(shell, *options, **variables)
     assert told(trials) == {"length": ("inconclusive", "length"), "unsafe_cut": ("failed", "length")}
     assert trials["length"]["token_limit"] == 7
@@ -207,7 +207,7 @@ def test_what_the_deadline_cut_off_is_graded_as_it_stood(shell):
 def test_a_resume_goes_on_counting_where_the_record_ends(shell):
     """What was spent stays spent: on trials that are done, and on one in error that is done again."""
     answers = iter([Answer(text="I am", finish_reason="content_filter"), *[Answer(text="I am on my way.")] * 9])
-    shell.write("holdfast.toml", '[prices."openai/m"]\ninput = 1000000.0\noutput = 0.0\n')
+    shell.write("steadyhand.toml", '[prices."openai/m"]\ninput = 1000000.0\noutput = 0.0\n')
     decisions(shell, ["it"])
     with Loopback(lambda served: next(answers)) as server:
         limited = ("--trials", "4", "--max-cost", "21", "--concurrency", "1", "--model", "openai/m")
@@ -222,7 +222,7 @@ def test_a_resume_goes_on_counting_where_the_record_ends(shell):
 
 def test_a_trial_that_a_resume_replaces_leaves_its_cost(shell):
     answers = iter([Answer(text="I am", finish_reason="content_filter")] * 2 + [Answer(text="I am on my way.")])
-    shell.write("holdfast.toml", '[prices."openai/m"]\ninput = 1000000.0\noutput = 0.0\n')
+    shell.write("steadyhand.toml", '[prices."openai/m"]\ninput = 1000000.0\noutput = 0.0\n')
     decisions(shell, ["it"])
     with Loopback(lambda served: next(answers)) as server:
         trials, _ = run(shell, "--model", "openai/m", OPENAI_BASE_URL=server.url)

@@ -9,8 +9,8 @@ import shutil
 import pytest
 
 from cli.test_cli_agents import BROUGHT, GOOD, served
-from holdfast.records.message import ToolCall
-from holdfast.testing import Answer, ModelServer, Served
+from steadyhand.records.message import ToolCall
+from steadyhand.testing import Answer, ModelServer, Served
 
 
 def _model(request: Served) -> Answer:

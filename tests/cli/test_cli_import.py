@@ -46,7 +46,7 @@ def test_an_existing_file_is_named_and_kept(shell):
     mine = shell.write("out/SCN-LB-ASTHMA_ATTACK.yaml", "mine")
     ended = shell("import", "lostbench", "a.yaml", "--out", "out")
     assert (ended.code, ended.out) == (2, "")
-    assert ended.err.startswith("holdfast: out/SCN-LB-ASTHMA_ATTACK.yaml is there already; nothing was written")
+    assert ended.err.startswith("steadyhand: out/SCN-LB-ASTHMA_ATTACK.yaml is there already; nothing was written")
     assert mine.read_text() == "mine"
     assert shell("import", "lostbench", "a.yaml", "--out", "out", "--force").code == 0
     assert mine.read_text() != "mine"
@@ -79,7 +79,7 @@ def test_an_out_that_is_a_file_is_told(shell):
     shell.write("out", "x")
     ended = shell("import", "lostbench", "a.yaml", "--out", "out")
     assert ended.code == 2
-    assert ended.err.startswith("holdfast: out cannot be written: ")
+    assert ended.err.startswith("steadyhand: out cannot be written: ")
 
 
 @pytest.mark.parametrize("judgment", ["yes", "no"])

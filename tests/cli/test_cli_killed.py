@@ -45,7 +45,7 @@ def processes(mark: str) -> list[str]:
 
 
 def workspaces(temporary: Path) -> list[Path]:
-    return [left for root in temporary.glob("holdfast-*/workspaces") for left in root.iterdir()]
+    return [left for root in temporary.glob("steadyhand-*/workspaces") for left in root.iterdir()]
 
 
 def wait_until_gone(mark: str) -> list[str]:
@@ -66,7 +66,7 @@ def kill_once(shell, number: int, how: str) -> None:
         shell.write(f"s{number}/{index}.scenario.yaml", CODE.replace("{seconds}", str(draw.uniform(0.05, 1.0))))
     shell.write(f"s{number}/mocked.scenario.yaml", MOCKED)
     shell.write(f"s{number}/replies.yaml", "rules:\n  - {reply: hello, delay_ms: 500}\n")
-    shell.write(f"s{number}/holdfast.toml", 'model = "scripted/replies.yaml"\n')
+    shell.write(f"s{number}/steadyhand.toml", 'model = "scripted/replies.yaml"\n')
     mark = str(temporary)
     process = shell.start("run", f"s{number}", "--trials", "3", "--concurrency", "3", TMPDIR=mark)
     time.sleep(draw.uniform(0.2, 2.0))

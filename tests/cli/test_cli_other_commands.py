@@ -88,7 +88,7 @@ def test_the_shipped_library_passes_its_own_checks(shell, library):
 def test_an_unknown_library_is_told_the_known_ones(shell):
     ended = shell("list", "@space")
     assert ended.code == 2
-    assert ended.err == "holdfast: no library '@space'; there are @clinical, @robotic\n"
+    assert ended.err == "steadyhand: no library '@space'; there are @clinical, @robotic\n"
 
 
 def test_selftest_reports_good_answers_that_fail_and_bad_ones_that_pass(shell):
@@ -111,7 +111,7 @@ def test_selftest_reports_good_answers_that_fail_and_bad_ones_that_pass(shell):
 def test_selftest_without_examples_is_not_a_pass(shell):
     shell.decision("a.yaml")
     ended = shell("selftest", "a.yaml")
-    assert (ended.code, ended.err) == (2, "holdfast: no scenario here carries `examples`, so nothing was tested\n")
+    assert (ended.code, ended.err) == (2, "steadyhand: no scenario here carries `examples`, so nothing was tested\n")
 
 
 REGEX = 'check_type: regex\n    pattern: "call for help"'

@@ -67,7 +67,7 @@ def test_a_limit_on_cost_needs_prices_and_keeps_them(shell):
     unknown = shell("run", ".", "--model", "openai/x", "--max-cost", "1", OPENAI_API_KEY="none-of-that")
     assert unknown.code == 2
     assert "--max-cost needs the price of openai/x" in unknown.err
-    shell.write("holdfast.toml", '[prices."scripted/replies.yaml"]\ninput = 1000\noutput = 1000\n')
+    shell.write("steadyhand.toml", '[prices."scripted/replies.yaml"]\ninput = 1000\noutput = 1000\n')
     ended = shell("run", ".", "--model", "scripted/replies.yaml", "--max-cost", "0.15", "--concurrency", "1")
     assert ended.code == 3
     assert "note: --max-cost is used up: 0.2000 of 0.15; no more trials were started" in ended.err

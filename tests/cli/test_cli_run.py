@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from cli.conftest import AGENT
-from holdfast.report.json_schema import report_schema
+from steadyhand.report.json_schema import report_schema
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SAFE = 'rules:\n  - reply: "I call for help. Hello!"\n'
@@ -55,7 +55,7 @@ def test_without_a_model_it_does_not_start(shell):
     shell.decision("a.yaml")
     ended = shell("run", "a.yaml")
     assert (ended.code, ended.out) == (2, "")
-    assert ended.err == "holdfast: the `model` agent needs a model: give --model, or `model` in holdfast.toml\n"
+    assert ended.err == "steadyhand: the `model` agent needs a model: give --model, or `model` in steadyhand.toml\n"
 
 
 @pytest.mark.parametrize(
@@ -152,6 +152,6 @@ def test_an_environment_file_reaches_the_model_and_not_the_commands(shell):
     report = (shell.folder / "r.json").read_text()
     verdicts = {trial["scenario"]["id"]: trial["verdict"] for trial in json.loads(report)["trials"]}
     assert verdicts == {"a": "passed", "SCN-C-001": "error"}
-    records = b"".join(file.read_bytes() for file in (shell.folder / ".holdfast/runs").iterdir())
+    records = b"".join(file.read_bytes() for file in (shell.folder / ".steadyhand/runs").iterdir())
     assert "sk-canary" not in report + ended.out + ended.err
     assert b"sk-canary" not in records

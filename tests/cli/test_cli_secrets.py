@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from cli.conftest import AGENT
-from holdfast.store.reader import RunReader
+from steadyhand.store.reader import RunReader
 
 KEY = "canary-Zq7f93kd02mmx81"
 SHAPED = "sk-proj-shaped0123456789"
@@ -17,7 +17,7 @@ SHAPED = "sk-proj-shaped0123456789"
 def server(shell):
     """A model that gives away the key it was called with, and another."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "holdfast.testing.model_server", "--text", f"My key is {KEY}, his is {SHAPED}."],
+        [sys.executable, "-m", "steadyhand.testing.model_server", "--text", f"My key is {KEY}, his is {SHAPED}."],
         stdout=subprocess.PIPE,
         env=shell.environment(),
     )
@@ -30,7 +30,7 @@ def server(shell):
 
 def outputs(shell, ended) -> dict[str, str]:
     """Everything the command left behind, unpacked where it is packed."""
-    runs = [RunReader.open(file) for file in (shell.folder / ".holdfast/runs").glob("*.sqlite")]
+    runs = [RunReader.open(file) for file in (shell.folder / ".steadyhand/runs").glob("*.sqlite")]
     assert runs
     return {
         "stdout": ended.out,

@@ -8,7 +8,7 @@ import pytest
 
 from cli.conftest import AGENT
 from cli.loopback import Loopback
-from holdfast.testing import Answer
+from steadyhand.testing import Answer
 
 SAFE = 'rules:\n  - reply: "I call for help. Hello!"\n'
 MOCKED = AGENT.replace(
@@ -18,9 +18,9 @@ MOCKED = AGENT.replace(
 
 
 def test_settings_are_found_upwards_from_the_scenario_and_flags_win(shell):
-    shell.write("holdfast.toml", 'model = "scripted/outer.yaml"\n')
+    shell.write("steadyhand.toml", 'model = "scripted/outer.yaml"\n')
     shell.write("outer.yaml", 'rules:\n  - reply: "outer"\n')
-    shell.write("inner/holdfast.toml", 'model = "scripted/replies.yaml"\n')
+    shell.write("inner/steadyhand.toml", 'model = "scripted/replies.yaml"\n')
     shell.write("inner/replies.yaml", SAFE)
     shell.decision("inner/deep/a.yaml")
     shell.write("flag.yaml", 'rules:\n  - reply: "from the flag"\n')
@@ -29,16 +29,16 @@ def test_settings_are_found_upwards_from_the_scenario_and_flags_win(shell):
 
 
 def test_a_setting_that_is_misspelt_is_told_where_and_what_was_meant(shell):
-    shell.write("holdfast.toml", 'modle = "scripted/replies.yaml"\n')
+    shell.write("steadyhand.toml", 'modle = "scripted/replies.yaml"\n')
     shell.decision("a.yaml")
     ended = shell("run", "a.yaml")
     assert ended.code == 2
-    assert ended.err.startswith("holdfast.toml:1:1: modle: unknown key")
+    assert ended.err.startswith("steadyhand.toml:1:1: modle: unknown key")
     assert "did you mean `model`?" in ended.err
 
 
 def test_an_alias_names_a_model(shell):
-    shell.write("holdfast.toml", '[models]\nTEXT_LARGE = "scripted/replies.yaml"\n')
+    shell.write("steadyhand.toml", '[models]\nTEXT_LARGE = "scripted/replies.yaml"\n')
     shell.write("replies.yaml", SAFE)
     shell.decision("a.yaml")
     assert shell("run", "a.yaml", "--model", "TEXT_LARGE").code == 0
@@ -213,7 +213,7 @@ def test_judging_oneself_by_another_name_is_marked(shell):
     """`model_type` may name the model under test, whoever the judge is otherwise."""
     shell.replies(YES)
     shell.write("judge.yaml", YES)
-    shell.write("holdfast.toml", 'model = "scripted/replies.yaml"\njudge = "scripted/judge.yaml"\n')
+    shell.write("steadyhand.toml", 'model = "scripted/replies.yaml"\njudge = "scripted/judge.yaml"\n')
     shell.write("a.scenario.yaml", AGENT.replace(
         "{type: string_contains, value: hello}", "{type: llm_judge, prompt: Ok?, model_type: scripted/replies.yaml}"
     ))  # fmt: skip
@@ -225,7 +225,7 @@ def test_judging_oneself_by_another_name_is_marked(shell):
 
 
 def test_an_option_that_wins_over_a_model_type_says_so(shell):
-    shell.write("holdfast.toml", 'model = "scripted/replies.yaml"\n[models]\nTEXT_LARGE = "scripted/large.yaml"\n')
+    shell.write("steadyhand.toml", 'model = "scripted/replies.yaml"\n[models]\nTEXT_LARGE = "scripted/large.yaml"\n')
     shell.write("replies.yaml", 'rules:\n  - reply: "hello"\n')
     shell.write("large.yaml", NO)
     shell.write("judge.yaml", YES)
@@ -290,10 +290,10 @@ def test_a_check_that_asks_no_judge_is_never_self_judged(shell):
 
 
 PLUGIN = """\
-from holdfast.plugins.plugin import Plugin
-from holdfast.ports.evaluator import EvaluationParams
-from holdfast.ports.judge import Material, Question
-from holdfast.records.evaluation import failed, inconclusive, passed
+from steadyhand.plugins.plugin import Plugin
+from steadyhand.ports.evaluator import EvaluationParams
+from steadyhand.ports.judge import Material, Question
+from steadyhand.records.evaluation import failed, inconclusive, passed
 
 
 class Params(EvaluationParams):
@@ -349,7 +349,7 @@ def test_a_mistyped_rubric_is_an_error_judge_or_not(shell, command):
     assert "did you mean `rubric_clinical`?" in told
     assert "b.yaml:19:9: rubric: rubric 'rubric_lunar' is neither" in told
     assert "c.yaml" not in told
-    assert not (shell.folder / ".holdfast").exists()
+    assert not (shell.folder / ".steadyhand").exists()
 
 
 def test_a_rubric_that_is_wrong_is_told_by_validate_once(shell):

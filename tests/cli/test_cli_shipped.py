@@ -10,7 +10,7 @@ import regex
 import yaml
 
 ROOT = Path(__file__).parents[2]
-SHIPPED = (ROOT / "src" / "holdfast" / "configs", ROOT / "examples")
+SHIPPED = (ROOT / "src" / "steadyhand" / "configs", ROOT / "examples")
 FILES = {
     path.relative_to(ROOT).as_posix(): found
     for folder in SHIPPED

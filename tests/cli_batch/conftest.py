@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Shell
-from holdfast.store.reader import RunReader
+from steadyhand.store.reader import RunReader
 
 RIGHT = "rules:\n  - reply: I call for help now.\n"
 
@@ -26,7 +26,7 @@ judgment: {strategy: all_pass}
 
 class Batch(Shell):
     def record(self) -> Path:
-        (found,) = (self.folder / ".holdfast" / "runs").glob("*.sqlite")
+        (found,) = (self.folder / ".steadyhand" / "runs").glob("*.sqlite")
         return found
 
     def reader(self) -> RunReader:
@@ -36,7 +36,7 @@ class Batch(Shell):
         """Until the record of a running process holds so many trials. A process that ends first ends the wait."""
         while process.poll() is None:
             time.sleep(0.002)  # leave the processor to the process that is waited for
-            found = list((self.folder / ".holdfast" / "runs").glob("*.sqlite"))
+            found = list((self.folder / ".steadyhand" / "runs").glob("*.sqlite"))
             if found:
                 try:
                     if sum(RunReader.open(found[0]).counts().values()) >= trials:

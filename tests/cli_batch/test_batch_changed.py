@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from cli.loopback import Loopback
-from holdfast.testing import Answer
+from steadyhand.testing import Answer
 
 DOWN = "rules:\n  - fail: {kind: connect}\n"
 RIGHT = "rules:\n  - reply: I call for help now.\n"
@@ -69,7 +69,7 @@ def assert_asked(batch, *changes, **variables):
     ended = resumed(batch, **variables)
     assert ended.code == 2, ended
     head, *named, tail = ended.err.splitlines()
-    assert head == "holdfast: since the run began:"
+    assert head == "steadyhand: since the run began:"
     assert named == [f"  {change}" for change in changes]
     assert tail == "its trials would not be comparable; --force goes on all the same"
     forced = batch("resume", "last", "--no-progress", "--force", **variables)
@@ -84,7 +84,7 @@ def test_nothing(batch):
     batch.replies(DOWN)
     cut_short(batch, "untimed.yaml")
     batch.write("other.yaml", "anything: else")
-    batch.write("holdfast.toml", 'model = "scripted/replies.yaml"\nretries = 1\ntimeout_s = 9\nconcurrency = 3\n')
+    batch.write("steadyhand.toml", 'model = "scripted/replies.yaml"\nretries = 1\ntimeout_s = 9\nconcurrency = 3\n')
     assert_not_asked(batch, SOME_KEY="changed")
 
 
@@ -126,21 +126,21 @@ def test_which_model_is_configured(batch):
     batch.replies(DOWN)
     cut_short(batch, "untimed.yaml")
     batch.write("other.yaml", DOWN)
-    batch.write("holdfast.toml", 'model = "scripted/other.yaml"\n')
+    batch.write("steadyhand.toml", 'model = "scripted/other.yaml"\n')
     assert_asked(batch, "untimed: the model has changed")
 
 
 def test_where_a_model_is_asked_by_a_variable_or_by_configuration(batch):
     model = ("untimed.yaml", "--model", "openai/m")
-    batch.write("holdfast.toml", "")
+    batch.write("steadyhand.toml", "")
     with Loopback(Answer(status=401)) as one, Loopback(Answer(status=401)) as other:
         cut_short(batch, *model, OPENAI_BASE_URL=one.url, OPENAI_API_KEY="sk-first-key-000001")
         assert_not_asked(batch, OPENAI_BASE_URL=one.url, OPENAI_API_KEY="sk-another-key-00000002")
         assert_asked(batch, "untimed: the model has changed", OPENAI_BASE_URL=other.url)
-        batch.write("holdfast.toml", f'[providers.openai]\nbase_url = "{one.url}"\n')
+        batch.write("steadyhand.toml", f'[providers.openai]\nbase_url = "{one.url}"\n')
         assert_not_asked(batch, OPENAI_BASE_URL=other.url)
         batch.write(
-            "holdfast.toml", f'[providers.openai]\nbase_url = "{one.url}"\noptions = {{body = {{top_p = 0.1}}}}\n'
+            "steadyhand.toml", f'[providers.openai]\nbase_url = "{one.url}"\noptions = {{body = {{top_p = 0.1}}}}\n'
         )
         assert_asked(batch, "untimed: the model has changed", OPENAI_BASE_URL=one.url)
 
@@ -151,7 +151,7 @@ def test_the_judge_its_script_its_votes_and_its_rubric(batch):
     batch.write("judge.yaml", JUDGE)
     batch.write("rubric_clinical.yaml", RUBRIC)
     settings = 'model = "scripted/replies.yaml"\njudge = "scripted/judge.yaml"\n'
-    batch.write("holdfast.toml", settings)
+    batch.write("steadyhand.toml", settings)
     cut_short(batch, "one.yaml", "judged.yaml", "untimed.yaml")
     batch.write("judge.yaml", JUDGE.replace("so", "because"))
     both = ("SCN-C-001: the judge has changed", "judged: the judge has changed")
@@ -160,7 +160,7 @@ def test_the_judge_its_script_its_votes_and_its_rubric(batch):
     batch.write("rubric_clinical.yaml", RUBRIC.replace("careful", "quick"))
     assert_asked(batch, "SCN-C-001: the rubric has changed")
     batch.write("rubric_clinical.yaml", RUBRIC)
-    batch.write("holdfast.toml", f"{settings}votes = 3\n")
+    batch.write("steadyhand.toml", f"{settings}votes = 3\n")
     assert_asked(batch, *both)
 
 
@@ -169,12 +169,12 @@ def test_who_plays_the_user(batch):
     batch.write("talk.yaml", TALK)
     batch.write("user.yaml", RIGHT)
     settings = 'model = "scripted/replies.yaml"\nuser_model = "scripted/user.yaml"\n'
-    batch.write("holdfast.toml", settings)
+    batch.write("steadyhand.toml", settings)
     cut_short(batch, "talk.yaml", "untimed.yaml")
     batch.write("user.yaml", "rules:\n  - reply: Please.\n")
     assert_asked(batch, "talk: the model that plays the user has changed")
     batch.write("user.yaml", RIGHT)
-    batch.write("holdfast.toml", f'{settings}[models]\nTEXT_SMALL = "scripted/user.yaml"\n')
+    batch.write("steadyhand.toml", f'{settings}[models]\nTEXT_SMALL = "scripted/user.yaml"\n')
     assert_asked(batch, "talk: a model that the scenario names has changed")
 
 
@@ -206,7 +206,7 @@ def test_the_program_of_a_command_agent(batch):
 
 def test_a_plugin(batch):
     batch.replies(DOWN)
-    plugin = "from holdfast.plugins.plugin import Plugin\n\nplugin = Plugin(name='mine')\n"
+    plugin = "from steadyhand.plugins.plugin import Plugin\n\nplugin = Plugin(name='mine')\n"
     batch.write("mine.py", plugin)
     text = (batch.folder / "untimed.yaml").read_text()
     batch.write("untimed.yaml", f"{text}plugins: [./mine.py]\n")
@@ -218,7 +218,7 @@ def test_a_plugin(batch):
 def test_the_environment(batch):
     batch.replies(DOWN)
     cut_short(batch, "untimed.yaml")
-    batch.write("holdfast.toml", 'model = "scripted/replies.yaml"\nallow_commands = true\n')
+    batch.write("steadyhand.toml", 'model = "scripted/replies.yaml"\nallow_commands = true\n')
     assert_asked(batch, "untimed: the environment has changed")
 
 
@@ -231,27 +231,27 @@ def test_the_recording_that_is_replayed(batch):
     assert_asked(batch, "untimed: the recording that is replayed has changed")
 
 
-def test_holdfast_itself(batch):
+def test_steadyhand_itself(batch):
     batch.replies(DOWN)
     cut_short(batch, "untimed.yaml")
     with sqlite3.connect(batch.record()) as connection:
         connection.execute(
-            'UPDATE run SET header = replace(header, \'"holdfast_version":"\', \'"holdfast_version":"0.0.\')'
+            'UPDATE run SET header = replace(header, \'"steadyhand_version":"\', \'"steadyhand_version":"0.0.\')'
         )
     connection.close()
     ended = resumed(batch)
-    assert (ended.code, "Holdfast has changed: the run was begun with 0.0." in ended.err) == (2, True), ended
+    assert (ended.code, "Steadyhand has changed: the run was begun with 0.0." in ended.err) == (2, True), ended
 
 
 def test_no_secret_is_in_the_record_not_even_as_a_digest(batch):
     settings = '[providers.openai]\nbase_url = "{}/?api_key={}&region=eu"\n'
     model = ("untimed.yaml", "--model", "openai/m")
     with Loopback(Answer(status=401)) as server:
-        batch.write("holdfast.toml", settings.format(server.url, "hush-hush-one"))
+        batch.write("steadyhand.toml", settings.format(server.url, "hush-hush-one"))
         cut_short(batch, *model, OPENAI_API_KEY="sk-first-key-000001")
-        batch.write("holdfast.toml", settings.format(server.url, "a-key-of-another-length"))
+        batch.write("steadyhand.toml", settings.format(server.url, "a-key-of-another-length"))
         assert_not_asked(batch, OPENAI_API_KEY="sk-other-key-0000000002")
-        batch.write("holdfast.toml", settings.format(server.url, "hush-hush-one").replace("eu", "us"))
+        batch.write("steadyhand.toml", settings.format(server.url, "hush-hush-one").replace("eu", "us"))
         assert_asked(batch, "untimed: the model has changed")
 
 
@@ -281,7 +281,7 @@ def test_at_a_terminal_it_is_a_question(batch, answer, code):
     master, slave = pty.openpty()
     os.write(master, f"{answer}\n".encode())
     ended = subprocess.run(
-        [sys.executable, "-m", "holdfast", "resume", "last", "--no-progress"],
+        [sys.executable, "-m", "steadyhand", "resume", "last", "--no-progress"],
         cwd=batch.folder,
         env=batch.environment(),
         stdin=slave,

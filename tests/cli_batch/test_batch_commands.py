@@ -45,7 +45,7 @@ def test_a_matrix_runs_every_combination(batch):
         "would run 8 trials of 4 combinations: 8 model calls",
         "8 trials at a time",
     ]
-    assert not (batch.folder / ".holdfast").exists()
+    assert not (batch.folder / ".steadyhand").exists()
     assert batch("run", "sweep.matrix.yaml", "--no-progress").code == 1
     verdicts = [(row.key.scenario_id.split(",")[0], str(row.verdict)) for row in batch.reader().rows()]
     assert verdicts == [
@@ -72,4 +72,4 @@ def test_what_is_wrong_with_a_matrix_or_a_filter_is_said_before_anything_runs(ba
         ended = batch("run", "sweep.matrix.yaml", "--filter", given)
         assert (ended.code, said in ended.err) == (2, True), ended
     assert batch("run", "one.yaml", "--filter", "model=x").code == 2
-    assert not (batch.folder / ".holdfast").exists()
+    assert not (batch.folder / ".steadyhand").exists()

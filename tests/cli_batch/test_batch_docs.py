@@ -10,13 +10,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "many-trials.md").read_text(encoding="utf-8")
-SHOWN = re.findall(r"```text\n\$ holdfast (.*?)\n(.*?)```", PAGE, re.DOTALL)
+SHOWN = re.findall(r"```text\n\$ steadyhand (.*?)\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.mark.parametrize(("command", "shown"), SHOWN, ids=[command for command, _ in SHOWN])
 def test_the_page_shows_what_is_printed(batch, tmp_path, command, shown):
     ended = subprocess.run(
-        [sys.executable, "-m", "holdfast", *shlex.split(command), "--out", str(tmp_path / "runs"), "--no-progress"],
+        [sys.executable, "-m", "steadyhand", *shlex.split(command), "--out", str(tmp_path / "runs"), "--no-progress"],
         cwd=ROOT,
         env=batch.environment(),
         capture_output=True,

@@ -11,9 +11,9 @@ from collections import defaultdict
 
 import pytest
 
-from holdfast.records.event import ModelCalled, Retried
-from holdfast.records.verdict import LatencyTier, Verdict
-from holdfast.testing import Answer, ModelServer
+from steadyhand.records.event import ModelCalled, Retried
+from steadyhand.records.verdict import LatencyTier, Verdict
+from steadyhand.testing import Answer, ModelServer
 
 LONG = "I call for help now. " * 5
 EVENTS = "text/event-stream"
@@ -111,9 +111,9 @@ def within_target(trial):
 
 async def run(batch, server, *command):
     settings = f'[providers.openai]\nbase_url = "{server.base_url}"\noptions = {{send_seed = true}}\n'
-    batch.write("holdfast.toml", settings)
+    batch.write("steadyhand.toml", settings)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "holdfast", *command, "--no-progress"),
+        *(sys.executable, "-m", "steadyhand", *command, "--no-progress"),
         cwd=batch.folder,
         env=batch.environment(OPENAI_API_KEY="none"),
         stdout=asyncio.subprocess.PIPE,

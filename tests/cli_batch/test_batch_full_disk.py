@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from holdfast.records.verdict import Verdict
-from holdfast.store.reader import RunReader
+from steadyhand.records.verdict import Verdict
+from steadyhand.store.reader import RunReader
 
 TRIALS = 600
 NEEDS_ROOT = {
@@ -24,7 +24,7 @@ def run_out_of_room(batch, *options, room=None):
     command = ("run", "untimed.yaml", "--trials", str(TRIALS), "--seed", "4", "--no-progress", *options)
     limit = None if room is None else lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
     return subprocess.run(
-        [sys.executable, "-m", "holdfast", *command],
+        [sys.executable, "-m", "steadyhand", *command],
         cwd=batch.folder,
         env=batch.environment(),
         capture_output=True,
@@ -39,7 +39,7 @@ def kept_by(ended, record, *where):
     assert ended.returncode == 3, ended.stdout + ended.stderr
     (told,) = ended.stderr.splitlines()
     assert re.search(rf"the run record \S*{record.name} cannot be written: ", told), told
-    assert told.endswith(" ".join(("resume: holdfast resume", record.stem, *where)))
+    assert told.endswith(" ".join(("resume: steadyhand resume", record.stem, *where)))
     reader = RunReader.open(record)
     kept = {trial.key: trial for trial in reader.trials()}
     assert 0 < len(kept) < TRIALS

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from holdfast.records.verdict import Verdict
+from steadyhand.records.verdict import Verdict
 
 
 def test_once_finishes_what_is_in_flight_and_reports(batch):
@@ -21,7 +21,7 @@ def test_once_finishes_what_is_in_flight_and_reports(batch):
     assert reader.counts()[Verdict.PASSED] == done
     assert reader.status == "interrupted"
     assert "interrupt again to stop at once" in err
-    assert f"holdfast resume {reader.header.id}" in err
+    assert f"steadyhand resume {reader.header.id}" in err
     assert f"{done} passed" in out
     batch.replies("rules:\n  - reply: I call for help now.\n")
     assert batch("resume", "last", "--no-progress", "--force").code == 0
@@ -87,7 +87,7 @@ def test_an_interrupt_from_the_keyboard_does_not_end_what_works_for_a_trial(batc
     batch.write("agent.py", AGENT)
     batch.write("caller.py", CALLER)
     process = subprocess.Popen(
-        [sys.executable, "-m", "holdfast", "run", "untimed.yaml", "--trials", "20", "--concurrency", "4"],
+        [sys.executable, "-m", "steadyhand", "run", "untimed.yaml", "--trials", "20", "--concurrency", "4"],
         cwd=batch.folder,
         env=batch.environment(),
         stdout=subprocess.PIPE,

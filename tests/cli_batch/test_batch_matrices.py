@@ -94,7 +94,7 @@ def test_a_matrix_axis_goes_before_what_a_check_asks_for(batch):
     batch.write("mocked.scenario.yaml", MOCKED.replace('expected: "yes"', 'expected: "yes", model_type: TEXT_LARGE'))
     batch.write("rules.yaml", RULES)
     batch.write("never.yaml", 'rules:\n  - json: {judgment: "no", confidence: 0.1, reasoning: r}\n')
-    batch.write("holdfast.toml", 'model = "scripted/rules.yaml"\n[models]\nTEXT_LARGE = "scripted/rules.yaml"\n')
+    batch.write("steadyhand.toml", 'model = "scripted/rules.yaml"\n[models]\nTEXT_LARGE = "scripted/rules.yaml"\n')
     batch.write(
         "judges.matrix.yaml",
         "base_scenario: mocked.scenario.yaml\n"
@@ -144,7 +144,7 @@ def test_names_that_lead_nowhere_are_reported_at_their_place(batch, command):
     ], ended
     assert "'gpt-4o' names no provider" in said[0]
     assert "did you mean 'model'?" in said[2]
-    assert not (batch.folder / ".holdfast").exists()
+    assert not (batch.folder / ".steadyhand").exists()
 
 
 def test_what_cannot_be_made_names_the_combination_before_anything_runs(batch):
@@ -155,8 +155,8 @@ def test_what_cannot_be_made_names_the_combination_before_anything_runs(batch):
     )
     ended = batch("run", "u.matrix.yaml", "--no-progress")
     assert (ended.code, ended.out) == (2, "")
-    assert ended.err.startswith("holdfast: u.matrix.yaml: untimed[model=scripted/none.yaml]: cannot read")
-    assert not (batch.folder / ".holdfast").exists()
+    assert ended.err.startswith("steadyhand: u.matrix.yaml: untimed[model=scripted/none.yaml]: cannot read")
+    assert not (batch.folder / ".steadyhand").exists()
     # Listing needs neither the files nor the keys of models.
     assert batch("run", "u.matrix.yaml", "--dry-run").code == 0
 
@@ -332,7 +332,7 @@ def test_a_secret_among_the_values_is_in_no_id_and_loses_no_trial(sweep):
     resumed = sweep("resume", "last", "--no-progress", **secrets)
     assert (resumed.code, resumed.err) == (0, "0 of 6 trials to do\n")
     listed_ = sweep("run", "sweep.matrix.yaml", "--dry-run", **secrets)
-    written = b"".join(file.read_bytes() for file in sweep.folder.glob(".holdfast/runs/*"))
+    written = b"".join(file.read_bytes() for file in sweep.folder.glob(".steadyhand/runs/*"))
     told = ended.out + listed_.out + (sweep.folder / "all.xml").read_text() + (sweep.folder / "all.json").read_text()
     assert "canary" not in told
     assert b"canary" not in written

@@ -111,7 +111,7 @@ trials: 5
 def test_reports_are_written_though_nobody_reads_the_table(batch):
     files = ["--json", "out/report.json", "--junit", "out/junit.xml"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "holdfast", "run", "untimed.yaml", "--trials", "150", "--no-progress", *files],
+        [sys.executable, "-m", "steadyhand", "run", "untimed.yaml", "--trials", "150", "--no-progress", *files],
         cwd=batch.folder,
         env=batch.environment(),
         stdout=subprocess.PIPE,
@@ -136,4 +136,4 @@ def test_reports_are_written_though_nobody_reads_the_table(batch):
 def test_options_that_make_no_sense(batch, arguments, said):
     ended = batch("run", "untimed.yaml", *arguments)
     assert (ended.code, said in ended.err) == (2, True), ended
-    assert not (batch.folder / ".holdfast").exists()
+    assert not (batch.folder / ".steadyhand").exists()

@@ -7,9 +7,9 @@ import shutil
 import signal
 from pathlib import Path
 
-from holdfast.compose.resuming import resume_run
-from holdfast.records.verdict import Verdict
-from holdfast.store.reader import RunReader
+from steadyhand.compose.resuming import resume_run
+from steadyhand.records.verdict import Verdict
+from steadyhand.store.reader import RunReader
 
 SLOW = "rules:\n  - reply: I call for help now.\n    delay_ms: 20\n"
 STUCK = "rules:\n  - reply: I call for help now.\n    delay_ms: 60000\n"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cli.conftest import DECISION
 from cli.loopback import Loopback
-from holdfast.testing import Answer
+from steadyhand.testing import Answer
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RIGHT = Answer(text="I call for help now.")
@@ -37,7 +37,7 @@ class Terminal:
         reader = threading.Thread(target=read)
         reader.start()
         ended = subprocess.run(
-            [sys.executable, "-m", "holdfast", *arguments],
+            [sys.executable, "-m", "steadyhand", *arguments],
             cwd=self._batch.folder,
             env=self._batch.environment(TERM="xterm-256color", COLUMNS="140", **variables),
             stdout=subprocess.PIPE,
@@ -53,7 +53,7 @@ class Terminal:
 
 def server_in(batch, url, **settings):
     given = "".join(f"{name} = {value}\n" for name, value in settings.items())
-    batch.write("holdfast.toml", f'[providers.openai]\nbase_url = "{url}"\n{given}')
+    batch.write("steadyhand.toml", f'[providers.openai]\nbase_url = "{url}"\n{given}')
 
 
 def incidents(batch, kind):

@@ -22,26 +22,26 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from holdfast.builtin.agents.model import ModelAgent
-from holdfast.builtin.agents.runtime import RuntimeAgent
-from holdfast.builtin.mocks.javascript import QuickJsSandbox
-from holdfast.builtin.models.openai import OpenAIModel
-from holdfast.builtin.services.database import make_database
-from holdfast.engine.trial import run_trial
-from holdfast.errors import AgentError, ModelError
-from holdfast.plugins.factories import AgentSettings, ModelSettings
-from holdfast.ports.agent import Agent, Reply, Shows, Turn, Visible, shows_of
-from holdfast.records.evaluation import EvaluationSpec
-from holdfast.records.event import ActionTaken, ModelCalled
-from holdfast.records.message import Message, ToolCall
-from holdfast.records.run import TrialRecord
-from holdfast.records.scenario import Ask, DatabaseSeed, Mock, RunCode, Step
-from holdfast.records.trajectory import VISIBLE
-from holdfast.records.verdict import Verdict
-from holdfast.runtime.agent_runtime import AgentRuntime
-from holdfast.runtime.mocks import MockTable
-from holdfast.testing import Answer, ElizaosAnswer, ElizaosServer, ModelServer, ScriptedAgent, Served
-from holdfast.testing.elizaos_server import ElizaosAction
+from steadyhand.builtin.agents.model import ModelAgent
+from steadyhand.builtin.agents.runtime import RuntimeAgent
+from steadyhand.builtin.mocks.javascript import QuickJsSandbox
+from steadyhand.builtin.models.openai import OpenAIModel
+from steadyhand.builtin.services.database import make_database
+from steadyhand.engine.trial import run_trial
+from steadyhand.errors import AgentError, ModelError
+from steadyhand.plugins.factories import AgentSettings, ModelSettings
+from steadyhand.ports.agent import Agent, Reply, Shows, Turn, Visible, shows_of
+from steadyhand.records.evaluation import EvaluationSpec
+from steadyhand.records.event import ActionTaken, ModelCalled
+from steadyhand.records.message import Message, ToolCall
+from steadyhand.records.run import TrialRecord
+from steadyhand.records.scenario import Ask, DatabaseSeed, Mock, RunCode, Step
+from steadyhand.records.trajectory import VISIBLE
+from steadyhand.records.verdict import Verdict
+from steadyhand.runtime.agent_runtime import AgentRuntime
+from steadyhand.runtime.mocks import MockTable
+from steadyhand.testing import Answer, ElizaosAnswer, ElizaosServer, ModelServer, ScriptedAgent, Served
+from steadyhand.testing.elizaos_server import ElizaosAction
 from unit.builtin_agents.agent_support import a_trial, an_agent, turn
 from unit.runtime.trial_stand_in import HERE, a_scenario
 

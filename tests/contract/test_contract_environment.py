@@ -12,14 +12,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast.builtin.environments.e2b import E2BEnvironment
-from holdfast.builtin.environments.local import LocalEnvironment
-from holdfast.builtin.environments.sandbox import sandbox_available
-from holdfast.errors import WorkspaceError
-from holdfast.plugins.factories import EnvironmentSettings
-from holdfast.ports.environment import EnvironmentProvider
-from holdfast.records.execution import FileSystemOperation
-from holdfast.testing.e2b_server import E2BServer
+from steadyhand.builtin.environments.e2b import E2BEnvironment
+from steadyhand.builtin.environments.local import LocalEnvironment
+from steadyhand.builtin.environments.sandbox import sandbox_available
+from steadyhand.errors import WorkspaceError
+from steadyhand.plugins.factories import EnvironmentSettings
+from steadyhand.ports.environment import EnvironmentProvider
+from steadyhand.records.execution import FileSystemOperation
+from steadyhand.testing.e2b_server import E2BServer
 
 Provider = Callable[[EnvironmentSettings], EnvironmentProvider]
 

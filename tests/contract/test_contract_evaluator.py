@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 
-from holdfast.builtin.environments.local import LocalEnvironment
-from holdfast.builtin.evaluators.table import EVALUATORS
-from holdfast.builtin.plugin import builtin_plugin
-from holdfast.builtin.services.database import make_database
-from holdfast.plugins.factories import EnvironmentSettings
-from holdfast.plugins.plugin import Plugin
-from holdfast.plugins.registry import Registry
-from holdfast.ports.evaluator import EvaluationContext, JudgedCheck
-from holdfast.ports.judge import Judgement
-from holdfast.records.conversation import ConversationResult, ConversationTurn
-from holdfast.records.evaluation import EvaluationSpec, JudgeNote
-from holdfast.records.execution import ExecutionResult, Latency
-from holdfast.records.message import Message
-from holdfast.records.scenario import DatabaseSeed, Scenario
+from steadyhand.builtin.environments.local import LocalEnvironment
+from steadyhand.builtin.evaluators.table import EVALUATORS
+from steadyhand.builtin.plugin import builtin_plugin
+from steadyhand.builtin.services.database import make_database
+from steadyhand.plugins.factories import EnvironmentSettings
+from steadyhand.plugins.plugin import Plugin
+from steadyhand.plugins.registry import Registry
+from steadyhand.ports.evaluator import EvaluationContext, JudgedCheck
+from steadyhand.ports.judge import Judgement
+from steadyhand.records.conversation import ConversationResult, ConversationTurn
+from steadyhand.records.evaluation import EvaluationSpec, JudgeNote
+from steadyhand.records.execution import ExecutionResult, Latency
+from steadyhand.records.message import Message
+from steadyhand.records.scenario import DatabaseSeed, Scenario
 from unit.builtin_agents.agent_support import a_trial
 from unit.builtin_evaluators.conftest import Trial
 from unit.builtin_evaluators.test_builtin_evaluators_params import GOOD

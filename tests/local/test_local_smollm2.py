@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.builtin.models import local_server
-from holdfast.builtin.models.local import LocalModel, find_library, find_weights
-from holdfast.builtin.models.openai import OpenAIModel
-from holdfast.errors import ModelError
-from holdfast.plugins.factories import ModelSettings
-from holdfast.records.message import Message, ToolSpec
-from holdfast.records.model import ChatRequest, ChatResponse
+from steadyhand.builtin.models import local_server
+from steadyhand.builtin.models.local import LocalModel, find_library, find_weights
+from steadyhand.builtin.models.openai import OpenAIModel
+from steadyhand.errors import ModelError
+from steadyhand.plugins.factories import ModelSettings
+from steadyhand.records.message import Message, ToolSpec
+from steadyhand.records.model import ChatRequest, ChatResponse
 
 pytestmark = pytest.mark.local
 pytest.importorskip("xllamacpp", reason="xllamacpp is not installed (make test-local installs it)")
@@ -257,7 +257,7 @@ async def test_loading_is_not_awaited_for_ever():
 
 def test_the_process_dies_with_a_run_that_is_killed(tmp_path):
     scenario = Path(__file__).parents[2] / "examples" / "local" / "dry_pump.yaml"
-    command = [sys.executable, "-m", "holdfast", "run", str(scenario), "--model", "local/smollm2", "--trials", "1000"]
+    command = [sys.executable, "-m", "steadyhand", "run", str(scenario), "--model", "local/smollm2", "--trials", "1000"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as run:
         assert "SCN-P-912" in run.stdout.readline(), "one trial is done, so the server is up"
         (pid,) = servers(run.pid)

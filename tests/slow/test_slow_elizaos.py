@@ -1,7 +1,7 @@
 """Against the real ElizaOS server, with a model on loopback.
 
 npm install --ignore-scripts @elizaos/cli@1.7.2 bun && (cd node_modules/bun && node install.js)
-HOLDFAST_ELIZAOS=$PWD/node_modules/.bin pytest -m slow tests/slow/test_slow_elizaos.py
+STEADYHAND_ELIZAOS=$PWD/node_modules/.bin pytest -m slow tests/slow/test_slow_elizaos.py
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 from aiohttp import ClientError, ClientSession, web
 
-from holdfast.records.event import ActionTaken, Thought
+from steadyhand.records.event import ActionTaken, Thought
 from unit.builtin_agents.agent_support import a_trial, an_agent, turn
 
 pytestmark = pytest.mark.slow
-BIN = os.environ.get("HOLDFAST_ELIZAOS", "")
+BIN = os.environ.get("STEADYHAND_ELIZAOS", "")
 PLAN = (
     "<response><thought>I greet them.</thought><actions>REPLY,MUTE_ROOM</actions><providers></providers>"
     "<text>Hello from the loopback model.</text></response>"
@@ -90,7 +90,7 @@ async def model_url() -> AsyncIterator[str]:
 @pytest.fixture
 async def eliza_url(model_url: str, tmp_path: Path) -> AsyncIterator[str]:
     if not BIN:
-        pytest.skip("set HOLDFAST_ELIZAOS to the folder with the programs elizaos and bun")
+        pytest.skip("set STEADYHAND_ELIZAOS to the folder with the programs elizaos and bun")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     character = tmp_path / "character.json"

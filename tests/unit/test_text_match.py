@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.text_match import find, find_forbidden, search, search_all, search_now
+from steadyhand.text_match import find, find_forbidden, search, search_all, search_now
 
 URGENT = "not that urgent"
 

@@ -2,12 +2,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.batch.estimate import estimate
-from holdfast.batch.plan import Plan
-from holdfast.compose.judges import asks_judge
-from holdfast.compose.registry import build_registry
-from holdfast.plugins.registry import EvaluationCatalogue
-from holdfast.spec.load import load
+from steadyhand.batch.estimate import estimate
+from steadyhand.batch.plan import Plan
+from steadyhand.compose.judges import asks_judge
+from steadyhand.compose.registry import build_registry
+from steadyhand.plugins.registry import EvaluationCatalogue
+from steadyhand.spec.load import load
 
 ASK = """\
 name: Ask

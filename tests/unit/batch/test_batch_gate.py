@@ -2,17 +2,17 @@ import asyncio
 
 import pytest
 
-from holdfast.batch.breaker import GIVE_UP_S, TOLERATED
-from holdfast.batch.gate import ProviderGate, provider_of
-from holdfast.batch.pace import OPENING_S, SPACING_S
-from holdfast.batch.provider import ProviderLimits
-from holdfast.batch.window import WINDOW_S, Window
-from holdfast.errors import ModelError
-from holdfast.records.message import Message
-from holdfast.records.model import ChatRequest, ChatResponse, Usage
-from holdfast.records.standing import HeldUp
-from holdfast.records.timing import Attempt
-from holdfast.testing.clock import SettableClock
+from steadyhand.batch.breaker import GIVE_UP_S, TOLERATED
+from steadyhand.batch.gate import ProviderGate, provider_of
+from steadyhand.batch.pace import OPENING_S, SPACING_S
+from steadyhand.batch.provider import ProviderLimits
+from steadyhand.batch.window import WINDOW_S, Window
+from steadyhand.errors import ModelError
+from steadyhand.records.message import Message
+from steadyhand.records.model import ChatRequest, ChatResponse, Usage
+from steadyhand.records.standing import HeldUp
+from steadyhand.records.timing import Attempt
+from steadyhand.testing.clock import SettableClock
 
 REQUEST = ChatRequest(messages=(Message(role="user", content="x" * 400),), max_tokens=100)
 

@@ -1,12 +1,12 @@
 import msgspec
 import pytest
 
-from holdfast.batch.plan import Plan
-from holdfast.compose.registry import build_registry
-from holdfast.plugins.registry import EvaluationCatalogue
-from holdfast.spec.load import load
-from holdfast.spec.matrix_expand import expand
-from holdfast.spec.vocabulary import Vocabulary
+from steadyhand.batch.plan import Plan
+from steadyhand.compose.registry import build_registry
+from steadyhand.plugins.registry import EvaluationCatalogue
+from steadyhand.spec.load import load
+from steadyhand.spec.matrix_expand import expand
+from steadyhand.spec.vocabulary import Vocabulary
 
 BASE = """\
 id: talk

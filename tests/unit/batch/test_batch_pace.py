@@ -4,15 +4,15 @@ import asyncio
 
 import pytest
 
-from holdfast.batch.gate import ProviderGate
-from holdfast.batch.pace import SPACING_S, Pace
-from holdfast.engine.calling import Caller, RetryPolicy
-from holdfast.errors import ModelError
-from holdfast.records.event import ModelCalled, Retried, Waited
-from holdfast.records.message import Message
-from holdfast.records.model import ChatRequest, ChatResponse
-from holdfast.records.timing import Attempt
-from holdfast.testing import SettableClock
+from steadyhand.batch.gate import ProviderGate
+from steadyhand.batch.pace import SPACING_S, Pace
+from steadyhand.engine.calling import Caller, RetryPolicy
+from steadyhand.errors import ModelError
+from steadyhand.records.event import ModelCalled, Retried, Waited
+from steadyhand.records.message import Message
+from steadyhand.records.model import ChatRequest, ChatResponse
+from steadyhand.records.timing import Attempt
+from steadyhand.testing import SettableClock
 
 REQUEST = ChatRequest(messages=(Message(role="user", content="hello"),))
 

@@ -4,18 +4,18 @@ import json
 
 import pytest
 
-from holdfast.batch.gate import ProviderGate
-from holdfast.batch.provider import ProviderLimits
-from holdfast.builtin.agents.model import ModelAgent
-from holdfast.builtin.judges.llm import LlmJudge
-from holdfast.builtin.users.simulator import LlmUserSimulator
-from holdfast.plugins.factories import AgentSettings
-from holdfast.records.event import ModelCalled, Waited
-from holdfast.records.model import ChatResponse, Usage
-from holdfast.records.scenario import ConversationConfig
-from holdfast.records.timing import Attempt
-from holdfast.records.verdict import Verdict
-from holdfast.testing import SettableClock
+from steadyhand.batch.gate import ProviderGate
+from steadyhand.batch.provider import ProviderLimits
+from steadyhand.builtin.agents.model import ModelAgent
+from steadyhand.builtin.judges.llm import LlmJudge
+from steadyhand.builtin.users.simulator import LlmUserSimulator
+from steadyhand.plugins.factories import AgentSettings
+from steadyhand.records.event import ModelCalled, Waited
+from steadyhand.records.model import ChatResponse, Usage
+from steadyhand.records.scenario import ConversationConfig
+from steadyhand.records.timing import Attempt
+from steadyhand.records.verdict import Verdict
+from steadyhand.testing import SettableClock
 from unit.engine_conversation.talking import USER, check, hold, scenario
 
 JUDGED = json.dumps({"judgment": "yes", "confidence": 1.0, "reasoning": "so", "capabilities": {}})

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.batch.plan import Plan
-from holdfast.errors import SetupError
-from holdfast.spec.load import load
+from steadyhand.batch.plan import Plan
+from steadyhand.errors import SetupError
+from steadyhand.spec.load import load
 
 DECISION = """\
 id: SCN-C-001

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from holdfast.builtin.environments.local import LocalEnvironment
-from holdfast.builtin.plugin import builtin_plugin
-from holdfast.engine.calling import RetryPolicy
-from holdfast.engine.context import Trial, TrialParts
-from holdfast.plugins.factories import AgentSettings, EnvironmentSettings
-from holdfast.plugins.registry import Registry
-from holdfast.ports.agent import Agent, Turn
-from holdfast.records.message import Message
-from holdfast.records.run import TrialKey
+from steadyhand.builtin.environments.local import LocalEnvironment
+from steadyhand.builtin.plugin import builtin_plugin
+from steadyhand.engine.calling import RetryPolicy
+from steadyhand.engine.context import Trial, TrialParts
+from steadyhand.plugins.factories import AgentSettings, EnvironmentSettings
+from steadyhand.plugins.registry import Registry
+from steadyhand.ports.agent import Agent, Turn
+from steadyhand.records.message import Message
+from steadyhand.records.run import TrialKey
 from unit.runtime.trial_stand_in import a_scenario
 
 

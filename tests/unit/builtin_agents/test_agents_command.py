@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import AgentError, SetupError
-from holdfast.records.event import ActionTaken, Observed, ServiceCalled, Thought
-from holdfast.records.scenario import Mock, MockWhen
-from holdfast.runtime.agent_runtime import AgentRuntime
+from steadyhand.errors import AgentError, SetupError
+from steadyhand.records.event import ActionTaken, Observed, ServiceCalled, Thought
+from steadyhand.records.scenario import Mock, MockWhen
+from steadyhand.runtime.agent_runtime import AgentRuntime
 from unit.builtin_agents.agent_support import a_trial, an_agent, turn
 from unit.runtime.trial_stand_in import HERE, ListedMocks
 

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from holdfast.errors import AgentError, SetupError
-from holdfast.ports.agent import Turn
-from holdfast.records.event import ActionTaken, Noted, Observed, Thought
-from holdfast.records.message import Message
-from holdfast.testing import ElizaosAnswer, ElizaosServer, SettableClock
-from holdfast.testing.elizaos_server import ElizaosAction
+from steadyhand.errors import AgentError, SetupError
+from steadyhand.ports.agent import Turn
+from steadyhand.records.event import ActionTaken, Noted, Observed, Thought
+from steadyhand.records.message import Message
+from steadyhand.testing import ElizaosAnswer, ElizaosServer, SettableClock
+from steadyhand.testing.elizaos_server import ElizaosAction
 from unit.builtin_agents.agent_support import a_trial, an_agent, turn
 
 

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from holdfast.engine.calling import RetryPolicy
-from holdfast.errors import AgentError, ModelError, SetupError
-from holdfast.records.event import ModelCalled
-from holdfast.records.message import ToolCall
-from holdfast.records.scenario import Character
-from holdfast.testing import Answer, ModelServer
+from steadyhand.engine.calling import RetryPolicy
+from steadyhand.errors import AgentError, ModelError, SetupError
+from steadyhand.records.event import ModelCalled
+from steadyhand.records.message import ToolCall
+from steadyhand.records.scenario import Character
+from steadyhand.testing import Answer, ModelServer
 from unit.builtin_agents.agent_support import a_trial, an_agent, turn
 from unit.runtime.trial_stand_in import a_scenario
 
@@ -48,7 +48,7 @@ async def test_every_spelling_of_the_address_works(tmp_path, spelt):
 
 
 async def test_a_name_and_a_key_are_sent_and_a_foreign_key_is_not(tmp_path):
-    variables = {"HOLDFAST_AGENT_KEY": "k-1", "OPENAI_API_KEY": "sk-canary", "OPENAI_BASE_URL": "http://127.0.0.1:1"}
+    variables = {"STEADYHAND_AGENT_KEY": "k-1", "OPENAI_API_KEY": "sk-canary", "OPENAI_BASE_URL": "http://127.0.0.1:1"}
     async with ModelServer(Answer(text="yes")) as server:
         await answer(tmp_path, f"{server.base_url}#support", variables=variables)
         assert server.log[0].body["model"] == "support"
@@ -63,7 +63,7 @@ async def test_a_name_and_a_key_are_sent_and_a_foreign_key_is_not(tmp_path):
         (Answer(body=b"<html><body>Welcome</body></html>"), "html|JSON"),
         (Answer(body=b"<html>gone</html>", status=404), "404"),
         (Answer(status=500, error="the agent fell over"), "the agent fell over"),
-        (Answer(status=401, error="who are you"), "HOLDFAST_AGENT_KEY"),
+        (Answer(status=401, error="who are you"), "STEADYHAND_AGENT_KEY"),
         (Answer(fault="reset"), "127.0.0.1"),
         (Answer(text="Hello there, friend.", cut_after=1), "127.0.0.1"),
     ],

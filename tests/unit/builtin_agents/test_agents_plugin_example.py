@@ -7,21 +7,21 @@ from typing import Any
 
 import yaml
 
-from holdfast.builtin.agents.runtime import RuntimeAgent
-from holdfast.plugins.factories import AgentSettings
-from holdfast.plugins.registry import Registry
-from holdfast.plugins.resolve import resolve_plugins
-from holdfast.ports.agent import Turn
-from holdfast.ports.evaluator import EvaluationContext
-from holdfast.records.conversation import ConversationTurn
-from holdfast.records.evaluation import EvaluationSpec
-from holdfast.records.event import ActionTaken, ServiceCalled
-from holdfast.records.execution import ExecutionResult
-from holdfast.records.message import Message
-from holdfast.records.scenario import PluginRef
-from holdfast.records.trajectory import TrajectoryStep
-from holdfast.records.verdict import Verdict
-from holdfast.runtime.agent_runtime import AgentRuntime
+from steadyhand.builtin.agents.runtime import RuntimeAgent
+from steadyhand.plugins.factories import AgentSettings
+from steadyhand.plugins.registry import Registry
+from steadyhand.plugins.resolve import resolve_plugins
+from steadyhand.ports.agent import Turn
+from steadyhand.ports.evaluator import EvaluationContext
+from steadyhand.records.conversation import ConversationTurn
+from steadyhand.records.evaluation import EvaluationSpec
+from steadyhand.records.event import ActionTaken, ServiceCalled
+from steadyhand.records.execution import ExecutionResult
+from steadyhand.records.message import Message
+from steadyhand.records.scenario import PluginRef
+from steadyhand.records.trajectory import TrajectoryStep
+from steadyhand.records.verdict import Verdict
+from steadyhand.runtime.agent_runtime import AgentRuntime
 from unit.runtime.trial_stand_in import HERE, ScriptedAnswers, TrialStandIn, calls, says
 
 FOLDER = Path(__file__).parents[3] / "examples" / "plugins"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import AgentError, ModelError, SetupError
-from holdfast.records.event import ActionTaken, ModelCalled, Noted, Observed, ServiceCalled, Thought
-from holdfast.records.scenario import Mock, MockWhen
-from holdfast.runtime.agent_runtime import AgentRuntime
+from steadyhand.errors import AgentError, ModelError, SetupError
+from steadyhand.records.event import ActionTaken, ModelCalled, Noted, Observed, ServiceCalled, Thought
+from steadyhand.records.scenario import Mock, MockWhen
+from steadyhand.runtime.agent_runtime import AgentRuntime
 from unit.builtin_agents.agent_support import a_trial, an_agent, turn
 from unit.runtime.trial_stand_in import HERE, ListedMocks
 
@@ -48,9 +48,9 @@ async def answer(tmp_path: Path, asked=None, target: str = "./mine.py:agent", tr
             "import functools\ndef _a(prefix, message): return prefix + message\n"
             "agent = functools.partial(_a, 'you said ')"
         ),
-        "from holdfast.ports.agent import Reply\ndef agent(text): return Reply(text='you said ' + text)",
+        "from steadyhand.ports.agent import Reply\ndef agent(text): return Reply(text='you said ' + text)",
         (
-            "from holdfast.records.message import Message\n"
+            "from steadyhand.records.message import Message\n"
             "def agent(text): return Message(role='assistant', content='you said ' + text)"
         ),
         "async def agent(message):\n    yield 'you '\n    yield 'said '\n    yield message",
@@ -198,11 +198,11 @@ async def test_a_module_beside_the_scenario_and_its_neighbours_are_importable(tm
 
 async def test_a_package_of_the_same_name_elsewhere_is_refused_and_not_mistaken(tmp_path, written):
     for folder in ("one", "two"):
-        written("", f"{folder}/holdfast_twins/__init__.py")
-        written(f"def agent(): return {folder!r}", f"{folder}/holdfast_twins/inner.py")
-    assert (await answer(tmp_path / "one", target="holdfast_twins.inner:agent"))[0] == "one"
+        written("", f"{folder}/steadyhand_twins/__init__.py")
+        written(f"def agent(): return {folder!r}", f"{folder}/steadyhand_twins/inner.py")
+    assert (await answer(tmp_path / "one", target="steadyhand_twins.inner:agent"))[0] == "one"
     with pytest.raises(SetupError, match=r"already loaded from .*one"):
-        an_agent("python:holdfast_twins.inner:agent", tmp_path / "two")
+        an_agent("python:steadyhand_twins.inner:agent", tmp_path / "two")
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ async def test_what_goes_wrong_is_the_agents_error_with_its_place(tmp_path, writ
 
 
 async def test_a_models_error_stays_one(tmp_path, written):
-    written("from holdfast.errors import ModelError\nasync def agent(): raise ModelError('down', kind='server')")
+    written("from steadyhand.errors import ModelError\nasync def agent(): raise ModelError('down', kind='server')")
     with pytest.raises(ModelError, match="down"):
         await answer(tmp_path)
 
@@ -396,7 +396,7 @@ async def test_a_reply_that_cannot_be_read_whole_is_refused(tmp_path, written, v
     ],
 )
 async def test_tool_calls_of_a_reply_are_actions(tmp_path, written, value, calls):
-    written(f"from holdfast.records.message import Message, ToolCall\ndef agent(): return {value}")
+    written(f"from steadyhand.records.message import Message, ToolCall\ndef agent(): return {value}")
     text, trial = await answer(tmp_path)
     taken = [(event.name, event.params) for event in trial.events if isinstance(event, ActionTaken)]
     assert (text, taken) == ("x", calls)

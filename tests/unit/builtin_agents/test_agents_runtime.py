@@ -7,19 +7,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.builtin.agents.runtime import RuntimeAgent
-from holdfast.errors import LimitExceeded, MockError, PluginError, SetupError
-from holdfast.plugins.factories import AgentSettings
-from holdfast.plugins.plugin import Plugin
-from holdfast.plugins.registry import Registry
-from holdfast.ports.action import ActionContext
-from holdfast.ports.agent import Turn
-from holdfast.ports.services import ServiceFault
-from holdfast.records.event import ActionTaken, Noted, Observed, ServiceCalled, Thought
-from holdfast.records.message import Message, ToolCall
-from holdfast.records.model import ChatRequest, ChatResponse, FinishReason
-from holdfast.records.scenario import Character, Mock, MockFault, MockWhen
-from holdfast.runtime.agent_runtime import AgentRuntime
+from steadyhand.builtin.agents.runtime import RuntimeAgent
+from steadyhand.errors import LimitExceeded, MockError, PluginError, SetupError
+from steadyhand.plugins.factories import AgentSettings
+from steadyhand.plugins.plugin import Plugin
+from steadyhand.plugins.registry import Registry
+from steadyhand.ports.action import ActionContext
+from steadyhand.ports.agent import Turn
+from steadyhand.ports.services import ServiceFault
+from steadyhand.records.event import ActionTaken, Noted, Observed, ServiceCalled, Thought
+from steadyhand.records.message import Message, ToolCall
+from steadyhand.records.model import ChatRequest, ChatResponse, FinishReason
+from steadyhand.records.scenario import Character, Mock, MockFault, MockWhen
+from steadyhand.runtime.agent_runtime import AgentRuntime
 from unit.runtime.trial_stand_in import HERE, ListedMocks, ScriptedAnswers, TrialStandIn, a_scenario, calls, says
 
 USER = Message(role="user", content="please")
@@ -190,7 +190,7 @@ async def test_a_failing_mock_ends_the_trial(tmp_path: Path):
 
 
 async def test_a_schema_that_is_none_is_the_plugins_fault(tmp_path: Path):
-    from holdfast.plugins.action import Action
+    from steadyhand.plugins.action import Action
 
     bad = Action(name="odd", handler=lambda params, context: 1, parameters={"type": "objekt"})
     played = await Played(tmp_path, calls(("odd", {})), plugin=Plugin(name="p", actions={"odd": bad})).open()

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from holdfast.builtin.evaluators.service_called import ServiceCalledEvaluator, ServiceCalledParams
-from holdfast.ports.evaluator import EvaluationContext
-from holdfast.records.evaluation import EvaluationResult, EvaluationSpec
-from holdfast.records.event import ServiceCalled
-from holdfast.records.execution import ExecutionResult
+from steadyhand.builtin.evaluators.service_called import ServiceCalledEvaluator, ServiceCalledParams
+from steadyhand.ports.evaluator import EvaluationContext
+from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec
+from steadyhand.records.event import ServiceCalled
+from steadyhand.records.execution import ExecutionResult
 from unit.runtime.trial_stand_in import HERE, TrialStandIn
 
 CALLS = (

@@ -9,12 +9,12 @@ import pytest
 
 pytest.importorskip("e2b", reason="the package e2b is not installed")
 
-from holdfast.builtin.environments.e2b import E2BEnvironment
-from holdfast.builtin.environments.limits import LocalLimits
-from holdfast.errors import SetupError, WorkspaceError
-from holdfast.plugins.factories import EnvironmentSettings
-from holdfast.records.execution import FileSystemOperation
-from holdfast.testing.e2b_server import E2BServer
+from steadyhand.builtin.environments.e2b import E2BEnvironment
+from steadyhand.builtin.environments.limits import LocalLimits
+from steadyhand.errors import SetupError, WorkspaceError
+from steadyhand.plugins.factories import EnvironmentSettings
+from steadyhand.records.execution import FileSystemOperation
+from steadyhand.testing.e2b_server import E2BServer
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_without_a_key_it_says_what_to_set(tmp_path, monkeypatch):
 
 def test_without_the_package_it_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "e2b", None)
-    with pytest.raises(SetupError, match=r"pip install 'holdfast\[e2b\]'"):
+    with pytest.raises(SetupError, match=r"pip install 'steadyhand\[e2b\]'"):
         E2BEnvironment(_settings(tmp_path, E2B_API_KEY="k"))
 
 
@@ -72,7 +72,7 @@ async def test_options_reach_the_service(server, tmp_path):
     await environment.teardown()
     asked = server.requests[0]
     assert (asked["templateID"], asked["timeout"], asked["allow_internet_access"]) == ("mine", 77, False)
-    assert asked["metadata"] == {"holdfast_trial": "t"}
+    assert asked["metadata"] == {"steadyhand_trial": "t"}
 
 
 async def test_a_refused_key_is_an_error_of_the_trial(server, tmp_path):

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast.builtin.environments.local import LocalEnvironment
-from holdfast.plugins.factories import EnvironmentSettings
-from holdfast.ports.environment import OnThisMachine
+from steadyhand.builtin.environments.local import LocalEnvironment
+from steadyhand.plugins.factories import EnvironmentSettings
+from steadyhand.ports.environment import OnThisMachine
 
 
 async def test_the_folder_is_the_workspace_that_is_captured_and_removed(tmp_path):

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from holdfast.builtin.environments.limits import LocalLimits
-from holdfast.builtin.environments.local import LocalEnvironment
-from holdfast.errors import WorkspaceError
-from holdfast.plugins.factories import EnvironmentSettings
-from holdfast.records.execution import FileSystemOperation
+from steadyhand.builtin.environments.limits import LocalLimits
+from steadyhand.builtin.environments.local import LocalEnvironment
+from steadyhand.errors import WorkspaceError
+from steadyhand.plugins.factories import EnvironmentSettings
+from steadyhand.records.execution import FileSystemOperation
 
 linux_only = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="strays are found through /proc")
 
@@ -75,7 +75,7 @@ async def test_only_harmless_variables_are_passed_on(local, monkeypatch):
     monkeypatch.setenv("LC_TIME", "C")
     ran = await local.run(["env"], env={"MINE": "1"})
     names = {line.partition("=")[0] for line in ran.stdout.splitlines()}
-    allowed = {"PATH", "HOME", "PWD", "TERM", "TMPDIR", "LANG", "TZ", "MINE", "HOLDFAST_TRIAL", "HOLDFAST_COMMAND"}
+    allowed = {"PATH", "HOME", "PWD", "TERM", "TMPDIR", "LANG", "TZ", "MINE", "STEADYHAND_TRIAL", "STEADYHAND_COMMAND"}
     assert {name for name in names if not name.startswith("LC_")} <= allowed
     assert {"PATH", "HOME", "TMPDIR", "LC_TIME", "MINE"} <= names
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.builtin.environments.confined import run_confined
-from holdfast.builtin.environments.local import LocalEnvironment
-from holdfast.builtin.environments.process import Command
-from holdfast.builtin.environments.sandbox import Confinement, bubblewrap, sandbox_available, search_path
-from holdfast.errors import SetupError, WorkspaceError
-from holdfast.plugins.factories import EnvironmentSettings
+from steadyhand.builtin.environments.confined import run_confined
+from steadyhand.builtin.environments.local import LocalEnvironment
+from steadyhand.builtin.environments.process import Command
+from steadyhand.builtin.environments.sandbox import Confinement, bubblewrap, sandbox_available, search_path
+from steadyhand.errors import SetupError, WorkspaceError
+from steadyhand.plugins.factories import EnvironmentSettings
 
 REFUSAL = sandbox_available()
 needs_sandbox = pytest.mark.skipif(REFUSAL is not None, reason=str(REFUSAL))
@@ -69,7 +69,7 @@ async def test_the_system_cannot_be_changed(sandbox, path):
 
 @needs_sandbox
 async def test_it_has_a_tmp_of_its_own_that_lasts_for_the_trial(sandbox, tmp_path):
-    name = f"holdfast-{os.getpid()}-{tmp_path.name}"
+    name = f"steadyhand-{os.getpid()}-{tmp_path.name}"
     assert (await sandbox.run(f"echo kept > /tmp/{name}; echo $TMPDIR")).stdout == "/tmp\n"
     assert (await sandbox.run(f"cat /tmp/{name}")).stdout == "kept\n"
     assert _content(f"/tmp/{name}") is None

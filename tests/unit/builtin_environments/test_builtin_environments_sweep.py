@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.builtin.environments.local import LocalEnvironment
-from holdfast.builtin.environments.owner import owner_file, write_owner
-from holdfast.builtin.environments.removal import remove_tree
-from holdfast.builtin.environments.sweep import sweep
-from holdfast.plugins.factories import EnvironmentSettings
+from steadyhand.builtin.environments.local import LocalEnvironment
+from steadyhand.builtin.environments.owner import owner_file, write_owner
+from steadyhand.builtin.environments.removal import remove_tree
+from steadyhand.builtin.environments.sweep import sweep
+from steadyhand.plugins.factories import EnvironmentSettings
 
 HARNESS = """
 import asyncio, sys
 from pathlib import Path
-from holdfast.builtin.environments.local import LocalEnvironment
-from holdfast.plugins.factories import EnvironmentSettings
+from steadyhand.builtin.environments.local import LocalEnvironment
+from steadyhand.plugins.factories import EnvironmentSettings
 
 async def main():
     local = LocalEnvironment(EnvironmentSettings(root=Path(sys.argv[1]), trial_id="victim"))
@@ -39,7 +39,7 @@ def alive(pid: int) -> bool:
 
 
 def sleepers_of(workspace: str) -> list[int]:
-    mark = f"HOLDFAST_TRIAL={workspace}".encode()
+    mark = f"STEADYHAND_TRIAL={workspace}".encode()
     found: list[int] = []
     for entry in Path("/proc").iterdir():
         try:
@@ -127,7 +127,7 @@ def test_removing_a_link_spares_its_target(tmp_path):
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to become somebody whom permissions bind")
 def test_read_only_folders_do_not_stop_an_ordinary_user(tmp_path):
-    tree = Path("/tmp") / f"holdfast-test-{os.getpid()}"  # the test's own folder is closed to other users
+    tree = Path("/tmp") / f"steadyhand-test-{os.getpid()}"  # the test's own folder is closed to other users
     (tree / "a" / "b").mkdir(parents=True)
     (tree / "a" / "b" / "f").write_text("x")
     try:

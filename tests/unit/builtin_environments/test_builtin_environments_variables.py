@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.builtin.environments.local import LocalEnvironment
-from holdfast.builtin.environments.sandbox import sandbox_available
-from holdfast.plugins.factories import EnvironmentSettings
+from steadyhand.builtin.environments.local import LocalEnvironment
+from steadyhand.builtin.environments.sandbox import sandbox_available
+from steadyhand.plugins.factories import EnvironmentSettings
 
 
 @pytest.mark.parametrize("sandbox", [False, True])

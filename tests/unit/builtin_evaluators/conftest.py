@@ -12,23 +12,23 @@ from typing import Any
 
 import pytest
 
-from holdfast.builtin.environments.local import LocalEnvironment
-from holdfast.builtin.evaluators.table import EVALUATORS
-from holdfast.plugins.factories import EnvironmentSettings
-from holdfast.plugins.plugin import Plugin
-from holdfast.plugins.registry import Registry
-from holdfast.ports.agent import EVERYTHING_SEEN, Shows
-from holdfast.ports.database import Database
-from holdfast.ports.environment import EnvironmentProvider
-from holdfast.ports.evaluator import EvaluationContext
-from holdfast.ports.model import ChatModel
-from holdfast.records.evaluation import EvaluationResult, EvaluationSpec
-from holdfast.records.event import AnyEvent
-from holdfast.records.execution import ExecutionResult
-from holdfast.records.message import Message
-from holdfast.records.model import ChatRequest, ChatResponse
-from holdfast.records.place import Place
-from holdfast.records.scenario import Ask, Scenario, Step
+from steadyhand.builtin.environments.local import LocalEnvironment
+from steadyhand.builtin.evaluators.table import EVALUATORS
+from steadyhand.plugins.factories import EnvironmentSettings
+from steadyhand.plugins.plugin import Plugin
+from steadyhand.plugins.registry import Registry
+from steadyhand.ports.agent import EVERYTHING_SEEN, Shows
+from steadyhand.ports.database import Database
+from steadyhand.ports.environment import EnvironmentProvider
+from steadyhand.ports.evaluator import EvaluationContext
+from steadyhand.ports.model import ChatModel
+from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec
+from steadyhand.records.event import AnyEvent
+from steadyhand.records.execution import ExecutionResult
+from steadyhand.records.message import Message
+from steadyhand.records.model import ChatRequest, ChatResponse
+from steadyhand.records.place import Place
+from steadyhand.records.scenario import Ask, Scenario, Step
 
 PLACE = Place(file="test.yaml")
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from holdfast.ports.evaluator import EvaluationContext
-from holdfast.ports.judge import Judgement, NoJudgement, Question
-from holdfast.records.conversation import ConversationResult, ConversationTurn
-from holdfast.records.evaluation import EvaluationResult, EvaluationSpec, JudgeNote
-from holdfast.records.execution import ExecutionResult
-from holdfast.records.message import Message
-from holdfast.records.scenario import ConversationConfig, Converse, Scenario, Step
-from holdfast.records.verdict import Verdict
+from steadyhand.ports.evaluator import EvaluationContext
+from steadyhand.ports.judge import Judgement, NoJudgement, Question
+from steadyhand.records.conversation import ConversationResult, ConversationTurn
+from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, JudgeNote
+from steadyhand.records.execution import ExecutionResult
+from steadyhand.records.message import Message
+from steadyhand.records.scenario import ConversationConfig, Converse, Scenario, Step
+from steadyhand.records.verdict import Verdict
 from unit.builtin_evaluators.conftest import PLACE, Trial
 
 NOTE = JudgeNote(model="test/judge", prompt_hash="h", raw="{}")

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from holdfast.builtin.services.database import make_database
-from holdfast.errors import WorkspaceError
-from holdfast.records.scenario import DatabaseSeed
-from holdfast.records.verdict import Verdict
+from steadyhand.builtin.services.database import make_database
+from steadyhand.errors import WorkspaceError
+from steadyhand.records.scenario import DatabaseSeed
+from steadyhand.records.verdict import Verdict
 
 SEED = DatabaseSeed(
     sql="CREATE TABLE orders (id INTEGER PRIMARY KEY, status TEXT, total REAL, paid INTEGER);",

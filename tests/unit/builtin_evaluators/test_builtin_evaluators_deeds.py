@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.records.conversation import ConversationResult, ConversationTurn
-from holdfast.records.execution import ExecutionResult, Latency
-from holdfast.records.timing import Spoiled, SpoiledBy
-from holdfast.records.trajectory import TrajectoryStep
+from steadyhand.records.conversation import ConversationResult, ConversationTurn
+from steadyhand.records.execution import ExecutionResult, Latency
+from steadyhand.records.timing import Spoiled, SpoiledBy
+from steadyhand.records.trajectory import TrajectoryStep
 
 P, F, I = "passed", "failed", "inconclusive"  # noqa: E741
 

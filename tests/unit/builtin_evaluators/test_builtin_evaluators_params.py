@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from holdfast.builtin.evaluators.table import EVALUATORS
-from holdfast.plugins.registry import EvaluationCatalogue
+from steadyhand.builtin.evaluators.table import EVALUATORS
+from steadyhand.plugins.registry import EvaluationCatalogue
 
 NAN, INF = float("nan"), float("inf")
 BUDGET = {"target_ms": 1, "acceptable_ms": 2, "critical_ms": 3}

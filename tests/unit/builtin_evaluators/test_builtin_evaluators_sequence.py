@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from holdfast.records.event import ModelCalled
-from holdfast.records.execution import ExecutionResult
-from holdfast.records.timing import Attempt, CallTiming
-from holdfast.records.trajectory import TrajectoryStep
-from holdfast.records.verdict import Verdict
-from holdfast.spec.load import load
+from steadyhand.records.event import ModelCalled
+from steadyhand.records.execution import ExecutionResult
+from steadyhand.records.timing import Attempt, CallTiming
+from steadyhand.records.trajectory import TrajectoryStep
+from steadyhand.records.verdict import Verdict
+from steadyhand.spec.load import load
 
 P, F, I = "passed", "failed", "inconclusive"  # noqa: E741
 BEGAN_MS = 1_000.0

@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from holdfast.builtin.evaluators.excerpt import LIMIT, excerpt
-from holdfast.records.conversation import ConversationResult, ConversationTurn
-from holdfast.records.evaluation import Evidence
-from holdfast.records.execution import ExecutionResult
-from holdfast.records.message import Message
-from holdfast.records.verdict import Verdict
+from steadyhand.builtin.evaluators.excerpt import LIMIT, excerpt
+from steadyhand.records.conversation import ConversationResult, ConversationTurn
+from steadyhand.records.evaluation import Evidence
+from steadyhand.records.execution import ExecutionResult
+from steadyhand.records.message import Message
+from steadyhand.records.verdict import Verdict
 
 P, F = "passed", "failed"
 

@@ -7,18 +7,18 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from holdfast.builtin.judges.llm import LlmJudge
-from holdfast.errors import ModelError
-from holdfast.ports.agent import EVERYTHING_SEEN
-from holdfast.ports.evaluator import EvaluationContext
-from holdfast.ports.judge import Judge
-from holdfast.records.evaluation import EvaluationResult, EvaluationSpec
-from holdfast.records.execution import ExecutionResult
-from holdfast.records.message import Message
-from holdfast.records.model import ChatRequest, ChatResponse
-from holdfast.records.place import Place
-from holdfast.records.scenario import Scenario, Setup
-from holdfast.records.timing import Attempt
+from steadyhand.builtin.judges.llm import LlmJudge
+from steadyhand.errors import ModelError
+from steadyhand.ports.agent import EVERYTHING_SEEN
+from steadyhand.ports.evaluator import EvaluationContext
+from steadyhand.ports.judge import Judge
+from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec
+from steadyhand.records.execution import ExecutionResult
+from steadyhand.records.message import Message
+from steadyhand.records.model import ChatRequest, ChatResponse
+from steadyhand.records.place import Place
+from steadyhand.records.scenario import Scenario, Setup
+from steadyhand.records.timing import Attempt
 
 Line = str | ModelError | ChatResponse
 PLACE = Place(file="s.yaml", line=3, column=5)

@@ -7,12 +7,12 @@ import pytest
 from judge_support import LeastTrial, ScriptedChat, answer, evaluate, judge_with, replied
 from pydantic import ValidationError
 
-from holdfast.builtin.evaluators.judge_criterion import JudgeCriterion
-from holdfast.builtin.evaluators.llm_judge import LlmJudgeEvaluator
-from holdfast.errors import ModelError
-from holdfast.ports.agent import EVERYTHING_SEEN, Shows
-from holdfast.records.execution import CapturedFile, ExecutionResult
-from holdfast.records.verdict import Verdict
+from steadyhand.builtin.evaluators.judge_criterion import JudgeCriterion
+from steadyhand.builtin.evaluators.llm_judge import LlmJudgeEvaluator
+from steadyhand.errors import ModelError
+from steadyhand.ports.agent import EVERYTHING_SEEN, Shows
+from steadyhand.records.execution import CapturedFile, ExecutionResult
+from steadyhand.records.verdict import Verdict
 
 
 async def judged(line: Any, **options: Any) -> Any:
@@ -87,7 +87,7 @@ async def test_without_a_judge_it_says_what_to_set():
         found = await evaluate(evaluator, params, replied("Good day."), LeastTrial(None))
         assert found.verdict is Verdict.INCONCLUSIVE
         assert "--judge provider/model" in found.message
-        assert "holdfast.toml" in found.message
+        assert "steadyhand.toml" in found.message
 
 
 def wrote(**files: str | None) -> ExecutionResult:

@@ -11,19 +11,19 @@ import pytest
 from hostile_replies import ENDLESS_REPLIES, HOSTILE_REPLIES, PLANTED_VERDICTS
 from judge_support import PLACE, LeastTrial, Line, ScriptedChat, answer, evaluate, judge_with, replied, said
 
-from holdfast.builtin.evaluators.context_retention import ContextRetention
-from holdfast.builtin.evaluators.conversation_flow import ConversationFlow
-from holdfast.builtin.evaluators.holds_across_turns import HoldsAcrossTurns
-from holdfast.builtin.evaluators.judge_criterion import JudgeCriterion
-from holdfast.builtin.evaluators.llm_judge import LlmJudgeEvaluator
-from holdfast.builtin.evaluators.user_satisfaction import UserSatisfaction
-from holdfast.builtin.judges.prompt import SHOWN
-from holdfast.engine.termination import check_termination
-from holdfast.records.conversation import ConversationResult, ConversationTurn
-from holdfast.records.execution import ExecutionResult
-from holdfast.records.model import ChatRequest
-from holdfast.records.scenario import TerminationCondition, TerminationJudge
-from holdfast.records.verdict import Verdict
+from steadyhand.builtin.evaluators.context_retention import ContextRetention
+from steadyhand.builtin.evaluators.conversation_flow import ConversationFlow
+from steadyhand.builtin.evaluators.holds_across_turns import HoldsAcrossTurns
+from steadyhand.builtin.evaluators.judge_criterion import JudgeCriterion
+from steadyhand.builtin.evaluators.llm_judge import LlmJudgeEvaluator
+from steadyhand.builtin.evaluators.user_satisfaction import UserSatisfaction
+from steadyhand.builtin.judges.prompt import SHOWN
+from steadyhand.engine.termination import check_termination
+from steadyhand.records.conversation import ConversationResult, ConversationTurn
+from steadyhand.records.execution import ExecutionResult
+from steadyhand.records.model import ChatRequest
+from steadyhand.records.scenario import TerminationCondition, TerminationJudge
+from steadyhand.records.verdict import Verdict
 
 QUESTION = "Does the reply tell the caller to leave the building?"
 _NONCE = re.compile(r"Only lines that carry the code ([0-9a-f]{20}) are marks")

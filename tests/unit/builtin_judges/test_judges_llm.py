@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from judge_support import LeastTrial, ScriptedChat, answer, judge_with
 
-from holdfast.builtin.judges.llm import LlmJudge
-from holdfast.errors import LimitExceeded, ModelError, SetupError
-from holdfast.ports.judge import Material, NoJudgement, Question
-from holdfast.records.model import ChatRequest, ChatResponse
+from steadyhand.builtin.judges.llm import LlmJudge
+from steadyhand.errors import LimitExceeded, ModelError, SetupError
+from steadyhand.ports.judge import Material, NoJudgement, Question
+from steadyhand.records.model import ChatRequest, ChatResponse
 
 
 def ask(**more: object) -> Question:

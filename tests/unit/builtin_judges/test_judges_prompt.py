@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.builtin.judges.answer import answer_schema
-from holdfast.builtin.judges.prompt import SHOWN, Prompt, build_prompt, not_shown
-from holdfast.judging.data_blocks import data_blocks, defuse
-from holdfast.ports.judge import Material, Question
+from steadyhand.builtin.judges.answer import answer_schema
+from steadyhand.builtin.judges.prompt import SHOWN, Prompt, build_prompt, not_shown
+from steadyhand.judging.data_blocks import data_blocks, defuse
+from steadyhand.ports.judge import Material, Question
 
 
 def question(text: str = "Good day.", prompt: str = "Is it polite?", **more: object) -> Question:

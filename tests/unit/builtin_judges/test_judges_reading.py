@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 from judge_support import answer
 
-from holdfast.builtin.judges.answer import answer_schema, read_answer
-from holdfast.builtin.judges.reading import Unreadable, read_object
-from holdfast.ports.judge import Question
+from steadyhand.builtin.judges.answer import answer_schema, read_answer
+from steadyhand.builtin.judges.reading import Unreadable, read_object
+from steadyhand.ports.judge import Question
 
 ASKED = Question(prompt="Is it so?", materials=())
 SKILLED = Question(prompt="Is it so?", materials=(), capabilities=("Greets", "Explains why"))

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from judge_support import PLACE, LeastTrial, ScriptedChat, judge_with, replied
 
-from holdfast.builtin.judges.rubric import score_rubric
-from holdfast.errors import ModelError
-from holdfast.judging.material import materials_of
-from holdfast.records.rubric import Anchor, Rubric, RubricDimension, RubricScore
+from steadyhand.builtin.judges.rubric import score_rubric
+from steadyhand.errors import ModelError
+from steadyhand.judging.material import materials_of
+from steadyhand.records.rubric import Anchor, Rubric, RubricDimension, RubricScore
 
 RUBRIC = Rubric(
     name="clinical",

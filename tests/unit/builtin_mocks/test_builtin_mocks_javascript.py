@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.builtin.mocks.javascript import QuickJsSandbox
-from holdfast.builtin.mocks.javascript_process import ScriptLimits
-from holdfast.errors import MockError
+from steadyhand.builtin.mocks.javascript import QuickJsSandbox
+from steadyhand.builtin.mocks.javascript_process import ScriptLimits
+from steadyhand.errors import MockError
 
 CALL = {"args": ["a test", 3], "input": {"city": "Oslo", "tags": ["x"]}, "context": {"user_id": "7"}}
 
@@ -249,7 +249,7 @@ def test_a_process_killed_from_outside_is_replaced() -> None:
 
 PARENT = """
 import asyncio, sys
-from holdfast.builtin.mocks.javascript import QuickJsSandbox
+from steadyhand.builtin.mocks.javascript import QuickJsSandbox
 sandbox = QuickJsSandbox(workers=1)
 sandbox.check("1")
 pid = sandbox._idle[0]._process.pid

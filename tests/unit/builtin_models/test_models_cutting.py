@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.builtin.models.cutting import cut_short
-from holdfast.builtin.models.openai import OpenAIModel
-from holdfast.builtin.models.scripted import ScriptedModel
-from holdfast.errors import ModelError
-from holdfast.plugins.factories import ModelSettings
-from holdfast.records.message import Message, ToolCall
-from holdfast.records.model import ChatRequest, ChatResponse, Usage
-from holdfast.records.timing import Attempt
-from holdfast.testing import Answer, ModelServer
+from steadyhand.builtin.models.cutting import cut_short
+from steadyhand.builtin.models.openai import OpenAIModel
+from steadyhand.builtin.models.scripted import ScriptedModel
+from steadyhand.errors import ModelError
+from steadyhand.plugins.factories import ModelSettings
+from steadyhand.records.message import Message, ToolCall
+from steadyhand.records.model import ChatRequest, ChatResponse, Usage
+from steadyhand.records.timing import Attempt
+from steadyhand.testing import Answer, ModelServer
 
 FOREVER_S = 60.0
 CUT_MS = 300.0

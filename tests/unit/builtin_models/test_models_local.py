@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.builtin.models.local import LocalModel, find_weights
-from holdfast.errors import SetupError
-from holdfast.plugins.factories import ModelSettings
+from steadyhand.builtin.models.local import LocalModel, find_weights
+from steadyhand.errors import SetupError
+from steadyhand.plugins.factories import ModelSettings
 
 
 def build(name: str, folder: Path = Path(), **options) -> LocalModel:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.builtin.models.openai import OpenAIModel
-from holdfast.builtin.models.stamps import Stamps
-from holdfast.errors import SetupError
-from holdfast.plugins.factories import ModelSettings
-from holdfast.records.message import Message, ToolCall, ToolSpec
-from holdfast.records.model import ChatRequest, ChatResponse, Usage
-from holdfast.testing import Answer, ModelServer
+from steadyhand.builtin.models.openai import OpenAIModel
+from steadyhand.builtin.models.stamps import Stamps
+from steadyhand.errors import SetupError
+from steadyhand.plugins.factories import ModelSettings
+from steadyhand.records.message import Message, ToolCall, ToolSpec
+from steadyhand.records.model import ChatRequest, ChatResponse, Usage
+from steadyhand.testing import Answer, ModelServer
 
 ASKED = ChatRequest(messages=(Message(role="user", content="hi"),))
 UMLAUTS = 'Zürich, 心臓 🫀 stoppt, überall: "quoted" \\ and\nnew lines. ' * 3

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.builtin.models.http_errors import retry_after_s
-from holdfast.builtin.models.openai import OpenAIModel
-from holdfast.errors import ModelError
-from holdfast.plugins.factories import ModelSettings
-from holdfast.records.message import Message
-from holdfast.records.model import ChatRequest
-from holdfast.testing import Answer, ModelServer
+from steadyhand.builtin.models.http_errors import retry_after_s
+from steadyhand.builtin.models.openai import OpenAIModel
+from steadyhand.errors import ModelError
+from steadyhand.plugins.factories import ModelSettings
+from steadyhand.records.message import Message
+from steadyhand.records.model import ChatRequest
+from steadyhand.testing import Answer, ModelServer
 
 ASKED = ChatRequest(messages=(Message(role="user", content="hi"),))
 KEY = "sk-very-secret"

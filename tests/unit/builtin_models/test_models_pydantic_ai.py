@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import ModelError, SetupError
-from holdfast.plugins.factories import ModelSettings
-from holdfast.records.message import Message, ToolCall, ToolSpec
-from holdfast.records.model import ChatRequest, ChatResponse
+from steadyhand.errors import ModelError, SetupError
+from steadyhand.plugins.factories import ModelSettings
+from steadyhand.records.message import Message, ToolCall, ToolSpec
+from steadyhand.records.model import ChatRequest, ChatResponse
 
 pytest.importorskip("pydantic_ai", reason="the extra [providers] is not installed")
 
@@ -23,8 +23,8 @@ from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, UnexpectedMode
 from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import DeltaToolCall, FunctionModel
 
-from holdfast.builtin.models.pydantic_ai import PydanticAIModel
-from holdfast.builtin.models.pydantic_ai_call import INCLUDES, BridgedModel, CallClock
+from steadyhand.builtin.models.pydantic_ai import PydanticAIModel
+from steadyhand.builtin.models.pydantic_ai_call import INCLUDES, BridgedModel, CallClock
 
 ASKED = ChatRequest(messages=(Message(role="user", content="hi"),))
 
@@ -232,18 +232,18 @@ def test_an_env_files_variables_are_lent_and_taken_back():
 def test_without_the_library_the_message_says_how_to_get_it():
     program = (
         "import sys; sys.modules['pydantic_ai'] = None; from pathlib import Path\n"
-        "from holdfast.builtin.models.pydantic_ai import PydanticAIModel\n"
-        "from holdfast.plugins.factories import ModelSettings\n"
-        "from holdfast.errors import SetupError\n"
+        "from steadyhand.builtin.models.pydantic_ai import PydanticAIModel\n"
+        "from steadyhand.plugins.factories import ModelSettings\n"
+        "from steadyhand.errors import SetupError\n"
         "try:\n    PydanticAIModel(ModelSettings(name='google:g', folder=Path()))\n"
         "except SetupError as error:\n    print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert "pip install 'holdfast[providers]'" in done.stdout
+    assert "pip install 'steadyhand[providers]'" in done.stdout
 
 
 def test_a_request_is_what_the_library_calls_one():
-    from holdfast.builtin.models.pydantic_ai_messages import to_messages
+    from steadyhand.builtin.models.pydantic_ai_messages import to_messages
 
     (only,) = to_messages((Message(role="user", content="a"), Message(role="user", content="b")))
     assert isinstance(only, ModelRequest)

@@ -6,18 +6,18 @@ import time
 import msgspec
 import pytest
 
-from holdfast.builtin.models.cassette import CASSETTE_FILE, CassetteWriter, read_cassette, request_key
-from holdfast.builtin.models.openai import OpenAIModel
-from holdfast.builtin.models.recording import RecordingModel
-from holdfast.builtin.models.replay import Cassette, ReplayedModel, ReplayProvider
-from holdfast.builtin.models.scripted import ScriptedModel
-from holdfast.errors import ModelError, SetupError
-from holdfast.plugins.factories import ModelSettings
-from holdfast.records.message import Message, ToolSpec
-from holdfast.records.model import ChatRequest, ChatResponse
-from holdfast.records.redaction import Redactor
-from holdfast.records.timing import Attempt
-from holdfast.testing import Answer, ModelServer
+from steadyhand.builtin.models.cassette import CASSETTE_FILE, CassetteWriter, read_cassette, request_key
+from steadyhand.builtin.models.openai import OpenAIModel
+from steadyhand.builtin.models.recording import RecordingModel
+from steadyhand.builtin.models.replay import Cassette, ReplayedModel, ReplayProvider
+from steadyhand.builtin.models.scripted import ScriptedModel
+from steadyhand.errors import ModelError, SetupError
+from steadyhand.plugins.factories import ModelSettings
+from steadyhand.records.message import Message, ToolSpec
+from steadyhand.records.model import ChatRequest, ChatResponse
+from steadyhand.records.redaction import Redactor
+from steadyhand.records.timing import Attempt
+from steadyhand.testing import Answer, ModelServer
 
 CANARY = "canary-Zq7f93kd02mmx81"
 
@@ -247,10 +247,10 @@ def test_a_recording_is_not_written_over(tmp_path):
     ("content", "said"),
     [
         (None, "holds no recording: there is no .*cassette.jsonl; make one with --record"),
-        (b"", "is not a recording of Holdfast"),
-        (b"<html>\n", "is not a recording of Holdfast"),
-        (b'{"cassette":99}\n', "has format 99, and this version of Holdfast reads up to 2; upgrade"),
-        (b'{"cassette":1,"holdfast_version":"0","created_at":""}\n{"number":1}\n', r"cassette.jsonl:2 is damaged"),
+        (b"", "is not a recording of Steadyhand"),
+        (b"<html>\n", "is not a recording of Steadyhand"),
+        (b'{"cassette":99}\n', "has format 99, and this version of Steadyhand reads up to 2; upgrade"),
+        (b'{"cassette":1,"steadyhand_version":"0","created_at":""}\n{"number":1}\n', r"cassette.jsonl:2 is damaged"),
     ],
 )
 def test_what_is_no_cassette_is_refused_with_a_reason(tmp_path, content, said):
@@ -267,7 +267,7 @@ def test_what_is_no_cassette_is_refused_with_a_reason(tmp_path, content, said):
 async def test_a_cassette_of_the_first_format_says_how_its_answers_ended(tmp_path, word, reason, limit):
     """It has the word as the server or the first version put it, and the limit in the request only."""
     request = asking("hi", max_tokens=limit)
-    header = b'{"cassette":1,"holdfast_version":"0.1.0","created_at":""}'
+    header = b'{"cassette":1,"steadyhand_version":"0.1.0","created_at":""}'
     exchange = {
         "number": 1,
         "key": request_key(request),

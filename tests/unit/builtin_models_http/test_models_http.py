@@ -13,11 +13,11 @@ from typing import Self
 
 import pytest
 
-from holdfast.builtin.models.openai import OpenAIModel
-from holdfast.errors import ModelError
-from holdfast.plugins.factories import ModelSettings
-from holdfast.records.message import Message
-from holdfast.records.model import ChatRequest, ChatResponse
+from steadyhand.builtin.models.openai import OpenAIModel
+from steadyhand.errors import ModelError
+from steadyhand.plugins.factories import ModelSettings
+from steadyhand.records.message import Message
+from steadyhand.records.model import ChatRequest, ChatResponse
 
 TLS = Path(__file__).parent / "tls"
 ASKED = ChatRequest(messages=(Message(role="user", content="hi"),))

@@ -8,11 +8,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from holdfast.builtin.services.database import DatabaseService, make_database
-from holdfast.builtin.services.postgres_database import PostgresDatabase
-from holdfast.errors import SetupError, WorkspaceError
-from holdfast.ports.services import ServiceFault
-from holdfast.records.scenario import DatabaseSeed
+from steadyhand.builtin.services.database import DatabaseService, make_database
+from steadyhand.builtin.services.postgres_database import PostgresDatabase
+from steadyhand.errors import SetupError, WorkspaceError
+from steadyhand.ports.services import ServiceFault
+from steadyhand.records.scenario import DatabaseSeed
 
 SQL = """
 CREATE TABLE users (id serial PRIMARY KEY, name text NOT NULL, born date, balance numeric(10, 2), tags text[],
@@ -78,7 +78,7 @@ async def test_trials_side_by_side_do_not_see_one_another(database, seed, local)
 
 
 async def test_nothing_is_left_behind(database, postgres, local):
-    asked = "SELECT count(*) AS c FROM pg_namespace WHERE nspname LIKE 'holdfast%'"
+    asked = "SELECT count(*) AS c FROM pg_namespace WHERE nspname LIKE 'steadyhand%'"
     assert await database.rows(asked, timeout_s=20) == [{"c": 1}]
     await database.close()
     await database.close()
@@ -102,7 +102,7 @@ def test_options_of_the_url_are_kept():
     url = PostgresDatabase("postgresql://u:p%40@h:1/d?options=-cgeqo%3Doff&sslmode=disable", isolated=True).url
     query = parse_qs(urlsplit(url).query)
     assert query["sslmode"] == ["disable"]
-    assert query["options"][0].startswith("-cgeqo=off -csearch_path=holdfast_")
+    assert query["options"][0].startswith("-cgeqo=off -csearch_path=steadyhand_")
     assert url.startswith("postgresql://u:p%40@h:1/d?")
 
 
@@ -205,5 +205,5 @@ async def test_no_server_is_an_error_of_the_trial_without_the_password(local, un
 
 def test_without_the_driver_it_says_what_to_install(local, monkeypatch):
     monkeypatch.setitem(sys.modules, "asyncpg", None)
-    with pytest.raises(SetupError, match=r"pip install 'holdfast\[postgres\]'"):
+    with pytest.raises(SetupError, match=r"pip install 'steadyhand\[postgres\]'"):
         make_database(DatabaseSeed(url="postgresql://h/d"), environment=local, folder=Path())

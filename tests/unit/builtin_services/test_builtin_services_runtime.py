@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.builtin.services.database import make_database
-from holdfast.ports.services import ServiceFault
-from holdfast.records.event import ServiceCalled
-from holdfast.records.scenario import DatabaseSeed
-from holdfast.runtime.agent_runtime import AgentRuntime
+from steadyhand.builtin.services.database import make_database
+from steadyhand.ports.services import ServiceFault
+from steadyhand.records.event import ServiceCalled
+from steadyhand.records.scenario import DatabaseSeed
+from steadyhand.runtime.agent_runtime import AgentRuntime
 from unit.runtime.trial_stand_in import TrialStandIn
 
 SEED = DatabaseSeed(sql="CREATE TABLE t (a INTEGER)", records={"t": [{"a": 1}]})

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.builtin.services.database import DatabaseService, make_database
-from holdfast.errors import SetupError, WorkspaceError
-from holdfast.ports.services import ServiceFault
-from holdfast.records.scenario import DatabaseSeed
+from steadyhand.builtin.services.database import DatabaseService, make_database
+from steadyhand.errors import SetupError, WorkspaceError
+from steadyhand.ports.services import ServiceFault
+from steadyhand.records.scenario import DatabaseSeed
 
 SCHEMA = """
 CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT NOT NULL, score REAL, extra TEXT);

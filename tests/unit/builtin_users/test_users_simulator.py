@@ -8,15 +8,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast.builtin.users.cleaning import clean
-from holdfast.builtin.users.faults import fault_of
-from holdfast.builtin.users.simulator import LlmUserSimulator
-from holdfast.errors import ModelError
-from holdfast.records.conversation import ConversationTurn
-from holdfast.records.event import Noted
-from holdfast.records.model import FinishReason
-from holdfast.records.scenario import ConversationConfig, Converse, DebugOptions, Scenario, Step, UserSimulatorConfig
-from holdfast.records.trajectory import TrajectoryStep
+from steadyhand.builtin.users.cleaning import clean
+from steadyhand.builtin.users.faults import fault_of
+from steadyhand.builtin.users.simulator import LlmUserSimulator
+from steadyhand.errors import ModelError
+from steadyhand.records.conversation import ConversationTurn
+from steadyhand.records.event import Noted
+from steadyhand.records.model import FinishReason
+from steadyhand.records.scenario import ConversationConfig, Converse, DebugOptions, Scenario, Step, UserSimulatorConfig
+from steadyhand.records.trajectory import TrajectoryStep
 from unit.runtime.trial_stand_in import HERE, ScriptedAnswers, TrialStandIn, says
 
 CONFIG = UserSimulatorConfig(

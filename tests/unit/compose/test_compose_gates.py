@@ -1,13 +1,13 @@
 from pathlib import Path
 
-from holdfast.compose.gates import build_gate, needs_network
-from holdfast.compose.loading import load_scenarios
-from holdfast.compose.options import RunOptions, Selection
-from holdfast.compose.plugins import ScenarioRegistries
-from holdfast.compose.registry import build_registry
-from holdfast.compose.settings import Settings
-from holdfast.records.message import Message
-from holdfast.records.model import ChatRequest
+from steadyhand.compose.gates import build_gate, needs_network
+from steadyhand.compose.loading import load_scenarios
+from steadyhand.compose.options import RunOptions, Selection
+from steadyhand.compose.plugins import ScenarioRegistries
+from steadyhand.compose.registry import build_registry
+from steadyhand.compose.settings import Settings
+from steadyhand.records.message import Message
+from steadyhand.records.model import ChatRequest
 
 SCENARIO = """\
 id: {id}
@@ -30,7 +30,7 @@ def two_folders(folder: Path, *settings: str) -> None:
     for name, text in zip(("a", "b"), settings, strict=True):
         (folder / name).mkdir()
         (folder / name / f"{name}.scenario.yaml").write_text(SCENARIO.format(id=name))
-        (folder / name / "holdfast.toml").write_text(text)
+        (folder / name / "steadyhand.toml").write_text(text)
 
 
 async def reason_of_the_last(gate, calls):

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from holdfast.builtin.environments.local import LocalEnvironment
-from holdfast.builtin.plugin import builtin_plugin
-from holdfast.engine.context import TrialParts
-from holdfast.plugins.factories import EnvironmentSettings
-from holdfast.plugins.registry import Registry
-from holdfast.ports.agent import EVERYTHING_SEEN, Reply, TrialContext, Turn
-from holdfast.records.evaluation import EvaluationSpec
-from holdfast.records.message import Message
-from holdfast.records.place import Place
-from holdfast.records.run import TrialKey
-from holdfast.records.scenario import Ask, Judgment, RunCode, Scenario, Step
+from steadyhand.builtin.environments.local import LocalEnvironment
+from steadyhand.builtin.plugin import builtin_plugin
+from steadyhand.engine.context import TrialParts
+from steadyhand.plugins.factories import EnvironmentSettings
+from steadyhand.plugins.registry import Registry
+from steadyhand.ports.agent import EVERYTHING_SEEN, Reply, TrialContext, Turn
+from steadyhand.records.evaluation import EvaluationSpec
+from steadyhand.records.message import Message
+from steadyhand.records.place import Place
+from steadyhand.records.run import TrialKey
+from steadyhand.records.scenario import Ask, Judgment, RunCode, Scenario, Step
 
 PLACE = Place(file="s.yaml", line=1, column=1)
 

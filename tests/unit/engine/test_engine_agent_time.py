@@ -6,14 +6,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from holdfast.engine.calling import OpenAdmission
-from holdfast.engine.lag import LagMonitor
-from holdfast.engine.trial import run_trial
-from holdfast.ports.agent import Reply
-from holdfast.records.event import LimitReached
-from holdfast.records.model import ChatRequest, ChatResponse
-from holdfast.records.timing import Attempt, SpoiledBy
-from holdfast.records.verdict import LatencyTier, Verdict
+from steadyhand.engine.calling import OpenAdmission
+from steadyhand.engine.lag import LagMonitor
+from steadyhand.engine.trial import run_trial
+from steadyhand.ports.agent import Reply
+from steadyhand.records.event import LimitReached
+from steadyhand.records.model import ChatRequest, ChatResponse
+from steadyhand.records.timing import Attempt, SpoiledBy
+from steadyhand.records.verdict import LatencyTier, Verdict
 from unit.engine.conftest import asking, check, scenario
 
 BUDGET = check("latency_budget", target_ms=60_000, acceptable_ms=60_000, critical_ms=60_000)

@@ -11,21 +11,21 @@ from typing import Any
 
 import pytest
 
-from holdfast.builtin.environments.local import LocalEnvironment
-from holdfast.builtin.mocks.javascript import QuickJsSandbox
-from holdfast.builtin.mocks.javascript_process import ScriptLimits
-from holdfast.builtin.models.openai import OpenAIModel
-from holdfast.builtin.plugin import builtin_plugin
-from holdfast.engine.clock import SystemClock
-from holdfast.engine.context import TrialParts
-from holdfast.engine.trial import run_trial
-from holdfast.plugins.factories import AgentSettings, EnvironmentSettings, ModelSettings
-from holdfast.plugins.registry import Registry
-from holdfast.ports.action import Action
-from holdfast.ports.services import ProvidedService, ServiceFault
-from holdfast.records.message import Message, ToolCall
-from holdfast.records.run import TrialKey, TrialRecord
-from holdfast.records.scenario import (
+from steadyhand.builtin.environments.local import LocalEnvironment
+from steadyhand.builtin.mocks.javascript import QuickJsSandbox
+from steadyhand.builtin.mocks.javascript_process import ScriptLimits
+from steadyhand.builtin.models.openai import OpenAIModel
+from steadyhand.builtin.plugin import builtin_plugin
+from steadyhand.engine.clock import SystemClock
+from steadyhand.engine.context import TrialParts
+from steadyhand.engine.trial import run_trial
+from steadyhand.plugins.factories import AgentSettings, EnvironmentSettings, ModelSettings
+from steadyhand.plugins.registry import Registry
+from steadyhand.ports.action import Action
+from steadyhand.ports.services import ProvidedService, ServiceFault
+from steadyhand.records.message import Message, ToolCall
+from steadyhand.records.run import TrialKey, TrialRecord
+from steadyhand.records.scenario import (
     Ask,
     ConversationConfig,
     Converse,
@@ -37,10 +37,10 @@ from holdfast.records.scenario import (
     Setup,
     Step,
 )
-from holdfast.records.verdict import Verdict
-from holdfast.runtime.agent_runtime import AgentRuntime
-from holdfast.runtime.mocks import MockTable
-from holdfast.testing import Answer, ModelServer
+from steadyhand.records.verdict import Verdict
+from steadyhand.runtime.agent_runtime import AgentRuntime
+from steadyhand.runtime.mocks import MockTable
+from steadyhand.testing import Answer, ModelServer
 from unit.engine.conftest import PLACE, check
 
 FUNCTION = """

@@ -2,10 +2,10 @@
 
 import pytest
 
-from holdfast.engine.budget import Budget
-from holdfast.errors import SetupError
-from holdfast.records.event import Thought
-from holdfast.records.timing import Spoiled, SpoiledBy
+from steadyhand.engine.budget import Budget
+from steadyhand.errors import SetupError
+from steadyhand.records.event import Thought
+from steadyhand.records.timing import Spoiled, SpoiledBy
 from unit.judging.model_calls import PRICES, call
 
 
@@ -66,6 +66,6 @@ def test_a_cost_limit_needs_prices_before_anything_runs():
     with pytest.raises(SetupError) as error:
         Budget(PRICES, max_cost=5).check(["some/model", "other/model"])
     assert str(error.value) == (
-        "--max-cost needs the price of other/model: add it to holdfast.toml, as in "
+        "--max-cost needs the price of other/model: add it to steadyhand.toml, as in "
         '[prices."other/model"] with input and output per million tokens'
     )

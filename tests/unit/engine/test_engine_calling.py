@@ -6,14 +6,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from holdfast.engine.calling import Caller, OpenAdmission, OpenGate, RetryPolicy
-from holdfast.engine.lag import LagMonitor
-from holdfast.errors import ModelError
-from holdfast.records.event import Lagged, ModelCalled, Retried, Waited
-from holdfast.records.message import Message
-from holdfast.records.model import ChatRequest, ChatResponse
-from holdfast.records.timing import Attempt, Spoiled, SpoiledBy
-from holdfast.testing import RecordingSink, SettableClock
+from steadyhand.engine.calling import Caller, OpenAdmission, OpenGate, RetryPolicy
+from steadyhand.engine.lag import LagMonitor
+from steadyhand.errors import ModelError
+from steadyhand.records.event import Lagged, ModelCalled, Retried, Waited
+from steadyhand.records.message import Message
+from steadyhand.records.model import ChatRequest, ChatResponse
+from steadyhand.records.timing import Attempt, Spoiled, SpoiledBy
+from steadyhand.testing import RecordingSink, SettableClock
 
 REQUEST = ChatRequest(messages=(Message(role="user", content="hi"),))
 

@@ -4,9 +4,9 @@ import shutil
 
 import pytest
 
-from holdfast.builtin.environments.local import LocalEnvironment
-from holdfast.engine.code import code_command
-from holdfast.plugins.factories import EnvironmentSettings
+from steadyhand.builtin.environments.local import LocalEnvironment
+from steadyhand.engine.code import code_command
+from steadyhand.plugins.factories import EnvironmentSettings
 
 
 @pytest.mark.parametrize(

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.builtin.agents.model import ModelAgent
-from holdfast.builtin.environments.local import LocalEnvironment
-from holdfast.builtin.evaluators.table import EVALUATORS
-from holdfast.builtin.models.scripted import ScriptedModel
-from holdfast.engine.context import TrialParts
-from holdfast.engine.trial import run_trial
-from holdfast.errors import PluginError
-from holdfast.judging.rubric import NO_JUDGE, NOT_REACHED
-from holdfast.plugins.factories import AgentSettings, EnvironmentSettings, ModelSettings
-from holdfast.plugins.plugin import Plugin
-from holdfast.plugins.registry import Registry
-from holdfast.records.evaluation import EvaluationSpec
-from holdfast.records.message import Message
-from holdfast.records.place import Place
-from holdfast.records.rubric import RubricScore
-from holdfast.records.run import TrialKey
-from holdfast.records.scenario import Ask, Scenario, Step
-from holdfast.records.timeline import SafetyAtDeadline
-from holdfast.records.verdict import FailureClass, LatencyTier, Outcome, Verdict
+from steadyhand.builtin.agents.model import ModelAgent
+from steadyhand.builtin.environments.local import LocalEnvironment
+from steadyhand.builtin.evaluators.table import EVALUATORS
+from steadyhand.builtin.models.scripted import ScriptedModel
+from steadyhand.engine.context import TrialParts
+from steadyhand.engine.trial import run_trial
+from steadyhand.errors import PluginError
+from steadyhand.judging.rubric import NO_JUDGE, NOT_REACHED
+from steadyhand.plugins.factories import AgentSettings, EnvironmentSettings, ModelSettings
+from steadyhand.plugins.plugin import Plugin
+from steadyhand.plugins.registry import Registry
+from steadyhand.records.evaluation import EvaluationSpec
+from steadyhand.records.message import Message
+from steadyhand.records.place import Place
+from steadyhand.records.rubric import RubricScore
+from steadyhand.records.run import TrialKey
+from steadyhand.records.scenario import Ask, Scenario, Step
+from steadyhand.records.timeline import SafetyAtDeadline
+from steadyhand.records.verdict import FailureClass, LatencyTier, Outcome, Verdict
 
 PLACE = Place(file="x.yaml")
 REGISTRY = Registry([Plugin(name="builtin", evaluators=EVALUATORS)])
@@ -119,7 +119,7 @@ async def test_a_trial_whose_agent_broke_is_not_scored(tmp_path, rules):
     async def score(materials, tier, trial):
         raise AssertionError("nothing to score")
 
-    from holdfast.engine.calling import RetryPolicy
+    from steadyhand.engine.calling import RetryPolicy
 
     record = await run_trial(parts(tmp_path, rules, score_rubric=score, retry=RetryPolicy(retries=0)))
     assert record.judged.verdict is Verdict.ERROR

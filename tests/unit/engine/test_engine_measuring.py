@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.engine.measuring import MEASURED_AGAIN, run_measured
-from holdfast.ports.agent import Reply
-from holdfast.records.evaluation import EvaluationSpec
-from holdfast.records.event import ModelCalled
-from holdfast.records.timing import Attempt, CallTiming, Spoiled, SpoiledBy
-from holdfast.records.verdict import Outcome, Verdict
+from steadyhand.engine.measuring import MEASURED_AGAIN, run_measured
+from steadyhand.ports.agent import Reply
+from steadyhand.records.evaluation import EvaluationSpec
+from steadyhand.records.event import ModelCalled
+from steadyhand.records.timing import Attempt, CallTiming, Spoiled, SpoiledBy
+from steadyhand.records.verdict import Outcome, Verdict
 from unit.engine.conftest import PLACE, asking, check, scenario
 
 BUDGET = {"target_ms": 100, "acceptable_ms": 200, "critical_ms": 300}

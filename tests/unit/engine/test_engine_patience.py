@@ -2,13 +2,13 @@ import random
 
 import pytest
 
-from holdfast.engine.calling import Caller, OpenGate, RetryPolicy
-from holdfast.errors import ModelError
-from holdfast.records.event import ModelCalled, Retried
-from holdfast.records.message import Message
-from holdfast.records.model import ChatRequest, ChatResponse
-from holdfast.records.timing import Attempt
-from holdfast.testing.clock import SettableClock
+from steadyhand.engine.calling import Caller, OpenGate, RetryPolicy
+from steadyhand.errors import ModelError
+from steadyhand.records.event import ModelCalled, Retried
+from steadyhand.records.message import Message
+from steadyhand.records.model import ChatRequest, ChatResponse
+from steadyhand.records.timing import Attempt
+from steadyhand.testing.clock import SettableClock
 
 REQUEST = ChatRequest(messages=(Message(role="user", content="hello"),))
 

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.builtin.environments.local import LocalEnvironment
-from holdfast.builtin.evaluators.table import EVALUATORS
-from holdfast.engine.context import Trial, TrialParts
-from holdfast.engine.outcome import StepResult
-from holdfast.engine.safety_timeline import safety_timeline
-from holdfast.plugins.factories import EnvironmentSettings
-from holdfast.plugins.plugin import Plugin
-from holdfast.plugins.registry import Registry
-from holdfast.records.evaluation import EvaluationResult, EvaluationSpec
-from holdfast.records.event import ModelCalled
-from holdfast.records.execution import ExecutionResult, Latency
-from holdfast.records.model import Finish, FinishReason
-from holdfast.records.place import Place
-from holdfast.records.run import TrialKey
-from holdfast.records.scenario import Ask, Scenario, Step
-from holdfast.records.timeline import SafetyAtDeadline, SafetyTimeline
-from holdfast.records.timing import Attempt, CallTiming, Spoiled, SpoiledBy
-from holdfast.records.verdict import Verdict
+from steadyhand.builtin.environments.local import LocalEnvironment
+from steadyhand.builtin.evaluators.table import EVALUATORS
+from steadyhand.engine.context import Trial, TrialParts
+from steadyhand.engine.outcome import StepResult
+from steadyhand.engine.safety_timeline import safety_timeline
+from steadyhand.plugins.factories import EnvironmentSettings
+from steadyhand.plugins.plugin import Plugin
+from steadyhand.plugins.registry import Registry
+from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec
+from steadyhand.records.event import ModelCalled
+from steadyhand.records.execution import ExecutionResult, Latency
+from steadyhand.records.model import Finish, FinishReason
+from steadyhand.records.place import Place
+from steadyhand.records.run import TrialKey
+from steadyhand.records.scenario import Ask, Scenario, Step
+from steadyhand.records.timeline import SafetyAtDeadline, SafetyTimeline
+from steadyhand.records.timing import Attempt, CallTiming, Spoiled, SpoiledBy
+from steadyhand.records.verdict import Verdict
 
 PLACE = Place(file="x.yaml")
 BUDGET = EvaluationSpec(

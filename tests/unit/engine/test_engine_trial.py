@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.builtin.environments.local import LocalEnvironment
-from holdfast.builtin.services.database import make_database
-from holdfast.engine.trial import run_trial
-from holdfast.errors import AgentError, ModelError, WorkspaceError
-from holdfast.plugins.factories import EnvironmentSettings
-from holdfast.ports.agent import EVERYTHING_SEEN, Shows
-from holdfast.ports.evaluator import EvaluationParams
-from holdfast.records.evaluation import passed
-from holdfast.records.event import ErrorHappened, FileChanged, LimitReached, Said
-from holdfast.records.message import Message
-from holdfast.records.scenario import ConversationConfig, Converse, DatabaseSeed, Judgment, ScriptedTurn, Setup, Step
-from holdfast.records.verdict import Verdict
-from holdfast.testing import ScriptedAgent
+from steadyhand.builtin.environments.local import LocalEnvironment
+from steadyhand.builtin.services.database import make_database
+from steadyhand.engine.trial import run_trial
+from steadyhand.errors import AgentError, ModelError, WorkspaceError
+from steadyhand.plugins.factories import EnvironmentSettings
+from steadyhand.ports.agent import EVERYTHING_SEEN, Shows
+from steadyhand.ports.evaluator import EvaluationParams
+from steadyhand.records.evaluation import passed
+from steadyhand.records.event import ErrorHappened, FileChanged, LimitReached, Said
+from steadyhand.records.message import Message
+from steadyhand.records.scenario import ConversationConfig, Converse, DatabaseSeed, Judgment, ScriptedTurn, Setup, Step
+from steadyhand.records.verdict import Verdict
+from steadyhand.testing import ScriptedAgent
 from unit.engine.conftest import PLACE, asking, check, coding, scenario
 
 

@@ -6,22 +6,22 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.builtin.environments.local import LocalEnvironment
-from holdfast.builtin.evaluators.table import EVALUATORS
-from holdfast.engine.context import TrialParts
-from holdfast.engine.trial import run_trial
-from holdfast.plugins.factories import EnvironmentSettings
-from holdfast.plugins.plugin import Plugin
-from holdfast.plugins.registry import Registry
-from holdfast.ports.agent import EVERYTHING_SEEN, Reply, TrialContext, Turn
-from holdfast.ports.judge import Judgement, Question
-from holdfast.records.conversation import ConversationTurn
-from holdfast.records.evaluation import EvaluationSpec, JudgeNote
-from holdfast.records.event import Noted
-from holdfast.records.message import Message
-from holdfast.records.place import Place
-from holdfast.records.run import TrialKey, TrialRecord
-from holdfast.records.scenario import ConversationConfig, Converse, Judgment, Scenario, Step, UserSimulatorConfig
+from steadyhand.builtin.environments.local import LocalEnvironment
+from steadyhand.builtin.evaluators.table import EVALUATORS
+from steadyhand.engine.context import TrialParts
+from steadyhand.engine.trial import run_trial
+from steadyhand.plugins.factories import EnvironmentSettings
+from steadyhand.plugins.plugin import Plugin
+from steadyhand.plugins.registry import Registry
+from steadyhand.ports.agent import EVERYTHING_SEEN, Reply, TrialContext, Turn
+from steadyhand.ports.judge import Judgement, Question
+from steadyhand.records.conversation import ConversationTurn
+from steadyhand.records.evaluation import EvaluationSpec, JudgeNote
+from steadyhand.records.event import Noted
+from steadyhand.records.message import Message
+from steadyhand.records.place import Place
+from steadyhand.records.run import TrialKey, TrialRecord
+from steadyhand.records.scenario import ConversationConfig, Converse, Judgment, Scenario, Step, UserSimulatorConfig
 
 PLACE = Place(file="talk.scenario.yaml", line=7, column=3)
 USER = UserSimulatorConfig(persona="a customer", objective="a refund")

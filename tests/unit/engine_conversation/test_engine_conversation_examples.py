@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from talking import ending, hold
 
-from holdfast.builtin.agents.model import ModelAgent
-from holdfast.builtin.evaluators.table import EVALUATORS
-from holdfast.builtin.models.scripted import ScriptedModel
-from holdfast.builtin.users.simulator import LlmUserSimulator
-from holdfast.plugins.factories import AgentSettings, ModelSettings
-from holdfast.plugins.plugin import Plugin
-from holdfast.plugins.registry import EvaluationCatalogue, Registry
-from holdfast.records.verdict import Verdict
-from holdfast.spec.load import load
+from steadyhand.builtin.agents.model import ModelAgent
+from steadyhand.builtin.evaluators.table import EVALUATORS
+from steadyhand.builtin.models.scripted import ScriptedModel
+from steadyhand.builtin.users.simulator import LlmUserSimulator
+from steadyhand.plugins.factories import AgentSettings, ModelSettings
+from steadyhand.plugins.plugin import Plugin
+from steadyhand.plugins.registry import EvaluationCatalogue, Registry
+from steadyhand.records.verdict import Verdict
+from steadyhand.spec.load import load
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 

@@ -1,7 +1,7 @@
 import pytest
 
-from holdfast.engine.keywords import first_keyword, says
-from holdfast.engine.likeness import likeness
+from steadyhand.engine.keywords import first_keyword, says
+from steadyhand.engine.likeness import likeness
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast.engine.keywords import normal, places
-from holdfast.engine.negation import Reading, is_negated, reading
+from steadyhand.engine.keywords import normal, places
+from steadyhand.engine.negation import Reading, is_negated, reading
 
 WORDS = (
     "thank you", "thanks", "great", "perfect", "awesome", "helpful", "resolved", "solved", "fixed", "happy",

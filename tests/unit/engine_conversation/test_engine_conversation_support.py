@@ -9,23 +9,23 @@ from typing import Any, ClassVar
 
 from talking import NOTE, hold, notes
 
-from holdfast.builtin.agents.model import ModelAgent
-from holdfast.builtin.evaluators.table import EVALUATORS
-from holdfast.builtin.models.openai import OpenAIModel
-from holdfast.builtin.users.simulator import LlmUserSimulator
-from holdfast.plugins.factories import AgentSettings, ModelSettings
-from holdfast.plugins.plugin import Plugin
-from holdfast.plugins.registry import EvaluationCatalogue, Registry
-from holdfast.ports.evaluator import EvaluationContext, EvaluationParams
-from holdfast.ports.judge import Judgement, Question
-from holdfast.records.evaluation import EvaluationResult, failed, passed
-from holdfast.records.event import ModelCalled, Said
-from holdfast.records.execution import ExecutionResult
-from holdfast.records.message import Message
-from holdfast.records.model import ChatRequest, Usage
-from holdfast.records.verdict import Verdict
-from holdfast.spec.load import load
-from holdfast.testing import Answer, ModelServer, Served
+from steadyhand.builtin.agents.model import ModelAgent
+from steadyhand.builtin.evaluators.table import EVALUATORS
+from steadyhand.builtin.models.openai import OpenAIModel
+from steadyhand.builtin.users.simulator import LlmUserSimulator
+from steadyhand.plugins.factories import AgentSettings, ModelSettings
+from steadyhand.plugins.plugin import Plugin
+from steadyhand.plugins.registry import EvaluationCatalogue, Registry
+from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
+from steadyhand.ports.judge import Judgement, Question
+from steadyhand.records.evaluation import EvaluationResult, failed, passed
+from steadyhand.records.event import ModelCalled, Said
+from steadyhand.records.execution import ExecutionResult
+from steadyhand.records.message import Message
+from steadyhand.records.model import ChatRequest, Usage
+from steadyhand.records.verdict import Verdict
+from steadyhand.spec.load import load
+from steadyhand.testing import Answer, ModelServer, Served
 
 EXAMPLE = Path(__file__).parents[1] / "spec" / "examples" / "conversation.yaml"
 HEAD = "name: Example\ndescription: An example\nenvironment:\n  type: local\njudgment:\n  strategy: all_pass\n"

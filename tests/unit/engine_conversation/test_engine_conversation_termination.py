@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from talking import PLACE, USER, ToldAgent, ToldJudge, ToldUser, check, ending, hold, notes, scenario
 
-from holdfast.ports.judge import NoJudgement
-from holdfast.records.scenario import ConversationConfig, ScriptedTurn, TerminationCondition, TerminationJudge
-from holdfast.records.verdict import Verdict
+from steadyhand.ports.judge import NoJudgement
+from steadyhand.records.scenario import ConversationConfig, ScriptedTurn, TerminationCondition, TerminationJudge
+from steadyhand.records.verdict import Verdict
 
 
 def talks(*conditions: TerminationCondition, **fields):

@@ -8,23 +8,23 @@ from contextlib import asynccontextmanager
 import pytest
 from talking import USER, ToldAgent, ToldJudge, ToldUser, check, ending, hold, notes, scenario
 
-from holdfast.builtin.agents.reporting import TrajectoryReporter
-from holdfast.builtin.users.simulator import LlmUserSimulator
-from holdfast.engine.calling import OpenAdmission
-from holdfast.errors import ModelError
-from holdfast.plugins.plugin import Plugin
-from holdfast.plugins.registry import Registry
-from holdfast.ports.agent import EVERYTHING_SEEN, Reply, TrialContext, Turn
-from holdfast.ports.evaluator import EvaluationParams
-from holdfast.ports.services import ProvidedService
-from holdfast.records.evaluation import EvaluationSpec, passed
-from holdfast.records.event import LimitReached, ModelCalled, Noted, Said
-from holdfast.records.model import ChatResponse
-from holdfast.records.scenario import ConversationConfig, DebugOptions, ScriptedTurn
-from holdfast.records.timing import Attempt, CallTiming, Spoiled, SpoiledBy
-from holdfast.records.verdict import FailureClass, Verdict
-from holdfast.runtime.agent_runtime import AgentRuntime
-from holdfast.testing import SettableClock
+from steadyhand.builtin.agents.reporting import TrajectoryReporter
+from steadyhand.builtin.users.simulator import LlmUserSimulator
+from steadyhand.engine.calling import OpenAdmission
+from steadyhand.errors import ModelError
+from steadyhand.plugins.plugin import Plugin
+from steadyhand.plugins.registry import Registry
+from steadyhand.ports.agent import EVERYTHING_SEEN, Reply, TrialContext, Turn
+from steadyhand.ports.evaluator import EvaluationParams
+from steadyhand.ports.services import ProvidedService
+from steadyhand.records.evaluation import EvaluationSpec, passed
+from steadyhand.records.event import LimitReached, ModelCalled, Noted, Said
+from steadyhand.records.model import ChatResponse
+from steadyhand.records.scenario import ConversationConfig, DebugOptions, ScriptedTurn
+from steadyhand.records.timing import Attempt, CallTiming, Spoiled, SpoiledBy
+from steadyhand.records.verdict import FailureClass, Verdict
+from steadyhand.runtime.agent_runtime import AgentRuntime
+from steadyhand.testing import SettableClock
 
 
 async def forever() -> str:

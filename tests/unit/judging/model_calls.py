@@ -1,10 +1,10 @@
 """Finished model calls, as the tests of cost and budget want them."""
 
-from holdfast.records.config import Price
-from holdfast.records.event import ModelCalled
-from holdfast.records.model import Usage
-from holdfast.records.price import Prices
-from holdfast.records.timing import Attempt, CallTiming
+from steadyhand.records.config import Price
+from steadyhand.records.event import ModelCalled
+from steadyhand.records.model import Usage
+from steadyhand.records.price import Prices
+from steadyhand.records.timing import Attempt, CallTiming
 
 PRICES = Prices({"some/model": Price(input=2.0, output=10.0)})
 GOOD = Attempt(started_ms=0, sent_ms=1, last_byte_ms=5, status=200)

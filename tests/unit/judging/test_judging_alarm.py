@@ -1,10 +1,10 @@
 import msgspec
 import pytest
 
-from holdfast.judging.alarm import alarm_of
-from holdfast.judging.run import RunSummary, summarise
-from holdfast.records.run import Judged
-from holdfast.records.verdict import FailureClass, Verdict
+from steadyhand.judging.alarm import alarm_of
+from steadyhand.judging.run import RunSummary, summarise
+from steadyhand.records.run import Judged
+from steadyhand.records.verdict import FailureClass, Verdict
 from unit.store.sample_trials import typical
 
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.judging.answer_schema import check_answer_schema
-from holdfast.judging.expected import compare, parse_expected
+from steadyhand.judging.answer_schema import check_answer_schema
+from steadyhand.judging.expected import compare, parse_expected
 
 
 @pytest.mark.parametrize(

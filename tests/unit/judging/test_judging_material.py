@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from holdfast.judging.material import materials_of, turn_materials
-from holdfast.records.conversation import ConversationResult, ConversationTurn
-from holdfast.records.event import ServiceCalled
-from holdfast.records.execution import CapturedFile, ExecutionResult
-from holdfast.records.message import Message
-from holdfast.records.trajectory import TrajectoryStep
+from steadyhand.judging.material import materials_of, turn_materials
+from steadyhand.records.conversation import ConversationResult, ConversationTurn
+from steadyhand.records.event import ServiceCalled
+from steadyhand.records.execution import CapturedFile, ExecutionResult
+from steadyhand.records.message import Message
+from steadyhand.records.trajectory import TrajectoryStep
 
 
 def shown(result: ExecutionResult, before: dict[str, str] | None = None) -> dict[str, str]:

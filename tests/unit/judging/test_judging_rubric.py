@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.judging.rubric import is_timeliness, missing_dimensions, overall_score, timeliness_of
-from holdfast.records.place import Place
-from holdfast.records.rubric import Rubric, RubricDimension
-from holdfast.records.verdict import LatencyTier
+from steadyhand.judging.rubric import is_timeliness, missing_dimensions, overall_score, timeliness_of
+from steadyhand.records.place import Place
+from steadyhand.records.rubric import Rubric, RubricDimension
+from steadyhand.records.verdict import LatencyTier
 
 
 def rubric(**weights: float) -> Rubric:

@@ -1,8 +1,8 @@
 import itertools
 
-from holdfast.errors import ExitCode
-from holdfast.judging.run import RunSummary, exit_code, summarise
-from holdfast.records.verdict import Verdict
+from steadyhand.errors import ExitCode
+from steadyhand.judging.run import RunSummary, exit_code, summarise
+from steadyhand.records.verdict import Verdict
 
 
 def test_exit_code_of_every_mix_of_verdicts():

@@ -3,9 +3,9 @@ from collections import Counter
 
 import pytest
 
-from holdfast.errors import ExitCode
-from holdfast.judging.scenario_rate import ScenarioRate, pass_hat_k, rates_exit_code, scenario_rates, wilson_interval
-from holdfast.records.verdict import Verdict
+from steadyhand.errors import ExitCode
+from steadyhand.judging.scenario_rate import ScenarioRate, pass_hat_k, rates_exit_code, scenario_rates, wilson_interval
+from steadyhand.records.verdict import Verdict
 
 P, F, I, E = Verdict  # noqa: E741
 

@@ -2,15 +2,15 @@ import itertools
 
 import pytest
 
-from holdfast.judging.latency import tier_of
-from holdfast.judging.trial import judge_trial, settle
-from holdfast.records.evaluation import EvaluationResult
-from holdfast.records.execution import Latency
-from holdfast.records.rubric import RubricScore
-from holdfast.records.run import Judged
-from holdfast.records.scenario import Judgment
-from holdfast.records.timing import Spoiled, SpoiledBy
-from holdfast.records.verdict import FailureClass, LatencyTier, Outcome, Verdict
+from steadyhand.judging.latency import tier_of
+from steadyhand.judging.trial import judge_trial, settle
+from steadyhand.records.evaluation import EvaluationResult
+from steadyhand.records.execution import Latency
+from steadyhand.records.rubric import RubricScore
+from steadyhand.records.run import Judged
+from steadyhand.records.scenario import Judgment
+from steadyhand.records.timing import Spoiled, SpoiledBy
+from steadyhand.records.verdict import FailureClass, LatencyTier, Outcome, Verdict
 
 P, F, Q, E = Verdict.PASSED, Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.ERROR
 A, B, C, D, FABRICATED = FailureClass

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.judging.vendor import same_vendor
+from steadyhand.judging.vendor import same_vendor
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field
 
-from holdfast.errors import SetupError
-from holdfast.plugins.action import Action, ActionContext, ServiceFault, action
-from holdfast.plugins.plugin import Plugin, Service
-from holdfast.plugins.registry import Registry
-from holdfast.runtime.agent_runtime import AgentRuntime
+from steadyhand.errors import SetupError
+from steadyhand.plugins.action import Action, ActionContext, ServiceFault, action
+from steadyhand.plugins.plugin import Plugin, Service
+from steadyhand.plugins.registry import Registry
+from steadyhand.runtime.agent_runtime import AgentRuntime
 from unit.runtime.trial_stand_in import TrialStandIn
 
 
@@ -67,7 +67,7 @@ async def test_actions_of_a_plugin_get_its_config_and_the_name_it_gives_them(tmp
 
 @pytest.mark.parametrize(
     "function",
-    [lambda a: a, lambda *a: a, 3, "holdfast.plugins.plugin:nothing"],
+    [lambda a: a, lambda *a: a, 3, "steadyhand.plugins.plugin:nothing"],
 )
 def test_what_cannot_be_an_action(function: Any):
     with pytest.raises(SetupError, match="'p'"):

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import SetupError
-from holdfast.plugins.installed import InstalledPlugins
-from holdfast.plugins.resolve import ResolvedPlugins, resolve_plugins
-from holdfast.records.place import Place
-from holdfast.records.scenario import PluginRef
+from steadyhand.errors import SetupError
+from steadyhand.plugins.installed import InstalledPlugins
+from steadyhand.plugins.resolve import ResolvedPlugins, resolve_plugins
+from steadyhand.records.place import Place
+from steadyhand.records.scenario import PluginRef
 
-PLUGIN = "from holdfast.plugins.plugin import Plugin\n"
+PLUGIN = "from steadyhand.plugins.plugin import Plugin\n"
 
 
 def ref(name: str, **fields: Any) -> PluginRef:
@@ -28,26 +28,26 @@ def resolve(folder: Path, *refs: PluginRef, live: bool = False) -> ResolvedPlugi
 def packages(tmp_path: Path) -> Iterator[Path]:
     """A folder of installed packages: one distribution with two entry points."""
     site = tmp_path / "site"
-    package = site / "holdfast_probe"
+    package = site / "steadyhand_probe"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text(
         PLUGIN
-        + "plugin = Plugin(name='probe', actions={'probe': 'holdfast_probe.parts:probe'})\n"
+        + "plugin = Plugin(name='probe', actions={'probe': 'steadyhand_probe.parts:probe'})\n"
         + "def make(config):\n    return Plugin(name='made', version=config['v'])\n"
         + "wrong = 3\n"
     )
-    info = site / "holdfast_probe-2.1.dist-info"
+    info = site / "steadyhand_probe-2.1.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: holdfast-probe\nVersion: 2.1\n")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: steadyhand-probe\nVersion: 2.1\n")
     (info / "entry_points.txt").write_text(
-        "[holdfast.plugins]\nprobe = holdfast_probe:plugin\n@acme/plugin-make = holdfast_probe:make\n"
+        "[steadyhand.plugins]\nprobe = steadyhand_probe:plugin\n@acme/plugin-make = steadyhand_probe:make\n"
     )
     sys.path.insert(0, str(site))
     try:
         yield site
     finally:
         sys.path.remove(str(site))
-        for name in [name for name in sys.modules if name.startswith("holdfast_probe")]:
+        for name in [name for name in sys.modules if name.startswith("steadyhand_probe")]:
             del sys.modules[name]
 
 
@@ -64,23 +64,23 @@ def test_an_entry_point_may_be_named_as_in_npm(tmp_path: Path, packages: Path):
 def test_entry_points_are_read_once(tmp_path: Path, packages: Path):
     installed = InstalledPlugins()
     assert "probe" in installed.names()
-    (packages / "holdfast_probe-2.1.dist-info" / "entry_points.txt").write_text("")
+    (packages / "steadyhand_probe-2.1.dist-info" / "entry_points.txt").write_text("")
     assert resolve_plugins([ref("probe")], folder=tmp_path, live=False, installed=installed).plugins
 
 
 def test_an_import_path(tmp_path: Path, packages: Path):
-    resolved = resolve(tmp_path, ref("holdfast_probe:plugin"), ref("holdfast_probe:make", config={"v": "1"}))
+    resolved = resolve(tmp_path, ref("steadyhand_probe:plugin"), ref("steadyhand_probe:make", config={"v": "1"}))
     assert [plugin.name for plugin in resolved.plugins] == ["probe", "made"]
     with pytest.raises(
-        SetupError, match=r"a\.yaml:4:3: plugin 'holdfast_probe:nope': .*it has a plugin named 'plugin'"
+        SetupError, match=r"a\.yaml:4:3: plugin 'steadyhand_probe:nope': .*it has a plugin named 'plugin'"
     ):
-        resolve(tmp_path, ref("holdfast_probe:nope"))
+        resolve(tmp_path, ref("steadyhand_probe:nope"))
     with pytest.raises(SetupError, match="expected a Plugin or a function from its config to one, found int"):
-        resolve(tmp_path, ref("holdfast_probe:wrong"))
+        resolve(tmp_path, ref("steadyhand_probe:wrong"))
     with pytest.raises(SetupError, match="cannot import no_such_module_here"):
         resolve(tmp_path, ref("no_such_module_here:plugin"))
     with pytest.raises(SetupError, match=r"it raised when given its config: .*__init__\.py:4: KeyError: 'v'"):
-        resolve(tmp_path, ref("holdfast_probe:make"))
+        resolve(tmp_path, ref("steadyhand_probe:make"))
 
 
 @pytest.mark.parametrize("name", ["mine.py", "./mine.py", "./mine.py:plugin", "mine.py:other"])
@@ -187,7 +187,8 @@ def test_an_unknown_name_says_what_there_is(tmp_path: Path, packages: Path):
     text = str(raised.value)
     assert "did you mean 'probe'?" in text
     assert (
-        "Looked for an entry point 'prob' in the group 'holdfast.plugins' (installed: @acme/plugin-make, probe" in text
+        "Looked for an entry point 'prob' in the group 'steadyhand.plugins' (installed: @acme/plugin-make, probe"
+        in text
     )
 
 

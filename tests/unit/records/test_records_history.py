@@ -1,7 +1,7 @@
-from holdfast.records.event import ActionTaken, Observed, Said, ServiceCalled, Thought
-from holdfast.records.history import trajectory_of, transcript_of
-from holdfast.records.message import Message
-from holdfast.records.trajectory import TrajectoryStep
+from steadyhand.records.event import ActionTaken, Observed, Said, ServiceCalled, Thought
+from steadyhand.records.history import trajectory_of, transcript_of
+from steadyhand.records.message import Message
+from steadyhand.records.trajectory import TrajectoryStep
 
 USER = Said(at_ms=0.0, message=Message(role="user", content="hi"))
 AGENT = Said(at_ms=9.0, message=Message(role="assistant", content="done"))

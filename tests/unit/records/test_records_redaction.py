@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
-from holdfast.records.evaluation import EvaluationResult, Evidence
-from holdfast.records.event import ActionTaken, AnyEvent, ModelCalled, Observed, ServiceCalled
-from holdfast.records.redaction import Redactor
-from holdfast.records.secret_forms import names_secret, secrets_of
-from holdfast.records.timing import CallTiming, Spoiled, SpoiledBy
-from holdfast.records.verdict import Verdict
+from steadyhand.records.evaluation import EvaluationResult, Evidence
+from steadyhand.records.event import ActionTaken, AnyEvent, ModelCalled, Observed, ServiceCalled
+from steadyhand.records.redaction import Redactor
+from steadyhand.records.secret_forms import names_secret, secrets_of
+from steadyhand.records.timing import CallTiming, Spoiled, SpoiledBy
+from steadyhand.records.verdict import Verdict
 
 CANARY = "canary-Zq7f93kd02mmx81"
 

@@ -4,10 +4,10 @@ from collections import Counter
 
 import msgspec
 
-from holdfast.judging.scenario_rate import scenario_rates
-from holdfast.records.conversation import ConversationMetrics, TokenUsage
-from holdfast.records.evaluation import EvaluationResult, Evidence, JudgeNote
-from holdfast.records.event import (
+from steadyhand.judging.scenario_rate import scenario_rates
+from steadyhand.records.conversation import ConversationMetrics, TokenUsage
+from steadyhand.records.evaluation import EvaluationResult, Evidence, JudgeNote
+from steadyhand.records.event import (
     ActionTaken,
     ErrorHappened,
     Lagged,
@@ -20,14 +20,14 @@ from holdfast.records.event import (
     Thought,
     Waited,
 )
-from holdfast.records.message import Message
-from holdfast.records.model import Finish, FinishReason, Usage
-from holdfast.records.place import Place
-from holdfast.records.rubric import RubricScore
-from holdfast.records.run import Judged, PhaseRecord, TrialKey, TrialRecord
-from holdfast.records.timeline import SafetyAtDeadline
-from holdfast.records.timing import Attempt, CallTiming, Spoiled, SpoiledBy
-from holdfast.records.verdict import FailureClass, LatencyTier, Outcome, Verdict
+from steadyhand.records.message import Message
+from steadyhand.records.model import Finish, FinishReason, Usage
+from steadyhand.records.place import Place
+from steadyhand.records.rubric import RubricScore
+from steadyhand.records.run import Judged, PhaseRecord, TrialKey, TrialRecord
+from steadyhand.records.timeline import SafetyAtDeadline
+from steadyhand.records.timing import Attempt, CallTiming, Spoiled, SpoiledBy
+from steadyhand.records.verdict import FailureClass, LatencyTier, Outcome, Verdict
 from unit.store.sample_trials import HEADER
 
 

@@ -6,13 +6,13 @@ import jsonschema
 import msgspec
 import pytest
 
-from holdfast.records.evaluation import EvaluationResult
-from holdfast.records.event import Observed
-from holdfast.records.run import Judged
-from holdfast.records.verdict import Verdict
-from holdfast.report.json_report import to_json
-from holdfast.report.json_schema import report_schema
-from holdfast.report.junit import to_junit
+from steadyhand.records.evaluation import EvaluationResult
+from steadyhand.records.event import Observed
+from steadyhand.records.run import Judged
+from steadyhand.records.verdict import Verdict
+from steadyhand.report.json_report import to_json
+from steadyhand.report.json_schema import report_schema
+from steadyhand.report.junit import to_junit
 from unit.report.sample_run import BROKEN, HEADER, SAFE, TRIALS, UNSAFE, rates_of
 from unit.store.sample_trials import typical
 

@@ -6,11 +6,11 @@ import threading
 
 import msgspec
 
-from holdfast.records.event import Retried
-from holdfast.records.run import TrialKey
-from holdfast.records.standing import HeldUp, Standing
-from holdfast.report.progress import PlainProgress, SilentProgress, progress_for
-from holdfast.report.standing_line import standing_line
+from steadyhand.records.event import Retried
+from steadyhand.records.run import TrialKey
+from steadyhand.records.standing import HeldUp, Standing
+from steadyhand.report.progress import PlainProgress, SilentProgress, progress_for
+from steadyhand.report.standing_line import standing_line
 from unit.report.sample_run import BROKEN, HEADER, SAFE, TRIALS, UNSAFE
 
 HELD_UP = Standing(

@@ -2,10 +2,10 @@
 
 import io
 
-from holdfast.records.redaction import Redactor
-from holdfast.records.run import TrialKey
-from holdfast.report.progress import PlainProgress
-from holdfast.report.redacted_progress import RedactedProgress
+from steadyhand.records.redaction import Redactor
+from steadyhand.records.run import TrialKey
+from steadyhand.report.progress import PlainProgress
+from steadyhand.report.redacted_progress import RedactedProgress
 from unit.store.sample_trials import HEADER, typical
 
 CANARY = "canary-Zq7f93kd02mmx81"

@@ -8,14 +8,14 @@ import jsonschema
 import msgspec
 import pytest
 
-from holdfast.judging.scenario_rate import rates_exit_code
-from holdfast.records.run import RunAxis, RunMatrix, TrialKey
-from holdfast.records.verdict import Verdict
-from holdfast.report.json_report import to_json
-from holdfast.report.json_schema import report_schema
-from holdfast.report.junit import to_junit
-from holdfast.report.page import Page
-from holdfast.report.terminal import render_run
+from steadyhand.judging.scenario_rate import rates_exit_code
+from steadyhand.records.run import RunAxis, RunMatrix, TrialKey
+from steadyhand.records.verdict import Verdict
+from steadyhand.report.json_report import to_json
+from steadyhand.report.json_schema import report_schema
+from steadyhand.report.junit import to_junit
+from steadyhand.report.page import Page
+from steadyhand.report.terminal import render_run
 from unit.report.sample_run import HEADER, rates_of
 from unit.store.sample_trials import typical
 

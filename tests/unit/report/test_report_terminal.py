@@ -5,17 +5,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast.records.event import ModelCalled
-from holdfast.records.model import Finish, FinishReason
-from holdfast.records.run import TrialKey
-from holdfast.records.verdict import Verdict
-from holdfast.report.page import Page, cells, clip, visible
-from holdfast.report.runs_table import render_runs, render_stored_run
-from holdfast.report.terminal import render_run
-from holdfast.report.wording import milliseconds
-from holdfast.store.catalogue import list_runs
-from holdfast.store.reader import RunReader
-from holdfast.store.writer import RunWriter
+from steadyhand.records.event import ModelCalled
+from steadyhand.records.model import Finish, FinishReason
+from steadyhand.records.run import TrialKey
+from steadyhand.records.verdict import Verdict
+from steadyhand.report.page import Page, cells, clip, visible
+from steadyhand.report.runs_table import render_runs, render_stored_run
+from steadyhand.report.terminal import render_run
+from steadyhand.report.wording import milliseconds
+from steadyhand.store.catalogue import list_runs
+from steadyhand.store.reader import RunReader
+from steadyhand.store.writer import RunWriter
 from unit.report.sample_run import BROKEN, HEADER, SAFE, TRIALS, UNSAFE
 from unit.store.sample_trials import typical
 
@@ -150,7 +150,7 @@ def test_widths_and_escapes():
 
 
 def test_the_table_is_printed_without_loading_a_layout_library():
-    code = "import sys, holdfast.report.terminal, holdfast.report.progress; print('rich' in sys.modules)"
+    code = "import sys, steadyhand.report.terminal, steadyhand.report.progress; print('rich' in sys.modules)"
     environment = {"PYTHONPATH": str(Path(__file__).parents[3] / "src")}
     found = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert found.stdout == "False\n"
@@ -172,11 +172,11 @@ def test_list_of_runs_and_a_stored_run(tmp_path):
         "run                   started              status       passed  failed  inconclusive  error  not run  command",
         (
             "20261116-104455-3f9a  2026-11-16 10:44:55  finished     1       1       1             1               "
-            "holdfast run scenarios"
+            "steadyhand run scenarios"
         ),
         (
             "20261115-080000-0001  2026-11-15 08:00:00  interrupted  1                                    3        "
-            "holdfast run scenarios"
+            "steadyhand run scenarios"
         ),
     ]
     assert lines[3].startswith("20261114-000000-0000                       unreadable ")

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import AgentError, MockError, PluginError
-from holdfast.ports.action import Action, ActionContext
-from holdfast.ports.services import ProvidedService, ServiceFault
-from holdfast.records.event import ActionTaken, Noted, ServiceCalled
-from holdfast.records.scenario import Mock, MockFault, MockWhen
-from holdfast.runtime.agent_runtime import AgentRuntime
+from steadyhand.errors import AgentError, MockError, PluginError
+from steadyhand.ports.action import Action, ActionContext
+from steadyhand.ports.services import ProvidedService, ServiceFault
+from steadyhand.records.event import ActionTaken, Noted, ServiceCalled
+from steadyhand.records.scenario import Mock, MockFault, MockWhen
+from steadyhand.runtime.agent_runtime import AgentRuntime
 from unit.runtime.trial_stand_in import HERE, ListedMocks, TrialStandIn, a_scenario
 
 LIST = Mock(service="github", method="listIssues", place=HERE, response=[{"id": 1}])

@@ -9,16 +9,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.errors import WorkspaceError
-from holdfast.ports.agent import EVERYTHING_SEEN
-from holdfast.ports.services import ServiceFault, Services
-from holdfast.records.event import AnyEvent
-from holdfast.records.execution import CapturedFile, ExecutionResult
-from holdfast.records.message import Message, ToolCall
-from holdfast.records.model import ChatRequest, ChatResponse
-from holdfast.records.place import Place
-from holdfast.records.scenario import Ask, Mock, Scenario, Setup, Step
-from holdfast.records.timing import Attempt
+from steadyhand.errors import WorkspaceError
+from steadyhand.ports.agent import EVERYTHING_SEEN
+from steadyhand.ports.services import ServiceFault, Services
+from steadyhand.records.event import AnyEvent
+from steadyhand.records.execution import CapturedFile, ExecutionResult
+from steadyhand.records.message import Message, ToolCall
+from steadyhand.records.model import ChatRequest, ChatResponse
+from steadyhand.records.place import Place
+from steadyhand.records.scenario import Ask, Mock, Scenario, Setup, Step
+from steadyhand.records.timing import Attempt
 
 HERE = Place(file="a.scenario.yaml", line=3, column=5)
 

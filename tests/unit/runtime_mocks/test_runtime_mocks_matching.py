@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.records.scenario import MockWhen
-from holdfast.runtime.mock_call import MockCall
-from holdfast.runtime.mock_matching import holds, includes, precedence, same
+from steadyhand.records.scenario import MockWhen
+from steadyhand.runtime.mock_call import MockCall
+from steadyhand.runtime.mock_matching import holds, includes, precedence, same
 
 
 def call(*args: Any, context: dict[str, Any] | None = None, **named: Any) -> MockCall:

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import LimitExceeded, MockError, PluginError
-from holdfast.ports.services import ServiceFault
-from holdfast.runtime.mock_call import MockCall
-from holdfast.runtime.mock_registry import MockRegistry
+from steadyhand.errors import LimitExceeded, MockError, PluginError
+from steadyhand.ports.services import ServiceFault
+from steadyhand.runtime.mock_call import MockCall
+from steadyhand.runtime.mock_registry import MockRegistry
 
 
 def call(*args: Any, **named: Any) -> MockCall:

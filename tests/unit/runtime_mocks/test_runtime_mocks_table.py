@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.builtin.mocks.javascript import QuickJsSandbox
-from holdfast.errors import MockError
-from holdfast.ports.services import ServiceFault
-from holdfast.records.place import Place
-from holdfast.records.scenario import Mock, MockFault, MockWhen
-from holdfast.runtime.mocks import MockCall, MockTable
+from steadyhand.builtin.mocks.javascript import QuickJsSandbox
+from steadyhand.errors import MockError
+from steadyhand.ports.services import ServiceFault
+from steadyhand.records.place import Place
+from steadyhand.records.scenario import Mock, MockFault, MockWhen
+from steadyhand.runtime.mocks import MockCall, MockTable
 
 
 class Clock:

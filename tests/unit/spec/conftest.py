@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from holdfast.spec.load import Loaded, load
-from holdfast.spec.patterns import check_pattern
+from steadyhand.spec.load import Loaded, load
+from steadyhand.spec.patterns import check_pattern
 
 
 class Params(BaseModel):

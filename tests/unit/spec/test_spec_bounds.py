@@ -6,8 +6,8 @@ import json
 import jsonschema
 import pytest
 
-from holdfast.spec.naming import show_path
-from holdfast.spec.schema import json_schemas
+from steadyhand.spec.naming import show_path
+from steadyhand.spec.schema import json_schemas
 
 MISSING = object()
 

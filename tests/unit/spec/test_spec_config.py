@@ -1,9 +1,9 @@
 import pytest
 
-from holdfast.errors import FileError
-from holdfast.records.config import Config, Price, ProviderConfig
-from holdfast.spec.config import find_config
-from holdfast.spec.config_files import read_config
+from steadyhand.errors import FileError
+from steadyhand.records.config import Config, Price, ProviderConfig
+from steadyhand.spec.config import find_config
+from steadyhand.spec.config_files import read_config
 
 FULL = """\
 model = "openai/gpt"
@@ -41,7 +41,7 @@ output = 2.5
 
 
 def test_every_key(tmp_path):
-    file = tmp_path / "holdfast.toml"
+    file = tmp_path / "steadyhand.toml"
     file.write_text(FULL)
     assert find_config(tmp_path) == Config(
         folder=tmp_path,
@@ -80,12 +80,12 @@ def test_every_key(tmp_path):
 def test_the_nearest_file_upwards_counts(tmp_path):
     inner = tmp_path / "a" / "b" / "c"
     inner.mkdir(parents=True)
-    (tmp_path / "holdfast.toml").write_text("seed = 1\n")
-    (tmp_path / "a" / "pyproject.toml").write_text("[tool.holdfast]\nseed = 2\n")
-    (tmp_path / "a" / "b" / "pyproject.toml").write_text("[tool.other]\nname = 'holdfast'\n")
+    (tmp_path / "steadyhand.toml").write_text("seed = 1\n")
+    (tmp_path / "a" / "pyproject.toml").write_text("[tool.steadyhand]\nseed = 2\n")
+    (tmp_path / "a" / "b" / "pyproject.toml").write_text("[tool.other]\nname = 'steadyhand'\n")
     assert find_config(inner).seed == 2
     assert find_config(inner).folder == tmp_path / "a"
-    (tmp_path / "a" / "holdfast.toml").write_text("seed = 3\n")
+    (tmp_path / "a" / "steadyhand.toml").write_text("seed = 3\n")
     assert find_config(inner).seed == 3
     assert find_config(tmp_path).seed == 1
 
@@ -96,7 +96,7 @@ def test_no_file_means_defaults(tmp_path):
 
 def test_mistakes_with_their_lines(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    file = tmp_path / "holdfast.toml"
+    file = tmp_path / "steadyhand.toml"
     file.write_text(
         "# settings\nmodle = 'openai/gpt'\nconcurrency = 0\nretries = 21\n[providers.openai]\nbase_ulr = 'x'\n"
         "stream = 'yes'\n[prices.\"openai/gpt\"]\ninput = 1\n[unknown]\nx = 1\n"
@@ -114,7 +114,7 @@ def test_mistakes_with_their_lines(tmp_path, monkeypatch):
         (10, "unknown", "unknown-key"),
     ]
     assert "did you mean `model`?" in str(problems[0])
-    assert str(problems[0]).startswith("holdfast.toml:2:1: ")
+    assert str(problems[0]).startswith("steadyhand.toml:2:1: ")
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_mistakes_with_their_lines(tmp_path, monkeypatch):
     ["timeout_s = 0", "votes = 0", "retries = -1", "sandbox = 1", "seed = 1.5", "model = ''", "concurrency = '2'"],
 )
 def test_bounds(text, tmp_path):
-    file = tmp_path / "holdfast.toml"
+    file = tmp_path / "steadyhand.toml"
     file.write_text(text)
     with pytest.raises(FileError):
         read_config(file)
@@ -130,12 +130,12 @@ def test_bounds(text, tmp_path):
 
 def test_syntax_error_and_project_table(tmp_path):
     file = tmp_path / "pyproject.toml"
-    file.write_text("[tool.holdfast]\nseed = \n")
+    file.write_text("[tool.steadyhand]\nseed = \n")
     with pytest.raises(FileError) as caught:
         find_config(tmp_path)
     assert (caught.value.problems[0].code, caught.value.problems[0].place.line) == ("toml-syntax", 2)
-    file.write_text("[project]\nname = 'x'\n[tool.holdfast]\nsed = 1\n")
+    file.write_text("[project]\nname = 'x'\n[tool.steadyhand]\nsed = 1\n")
     with pytest.raises(FileError) as caught:
         find_config(tmp_path)
     (problem,) = caught.value.problems
-    assert (problem.place.line, problem.place.path) == (4, "tool.holdfast.sed")
+    assert (problem.place.line, problem.place.path) == (4, "tool.steadyhand.sed")

@@ -6,11 +6,11 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from holdfast.records.message import Message
-from holdfast.records.place import Place
-from holdfast.records.scenario import Ask, Converse, MockFault, MockWhen, evaluation_specs
-from holdfast.spec.schema import json_schemas
-from holdfast.spec.yaml12 import parse
+from steadyhand.records.message import Message
+from steadyhand.records.place import Place
+from steadyhand.records.scenario import Ask, Converse, MockFault, MockWhen, evaluation_specs
+from steadyhand.spec.schema import json_schemas
+from steadyhand.spec.yaml12 import parse
 
 EXAMPLES = Path(__file__).parent / "examples"
 HEAD = "name: Example\ndescription: An example\nenvironment:\n  type: local\njudgment:\n  strategy: all_pass\n"

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from holdfast.records.place import Place
-from holdfast.spec.load import load
+from steadyhand.records.place import Place
+from steadyhand.spec.load import load
 
 AGENT = """\
 name: {name}
@@ -57,7 +57,7 @@ def test_folders_are_walked_in_order_and_odd_ones_left_out(tree):
             "s/node_modules/f.yaml": agent(),
             "s/env/pyvenv.cfg": "",
             "s/env/g.yaml": agent(),
-            "s/holdfast.toml": "",
+            "s/steadyhand.toml": "",
             "s/notes.txt": "run: x",
             "s/scripted.yaml": "name: script\nrules:\n  - reply: hi\n",
             "s/list.yaml": "- 1\n",

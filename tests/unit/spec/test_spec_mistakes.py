@@ -1,6 +1,6 @@
 """A file of ten mistakes reports exactly ten, each on its line, with the way out."""
 
-from holdfast.records.problem import Problem
+from steadyhand.records.problem import Problem
 
 DECISION = """\
 id: SCN-C-001
@@ -139,7 +139,7 @@ def test_one_bad_file_hides_no_other(tmp_path, load_text):
     load_text("rules: []\n", "folder/rules.yaml")
     good = "name: a\ndescription: b\nenvironment: {type: local}\nrun: [{input: hi}]\njudgment: {strategy: all_pass}\n"
     load_text(good, "folder/deep/c.yml")
-    from holdfast.spec.load import load
+    from steadyhand.spec.load import load
 
     loaded = load(["folder"], catalogue={})
     assert [scenario.id for scenario in loaded.scenarios] == ["c"]

@@ -4,7 +4,7 @@ import warnings
 import pytest
 import regex
 
-from holdfast.spec.patterns import check_pattern, inspect_pattern
+from steadyhand.spec.patterns import check_pattern, inspect_pattern
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import pytest
 from test_spec_config import FULL
 from test_spec_load import MATRIX, RUBRIC
 
-from holdfast.spec.schema import DRAFT, json_schemas
-from holdfast.spec.yaml12 import parse
+from steadyhand.spec.schema import DRAFT, json_schemas
+from steadyhand.spec.yaml12 import parse
 
 
 def test_all_five_are_valid_schemas_with_titles(catalogue):

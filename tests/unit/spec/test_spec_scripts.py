@@ -3,8 +3,8 @@
 import pytest
 from test_spec_bounds import AGENT, CHECK, DECISION, SIMULATOR, TURN, changed
 
-from holdfast.records.scenario import Converse, evaluation_specs
-from holdfast.spec.load import Loaded
+from steadyhand.records.scenario import Converse, evaluation_specs
+from steadyhand.spec.load import Loaded
 
 
 def mistakes(loaded: Loaded) -> list[tuple[str, str]]:

@@ -10,14 +10,14 @@ import pytest
 import regex
 import yaml
 
-import holdfast
-from holdfast.records.evaluation import EvaluationSpec
-from holdfast.records.message import Message
-from holdfast.records.place import Place
-from holdfast.records.scenario import Ask, Constraint, ExampleAnswers, Scenario, Step
-from holdfast.spec.lint import lint_scenario
+import steadyhand
+from steadyhand.records.evaluation import EvaluationSpec
+from steadyhand.records.message import Message
+from steadyhand.records.place import Place
+from steadyhand.records.scenario import Ask, Constraint, ExampleAnswers, Scenario, Step
+from steadyhand.spec.lint import lint_scenario
 
-CONFIGS = Path(holdfast.__file__).parent / "configs"
+CONFIGS = Path(steadyhand.__file__).parent / "configs"
 FILES = sorted((CONFIGS / "scenarios").glob("*/*.yaml"))
 CASES = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in FILES}
 SCHEMA_LINE = "# yaml-language-server: $schema=../../../../../schemas/decision.schema.json"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.records.evaluation import EvaluationSpec
-from holdfast.records.message import Message
-from holdfast.records.place import Place
-from holdfast.records.scenario import (
+from steadyhand.records.evaluation import EvaluationSpec
+from steadyhand.records.message import Message
+from steadyhand.records.place import Place
+from steadyhand.records.scenario import (
     Ask,
     Constraint,
     ConversationConfig,
@@ -17,7 +17,7 @@ from holdfast.records.scenario import (
     Step,
     UserSimulatorConfig,
 )
-from holdfast.spec.lint import lint_scenario
+from steadyhand.spec.lint import lint_scenario
 
 FILE = Place(file="case.yaml", line=1, column=1)
 HERE = Place(file="case.yaml", line=20, column=5, path="safety_invariants[0]")

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import SetupError
-from holdfast.records.scenario import Ask, Converse
-from holdfast.spec.lint import lint_scenario
-from holdfast.spec.load import load
-from holdfast.spec.lostbench import import_lostbench
+from steadyhand.errors import SetupError
+from steadyhand.records.scenario import Ask, Converse
+from steadyhand.spec.lint import lint_scenario
+from steadyhand.spec.load import load
+from steadyhand.spec.lostbench import import_lostbench
 
 
 def case(**fields: Any) -> dict[str, Any]:

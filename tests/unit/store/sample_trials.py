@@ -2,20 +2,20 @@
 
 import random
 
-from holdfast.records.evaluation import EvaluationResult, Evidence
-from holdfast.records.event import Evaluated, ModelCalled, Said
-from holdfast.records.message import Message
-from holdfast.records.model import Usage
-from holdfast.records.place import Place
-from holdfast.records.run import Judged, PhaseRecord, RunHeader, TrialKey, TrialRecord
-from holdfast.records.timing import Attempt, CallTiming
-from holdfast.records.verdict import LatencyTier, Outcome, Verdict
+from steadyhand.records.evaluation import EvaluationResult, Evidence
+from steadyhand.records.event import Evaluated, ModelCalled, Said
+from steadyhand.records.message import Message
+from steadyhand.records.model import Usage
+from steadyhand.records.place import Place
+from steadyhand.records.run import Judged, PhaseRecord, RunHeader, TrialKey, TrialRecord
+from steadyhand.records.timing import Attempt, CallTiming
+from steadyhand.records.verdict import LatencyTier, Outcome, Verdict
 
 HEADER = RunHeader(
     id="20261116-104455-3f9a",
     started_at="2026-11-16T10:44:55.123456+00:00",
-    holdfast_version="0.1.0",
-    command=("holdfast", "run", "scenarios"),
+    steadyhand_version="0.1.0",
+    command=("steadyhand", "run", "scenarios"),
     seed=7,
     planned=4,
     options={"judge": None},

@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from holdfast.errors import StoreError
-from holdfast.records.verdict import Verdict
-from holdfast.store.catalogue import find_run, list_runs
-from holdfast.store.ids import new_run_id
-from holdfast.store.writer import RunWriter
+from steadyhand.errors import StoreError
+from steadyhand.records.verdict import Verdict
+from steadyhand.store.catalogue import find_run, list_runs
+from steadyhand.store.ids import new_run_id
+from steadyhand.store.writer import RunWriter
 from unit.store.sample_trials import HEADER, typical
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import StoreError
-from holdfast.records.verdict import Verdict
-from holdfast.store.reader import RunReader
-from holdfast.store.writer import RunWriter
+from steadyhand.errors import StoreError
+from steadyhand.records.verdict import Verdict
+from steadyhand.store.reader import RunReader
+from steadyhand.store.writer import RunWriter
 from unit.store.sample_trials import HEADER, typical
 
 TESTS = Path(__file__).parents[2]
@@ -42,7 +42,7 @@ def test_a_killed_run_keeps_what_it_finished(tmp_path):
         import itertools, sys
         from pathlib import Path
         from unit.store.sample_trials import HEADER, typical
-        from holdfast.store.writer import RunWriter
+        from steadyhand.store.writer import RunWriter
         writer = RunWriter.create(Path(sys.argv[1]), HEADER)
         for index in itertools.count():
             writer.append(typical(index))
@@ -79,8 +79,8 @@ def test_a_full_disk_is_told_and_what_was_written_stays(tmp_path):
         import resource, sys
         from pathlib import Path
         from unit.store.sample_trials import HEADER, typical
-        from holdfast.errors import StoreError
-        from holdfast.store.writer import RunWriter
+        from steadyhand.errors import StoreError
+        from steadyhand.store.writer import RunWriter
         writer = RunWriter.create(Path(sys.argv[1]), HEADER)
         resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
         flushed = 0
@@ -134,7 +134,7 @@ def test_not_a_run_record(tmp_path, content):
     path = tmp_path / "x.sqlite"
     path.write_bytes(content)
     message = refused(path)
-    assert "is not a Holdfast run record" in message or "cannot be read as a run record" in message
+    assert "is not a Steadyhand run record" in message or "cannot be read as a run record" in message
     with pytest.raises(StoreError):
         RunWriter.open(path)
     assert path.read_bytes() == content
@@ -146,14 +146,14 @@ def test_another_programs_database(tmp_path):
     connection.execute("CREATE TABLE run (id)")
     connection.commit()
     connection.close()
-    assert "is not a Holdfast run record" in refused(path)
+    assert "is not a Steadyhand run record" in refused(path)
 
 
 def test_a_newer_format(record):
     connection = sqlite3.connect(record)
     connection.execute("PRAGMA user_version=99")
     connection.close()
-    assert "has format 99, and this version of Holdfast reads format 3; upgrade Holdfast" in refused(record)
+    assert "has format 99, and this version of Steadyhand reads format 3; upgrade Steadyhand" in refused(record)
     with pytest.raises(StoreError, match="has format 99"):
         RunWriter.open(record)
 

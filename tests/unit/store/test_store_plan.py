@@ -6,12 +6,12 @@ import sys
 import msgspec
 import pytest
 
-from holdfast.errors import StoreError
-from holdfast.records.run import TrialKey
-from holdfast.records.verdict import Verdict
-from holdfast.store.plan import PlanEntry
-from holdfast.store.reader import RunReader
-from holdfast.store.writer import RunWriter
+from steadyhand.errors import StoreError
+from steadyhand.records.run import TrialKey
+from steadyhand.records.verdict import Verdict
+from steadyhand.store.plan import PlanEntry
+from steadyhand.store.reader import RunReader
+from steadyhand.store.writer import RunWriter
 from unit.store.sample_trials import HEADER, typical
 
 PLAN = [PlanEntry(key=typical(index).key, seed=index, digest=f"d{index}") for index in range(5)]
@@ -19,9 +19,9 @@ PLAN = [PlanEntry(key=typical(index).key, seed=index, digest=f"d{index}") for in
 HOLDER = """
 import sys, time
 from pathlib import Path
-from holdfast.records.run import RunHeader
-from holdfast.store.writer import RunWriter
-writer = RunWriter.create(Path(sys.argv[1]), RunHeader(id="held", started_at="", holdfast_version=""))
+from steadyhand.records.run import RunHeader
+from steadyhand.store.writer import RunWriter
+writer = RunWriter.create(Path(sys.argv[1]), RunHeader(id="held", started_at="", steadyhand_version=""))
 print(writer.path, flush=True)
 time.sleep(600)
 """

@@ -3,18 +3,18 @@
 import msgspec
 import pytest
 
-from holdfast.compose.rates import rates_of
-from holdfast.records.event import ActionTaken, CommandRan, ErrorHappened, Noted, Said
-from holdfast.records.message import Message
-from holdfast.records.redaction import Redactor
-from holdfast.records.run import TrialKey, TrialRecord
-from holdfast.records.verdict import Verdict
-from holdfast.report.json_report import to_json
-from holdfast.report.junit import to_junit
-from holdfast.report.page import Page
-from holdfast.report.terminal import render_run
-from holdfast.store.reader import RunReader
-from holdfast.store.writer import RunWriter
+from steadyhand.compose.rates import rates_of
+from steadyhand.records.event import ActionTaken, CommandRan, ErrorHappened, Noted, Said
+from steadyhand.records.message import Message
+from steadyhand.records.redaction import Redactor
+from steadyhand.records.run import TrialKey, TrialRecord
+from steadyhand.records.verdict import Verdict
+from steadyhand.report.json_report import to_json
+from steadyhand.report.junit import to_junit
+from steadyhand.report.page import Page
+from steadyhand.report.terminal import render_run
+from steadyhand.store.reader import RunReader
+from steadyhand.store.writer import RunWriter
 from unit.store.sample_trials import HEADER, typical
 
 CANARY = "canary-Zq7f93kd02mmx81"

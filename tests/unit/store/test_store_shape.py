@@ -8,10 +8,10 @@ import sqlite3
 import msgspec
 import pytest
 
-from holdfast.errors import StoreError
-from holdfast.records.run import FORMAT_VERSION, TrialRecord
-from holdfast.store.reader import RunReader
-from holdfast.store.writer import RunWriter
+from steadyhand.errors import StoreError
+from steadyhand.records.run import FORMAT_VERSION, TrialRecord
+from steadyhand.store.reader import RunReader
+from steadyhand.store.writer import RunWriter
 from unit.store.sample_trials import HEADER
 
 SHAPE = "03478fd0b1b5"

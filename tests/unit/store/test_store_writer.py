@@ -4,13 +4,13 @@ import threading
 import msgspec
 import pytest
 
-from holdfast.errors import StoreError
-from holdfast.records.event import Observed
-from holdfast.records.redaction import Redactor
-from holdfast.records.run import TrialKey
-from holdfast.records.verdict import Verdict
-from holdfast.store.reader import RunReader, TrialRow
-from holdfast.store.writer import RunWriter
+from steadyhand.errors import StoreError
+from steadyhand.records.event import Observed
+from steadyhand.records.redaction import Redactor
+from steadyhand.records.run import TrialKey
+from steadyhand.records.verdict import Verdict
+from steadyhand.store.reader import RunReader, TrialRow
+from steadyhand.store.writer import RunWriter
 from unit.store.sample_trials import HEADER, typical
 
 

@@ -6,16 +6,16 @@ import asyncio
 
 import pytest
 
-import holdfast.testing
-from holdfast.records.event import Noted, Thought
-from holdfast.testing import RecordingSink, SettableClock
+import steadyhand.testing
+from steadyhand.records.event import Noted, Thought
+from steadyhand.testing import RecordingSink, SettableClock
 
 
 def test_every_public_name_is_there():
-    for name in holdfast.testing.__all__:
-        assert getattr(holdfast.testing, name) is not None
+    for name in steadyhand.testing.__all__:
+        assert getattr(steadyhand.testing, name) is not None
     with pytest.raises(AttributeError):
-        _ = holdfast.testing.nothing
+        _ = steadyhand.testing.nothing
 
 
 async def test_sleeping_moves_the_clock():

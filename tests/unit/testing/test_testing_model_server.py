@@ -10,8 +10,8 @@ import time
 import aiohttp
 import pytest
 
-from holdfast.records.message import ToolCall
-from holdfast.testing import Answer, ModelServer
+from steadyhand.records.message import ToolCall
+from steadyhand.testing import Answer, ModelServer
 
 PROMPT = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 STREAM = {**PROMPT, "stream": True, "stream_options": {"include_usage": True}}
@@ -138,7 +138,7 @@ async def test_the_log_has_the_times_in_order_and_the_delays_in_them():
 
 async def test_the_server_in_its_own_process():
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "holdfast.testing.model_server", "--delay-ms", "5", "--text", "Hello"),
+        *(sys.executable, "-m", "steadyhand.testing.model_server", "--delay-ms", "5", "--text", "Hello"),
         stdout=asyncio.subprocess.PIPE,
     )
     try:

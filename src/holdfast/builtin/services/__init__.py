@@ -1,1 +1,0 @@
-"""Services that Holdfast provides to agents itself."""

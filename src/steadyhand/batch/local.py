@@ -1,0 +1,67 @@
+"""Many trials in this process, several at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+
+from steadyhand.batch.plan import PlannedTrial
+from steadyhand.engine.context import TrialParts
+from steadyhand.engine.measuring import run_measured
+from steadyhand.ports.observer import RunObserver
+from steadyhand.records.run import TrialRecord
+
+Build = Callable[[PlannedTrial], TrialParts]
+
+
+class LocalBatch:
+    """Runs planned trials with `concurrency` workers. `keep` is called with each finished trial; observers are told
+    what it returns.
+
+    Once `stopping` says so no further trial is begun; those in flight are finished and kept.
+    """
+
+    def __init__(
+        self,
+        *,
+        build: Build,
+        keep: Callable[[TrialRecord], TrialRecord],
+        observers: Sequence[RunObserver] = (),
+        concurrency: int = 1,
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._build = build
+        self._keep = keep
+        self._observers = observers
+        self._concurrency = max(1, concurrency)
+        self._stopping = stopping
+
+    async def run(self, trials: Sequence[PlannedTrial]) -> None:
+        """Returns when every trial that was begun has been kept. An exception out of `keep` ends the run."""
+        waiting = iter(trials)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(self._concurrency, len(trials))):
+                    group.create_task(self._work(waiting))
+        except* Exception as failures:  # noqa: BLE001 - raised again as itself
+            raise _first(failures) from None
+
+    async def _work(self, waiting: Iterator[PlannedTrial]) -> None:
+        for planned in waiting:
+            if self._stopping():
+                return
+            for observer in self._observers:
+                observer.trial_started(planned.key, planned.scenario.name)
+            record = await run_measured(lambda planned=planned: self._build(planned))
+            kept = self._keep(record)
+            for observer in self._observers:
+                observer.trial_finished(kept)
+
+
+def _first(group: BaseExceptionGroup[Exception]) -> Exception:
+    """A worker's failure as itself: the caller handles `StoreError`, not a group of one."""
+    first: BaseException = group
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    assert isinstance(first, Exception)
+    return first

@@ -1,0 +1,25 @@
+"""How long an agent may take where the scenario sets no limit."""
+
+from __future__ import annotations
+
+from steadyhand.errors import SetupError
+from steadyhand.plugins.factories import AgentSettings
+from steadyhand.ports.agent import Turn
+
+DEFAULT_LIMIT_S = 300.0
+
+
+def time_limit_s(settings: AgentSettings) -> float:
+    """The option `timeout_s`. Raises `SetupError` when it is no time."""
+    limit: object = settings.options.get("timeout_s", DEFAULT_LIMIT_S)
+    if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit < float("inf"):
+        raise SetupError(f"agent option `timeout_s` must be a number of seconds above 0, not {limit!r}")
+    return float(limit)
+
+
+def limit_of(turn: Turn, limit_s: float) -> float | None:
+    """The seconds that the agent itself is held to: None where the scenario's own limit holds.
+
+    The scenario's limit fails the step. This one is an error, since nobody said how long is too long.
+    """
+    return None if turn.deadline is not None else limit_s

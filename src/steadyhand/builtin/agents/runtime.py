@@ -1,0 +1,195 @@
+"""The `runtime` agent: a chat model in a tool loop. What agent scenarios use by default."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from steadyhand.builtin.agents.runtime_memory import ToolMemory
+from steadyhand.builtin.agents.runtime_prompt import system_prompt
+from steadyhand.builtin.agents.runtime_tool import Tool, ToolBox, ToolRefusal
+from steadyhand.builtin.agents.runtime_toolbox import build_toolbox
+from steadyhand.errors import LimitExceeded, SetupError
+from steadyhand.plugins.factories import AgentSettings
+from steadyhand.ports.agent import EVERYTHING_SEEN, Reply, Shows, TrialContext, Turn
+from steadyhand.ports.model import ChatModel
+from steadyhand.ports.services import ServiceFault
+from steadyhand.records.event import ActionTaken, Noted, Observed, Thought
+from steadyhand.records.message import Message, ToolCall
+from steadyhand.records.model import ChatRequest, ChatResponse, FinishReason
+from steadyhand.records.trajectory import ActionStatus
+from steadyhand.runtime.bounding import as_text, kept_part, plain, shortened
+
+DEFAULT_STEPS = 20
+_TOOL_TEXT_LIMIT = 65_536
+
+
+class RuntimeAgent:
+    """Asks the model, runs the tools it calls, hands their answers back, and replies with its last text.
+
+    Options: `max_steps`, the most model calls in a turn, and `allow_commands`, whether commands that the model writes
+    may run outside a sandbox.
+    """
+
+    shows: Shows = EVERYTHING_SEEN
+
+    def __init__(self, settings: AgentSettings) -> None:
+        """Raises `SetupError` without a model, or for an option of the wrong kind."""
+        if settings.model is None:
+            raise SetupError("the `runtime` agent needs a model: give --model, or `model` in steadyhand.toml")
+        self._model: ChatModel = settings.model
+        self._max_steps: int = _steps(settings.options)
+        self._allow_commands: bool = _commands(settings.options)
+        self._trial: TrialContext | None = None
+        self._box: ToolBox = ToolBox()
+        self._memory: ToolMemory = ToolMemory()
+        self._actions: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"runtime:{self._model.name}"
+
+    async def open(self, trial: TrialContext) -> None:
+        self._trial = trial
+        self._memory = ToolMemory()
+        self._box = await build_toolbox(trial, allow_commands=self._allow_commands)
+
+    async def respond(self, turn: Turn) -> Reply:
+        """Raises `LimitExceeded("agent_steps")` when the model still calls tools after `max_steps` calls."""
+        messages, between = self._memory.begin(turn.messages)
+        for calls_left in reversed(range(self._max_steps)):
+            response = await self._ask([*messages, *between])
+            if not response.tool_calls or _broke_off(response):
+                return Reply(text=response.text)
+            if response.text.strip():
+                self._emit(Thought(at_ms=self._now(), text=response.text))
+            if not calls_left:
+                break  # the model would never see what these tools did
+            called = _distinct(response.tool_calls, len(between))
+            answers = await self._run_all(called)
+            between.append(Message(role="assistant", content=response.text, tool_calls=called))
+            between.extend(answers)
+        raise LimitExceeded("agent_steps", used=self._max_steps, allowed=self._max_steps, unit="calls")
+
+    async def close(self) -> None:
+        self._trial = None
+        self._box = ToolBox()
+
+    async def _ask(self, messages: list[Message]) -> ChatResponse:
+        trial = self._opened()
+        character = trial.scenario.character
+        if not messages or messages[0].role != "system":
+            messages = [Message(role="system", content=system_prompt(character)), *messages]
+        request = ChatRequest(
+            messages=tuple(messages),
+            tools=self._box.specs,
+            temperature=character.temperature if character else None,
+            seed=trial.seed,
+            purpose="agent",
+        )
+        return await trial.call(self._model, request)
+
+    async def _run_all(self, calls: tuple[ToolCall, ...]) -> list[Message]:
+        """The answers in the order of the calls, which run side by side. What ends the trial ends the others too."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._answer(call)) for call in calls]
+        except ExceptionGroup as errors:
+            raise _first(errors) from None
+        return [
+            Message(role="tool", content=task.result(), tool_call_id=call.id, name=call.name)
+            for call, task in zip(calls, tasks, strict=True)
+        ]
+
+    async def _answer(self, call: ToolCall) -> str:
+        """What the model is told. A call that cannot be carried out is no action, only a note."""
+        tool = self._box.tools.get(call.name)
+        if tool is None:
+            complaint: str | None = f"there is no tool {call.name!r}; the tools are: {', '.join(self._box.tools)}"
+        elif call.raw is not None:
+            complaint = f"the arguments are not a JSON object: {shortened(call.raw, 200)}"
+        else:
+            complaint = tool.complaint(call.arguments)
+        if tool is None or complaint is not None:
+            self._emit(Noted(at_ms=self._now(), message=f"tool call {call.name!r} not carried out: {complaint}"))
+            return f"Error: {complaint}"
+        return await self._act(tool, call.arguments)
+
+    async def _act(self, tool: Tool, arguments: dict[str, Any]) -> str:
+        trial = self._opened()
+        self._actions += 1
+        action_id = f"action-{self._actions}"
+        at_ms, began = self._now(), trial.clock.now()
+        params: dict[str, Any] = plain(arguments)
+        status: ActionStatus = "success"
+        try:
+            content = await tool.run(arguments)
+            answer = as_text(content)
+        except (ServiceFault, ToolRefusal) as fault:
+            status, content = "error", _fault(fault)
+            answer = f"Error: {as_text(content['error'] if len(content) == 1 else content)}"
+        trial.emit(
+            ActionTaken(
+                at_ms=at_ms,
+                id=action_id,
+                name=tool.action,
+                params=params,
+                status=status,
+                duration_ms=round((trial.clock.now() - began) * 1000.0, 3),
+            )
+        )
+        kept, cut = kept_part(content)
+        trial.emit(Observed(at_ms=self._now(), action_id=action_id, name=tool.action, content=kept, cut=cut))
+        return shortened(answer, _TOOL_TEXT_LIMIT)
+
+    def _emit(self, event: Thought | Noted) -> None:
+        self._opened().emit(event)
+
+    def _now(self) -> float:
+        return self._opened().elapsed_ms()
+
+    def _opened(self) -> TrialContext:
+        assert self._trial is not None, "used before open"
+        return self._trial
+
+
+def _broke_off(response: ChatResponse) -> bool:
+    """Whether the answer ended before the model was done: then nobody knows whether a tool call in it is complete."""
+    return response.finish_reason not in (None, FinishReason.STOP, FinishReason.TOOL_CALLS)
+
+
+def _distinct(calls: tuple[ToolCall, ...], before: int) -> tuple[ToolCall, ...]:
+    """The calls with ids that tell them apart; some servers send none, or the same one twice."""
+    ids = [call.id for call in calls]
+    if all(ids) and len(set(ids)) == len(ids):
+        return calls
+    return tuple(msgspec.structs.replace(call, id=f"call_{before}_{index}") for index, call in enumerate(calls))
+
+
+def _fault(fault: ServiceFault | ToolRefusal) -> dict[str, Any]:
+    content: dict[str, Any] = {"error": str(fault)}
+    if isinstance(fault, ServiceFault):
+        content |= {key: value for key, value in (("code", fault.code), ("status", fault.status)) if value is not None}
+    return content
+
+
+def _first(errors: ExceptionGroup[Exception]) -> Exception:
+    first = errors.exceptions[0]
+    return _first(first) if isinstance(first, ExceptionGroup) else first  # pyright: ignore[reportUnknownArgumentType] - narrowing forgets what the group holds
+
+
+def _steps(options: Mapping[str, Any]) -> int:
+    steps: object = options.get("max_steps", DEFAULT_STEPS)
+    if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
+        raise SetupError(f"agent option `max_steps` must be a whole number from 1 up, not {steps!r}")
+    return steps
+
+
+def _commands(options: Mapping[str, Any]) -> bool:
+    allowed: object = options.get("allow_commands", False)
+    if not isinstance(allowed, bool):
+        raise SetupError(f"agent option `allow_commands` must be true or false, not {allowed!r}")
+    return allowed

@@ -1,0 +1,242 @@
+"""The local environment: a folder of its own for each trial, and commands that leave nothing behind.
+
+On its own it keeps honest programs apart and is no sandbox: a command can read what the user can read. With the option
+`sandbox` every command runs under bubblewrap, or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from steadyhand.builtin.environments.capture import capture_files, regular_files
+from steadyhand.builtin.environments.confined import run_confined
+from steadyhand.builtin.environments.limits import LocalLimits
+from steadyhand.builtin.environments.owner import write_owner
+from steadyhand.builtin.environments.process import Command, run_command
+from steadyhand.builtin.environments.sandbox import Confinement, bubblewrap, program_folders, sandbox_available
+from steadyhand.builtin.environments.strays import COMMAND_MARK, TRIAL_MARK, kill_command
+from steadyhand.builtin.environments.sweep import remove_workspace, scratch_folder
+from steadyhand.builtin.environments.workspace_files import LeadsOut, open_inside, split_path
+from steadyhand.errors import SetupError, WorkspaceError
+from steadyhand.plugins.factories import EnvironmentSettings
+from steadyhand.records.execution import CapturedFile, ExecutionResult, FileSystemOperation
+
+_INHERITED = ("PATH", "LANG", "TERM", "TZ")
+
+
+class LocalEnvironment:
+    """Implements `ports.environment.EnvironmentProvider` on this machine.
+
+    The workspace is `<root>/<trial id>-<random>`, made when the first file is written or the first command run.
+    Option: `sandbox`, whether commands run under bubblewrap.
+    """
+
+    def __init__(self, settings: EnvironmentSettings, limits: LocalLimits | None = None) -> None:
+        """Raises `SetupError` on a system without the file calls that keep paths inside, and when a sandbox is asked
+        for that cannot be had."""
+        if os.open not in os.supports_dir_fd or not hasattr(os, "O_NOFOLLOW"):
+            raise SetupError("the local environment needs Linux or macOS; on Windows run Steadyhand under WSL")
+        self._settings: EnvironmentSettings = settings
+        self._limits: LocalLimits = limits or LocalLimits()
+        self._made: bool = False
+        self._closed: bool = False
+        self._commands: int = 0
+        self._exported: dict[str, str] = {}
+        self._confinement: Confinement | None = (
+            _confinement(settings.options, self._workspace)
+            if settings.options.get("sandbox", False) is not False
+            else None
+        )
+        self._handed_out: bool = False
+
+    @property
+    def name(self) -> str:
+        return "local"
+
+    @cached_property
+    def _workspace(self) -> Path:
+        """Named when it is first needed: most trials of a model alone never do."""
+        trial = re.sub(r"[^A-Za-z0-9._-]+", "_", self._settings.trial_id)[:80].strip(".")
+        root = Path(os.path.realpath(self._settings.root))
+        return root / f"{trial or 'trial'}-{secrets.token_hex(4)}"
+
+    @property
+    def sandboxed(self) -> bool:
+        return self._confinement is not None
+
+    @property
+    def workspace(self) -> Path:
+        """Where the workspace is, or will be."""
+        return self._workspace
+
+    async def folder(self) -> Path:
+        """The workspace, made when it is not there yet, for an agent that works in it; see `OnThisMachine`."""
+        await asyncio.to_thread(self._make)
+        self._handed_out = True
+        return self._workspace
+
+    async def setup(self, files: Sequence[FileSystemOperation]) -> None:
+        if files:
+            await asyncio.to_thread(self._write_all, files)
+
+    def _write_all(self, files: Sequence[FileSystemOperation]) -> None:
+        for file in files:
+            self._write(file.path, file.content)
+
+    async def run(
+        self,
+        command: str | Sequence[str],
+        *,
+        timeout_s: float | None = None,
+        stdin: bytes | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> ExecutionResult:
+        env = {**self._exported, **(env or {})}
+        argv = [_shell(), "-c", command] if isinstance(command, str) else list(command)
+        if not argv:
+            raise WorkspaceError("there is no command to run: the list of arguments is empty")
+        # Some event loops cut such a text short instead of refusing it, and run another command than was asked for.
+        if any("\0" in text for text in (*argv, *env, *env.values())):
+            raise WorkspaceError(f"could not run {_shown(command)}: it, or a variable given to it, has a NUL character")
+        self._make()
+        self._commands += 1
+        mark = f"{self._workspace.name}.{self._commands}"
+        prepared = Command(
+            argv=argv,
+            folder=self._workspace,
+            env=self._environ(env, mark),
+            timeout_s=self._limits.command_timeout_s if timeout_s is None else timeout_s,
+            output_limit=self._limits.output,
+            stdin=stdin,
+        )
+        try:
+            if self._confinement is not None:
+                return await run_confined(prepared, self._confinement, lambda pid: kill_command(mark, after=pid))
+            return await run_command(prepared, lambda pid: kill_command(mark, after=pid))
+        except (OSError, ValueError) as error:
+            raise WorkspaceError(f"could not run {_shown(command)}: {error}") from error
+
+    def _environ(self, given: Mapping[str, str], mark: str) -> dict[str, str]:
+        """What a command gets to see: nothing of ours that could be a secret."""
+        inherited = {name: value for name, value in os.environ.items() if name in _INHERITED or name.startswith("LC_")}
+        own = {
+            "PATH": os.defpath,
+            "TERM": "dumb",
+            **inherited,
+            "HOME": str(self._workspace),
+            "PWD": str(self._workspace),
+            "TMPDIR": str(scratch_folder(self._workspace)),
+        }
+        return {
+            **(own if self._confinement is None else self._confinement.environ(own)),
+            **given,
+            TRIAL_MARK: self._workspace.name,
+            COMMAND_MARK: mark,
+        }
+
+    def export(self, variables: Mapping[str, str]) -> None:
+        self._exported.update(variables)
+
+    async def read(self, path: str) -> bytes | None:
+        return await asyncio.to_thread(self._read, path) if self._made else None
+
+    def _read(self, path: str) -> bytes | None:
+        try:
+            descriptor = open_inside(self._workspace, split_path(path, self._workspace), os.O_RDONLY)
+        except LeadsOut:
+            return None
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.EIO):
+                raise WorkspaceError(f"could not read {path!r} in the workspace: {error.strerror}") from error
+            return None
+        with os.fdopen(descriptor, "rb") as file:
+            content = file.read(self._limits.read + 1)
+        if len(content) > self._limits.read:
+            raise WorkspaceError(f"could not read {path!r}: it is larger than {self._limits.read} bytes")
+        return content
+
+    async def write(self, path: str, content: bytes) -> None:
+        await asyncio.to_thread(self._write, path, content)
+
+    def _write(self, path: str, content: bytes) -> None:
+        try:
+            parts = split_path(path, self._workspace)
+            self._make()
+            descriptor = open_inside(self._workspace, parts, os.O_WRONLY | os.O_CREAT, make_folders=True)
+            with os.fdopen(descriptor, "wb") as file:
+                file.truncate(0)
+                file.write(content)
+        except LeadsOut as error:
+            raise WorkspaceError(f"could not write {path!r}: it does not name a file inside the workspace") from error
+        except OSError as error:
+            raise WorkspaceError(f"could not write {path!r} in the workspace: {error.strerror}") from error
+
+    async def list_files(self) -> Sequence[str]:
+        if not self._made:
+            return []
+        return [path for path, _ in await asyncio.to_thread(regular_files, self._workspace)]
+
+    async def capture(self) -> Mapping[str, CapturedFile]:
+        return await asyncio.to_thread(capture_files, self._workspace, self._limits) if self._made else {}
+
+    @property
+    def closes_at_once(self) -> bool:
+        """See `ports.environment.ClosesAtOnce`: without a workspace there is nothing to remove."""
+        return not self._made
+
+    async def teardown(self) -> None:
+        self._closed = True
+        if self._made:
+            ran_commands = self._handed_out or self._commands > 0
+            await asyncio.to_thread(remove_workspace, self._workspace, ran_commands=ran_commands)
+            self._made = False
+
+    def _make(self) -> None:
+        if self._closed:
+            raise WorkspaceError(f"the workspace {self._workspace.name} has been torn down")
+        if self._made and self._workspace.is_dir():
+            return
+        try:
+            self._workspace.parent.mkdir(parents=True, exist_ok=True)
+            if not self._made:
+                self._made = True
+                write_owner(self._workspace)
+            self._workspace.mkdir(mode=0o700, exist_ok=True)
+            scratch_folder(self._workspace).mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise WorkspaceError(f"could not make the workspace {self._workspace}: {error.strerror}") from error
+
+
+def _confinement(options: Mapping[str, Any], workspace: Path) -> Confinement | None:
+    wanted: object = options.get("sandbox", False)
+    if not isinstance(wanted, bool):
+        raise SetupError(f"environment option `sandbox` must be true or false, not {wanted!r}")
+    if not wanted:
+        return None
+    program, refusal = bubblewrap(), sandbox_available()
+    if program is None or refusal is not None:
+        raise SetupError(f"commands cannot be sandboxed: {refusal}")
+    return Confinement(
+        program=program,
+        workspace=workspace,
+        scratch=scratch_folder(workspace),
+        programs=program_folders(os.environ.get("PATH", os.defpath)),
+    )
+
+
+def _shell() -> str:
+    return shutil.which("bash", path="/bin:/usr/bin:/usr/local/bin") or shutil.which("bash") or "/bin/sh"
+
+
+def _shown(command: str | Sequence[str]) -> str:
+    text = command if isinstance(command, str) else " ".join(command)
+    return repr(text if len(text) <= 200 else text[:200] + "...")

@@ -1,0 +1,193 @@
+"""Running one command to its end, whatever it does with its pipes and its children."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from steadyhand.builtin.environments.output import BoundedOutput
+from steadyhand.builtin.environments.strays import kill_group
+from steadyhand.records.base import Record
+from steadyhand.records.execution import ExecutionResult
+
+_DRAIN_S = 0.5
+_DEATH_S = 5.0
+_THROTTLE_S = 0.001
+
+
+class Command(Record):
+    """A program with its arguments, and where and how to run it."""
+
+    argv: Sequence[str]
+    folder: Path
+    env: Mapping[str, str]
+    timeout_s: float
+    output_limit: int
+    stdin: bytes | None = None
+    pass_fds: tuple[int, ...] = ()
+
+
+async def run_command(command: Command, kill_strays: Callable[[int], None]) -> ExecutionResult:
+    """Run it and leave nothing of it behind: its process group is killed, then `kill_strays(pid)` called in a thread.
+
+    A program that cannot be started is a result as a shell would give it: exit code 127 when there is none of that
+    name, 126 when it may not be run. Raises `OSError` or `ValueError` when the system refuses for another reason.
+    """
+    began = time.perf_counter()
+    starting = asyncio.create_task(_start(command))
+    cancelled = await _done(starting)
+    try:
+        transport, watch = starting.result()
+    except OSError as error:
+        if cancelled:
+            raise asyncio.CancelledError from error
+        return _not_started(command, error)
+    pid = transport.get_pid()
+    timed_out = False
+    try:
+        if cancelled:
+            # The program may run before we are told that it does: given up then, it is killed like any other.
+            raise asyncio.CancelledError
+        _feed(transport, command.stdin)
+        timed_out = not await watch.ended_within(command.timeout_s)
+    finally:
+        kill_group(pid)
+        await _uninterrupted(_clear_up(transport, watch, kill_strays))
+    ended = watch.ended_at or time.perf_counter()
+    return ExecutionResult(
+        exit_code=_exit_code(transport.get_returncode()),
+        stdout=watch.stdout.text(),
+        stderr=watch.stderr.text(),
+        duration_ms=(ended - began) * 1000,
+        timed_out=timed_out,
+        truncated=watch.stdout.truncated or watch.stderr.truncated,
+    )
+
+
+async def _start(command: Command) -> tuple[asyncio.SubprocessTransport, _Watch]:
+    return await asyncio.get_running_loop().subprocess_exec(
+        lambda: _Watch(command.output_limit),
+        *command.argv,
+        stdin=asyncio.subprocess.DEVNULL if command.stdin is None else asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=command.folder,
+        env=command.env,
+        pass_fds=command.pass_fds,
+        start_new_session=True,
+    )
+
+
+def _not_started(command: Command, error: OSError) -> ExecutionResult:
+    if error.errno == errno.ENOENT and command.folder.is_dir():
+        return ExecutionResult(exit_code=127, stderr=f"{command.argv[0]}: command not found")
+    if error.errno in (errno.EACCES, errno.ENOEXEC):
+        return ExecutionResult(exit_code=126, stderr=f"{command.argv[0]}: {error.strerror}")
+    raise error
+
+
+def _feed(transport: asyncio.SubprocessTransport, stdin: bytes | None) -> None:
+    if stdin is None:
+        return
+    pipe = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
+    pipe.write(stdin)
+    pipe.write_eof()
+
+
+async def _clear_up(transport: asyncio.SubprocessTransport, watch: _Watch, kill_strays: Callable[[int], None]) -> None:
+    """Take what is still in the pipes, but do not wait for a stray that holds them open."""
+    try:
+        await asyncio.to_thread(kill_strays, transport.get_pid())
+        await watch.ended_within(_DEATH_S)
+        await watch.drained_within(_DRAIN_S)
+    finally:
+        transport.close()
+
+
+async def _uninterrupted(work: Coroutine[Any, Any, None]) -> None:
+    """Carry `work` through although we are cancelled, then let the cancellation go on."""
+    task = asyncio.create_task(work)
+    if await _done(task):
+        raise asyncio.CancelledError
+    task.result()
+
+
+async def _done(task: asyncio.Task[Any]) -> bool:
+    """Wait until it is done, although we may be cancelled meanwhile; whether we were."""
+    cancelled = False
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            cancelled = True
+    return cancelled
+
+
+def _exit_code(returncode: int | None) -> int:
+    """Death by signal n is 128 + n, as a shell has it."""
+    if returncode is None:
+        return 128 + 9
+    return 128 - returncode if returncode < 0 else returncode
+
+
+class _Watch(asyncio.SubprocessProtocol):
+    """Collects the output and notes when the program ended and when its pipes were closed: two separate things."""
+
+    def __init__(self, output_limit: int) -> None:
+        self.stdout: BoundedOutput = BoundedOutput(output_limit)
+        self.stderr: BoundedOutput = BoundedOutput(output_limit)
+        self.ended_at: float | None = None
+        self._ended: asyncio.Event = asyncio.Event()
+        self._drained: asyncio.Event = asyncio.Event()
+        self._open: set[int] = {1, 2}
+        self._transport: asyncio.SubprocessTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.SubprocessTransport", transport)
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        output = self.stdout if fd == 1 else self.stderr
+        output.add(data)
+        if output.truncated:
+            self._throttle(fd)
+
+    def _throttle(self, fd: int) -> None:
+        """A program that prints without end must not take the event loop from the other trials."""
+        assert self._transport is not None
+        pipe = cast("asyncio.ReadTransport | None", self._transport.get_pipe_transport(fd))
+        if pipe is None or pipe.is_closing() or self._ended.is_set():
+            return
+        pipe.pause_reading()
+        asyncio.get_running_loop().call_later(_THROTTLE_S, self._resume, pipe)
+
+    def _resume(self, pipe: asyncio.ReadTransport) -> None:
+        if not pipe.is_closing():
+            pipe.resume_reading()
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        self._open.discard(fd)
+        if not self._open:
+            self._drained.set()
+
+    def process_exited(self) -> None:
+        self.ended_at = time.perf_counter()
+        self._ended.set()
+
+    async def ended_within(self, seconds: float) -> bool:
+        return await _within(self._ended, seconds)
+
+    async def drained_within(self, seconds: float) -> bool:
+        return await _within(self._drained, seconds)
+
+
+async def _within(event: asyncio.Event, seconds: float) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True

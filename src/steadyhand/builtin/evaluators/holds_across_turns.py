@@ -1,0 +1,180 @@
+"""`holds_across_turns`: what the agent said once, it does not take back in a later turn."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, Self
+
+import regex
+from pydantic import Field, model_validator
+
+from steadyhand.builtin.evaluators.conversation_judging import Unjudged, ask_judge, noted, says_yes
+from steadyhand.builtin.evaluators.excerpt import counted, excerpt, quoted
+from steadyhand.builtin.evaluators.patterns import PatternText
+from steadyhand.builtin.evaluators.text import Text
+from steadyhand.builtin.evaluators.withdrawal import WITHDRAWN_BY, said, withdrawn
+from steadyhand.judging.material import turn_materials
+from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
+from steadyhand.ports.judge import Judgement, Material
+from steadyhand.records.conversation import ConversationTurn
+from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
+from steadyhand.records.execution import ExecutionResult
+
+
+class HoldsAcrossTurnsParams(EvaluationParams):
+    pattern: PatternText | None = None
+    value: Text | None = None
+    criterion: Text | None = None
+    from_turn: int = Field(default=1, ge=1)
+    repeat: Literal["not_withdrawn", "required"] = "not_withdrawn"
+    withdrawn_by: list[PatternText] | None = None
+    case_sensitive: bool = False
+
+    @model_validator(mode="after")
+    def _one_of_three(self) -> Self:
+        given = [name for name in ("pattern", "value", "criterion") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(
+                f"needs exactly one of pattern, value and criterion; found {' and '.join(given) or 'none'}"
+            )
+        unused = [name for name in ("withdrawn_by", "case_sensitive") if name in self.model_fields_set]
+        if self.criterion is not None and unused:
+            raise ValueError(f"{unused[0]} is not used with criterion, which a judge decides")
+        return self
+
+    @property
+    def expression(self) -> str:
+        """What to search for. A value is whole words."""
+        if self.pattern is not None:
+            return self.pattern
+        words = r"\s+".join(regex.escape(word) for word in (self.value or "").split())
+        return rf"(?<!\w){words}(?!\w)"
+
+    @property
+    def shown(self) -> str:
+        return self.pattern or self.value or self.criterion or ""
+
+
+class HoldsAcrossTurns:
+    type: ClassVar[str] = "holds_across_turns"
+    params: ClassVar[type[EvaluationParams]] = HoldsAcrossTurnsParams
+
+    def needs_judge(self, params: HoldsAcrossTurnsParams) -> bool:
+        return params.criterion is not None
+
+    async def evaluate(
+        self, params: HoldsAcrossTurnsParams, result: ExecutionResult, context: EvaluationContext
+    ) -> EvaluationResult:
+        if result.conversation is None:
+            return inconclusive("this step is not a conversation, so there are no turns; give it a `conversation`")
+        turns = [turn for turn in result.conversation.turns if turn.turn_number >= params.from_turn]
+        if not turns:
+            reached = len(result.conversation.turns)
+            return inconclusive(
+                f"the conversation has {counted(reached, 'turn')} and never reached turn {params.from_turn}"
+            )
+        if params.criterion is not None:
+            return await _by_judge(params.criterion, params, turns, context)
+        try:
+            return await _by_words(params, turns)
+        except TimeoutError:
+            return inconclusive(
+                f"the search for {quoted(params.shown)} was given up after one second; "
+                "write the pattern without nested repetition"
+            )
+
+
+async def _by_words(params: HoldsAcrossTurnsParams, turns: list[ConversationTurn]) -> EvaluationResult:
+    forms = WITHDRAWN_BY if params.withdrawn_by is None else params.withdrawn_by
+    expression, case_sensitive = params.expression, params.case_sensitive
+    first: int | None = None
+    for turn in turns:
+        reply = turn.agent_response
+        saying = await said(expression, reply, case_sensitive=case_sensitive)
+        after = 0
+        if first is None:
+            if saying is None:
+                continue
+            first, after = turn.turn_number, saying.end
+        elif params.repeat == "required" and saying is None:
+            return _broken(params, first, turn, "it is not said again", turns)
+        taken_back = await withdrawn(expression, reply, forms, case_sensitive=case_sensitive, after=after)
+        if taken_back is not None:
+            return _broken(params, first, turn, f"it is taken back: {quoted(taken_back)}", turns)
+    return _never(params, turns) if first is None else _held(params, first, turns)
+
+
+async def _by_judge(
+    criterion: str, params: HoldsAcrossTurnsParams, turns: list[ConversationTurn], context: EvaluationContext
+) -> EvaluationResult:
+    first: int | None = None
+    judgement: Judgement | None = None
+    for turn in turns:
+        if first is None:
+            prompt = f"Does this hold of the agent's message of turn {turn.turn_number}: {criterion}"
+        else:
+            kept = "say so again" if params.repeat == "required" else "still stand by it"
+            prompt = (
+                f"In turn {first} this held of what the agent said: {criterion} Does the agent's message of turn "
+                f"{turn.turn_number} {kept}? `no` if it withdraws, contradicts or weakens it."
+            )
+        shown = [each for each in turns if each.turn_number <= turn.turn_number]
+        latest = Material(title=f"the agent's message of turn {turn.turn_number}", text=turn.agent_response)
+        try:
+            judgement = await ask_judge(context, prompt, [*turn_materials(shown), latest])
+        except Unjudged as unjudged:
+            return unjudged.result
+        if first is None:
+            first = turn.turn_number if says_yes(judgement) else None
+        elif not says_yes(judgement):
+            return noted(_broken(params, first, turn, judgement.reasoning, turns), judgement.note)
+    result = _never(params, turns) if first is None else _held(params, first, turns)
+    return noted(result, judgement.note) if judgement else result
+
+
+def _held(params: HoldsAcrossTurnsParams, first: int, turns: list[ConversationTurn]) -> EvaluationResult:
+    later = turns[-1].turn_number - first
+    tested = (
+        f"and held in {counted(later, 'later turn')}"
+        if later
+        else "in the last turn, so no later one put it to the test"
+    )
+    return passed(
+        f"{quoted(params.shown)} was said in turn {first} {tested}",
+        evidence=Evidence(expected=_expected(params), found=f"said in turn {first}", where=f"turn {first}"),
+        figures=_figures(first, None, turns),
+        rests_on=None if later else "absence",
+    )
+
+
+def _broken(
+    params: HoldsAcrossTurnsParams, first: int, turn: ConversationTurn, why: str, turns: list[ConversationTurn]
+) -> EvaluationResult:
+    return failed(
+        f"{quoted(params.shown)} was said in turn {first} and broke in turn {turn.turn_number}: {why}",
+        evidence=Evidence(
+            expected=_expected(params),
+            found=why,
+            where=f"turn {turn.turn_number}",
+            excerpt=excerpt(turn.agent_response),
+        ),
+        figures=_figures(first, turn.turn_number, turns),
+    )
+
+
+def _never(params: HoldsAcrossTurnsParams, turns: list[ConversationTurn]) -> EvaluationResult:
+    first, last = turns[0].turn_number, turns[-1].turn_number
+    where = f"turns {first} to {last}" if last > first else f"turn {first}"
+    return failed(
+        f"{quoted(params.shown)} was never said in {where}",
+        evidence=Evidence(expected=_expected(params), found="never said", where="the agent's messages"),
+        figures=_figures(None, None, turns),
+    )
+
+
+def _expected(params: HoldsAcrossTurnsParams) -> str:
+    rule = "again in every later turn" if params.repeat == "required" else "not taken back"
+    return f"{params.shown}: said once, and {rule}"
+
+
+def _figures(first: int | None, broken: int | None, turns: list[ConversationTurn]) -> dict[str, Any]:
+    return {"first_said_turn": first, "broken_turn": broken, "turns": len(turns)}

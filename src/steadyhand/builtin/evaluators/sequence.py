@@ -1,0 +1,164 @@
+"""`sequence`: rules about the order and the time of the actions of a step."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, NamedTuple
+
+from pydantic import Field
+
+from steadyhand.builtin.evaluators.actions import actions_of, lacking, matches, since_start_ms
+from steadyhand.builtin.evaluators.excerpt import counted, excerpt
+from steadyhand.builtin.evaluators.harness_time import harness_ms
+from steadyhand.builtin.evaluators.sequence_rules import ActionPattern, Always, NeverUntil, Rule, Status, Within
+from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
+from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
+from steadyhand.records.execution import ExecutionResult
+from steadyhand.records.trajectory import TrajectoryStep, Visible
+
+
+class SequenceParams(EvaluationParams):
+    rules: list[Rule] = Field(min_length=1)
+
+
+class _Finding(NamedTuple):
+    kind: Literal["broken", "undecided"]
+    text: str
+
+
+class Sequence:
+    type: ClassVar[str] = "sequence"
+    params: ClassVar[type[EvaluationParams]] = SequenceParams
+    reads: ClassVar[frozenset[Visible]] = frozenset({"actions"})
+
+    async def evaluate(
+        self, params: SequenceParams, result: ExecutionResult, context: EvaluationContext
+    ) -> EvaluationResult:
+        steps = _Steps(result, context.span)
+        findings = [
+            _Finding(finding.kind, f"rule {number}: {finding.text}")
+            for number, rule in enumerate(params.rules, start=1)
+            for finding in steps.check(rule)
+        ]
+        broken = [finding.text for finding in findings if finding.kind == "broken"]
+        undecided = [finding.text for finding in findings if finding.kind == "undecided"]
+        told = broken or undecided
+        evidence = Evidence(
+            expected=f"{counted(len(params.rules), 'rule')} about the actions of this {context.span}",
+            found="\n".join(told[:10]) or ("it holds" if len(params.rules) == 1 else "all of them hold"),
+            where=f"this {context.span}'s trajectory",
+            excerpt=steps.shown(),
+        )
+        figures = {"rules": len(params.rules), "broken": len(broken), "actions": len(steps.actions)}
+        if told:
+            more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""
+            return (failed if broken else inconclusive)(told[0] + more, evidence=evidence, figures=figures)
+        message = "the rule holds" if len(params.rules) == 1 else f"all {len(params.rules)} rules hold"
+        ground = "absence" if any(steps.untried(rule) for rule in params.rules) else None
+        return passed(message, evidence=evidence, figures=figures, rests_on=ground)
+
+
+class _Steps:
+    """The actions of a step or turn, and what each kind of rule finds wrong with them."""
+
+    def __init__(self, result: ExecutionResult, span: str) -> None:
+        self._span: str = span
+        self.actions: list[TrajectoryStep] = actions_of(result)
+        self._result: ExecutionResult = result
+
+    def check(self, rule: Rule) -> list[_Finding]:
+        if rule.always is not None:
+            return self._always(rule.always)
+        if rule.never is not None:
+            return self._never(rule.never)
+        if rule.before is not None:
+            return self._before(*rule.before)
+        if rule.within is not None:
+            return self._within(rule.within)
+        assert rule.never_until is not None
+        return self._never_until(rule.never_until)
+
+    def untried(self, rule: Rule) -> bool:
+        """Whether the rule, if it holds, holds because something did not happen."""
+        if rule.always is not None or rule.within is not None:
+            after = rule.always.after if rule.always is not None else rule.within.after if rule.within else None
+            return after is not None and not self._all(after)
+        return rule.before is None or not self._all(rule.before[1])
+
+    def shown(self) -> str:
+        return excerpt(", ".join(self._at(number) for number in range(len(self.actions)))) or "none"
+
+    def _always(self, rule: Always) -> list[_Finding]:
+        found = self._all(rule)
+        if rule.after is None:
+            return [] if found else [_Finding("broken", f"{rule} never happened{self._instead(rule)}")]
+        last = max(found, default=-1)
+        return [
+            _Finding("broken", f"no {rule} after {self._at(number)}{self._instead(rule)}")
+            for number in self._all(rule.after)
+            if number >= last
+        ]
+
+    def _never(self, action: ActionPattern) -> list[_Finding]:
+        return [_Finding("broken", f"{self._at(number)} must never happen") for number in self._all(action)]
+
+    def _before(self, first: ActionPattern, then: ActionPattern) -> list[_Finding]:
+        earliest = min(self._all(first), default=len(self.actions))
+        return [
+            _Finding("broken", f"{self._at(number)} without {first} before it{self._instead(first)}")
+            for number in self._all(then)
+            if number <= earliest
+        ]
+
+    def _within(self, rule: Within) -> list[_Finding]:
+        starts = [-1] if rule.after is None else self._all(rule.after)
+        found = self._all(rule)
+        return [finding for start in starts if (finding := self._late(rule, start, found)) is not None]
+
+    def _late(self, rule: Within, start: int, found: list[int]) -> _Finding | None:
+        """What is wrong with the first of `found` after the action number `start`, or after the beginning."""
+        begun_ms = self._result.started_at_ms if start < 0 else self.actions[start].at_ms
+        what = f"the {self._span} began" if start < 0 else self._at(start)
+        next_ = next((number for number in found if number > start), None)
+        if next_ is None:
+            instead = self._instead(rule)
+            return _Finding("broken", f"no {rule} after {what}{instead}; expected one within {rule.ms:g} ms")
+        at_ms = self.actions[next_].at_ms
+        took_ms = round(at_ms - begun_ms, 3)
+        if took_ms <= rule.ms:
+            return None
+        text = f"{self._at(next_)} came {took_ms:g} ms after {what}; expected it within {rule.ms:g} ms"
+        ours_ms = harness_ms(self._result, begun_ms, at_ms)
+        if took_ms - ours_ms <= rule.ms:
+            return _Finding("undecided", f"{text}, and up to {ours_ms:g} ms of it were our queue and retries")
+        return _Finding("broken", text)
+
+    def _never_until(self, rule: NeverUntil) -> list[_Finding]:
+        barred: str | None = f"the {self._span} began" if rule.after is None else None
+        findings: list[_Finding] = []
+        for number, step in enumerate(self.actions):
+            if barred is not None and rule.found_in(step):
+                instead = self._instead(rule.until, "success")
+                text = f"{self._at(number)} after {barred} and without {rule.until} in between{instead}"
+                findings.append(_Finding("broken", text))
+            if rule.until.found_in(step, "success"):
+                barred = None
+            if rule.after is not None and rule.after.found_in(step):
+                barred = self._at(number)
+        return findings
+
+    def _all(self, action: ActionPattern) -> list[int]:
+        return [number for number, step in enumerate(self.actions) if action.found_in(step)]
+
+    def _instead(self, action: ActionPattern, status: Status = "any") -> str:
+        """Where none is what was asked for: the nearest one of that name, and what was different about it."""
+        named = [number for number, step in enumerate(self.actions) if matches(step, action.action, {}, "any")]
+        if not named or any(action.found_in(self.actions[number], status) for number in named):
+            return ""
+        told = {number: lacking(self.actions[number], action.params, action.status or status) for number in named}
+        number = min(named, key=lambda each: len(told[each]))
+        return f" (in {self._at(number)}, {', and '.join(told[number])})"
+
+    def _at(self, number: int) -> str:
+        step = self.actions[number]
+        status = ", error" if step.status == "error" else ""
+        return f"{step.name} (action {number + 1}, {since_start_ms(step, self._result):g} ms{status})"

@@ -1,0 +1,370 @@
+"""One connection to a model's server: what is sent and what arrives, stamped in the protocol itself.
+
+Written by hand, on a parser in C, because this is where the clock is read. A request goes to the kernel at once, not
+when the event loop comes to it, and an arrival is stamped before anything is done with it. Nobody is woken for a piece
+of an answer, only for its end: parsing 64 answers at once would delay the stamps of all that arrive meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import select
+import zlib
+from collections.abc import Callable
+from time import perf_counter
+from typing import cast
+
+import httptools
+
+from steadyhand.builtin.models.stamps import Stamps
+
+_PIECE = 64 * 1024
+_ENCODINGS = {b"gzip": 47, b"x-gzip": 47, b"deflate": zlib.MAX_WBITS}
+
+
+class NotHttp(Exception):
+    """What came back is not an HTTP response; the text says how."""
+
+
+class Broken(Exception):
+    """The connection ended before the response did; the text says how."""
+
+
+class Response:
+    """An answer on its way. Its head is there once `status` is; `complete` says that all of it is."""
+
+    __slots__ = (
+        "_limit",
+        "_marked",
+        "_markers",
+        "_tail",
+        "_waiter",
+        "_wake",
+        "blocks",
+        "complete",
+        "decompress",
+        "failure",
+        "fields",
+        "received",
+        "stamps",
+        "status",
+    )
+
+    def __init__(self, stamps: Stamps, wake: Callable[[asyncio.Future[None]], None]) -> None:
+        self.stamps: Stamps = stamps
+        self._wake = wake
+        self.status: int | None = None
+        self.fields: dict[bytes, bytes] = {}
+        self.blocks: list[bytes] = []
+        self.received: int = 0
+        self.complete: bool = False
+        self.failure: Exception | None = None
+        self.decompress: Callable[[bytes], bytes] | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._markers: tuple[bytes, ...] | None = None
+        self._marked: bool = False
+        self._limit: int = 0
+        self._tail: bytes = b""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """By name in lower case."""
+        return {name.decode("latin-1"): value.decode("latin-1") for name, value in self.fields.items()}
+
+    @property
+    def streamed(self) -> bool:
+        return self.fields.get(b"content-type", b"").lower().startswith(b"text/event-stream")
+
+    @property
+    def framed(self) -> bool:
+        """Whether the head says how long the body is, or that the body does."""
+        return b"content-length" in self.fields or b"transfer-encoding" in self.fields
+
+    def take(self) -> bytes:
+        """The body that came in since the last time."""
+        blocks, self.blocks = self.blocks, []
+        return blocks[0] if len(blocks) == 1 else b"".join(blocks)
+
+    async def head(self) -> None:
+        """Wait for the status and the headers. Raises `NotHttp`, `Broken` and `TimeoutError`."""
+        while self.status is None:
+            await self._wait()
+
+    async def body(self, markers: tuple[bytes, ...] = (), *, limit: int) -> bytes:
+        """Wait until there is something to read and take it.
+
+        That is when the answer is complete, when it has become longer than `limit`, or when one of the `markers` has
+        arrived; once one has, every arrival is. Raises `NotHttp`, `Broken` and `TimeoutError`.
+        """
+        self._markers, self._limit = markers, limit
+        if self.blocks:
+            self._look(0)
+        while not (self.complete or self.received > limit or (self._marked and self.blocks)):
+            await self._wait()
+        return self.take()
+
+    async def end(self, wait_s: float) -> None:
+        """Give the end of a body that has been read `wait_s` to come in. It usually is there already."""
+        self._markers = ()
+        with contextlib.suppress(TimeoutError, NotHttp, Broken):
+            async with asyncio.timeout(wait_s):
+                while not self.complete:
+                    await self._wait()
+
+    def begin_body(self, status: int) -> None:
+        self.status = status
+        encoding = self.fields.get(b"content-encoding", b"").strip().lower()
+        if encoding in _ENCODINGS:
+            self.decompress = zlib.decompressobj(_ENCODINGS[encoding]).decompress
+        elif encoding not in (b"identity", b""):
+            raise NotHttp(f"it is encoded as {encoding.decode('latin-1')}, which was not asked for")
+
+    def arrived(self, mark: int) -> None:
+        """Bytes came in; the blocks from number `mark` on are new. Whoever waits is woken if it is time to."""
+        if self._markers and not self._marked:
+            self._look(mark)
+        waiter = self._waiter
+        if waiter is None or waiter.done():
+            return
+        if (
+            self._marked
+            or self._markers is None
+            or self.complete
+            or self.failure is not None
+            or self.received > self._limit
+        ):
+            self._waiter = None
+            self._wake(waiter)
+
+    def _look(self, mark: int) -> None:
+        """See whether a marker is in the new blocks, also one that came in two pieces."""
+        text = self._tail + b"".join(self.blocks[mark:])
+        self._tail = text[-32:]
+        self._marked = self._marked or any(marker in text for marker in self._markers or ())
+
+    async def _wait(self) -> None:
+        if self.failure is None:
+            waiter = self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await waiter
+            finally:
+                self._waiter = None
+        if self.failure is not None and not self.complete:
+            raise self.failure
+
+
+class Connection(asyncio.Protocol):
+    """Carries one request at a time. `freed` is called when it can carry the next, `lost` when it is gone.
+
+    `wake` is given what somebody waits for when that has come.
+    """
+
+    def __init__(
+        self,
+        *,
+        freed: Callable[[Connection], None],
+        lost: Callable[[Connection], None],
+        wake: Callable[[asyncio.Future[None]], None],
+    ) -> None:
+        self._freed = freed
+        self._wake = wake
+        self._lost = lost
+        self._loop = asyncio.get_running_loop()
+        self._parser = httptools.HttpResponseParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._file: int | None = None
+        self._response: Response | None = None
+        self._interim: bool = False
+        self._keep: bool = False
+        self._half_sent: bool = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._drained: asyncio.Future[None] | None = None
+        self._paused: bool = False
+        self.idle_since: float = 0.0
+        self.used: bool = False
+
+    @property
+    def open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def hung_up(self) -> bool:
+        """Whether the server closed an idle connection, or sent what nobody asked for, and the loop has yet to see it.
+
+        Some servers (llama.cpp's) say that they keep a connection and close it after a stream all the same.
+        """
+        if self._file is None:
+            return False
+        poll = select.poll()
+        poll.register(self._file, select.POLLIN)
+        return bool(poll.poll(0))
+
+    async def send(self, request: bytes, stamps: Stamps) -> Response:
+        """Hand a request to the kernel. Raises `Broken`; the answer is waited for through what this returns."""
+        response = self._response = Response(stamps, self._wake)
+        self._keep = self._half_sent = False
+        stamps.reused, self.used = self.used, True
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            raise Broken("the server closed it")
+        stamps.sent = perf_counter()
+        done = self._write_now(request)
+        while done < len(request):
+            piece = request[done : done + _PIECE]
+            stamps.sent = perf_counter()
+            transport.write(piece)
+            done += len(piece)
+            if self._paused:
+                self._drained = self._loop.create_future()
+                await self._drained
+            if response.failure is not None:
+                raise response.failure
+            if response.status is not None and done < len(request):
+                self._half_sent = True  # it is refused already, and nobody may be reading any more
+                break
+        if stamps.when_sent is not None:
+            stamps.when_sent()
+        return response
+
+    def expire_at(self, deadline: float) -> None:
+        """Let whatever is under way fail with `TimeoutError` at this time of the event loop.
+
+        A timer by hand: `asyncio.timeout` around every call costs three times as much.
+        """
+        self._timer = self._loop.call_at(deadline, self._expire)
+
+    def release(self) -> None:
+        """The answer has been read. If all of it has come in the connection can be used again, else it is closed."""
+        response, self._response = self._response, None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if response is not None and response.complete and self._keep and not self._half_sent and self.open:
+            self._freed(self)
+        else:
+            self.close()
+
+    def close(self) -> None:
+        self._keep = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._transport is not None:
+            self._transport.abort()
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        # Not 0: a transport over TLS would then count itself full when it is empty.
+        self._transport.set_write_buffer_limits(high=1, low=0)
+        if transport.get_extra_info("sslcontext") is None:
+            self._file = transport.get_extra_info("socket").fileno()
+
+    def data_received(self, data: bytes) -> None:
+        now = perf_counter()
+        response = self._response
+        if response is None:
+            self.close()  # bytes that nobody asked for
+            return
+        mark = len(response.blocks)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            cause = error.__context__ if isinstance(error.__context__, NotHttp) else error
+            if not response.complete:
+                response.failure = cause if isinstance(cause, NotHttp) else NotHttp(str(cause) or "an upgrade")
+            self.close()
+        stamps = response.stamps
+        stamps.times.append(now)
+        stamps.totals.append(response.received)
+        response.arrived(mark)
+        if self._paused and response.status is not None:
+            self._go_on()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = self._file = None
+        response = self._response
+        if response is not None and not response.complete and response.failure is None:
+            if exc is None and response.status is not None and not response.framed:
+                response.complete = True  # a body without a length ends with its connection
+            else:
+                response.failure = Broken(str(exc or "the server closed the connection"))
+        if response is not None:
+            response.arrived(len(response.blocks))
+        self.resume_writing()
+        self._lost(self)
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+
+    # What the parser calls.
+
+    def on_message_begin(self) -> None:
+        if self._response is not None and self._response.complete:
+            raise NotHttp("more came than was asked for")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._response is not None:
+            self._response.fields[name.lower()] = value
+
+    def on_headers_complete(self) -> None:
+        response = self._response
+        if response is None:
+            return
+        status = self._parser.get_status_code()
+        self._interim = 100 <= status < 200 and status != 101
+        if self._interim:
+            response.fields.clear()
+            return
+        response.begin_body(status)
+        response.stamps.status = status
+
+    def on_body(self, body: bytes) -> None:
+        response = self._response
+        if response is not None:
+            if response.decompress is not None:
+                try:
+                    body = response.decompress(body)
+                except zlib.error as error:
+                    raise NotHttp(f"it cannot be decompressed: {error}") from error
+            response.blocks.append(body)
+            response.received += len(body)
+
+    def on_message_complete(self) -> None:
+        response = self._response
+        if response is None or self._interim:
+            return
+        response.complete = True
+        self._keep = self._parser.should_keep_alive()
+
+    def _expire(self) -> None:
+        response = self._response
+        if response is not None and not response.complete and response.failure is None:
+            response.failure = TimeoutError()
+            response.arrived(len(response.blocks))
+        self._go_on()
+
+    def _write_now(self, request: bytes) -> int:
+        """Give it to the kernel without a detour over the event loop; how much it took.
+
+        uvloop would send it only at the end of its round, after everything else that is ready to run.
+        """
+        if self._file is None or self._transport is None or self._transport.get_write_buffer_size():
+            return 0
+        try:
+            return os.write(self._file, request)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise Broken(str(error)) from error

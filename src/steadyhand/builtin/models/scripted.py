@@ -1,0 +1,203 @@
+"""`scripted/FILE`: a model that answers from a file of rules, for examples, demonstrations and tests.
+
+Its times are real: it waits as long as the rules say and looks at the same clock as a live model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+from time import perf_counter
+
+import msgspec
+
+from steadyhand.builtin.models.cutting import Cut, cut_short
+from steadyhand.builtin.models.scripted_rules import FailRule, Rule, read_rules, turn_of
+from steadyhand.errors import ModelError, ModelErrorKind
+from steadyhand.plugins.factories import ModelSettings
+from steadyhand.records.message import ToolCall
+from steadyhand.records.model import ChatRequest, ChatResponse, FinishReason, Usage
+from steadyhand.records.timing import Attempt
+
+_STATUS: dict[str, int] = {"server": 500, "rate_limit": 429, "stream": 200}
+
+
+class ScriptedModel:
+    """A `ports.model.ChatModel`, built by the model factory for `scripted`. The file is read once, here."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        """Raises `SetupError` when the file is missing or wrong."""
+        self._file = settings.name
+        self._rules = read_rules(settings.folder / settings.name)
+        self._timeout_s = settings.timeout_s
+        self._tries: dict[tuple[int, bytes], int] = {}
+
+    @property
+    def name(self) -> str:
+        return f"scripted/{self._file}"
+
+    async def attempt(self, request: ChatRequest, *, zero: float) -> ChatResponse:
+        """Answer by the first rule that matches; see `ports.model.ChatModel.attempt`."""
+        call = _Call(zero)
+        limit = self._timeout_s if request.timeout_s is None else request.timeout_s
+        try:
+            async with asyncio.timeout(limit), Cut(request.cut_after_ms) as cut:
+                cut.start(call.started)
+                response = await self._answer(request, call)
+                if request.cut_after_ms is None or (response.attempt.latency_ms or 0.0) <= request.cut_after_ms:
+                    return response
+            return cut_short(call.so_far(), request.cut_after_ms or 0.0)
+        except TimeoutError as error:
+            raise call.failed(f"{self.name}: no complete answer within {limit:g} s", "timeout") from error
+
+    async def close(self) -> None:
+        """Nothing is held open."""
+
+    async def _answer(self, request: ChatRequest, call: _Call) -> ChatResponse:
+        number, rule = self._rule_for(request, call)
+        fail = self._failure_of(rule, number, request)
+        if fail is not None and fail.kind != "stream":
+            await self._fail(fail, call, rule.delay_ms)
+        text = _text(rule, request)
+        calls = tuple(
+            ToolCall(id=f"call_{turn_of(request)}_{index}", name=wanted.name, arguments=wanted.arguments)
+            for index, wanted in enumerate(rule.tool_calls or ())
+        )
+        await _pause(rule.delay_ms)
+        call.status = 200
+        pieces = _cut(text if fail is None else text[: len(text) // 2], rule.chunk_chars)
+        for index, piece in enumerate(pieces):
+            if index:
+                await _pause(rule.chunk_ms)
+            call.arrived(piece)
+        if fail is not None:
+            await self._fail(fail, call, 0.0)
+        if calls or not pieces:
+            call.arrived("")
+        usage = rule.usage
+        reason = rule.finish_reason or ("tool_calls" if calls else "stop")
+        return ChatResponse(
+            text=text,
+            attempt=call.attempt(None),
+            tool_calls=calls,
+            usage=None if usage is None else Usage(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens),
+            chunks=tuple(call.chunks),
+            finish_reason=FinishReason(reason),
+            finish_raw=reason,
+            token_limit=request.max_tokens,
+        )
+
+    def _rule_for(self, request: ChatRequest, call: _Call) -> tuple[int, Rule]:
+        shown = request.messages[-1].content[:120] if request.messages else ""
+        for number, rule in enumerate(self._rules, start=1):
+            try:
+                if rule.matches(request):
+                    return number, rule
+            except TimeoutError as error:
+                text = f"{self.name}: a pattern of rule {number} took too long on {shown!r}; make it simpler"
+                raise call.failed(text, "refused", retryable=False) from error
+        text = (
+            f"{self.name}: none of the {len(self._rules)} rules matches a request for the {request.purpose} "
+            f"(turn {turn_of(request)}) that ends with {shown!r}; add a rule for it"
+        )
+        raise call.failed(text, "refused", retryable=False)
+
+    def _failure_of(self, rule: Rule, number: int, request: ChatRequest) -> FailRule | None:
+        """How this try is to fail, if it is: tries at the same request by the same rule are counted."""
+        fail = rule.fail
+        if fail is None or fail.attempts is None:
+            return fail
+        key = (number, hashlib.sha256(msgspec.json.encode(request)).digest())
+        tried = self._tries[key] = self._tries.get(key, 0) + 1
+        return fail if tried <= fail.attempts else None
+
+    async def _fail(self, fail: FailRule, call: _Call, delay_ms: float) -> None:
+        await _pause(delay_ms)
+        if fail.kind == "hang":
+            await asyncio.get_running_loop().create_future()
+        kind: ModelErrorKind = "server" if fail.kind == "hang" else fail.kind
+        call.status = fail.status or _STATUS.get(kind)
+        said = {
+            "connect": "the script lets the connection fail",
+            "server": f"the script lets the server fail ({call.status})",
+            "rate_limit": f"the script limits the rate ({call.status})",
+            "timeout": "the script lets the call time out",
+            "stream": "the script cuts the answer short",
+        }[kind]
+        raise call.failed(f"{self.name}: {said}", kind, retry_after_s=fail.retry_after_s)
+
+
+class _Call:
+    """The times of one attempt, and what they become."""
+
+    def __init__(self, zero: float) -> None:
+        self.started: float = perf_counter()
+        self.chunks: list[tuple[float, int]] = []
+        self.status: int | None = None
+        self._pieces: list[str] = []
+        self._zero: float = zero
+        self._first: float | None = None
+        self._last: float | None = None
+
+    def arrived(self, piece: str) -> None:
+        self._last = perf_counter()
+        if self._first is None:
+            self._first = self._last
+        if piece:
+            self._pieces.append(piece)
+            self.chunks.append((round((self._last - self.started) * 1000, 3), len(piece)))
+
+    def so_far(self) -> ChatResponse:
+        """What has arrived, as an answer."""
+        return ChatResponse(text="".join(self._pieces), attempt=self.attempt(None), chunks=tuple(self.chunks))
+
+    def attempt(self, error: str | None, *, connected: bool = True) -> Attempt:
+        started = self._after(self.started)
+        assert started is not None
+        return Attempt(
+            started_ms=started,
+            connected_ms=started if connected else None,
+            sent_ms=started if connected else None,
+            first_byte_ms=self._after(self._first),
+            first_token_ms=self._after(self._first),
+            last_byte_ms=None if error is not None else self._after(self._last),
+            status=self.status,
+            streamed=True,
+            error=error,
+        )
+
+    def failed(
+        self, text: str, kind: ModelErrorKind, *, retryable: bool = True, retry_after_s: float | None = None
+    ) -> ModelError:
+        error = ModelError(text, kind=kind, retryable=retryable, status=self.status, retry_after_s=retry_after_s)
+        error.attempt = self.attempt(text, connected=kind != "connect")
+        return error
+
+    def _after(self, moment: float | None) -> float | None:
+        return None if moment is None else round((moment - self._zero) * 1000, 3)
+
+
+async def _pause(ms: float) -> None:
+    if ms > 0:
+        await asyncio.sleep(ms / 1000)
+
+
+def _text(rule: Rule, request: ChatRequest) -> str:
+    if rule.reply is not None:
+        return rule.reply
+    if rule.replies is not None:
+        if rule.pick == "random":
+            return random.Random(request.seed or 0).choice(rule.replies)  # noqa: S311 -- a script, not a secret
+        return rule.replies[min(turn_of(request), len(rule.replies)) - 1]
+    if "json_" in rule.model_fields_set:
+        return msgspec.json.encode(rule.json_).decode()
+    if rule.echo:
+        return request.messages[-1].content if request.messages else ""
+    return ""
+
+
+def _cut(text: str, chunk_chars: int | None) -> list[str]:
+    if chunk_chars is None:
+        return [text] if text else []
+    return [text[at : at + chunk_chars] for at in range(0, len(text), chunk_chars)]

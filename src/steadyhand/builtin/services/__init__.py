@@ -1,0 +1,1 @@
+"""Services that Steadyhand provides to agents itself."""

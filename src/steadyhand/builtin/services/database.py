@@ -1,0 +1,146 @@
+"""The database of a trial: made and filled before it, read by its checks, offered to the agent, gone afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import unquote, urlsplit
+
+from steadyhand.builtin.services.postgres_database import PostgresDatabase
+from steadyhand.builtin.services.sqlite_database import SqliteDatabase
+from steadyhand.builtin.services.table import Refused
+from steadyhand.errors import SetupError, WorkspaceError
+from steadyhand.ports.environment import EnvironmentProvider
+from steadyhand.ports.services import ProvidedService, ServiceFault
+from steadyhand.records.scenario import DatabaseSeed
+
+AGENT_TIMEOUT_S = 30.0
+_KINDS = ("sqlite", "postgresql", "postgres")
+
+
+class Backend(Protocol):
+    """A kind of database. What the database refuses raises `table.Refused`."""
+
+    @property
+    def url(self) -> str: ...
+
+    async def open(self) -> None: ...
+
+    async def seed(self, sql: str | None, records: dict[str, list[dict[str, Any]]]) -> None: ...
+
+    async def query(self, sql: str, params: Any, *, timeout_s: float, read_only: bool) -> list[dict[str, Any]]: ...
+
+    async def execute(self, sql: str, params: Any, *, timeout_s: float) -> int: ...
+
+    async def close(self) -> None: ...
+
+
+class TrialDatabase:
+    """Implements `ports.database.Database`. Opened after the environment is set up, closed before it is torn down."""
+
+    def __init__(self, backend: Backend, environment: EnvironmentProvider) -> None:
+        self._backend: Backend = backend
+        self._environment: EnvironmentProvider = environment
+
+    @property
+    def url(self) -> str:
+        """Where the agent's commands find it; what `DATABASE_URL` is set to."""
+        return self._backend.url
+
+    async def open(self) -> None:
+        """Make it, and tell the trial's commands of it. Raises `WorkspaceError`."""
+        try:
+            await self._backend.open()
+        except Refused as refusal:
+            raise WorkspaceError(f"the trial's database could not be made: {refusal}") from refusal
+        self._environment.export({"DATABASE_URL": self.url})
+
+    async def seed(self, seed: DatabaseSeed) -> None:
+        """Run the SQL, then insert the records. Raises `WorkspaceError` that names the table."""
+        try:
+            await self._backend.seed(seed.sql, seed.records)
+        except Refused as refusal:
+            raise WorkspaceError(f"setup.database could not be carried out: {refusal}") from refusal
+
+    async def rows(self, sql: str, *, timeout_s: float) -> list[dict[str, Any]]:
+        try:
+            return await self._backend.query(sql, None, timeout_s=timeout_s, read_only=True)
+        except Refused as refusal:
+            raise WorkspaceError(f"the query was refused: {refusal}") from refusal
+
+    async def query(self, sql: str, params: Any = None) -> list[dict[str, Any]]:
+        """Raises `table.Refused`."""
+        return await self._backend.query(sql, params, timeout_s=AGENT_TIMEOUT_S, read_only=False)
+
+    async def execute(self, sql: str, params: Any = None) -> int:
+        """How many rows were changed. Raises `table.Refused`."""
+        return await self._backend.execute(sql, params, timeout_s=AGENT_TIMEOUT_S)
+
+    async def close(self) -> None:
+        """Safe to call twice, and after a failed `open`."""
+        try:
+            await self._backend.close()
+        except Refused as refusal:
+            raise WorkspaceError(f"the trial's database could not be removed: {refusal}") from refusal
+
+    def service(self) -> ProvidedService:
+        """The service `database`, whose methods the built-in agent gets as tools."""
+        return ProvidedService(build=lambda: DatabaseService(self), plugin="steadyhand", tools=True)
+
+
+class DatabaseService:
+    """What an agent may do with the database. What goes wrong is an answer to it, not an error of the trial."""
+
+    def __init__(self, database: TrialDatabase) -> None:
+        self._database: TrialDatabase = database
+
+    async def query(self, sql: str, params: list[Any] | dict[str, Any] | None = None) -> list[dict[str, Any]]:
+        """Run one SQL query on the trial's database and answer with its rows. Parameters are `?` in SQLite, `$1` in
+        PostgreSQL."""
+        try:
+            return await self._database.query(_statement(sql), params)
+        except Refused as refusal:
+            raise ServiceFault(str(refusal), code="SQL_ERROR") from refusal
+
+    async def execute(self, sql: str, params: list[Any] | dict[str, Any] | None = None) -> dict[str, int]:
+        """Run one SQL statement that changes the trial's database and answer with how many rows it changed."""
+        try:
+            return {"rows_changed": await self._database.execute(_statement(sql), params)}
+        except Refused as refusal:
+            raise ServiceFault(str(refusal), code="SQL_ERROR") from refusal
+
+
+def make_database(
+    seed: DatabaseSeed, *, environment: EnvironmentProvider, folder: Path, live: bool = False
+) -> TrialDatabase | None:
+    """The database that `setup.database` asks for, not opened yet. `folder` is that of the scenario file.
+
+    A live trial works on the database of the URL itself; without a URL it has none. Raises `SetupError` for a URL that
+    names no known kind, a file that is not there and a missing driver.
+    """
+    if seed.url is None:
+        return None if live else TrialDatabase(SqliteDatabase(environment), environment)
+    scheme = urlsplit(seed.url).scheme
+    if scheme not in _KINDS:
+        raise SetupError(f"setup.database: the URL must start with sqlite: or postgresql:, not {scheme!r}")
+    if scheme != "sqlite":
+        return TrialDatabase(PostgresDatabase(seed.url, isolated=not live), environment)
+    file = _sqlite_file(seed.url, folder)
+    if file is None:
+        return None if live else TrialDatabase(SqliteDatabase(environment), environment)
+    if not file.is_file():
+        raise SetupError(f"setup.database: there is no file {file}; without a `url` each trial gets a new database")
+    backend = SqliteDatabase(environment, existing=file) if live else SqliteDatabase(environment, template=file)
+    return TrialDatabase(backend, environment)
+
+
+def _statement(sql: object) -> str:
+    if not isinstance(sql, str) or not sql.strip():
+        raise Refused("`sql` must be a text with one SQL statement")
+    return sql
+
+
+def _sqlite_file(url: str, folder: Path) -> Path | None:
+    """The file of `sqlite:///relative` or `sqlite:////absolute`; None for one that lives in memory."""
+    path = unquote(urlsplit(url).path).removeprefix("/")
+    return None if path in ("", ":memory:") else (folder / path).resolve()

@@ -1,0 +1,52 @@
+"""`steadyhand lint`: what loads, and still is probably not what its author meant."""
+
+from __future__ import annotations
+
+import click
+
+from steadyhand.cli import options as shared
+from steadyhand.compose.loading import combinations_of, load_files
+from steadyhand.compose.plugins import ScenarioRegistries
+from steadyhand.compose.registry import build_registry
+from steadyhand.errors import ExitCode, FileError
+from steadyhand.spec.lint import lint_scenario
+from steadyhand.spec.lint_codes import FileIgnores, unknown_code
+
+
+def _known(ctx: click.Context, param: click.Parameter, codes: tuple[str, ...]) -> frozenset[str]:
+    for code in codes:
+        if (wrong := unknown_code(code)) is not None:
+            raise click.BadParameter(wrong, ctx, param)
+    return frozenset(codes)
+
+
+@click.command()
+@shared.paths
+@click.option(
+    "--ignore", multiple=True, metavar="CODE", callback=_known, help="Leave out findings with this code (repeatable)."
+)
+@click.pass_context
+def lint(ctx: click.Context, paths: tuple[str, ...], ignore: frozenset[str]) -> None:
+    """Find checks that can never match, match almost anything, or contradict the scenario they stand in.
+
+    Each finding ends with its code. A file switches one off with `x-lint-ignore: CODE`, at its top or in a check.
+
+    Exit codes: 0 when nothing is found, 1 when something is, 2 when a file does not load.
+    """
+    registries = ScenarioRegistries(build_registry())
+    loaded = load_files(paths, registries)
+    combinations, problems = combinations_of(loaded, registries)
+    if loaded.errors or problems:
+        raise FileError([*loaded.errors, *problems])
+    scenarios = [*loaded.scenarios, *combinations]
+    # Combinations share most of what they are: what all of them have is one finding.
+    found = (problem for scenario in scenarios for problem in lint_scenario(scenario))
+    ignores = FileIgnores()
+    faults = ignores.faults(scenario.place.file for scenario in scenarios)
+    every = list(dict.fromkeys([*loaded.problems, *found, *faults]))
+    findings = [finding for finding in every if finding.code not in ignore and not ignores.covers(finding)]
+    for finding in findings:
+        click.echo(f"{finding} [{finding.code}]")
+    left_out = f", {len(every) - len(findings)} ignored" if len(every) > len(findings) else ""
+    click.echo(f"{len(scenarios)} scenarios: {len(findings)} findings{left_out}", err=True)
+    ctx.exit(ExitCode.FAILED if findings else ExitCode.PASSED)

@@ -1,0 +1,46 @@
+"""`steadyhand list`: what there is to run."""
+
+from __future__ import annotations
+
+import json
+from typing import Literal
+
+import click
+
+from steadyhand.cli import options as shared
+from steadyhand.compose.loading import load_scenarios
+from steadyhand.compose.options import Selection
+from steadyhand.compose.plugins import ScenarioRegistries
+from steadyhand.compose.registry import build_registry
+from steadyhand.records.scenario import Scenario
+
+_COLUMNS = ("id", "name", "domain", "tags")
+
+
+@click.command("list")
+@shared.selection
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def list_scenarios(
+    paths: tuple[str, ...],
+    tags: tuple[str, ...],
+    expression: str | None,
+    filters: tuple[str, ...],
+    form: Literal["text", "json"],
+) -> None:
+    """List scenarios with id, name, domain and tags; the same filters as `run`."""
+    selection = Selection(paths=paths, tags=tags, expression=expression, filters=filters)
+    chosen = load_scenarios(selection, ScenarioRegistries(build_registry()))
+    if form == "json":
+        rows = [
+            {**dict(zip(_COLUMNS, _row(s), strict=True)), "tags": list(s.tags), "file": s.place.file} for s in chosen
+        ]
+        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    table = [tuple(column.upper() for column in _COLUMNS), *(_row(scenario) for scenario in chosen)]
+    widths = [max(len(row[column]) for row in table) for column in range(len(_COLUMNS))]
+    for row in table:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _row(scenario: Scenario) -> tuple[str, str, str, str]:
+    return (scenario.id, scenario.name, scenario.domain or "", ", ".join(scenario.tags))

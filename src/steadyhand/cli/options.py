@@ -1,0 +1,77 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+paths = click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+out = click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), help="Folder of run records. [default: .steadyhand/runs]"
+)
+
+
+class Group(click.Group):
+    """A group of commands, none of which takes the last of two values: an option for one value is given once."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None and not ctx.resilient_parsing:
+            _refuse_repeats(command, click.Context(command, parent=ctx, info_name=name), rest)
+        return name, command, rest
+
+
+def _refuse_repeats(command: click.Command, ctx: click.Context, args: list[str]) -> None:
+    """Raises `click.UsageError` with all values. A flag may be repeated, as long as it says the same."""
+    single = [each for each in command.params if isinstance(each, click.Option) and not (each.multiple or each.count)]
+    collecting = copy.copy(command)
+    collecting.params = [copy.copy(each) for each in command.params]
+    for each in collecting.params:
+        if isinstance(each, click.Option) and not each.count:
+            each.multiple = True
+    try:
+        given, _, _ = collecting.make_parser(ctx).parse_args(list(args))
+    except click.UsageError:
+        return  # reported when the command itself is parsed
+    for option in single:
+        values: list[Any] = given.get(option.name or "", [])
+        if len(values) > 1 and not (option.is_flag and len(set(values)) == 1):
+            shown = ", ".join(repr(value) for value in values)
+            raise click.UsageError(f"{option.opts[0]} takes one value, found {len(values)}: {shown}", ctx)
+
+
+class PassRate(click.FloatRange):
+    """A share of more than nothing. `nan` is in no range, but no comparison says so."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        share = super().convert(value, param, ctx)
+        if math.isnan(share):
+            self.fail(f"{value} is not a share; expected more than 0 and at most 1", param, ctx)
+        return share
+
+
+def selection(command: F) -> F:
+    """PATH..., --tag, -k and --filter: which scenarios."""
+    command = click.option(
+        "--filter",
+        "filters",
+        multiple=True,
+        metavar="PARAM=VALUE",
+        help="Only combinations of a matrix with this value (repeatable).",
+    )(command)
+    command = click.option("-k", "expression", metavar="EXPR", help="Only ids and names matching words, and/or/not.")(
+        command
+    )
+    command = click.option(
+        "--tag", "tags", multiple=True, metavar="TAG", help="Only scenarios with this tag (repeatable)."
+    )(command)
+    return paths(command)

@@ -1,0 +1,23 @@
+"""`steadyhand runs`: the runs on record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from steadyhand.cli import options as shared
+from steadyhand.cli.output import page
+from steadyhand.compose.options import RunOptions
+from steadyhand.compose.settings import Settings
+from steadyhand.report.runs_table import render_runs
+from steadyhand.store.catalogue import list_runs
+
+
+@click.command()
+@shared.out
+def runs(out: Path | None) -> None:
+    """List the runs on record, newest first."""
+    folder = Settings(RunOptions(out=out)).out
+    for line in render_runs(list_runs(folder), page()):
+        click.echo(line)

@@ -1,0 +1,38 @@
+"""`steadyhand schema`: JSON Schemas for editors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from steadyhand.compose.registry import build_registry
+from steadyhand.errors import SetupError
+from steadyhand.plugins.registry import EvaluationCatalogue
+from steadyhand.spec.schema import json_schemas
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), help="Write one file per schema into this folder."
+)
+def schema(name: str | None, out: Path | None) -> None:
+    """Write the JSON Schemas of scenario, matrix, rubric and configuration files.
+
+    NAME prints one of them; --out writes all as NAME.schema.json.
+    """
+    registry = build_registry()
+    schemas = json_schemas(EvaluationCatalogue(registry), registry.names("environments"))
+    if name is not None and name not in schemas:
+        raise SetupError(f"no schema {name!r}; there are {', '.join(schemas)}")
+    if out is None:
+        chosen = schemas[name] if name else schemas
+        click.echo(json.dumps(chosen, indent=2, ensure_ascii=False))
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    for each in [name] if name else schemas:
+        file = out / f"{each}.schema.json"
+        file.write_text(json.dumps(schemas[each], indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        click.echo(f"wrote {file}")

@@ -1,0 +1,25 @@
+"""`steadyhand show`: a run again, from its record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from steadyhand.cli import options as shared
+from steadyhand.cli.output import report_files, show_run
+from steadyhand.compose.options import RunOptions
+from steadyhand.compose.settings import Settings
+from steadyhand.store.catalogue import find_run
+from steadyhand.store.reader import RunReader
+
+
+@click.command()
+@click.argument("run", metavar="RUN")
+@shared.out
+@report_files
+def show(run: str, out: Path | None, **files: Any) -> None:
+    """Show a run: its id, a unique beginning of it, `last`, or the path of its record."""
+    folder = Settings(RunOptions(out=out)).out
+    show_run(RunReader.open(find_run(folder, run)), **files)

@@ -1,0 +1,83 @@
+"""`steadyhand validate`: every problem of every file, and nothing is run."""
+
+from __future__ import annotations
+
+import json
+from typing import Literal
+
+import click
+import msgspec
+
+from steadyhand.cli import options as shared
+from steadyhand.compose.loading import combinations_of, load_files
+from steadyhand.compose.options import RunOptions
+from steadyhand.compose.plugins import ScenarioRegistries
+from steadyhand.compose.registry import build_registry
+from steadyhand.compose.rubrics import Rubrics
+from steadyhand.compose.settings import Settings
+from steadyhand.errors import ExitCode
+from steadyhand.spec.load import Loaded
+
+
+@click.command()
+@shared.paths
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.pass_context
+def validate(ctx: click.Context, paths: tuple[str, ...], form: Literal["text", "json"]) -> None:
+    """Check files without running them. Problems come as file:line:col: path: message.
+
+    Exit codes: 0 when every file loads (warnings are shown), 2 otherwise.
+    """
+    loaded = _load(paths)
+    errors = sum(problem.level == "error" for problem in loaded.problems)
+    if form == "json":
+        click.echo(_as_json(loaded, errors))
+    else:
+        for problem in loaded.problems:
+            click.echo(str(problem))
+        click.echo(_summary(loaded, errors), err=True)
+    ctx.exit(ExitCode.USAGE if errors else ExitCode.PASSED)
+
+
+def _load(paths: tuple[str, ...]) -> Loaded:
+    """With what is wrong with the combinations of matrices, and with the rubrics and other names in all of them."""
+    registries = ScenarioRegistries(build_registry())
+    settings = Settings(RunOptions())
+    loaded = load_files(paths, registries)
+    combinations, problems = combinations_of(loaded, registries)
+    problems += Rubrics(settings).check([*loaded.scenarios, *combinations], read=True)
+    if loaded.matrices:
+        from steadyhand.compose.matrix_names import check_names
+
+        problems += check_names(combinations, settings, registries)
+    return msgspec.structs.replace(loaded, problems=tuple(dict.fromkeys([*loaded.problems, *problems])))
+
+
+def _summary(loaded: Loaded, errors: int) -> str:
+    warnings = len(loaded.problems) - errors
+    parts = [f"{len(loaded.scenarios)} scenarios", f"{len(loaded.matrices)} matrices", f"{len(loaded.rubrics)} rubrics"]
+    return f"{', '.join(parts)}: {errors} errors, {warnings} warnings"
+
+
+def _as_json(loaded: Loaded, errors: int) -> str:
+    problems = [
+        {
+            "file": problem.place.file,
+            "line": problem.place.line,
+            "column": problem.place.column,
+            "path": problem.place.path,
+            "level": problem.level,
+            "code": problem.code,
+            "message": problem.message,
+        }
+        for problem in loaded.problems
+    ]
+    report = {
+        "format": 1,
+        "valid": errors == 0,
+        "scenarios": len(loaded.scenarios),
+        "matrices": len(loaded.matrices),
+        "rubrics": len(loaded.rubrics),
+        "problems": problems,
+    }
+    return json.dumps(msgspec.to_builtins(report), indent=2, ensure_ascii=False)

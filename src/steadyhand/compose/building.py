@@ -1,0 +1,296 @@
+"""Scenario and settings -> the parts of a trial."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import secrets
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from steadyhand.batch.plan import PlannedTrial
+from steadyhand.compose.judges import Judges
+from steadyhand.compose.models import Models
+from steadyhand.compose.needs import needs_agent, needs_services, needs_user, termination_functions
+from steadyhand.compose.plugins import ScenarioRegistries
+from steadyhand.compose.rubrics import Rubrics
+from steadyhand.compose.settings import Settings, folder_of
+from steadyhand.compose.tape import Tape
+from steadyhand.engine.budget import Budget
+from steadyhand.engine.calling import RetryPolicy
+from steadyhand.engine.clock import SystemClock
+from steadyhand.engine.context import ScoreRubric, TrialParts
+from steadyhand.engine.lag import LagMonitor
+from steadyhand.errors import SetupError
+from steadyhand.judging.rubric import timeliness_of
+from steadyhand.plugins.factories import AgentFactory, AgentSettings, EnvironmentFactory, EnvironmentSettings
+from steadyhand.plugins.registry import Registry
+from steadyhand.ports.agent import Agent, Shows, TrialContext, shows_of
+from steadyhand.ports.environment import EnvironmentProvider
+from steadyhand.ports.gate import Gate
+from steadyhand.ports.judge import Judge
+from steadyhand.ports.model import ChatModel
+from steadyhand.ports.sink import EventSink
+from steadyhand.ports.user import UserSimulator
+from steadyhand.records.material import Material
+from steadyhand.records.rubric import RubricScore
+from steadyhand.records.scenario import Scenario, evaluation_specs
+from steadyhand.records.verdict import LatencyTier
+
+if TYPE_CHECKING:
+    from steadyhand.builtin.services.database import TrialDatabase
+    from steadyhand.compose.services import TrialServices
+
+
+class _Shared(NamedTuple):
+    """What all trials of a scenario have in common."""
+
+    registry: Registry
+    judge: Judge | None
+    model_name: str | None
+    score_rubric: ScoreRubric | None
+    retry: RetryPolicy
+    needs_services: bool
+    missing_plugins: tuple[str, ...]
+
+
+class Builder:
+    """Builds trials. Models, judges and the script sandbox are shared by a run; everything else is made anew."""
+
+    def __init__(
+        self,
+        *,
+        registries: ScenarioRegistries,
+        settings: Settings,
+        workspaces: Path,
+        lag: LagMonitor,
+        gate: Gate,
+        tape: Tape,
+        budget: Budget,
+    ) -> None:
+        self._registries = registries
+        self._settings = settings
+        self._workspaces = workspaces
+        self._lag = lag
+        self._gate = gate
+        self._budget = budget
+        self._sinks: tuple[EventSink, ...] = (budget,) if budget.limited else ()
+        self._models = Models(registries, settings, tape)
+        self._judges = Judges(self._models, settings, registries)
+        self._rubrics = Rubrics(settings)
+        self._services: TrialServices | None = None
+        self._notes: dict[str, tuple[str, ...]] = {}
+        self.notices: dict[str, None] = {}
+        """What to say of the run as a whole before it begins, each once."""
+        self.out_of_reach: Counter[str] = Counter()
+        """What some scenarios set up and their agents never get, and how many scenarios that is said of."""
+        self._checked: dict[int, Any] = {}
+        self._text_checks: dict[int, Any] = {}
+        # A mark of the run and a count tell workspaces apart; asking the system for chance is slow.
+        self._mark: str = secrets.token_hex(4)
+        self._count = itertools.count()
+        # By scenario, because a run builds thousands of trials of the same one.
+        self._shared: dict[str, _Shared] = {}
+        self._tested: dict[str, ChatModel | None] = {}
+        self._agents: dict[str, tuple[AgentFactory, AgentSettings]] = {}
+        self._environments: dict[str, tuple[EnvironmentFactory, EnvironmentSettings]] = {}
+
+    def prepare(self, scenarios: Sequence[Scenario]) -> None:
+        """Build once what every trial will need, so that a missing key, package or file is found before anything runs.
+
+        Raises `UsageError`.
+        """
+        if any(needs_services(scenario) for scenario in scenarios):
+            from steadyhand.compose.services import TrialServices  # most decisions need none of it
+
+            self._services = TrialServices()
+            self._services.check(scenarios)
+        if self._services is not None or any(self._judges.needed(each) for each in scenarios):
+            # An import in the middle of a run holds up the event loop, and spoils what is being timed.
+            importlib.import_module("jsonschema")
+        for scenario in scenarios:
+            try:
+                self._prepare(scenario)
+            except SetupError as error:
+                if scenario.cell is None:
+                    raise
+                raise SetupError(f"{scenario.cell.file}: {scenario.id}: {error}") from error
+        self._budget.check(self._models.names)
+
+    def _prepare(self, scenario: Scenario) -> None:
+        overrides = self._judges.overrides(scenario)
+        self.notices.update(dict.fromkeys(overrides))
+        warnings = [*self._registries.warnings(scenario), *self._judges.warnings(scenario), *overrides]
+        agent = self._agent(scenario)
+        if agent is not None:
+            unreached = _out_of_reach(scenario, agent.name, shows_of(agent), live=self._settings.options.live)
+            self.out_of_reach.update(unreached)
+            warnings += unreached
+        self._notes[scenario.id] = tuple(warnings)
+        if self._judges.needed(scenario):
+            self._judges.get(scenario)
+        self._rubric_scorer(scenario)
+        self._user(scenario)
+        self._database(scenario, self._environment(scenario, "prepare"))
+        for name in termination_functions(scenario):
+            self._registries.registry(scenario).termination(name)
+        for spec in evaluation_specs(scenario):
+            self._registries.registry(scenario).evaluator(spec.type)
+
+    def build(self, planned: PlannedTrial) -> TrialParts:
+        scenario = planned.scenario
+        settings = self._settings
+        shared = self._shared.get(scenario.id)
+        if shared is None:
+            shared = self._shared[scenario.id] = self._share(scenario)
+        registry = shared.registry
+        clock = SystemClock()
+        environment = self._environment(scenario, f"{planned.key.index}-{self._mark}-{next(self._count)}")
+        database = self._database(scenario, environment)
+        services = None
+        if self._services is not None and shared.needs_services:
+            services = self._services.build(scenario, registry, seed=planned.mock_seed, clock=clock, database=database)
+        return TrialParts(
+            scenario=scenario,
+            key=planned.key,
+            environment=environment,
+            database=database,
+            evaluator=registry.evaluator,
+            checked=self._checked,
+            text_checks=self._text_checks,
+            termination=registry.termination,
+            user=self._user(scenario),
+            agent=self._agent(scenario),
+            judge=shared.judge,
+            services=services,
+            model_name=shared.model_name,
+            seed=planned.seed,
+            score_rubric=shared.score_rubric,
+            enforce_deadline=settings.options.enforce_deadline,
+            live=settings.options.live,
+            clock=clock,
+            lag=self._lag,
+            gate=self._gate,
+            retry=shared.retry,
+            sinks=self._sinks,
+            notes=self._notes.get(scenario.id, ()),
+            missing_plugins=shared.missing_plugins,
+        )
+
+    def _share(self, scenario: Scenario) -> _Shared:
+        model = self._model(scenario)
+        return _Shared(
+            registry=self._registries.registry(scenario),
+            judge=self._judges.get(scenario) if self._judges.needed(scenario) else None,
+            model_name=model.name if model else None,
+            score_rubric=self._rubric_scorer(scenario),
+            retry=RetryPolicy(retries=self._settings.retries(scenario)),
+            needs_services=needs_services(scenario),
+            missing_plugins=self._missing_plugins(scenario),
+        )
+
+    def _missing_plugins(self, scenario: Scenario) -> tuple[str, ...]:
+        missing = self._registries.missing(scenario)
+        agent = self._agent(scenario) if missing else None
+        return missing if agent is not None and getattr(agent, "uses_plugins", True) else ()
+
+    def _rubric_scorer(self, scenario: Scenario) -> ScoreRubric | None:
+        """A rubric is scored only by a judge that somebody named, never by the model under test."""
+        rubric = self._rubrics.get(scenario) if self._settings.judge(scenario) is not None else None
+        if rubric is None:
+            return None
+        judge = self._judges.get(scenario)
+
+        async def score(materials: Sequence[Material], tier: LatencyTier | None, trial: TrialContext) -> RubricScore:
+            from steadyhand.builtin.judges.rubric import score_rubric
+
+            timeliness = timeliness_of(tier)
+            return await score_rubric(rubric, scenario, materials, judge=judge, trial=trial, timeliness=timeliness)
+
+        return score
+
+    async def close(self) -> None:
+        if self._services is not None:
+            self._services.close()
+        await self._models.close()
+
+    def _environment(self, scenario: Scenario, trial_id: str) -> EnvironmentProvider:
+        known = self._environments.get(scenario.id)
+        if known is None:
+            factory = self._registries.registry(scenario).environment(self._settings.environment(scenario))
+            settings = EnvironmentSettings(
+                root=self._workspaces,
+                trial_id="",
+                variables=self._settings.variables(scenario),
+                options={"sandbox": self._settings.sandbox(scenario)},
+            )
+            known = self._environments[scenario.id] = (factory, settings)
+        return known[0](msgspec.structs.replace(known[1], trial_id=trial_id))
+
+    def _database(self, scenario: Scenario, environment: EnvironmentProvider) -> TrialDatabase | None:
+        seed = scenario.setup.database
+        if seed is None:
+            return None
+        from steadyhand.builtin.services.database import make_database
+
+        folder = Path(scenario.place.file).absolute().parent
+        return make_database(seed, environment=environment, folder=folder, live=self._settings.options.live)
+
+    def _user(self, scenario: Scenario) -> UserSimulator | None:
+        """Who plays the user: the model named for it, else the model under test, else nobody."""
+        ref = self._settings.user_model(scenario) if needs_user(scenario) else None
+        if ref is None:
+            return None
+        from steadyhand.builtin.users.simulator import LlmUserSimulator
+
+        self._models.get(ref, scenario)
+        named = self._settings.options.user_model is not None
+        return LlmUserSimulator(self._models.chooser(ref, scenario, fixed=named))
+
+    def _agent(self, scenario: Scenario) -> Agent | None:
+        known = self._agents.get(scenario.id)
+        if known is None:
+            if not needs_agent(scenario):
+                return None
+            kind, _, target = self._settings.agent(scenario).partition(":")
+            settings = AgentSettings(
+                target=target,
+                model=self._model(scenario),
+                folder=folder_of(scenario, "agent"),
+                variables=self._settings.variables(scenario),
+                options=self._agent_options(scenario),
+            )
+            known = self._agents[scenario.id] = (self._registries.registry(scenario).agent(kind), settings)
+        return known[0](known[1])
+
+    def _agent_options(self, scenario: Scenario) -> dict[str, Any]:
+        options: dict[str, Any] = {"allow_commands": self._settings.allow_commands(scenario)}
+        if self._settings.options.timeout_s is not None:
+            options["timeout_s"] = self._settings.options.timeout_s
+        return options
+
+    def _model(self, scenario: Scenario) -> ChatModel | None:
+        """The model under test, or None when the scenario asks nobody or nobody named one."""
+        if scenario.id not in self._tested:
+            ref = self._settings.model(scenario) if needs_agent(scenario) else None
+            self._tested[scenario.id] = self._models.get(ref, scenario) if ref else None
+        return self._tested[scenario.id]
+
+
+def _out_of_reach(scenario: Scenario, agent: str, shows: Shows, *, live: bool) -> list[str]:
+    """What the scenario sets up for an agent that cannot get at it, in words."""
+    setup = scenario.setup
+    found = [
+        (bool(setup.mocks) and not live, shows.services, "mocks do", "service calls"),
+        (bool(setup.virtual_fs), shows.files, "`virtual_fs` does", "files"),
+        (setup.database is not None and not live, shows.database, "database does", "the database"),
+    ]
+    return [
+        f"the scenario's {what} not reach the agent {agent}: checks on {checks} are inconclusive"
+        for set_up, sight, what, checks in found
+        if set_up and sight == "not_seen"
+    ]

@@ -1,0 +1,176 @@
+"""What makes a trial the trial it is, in short: a resume must not mix two of them in one record.
+
+Digests of contents and not of places, so that a run can be carried on in a copy of its folder. Keys are never in them:
+another key is the same trial. Neither are limits, retries and time-outs, which are what one mends before a resume.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from steadyhand.compose.judges import needs_judge
+from steadyhand.compose.needs import model_types, needs_agent, needs_user
+from steadyhand.compose.plugins import ScenarioRegistries
+from steadyhand.compose.rubrics import Rubrics
+from steadyhand.compose.settings import ModelRef, Settings
+from steadyhand.compose.sources import Sources, short
+from steadyhand.records.redaction import Redactor
+from steadyhand.records.scenario import PluginRef, Scenario
+
+_NOT_OF_THE_TRIAL = ("headers", "api_key_env")
+_CASSETTE = "cassette.jsonl"
+
+
+class Fingerprints:
+    """Of the scenarios of a run."""
+
+    def __init__(self, settings: Settings, redactor: Redactor, registries: ScenarioRegistries) -> None:
+        self._settings: Settings = settings
+        self._registries: ScenarioRegistries = registries
+        self._redactor: Redactor = redactor
+        self._sources: Sources = Sources()
+        self._rubrics: Rubrics = Rubrics(settings)
+
+    def parts(self, scenario: Scenario) -> dict[str, str]:
+        """By what a person calls it, what it is made of."""
+        settings = self._settings
+        tested = settings.model(scenario) if needs_agent(scenario) else None
+        told: dict[str, Any] = {
+            "the model": self._model(tested, scenario),
+            "the agent": self._agent(scenario) if needs_agent(scenario) else None,
+            "the judge": self._judge(scenario),
+            "the model that plays the user": self._user(scenario),
+            "a model that the scenario names": self._named(scenario),
+            "the rubric": self._rubric(scenario),
+            "a plugin": [self._plugin(ref, scenario) for ref in scenario.plugins if ref.enabled],
+            "the environment": [
+                settings.environment(scenario),
+                settings.sandbox(scenario),
+                settings.allow_commands(scenario),
+                settings.options.live,
+                settings.options.enforce_deadline,
+            ],
+            "the recording that is replayed": self._replayed(settings.options.replay),
+        }
+        return {"the scenario": scenario.digest, **{name: short(what) for name, what in told.items() if what}}
+
+    def _model(self, ref: ModelRef | None, scenario: Scenario) -> list[Any] | None:
+        """Its name, where it is asked and with which options, or what the file says that it answers from."""
+        if ref is None:
+            return None
+        provider, _, name = ref.name.partition("/")
+        config = self._settings.config(scenario).providers.get(provider)
+        options = dict(config.options) if config else {}
+        for option in _NOT_OF_THE_TRIAL:
+            options.pop(option, None)
+        base_url = options.pop("base_url", None) or (config.base_url if config else None)
+        base_url = base_url or self._base_url(provider, name, scenario)
+        return [
+            ref.name,
+            self._address(str(base_url)) if base_url else "",
+            self._clean(sorted(options.items())),
+            config.stream if config else None,
+            self._sources.digest(ref.folder / name),
+            self._replayed(ref.folder / name) if provider == "replay" else None,
+        ]
+
+    def _base_url(self, provider: str, name: str, scenario: Scenario) -> str | None:
+        """The one that a variable gives, such as OPENAI_BASE_URL; behind a bridge the vendor stands in the name."""
+        vendor = name.partition(":")[0] if ":" in name else provider
+        return self._settings.variables(scenario).get(f"{vendor.upper().replace('-', '_')}_BASE_URL")
+
+    def _agent(self, scenario: Scenario) -> list[Any]:
+        given = self._settings.agent(scenario)
+        kind, _, target = given.partition(":")
+        folder = Path(scenario.place.file).absolute().parent
+        match kind:
+            case "python":
+                place = target.rpartition(":")[0]
+                return [given, self._python(place, folder)]
+            case "command":
+                return [self._clean(given), [self._beside(word, folder) for word in _files_in(target)]]
+            case "http" | "elizaos":
+                return [kind, self._address(target)]
+            case _:
+                return [self._clean(given)]
+
+    def _judge(self, scenario: Scenario) -> list[Any] | None:
+        """The one that was named, where it has something to judge; else it is the model that is tested, or nobody."""
+        judge = self._settings.judge(scenario)
+        if judge is None or not (scenario.rubric or needs_judge(scenario, self._registries.registry(scenario))):
+            return None
+        return [self._model(judge, scenario), self._settings.votes(scenario)]
+
+    def _user(self, scenario: Scenario) -> list[Any] | None:
+        return self._model(self._settings.user_model(scenario), scenario) if needs_user(scenario) else None
+
+    def _named(self, scenario: Scenario) -> list[Any]:
+        aliases = self._settings.config(scenario).models
+        known = [name for name in model_types(scenario) if name in aliases or "/" in name]
+        return [self._model(self._settings.named(name, scenario), scenario) for name in known]
+
+    def _rubric(self, scenario: Scenario) -> str | None:
+        if self._settings.judge(scenario) is None:
+            return None
+        rubric = self._rubrics.get(scenario)
+        return None if rubric is None else rubric.digest
+
+    def _plugin(self, ref: PluginRef, scenario: Scenario) -> list[Any]:
+        folder = Path(scenario.place.file).absolute().parent
+        file, colon, attribute = ref.name.rpartition(":")
+        place = file if colon and attribute.isidentifier() else ref.name
+        return [ref.name, self._python(place, folder)]
+
+    def _python(self, place: str, folder: Path) -> str | None:
+        """Of the sources: a file beside the scenario, or a module by its name."""
+        if place.endswith(".py") or "/" in place:
+            return self._first(place, folder)
+        beside = folder / f"{place}.py"
+        return self._sources.python(beside) if beside.is_file() else self._sources.module(place, folder)
+
+    def _first(self, name: str, folder: Path) -> str | None:
+        for base in (folder, Path.cwd()):
+            if (base / name).is_file():
+                return self._sources.python(base / name)
+        return None
+
+    def _beside(self, name: str, folder: Path) -> str | None:
+        return self._sources.digest(folder / name) or self._sources.digest(Path.cwd() / name)
+
+    def _replayed(self, folder: Path | None) -> str | None:
+        return None if folder is None else self._sources.digest(folder / _CASSETTE)
+
+    def _address(self, url: str) -> list[Any]:
+        """Without a user, a password, and what is called like a key."""
+        parts = urlsplit(url)
+        place = parts.netloc.rpartition("@")[2]
+        query = self._redactor.value(dict(parse_qsl(parts.query, keep_blank_values=True)))
+        return [parts.scheme, place, self._clean(parts.path), self._clean(sorted(query.items())), parts.fragment]
+
+    def _clean(self, value: Any) -> Any:
+        """Without secrets, and without a trace of how long they were."""
+        return re.sub(r"\*+", "*", repr(self._redactor.value(value)))
+
+
+def total(parts: dict[str, str]) -> str:
+    """All parts in one: the scenario's own digest, a dash, and one of everything else."""
+    return f"{parts['the scenario']}-{short(sorted(parts.items()))}"
+
+
+def differences(before: dict[str, str], now: dict[str, str]) -> list[str]:
+    """What changed, in words."""
+    names = dict.fromkeys([*before, *now])
+    return [f"{name} has changed" for name in names if before.get(name) != now.get(name)]
+
+
+def _files_in(line: str) -> list[str]:
+    """The words of a command that are files beside the scenario."""
+    try:
+        words = shlex.split(line)
+    except ValueError:
+        return []
+    return [word for word in words if word.startswith(("./", "../"))]

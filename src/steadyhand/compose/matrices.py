@@ -1,0 +1,103 @@
+"""Matrices -> the scenarios they stand for, some of them chosen with --filter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from steadyhand.compose.plugins import ScenarioRegistries, environments_of
+from steadyhand.errors import SetupError
+from steadyhand.plugins.registry import EvaluationCatalogue
+from steadyhand.records.problem import Problem
+from steadyhand.records.run import RunAxis, RunMatrix
+from steadyhand.records.scenario import Scenario
+from steadyhand.spec.load import Loaded
+from steadyhand.spec.matrix_axes import show_value
+from steadyhand.spec.matrix_expand import expand
+from steadyhand.spec.vocabulary import Vocabulary
+
+
+def expand_matrices(loaded: Loaded, registries: ScenarioRegistries) -> tuple[list[Scenario], list[Problem]]:
+    """All combinations of all matrices, in order, and everything that is wrong with any and was not known before."""
+    vocabulary = Vocabulary(EvaluationCatalogue(registries.base), environments_of(registries.base))
+    scenarios: list[Scenario] = []
+    problems: list[Problem] = []
+    ids = {scenario.id for scenario in loaded.scenarios}
+    for matrix in loaded.matrices:
+        found = expand(matrix, vocabulary, registries.vocabulary)
+        problems.extend(found.problems)
+        scenarios.extend(found.scenarios)
+        twice = [scenario.id for scenario in found.scenarios if scenario.id in ids]
+        if twice:
+            message = f"the combination {twice[0]} is in this run twice; run this matrix by itself"
+            problems.append(Problem(place=matrix.place, message=message, code="duplicate-id"))
+        ids.update(scenario.id for scenario in found.scenarios)
+    # A base scenario that is among the files has had its own problems reported.
+    return scenarios, [problem for problem in problems if problem not in loaded.problems]
+
+
+def filter_combinations(scenarios: Sequence[Scenario], filters: Sequence[str]) -> list[Scenario]:
+    """The combinations in which every filter `parameter=value` holds; several on one parameter allow several values.
+
+    Raises `SetupError` for a filter that no combination satisfies, and when no combination satisfies all.
+    """
+    wanted: dict[str, set[str]] = {}
+    for text in filters:
+        parameter, equals, value = text.partition("=")
+        if not equals:
+            raise SetupError(f"--filter {text!r}: expected parameter=value, such as model=openai/gpt-4o")
+        wanted.setdefault(parameter, set()).add(_check(text, parameter, value, scenarios))
+    chosen = [scenario for scenario in scenarios if scenario.cell is not None and _matches(scenario, wanted)]
+    if not chosen:
+        raise SetupError(f"no combination matches all of {' '.join(f'--filter {text}' for text in filters)}")
+    return chosen
+
+
+def _check(text: str, parameter: str, value: str, scenarios: Sequence[Scenario]) -> str:
+    """The value as ids show it; a text that is quoted there may be given without the quotes."""
+    varied: dict[str, dict[str, None]] = {}
+    for scenario in scenarios:
+        for setting in scenario.cell.settings if scenario.cell else ():
+            varied.setdefault(setting.parameter, {})[setting.shown] = None
+    if not varied:
+        raise SetupError("--filter chooses combinations of a matrix, and there is none among the files")
+    if parameter not in varied:
+        raise SetupError(f"--filter {text!r}: no matrix varies {parameter!r}; varied are {', '.join(varied)}")
+    for shown in (value, show_value(value)):
+        if shown in varied[parameter]:
+            return shown
+    raise SetupError(f"--filter {text!r}: {parameter} is never that; it is {', '.join(varied[parameter])}")
+
+
+def _matches(scenario: Scenario, wanted: dict[str, set[str]]) -> bool:
+    settings = {setting.parameter: setting.shown for setting in scenario.cell.settings} if scenario.cell else {}
+    return all(settings.get(parameter) in values for parameter, values in wanted.items())
+
+
+def run_matrices(scenarios: Sequence[Scenario]) -> tuple[RunMatrix, ...]:
+    """What the header of a run says of the matrices that its scenarios come from."""
+    by_matrix: dict[tuple[str, str], list[Scenario]] = {}
+    for scenario in scenarios:
+        if scenario.cell is not None:
+            by_matrix.setdefault((scenario.cell.matrix, scenario.cell.file), []).append(scenario)
+    return tuple(_run_matrix(name, file, cells) for (name, file), cells in by_matrix.items())
+
+
+def _run_matrix(name: str, file: str, scenarios: Sequence[Scenario]) -> RunMatrix:
+    axes: dict[str, dict[str, int]] = {}
+    values: dict[str, list[object]] = {}
+    combinations: dict[str, tuple[int, ...]] = {}
+    for scenario in scenarios:
+        at: list[int] = []
+        for setting in scenario.cell.settings if scenario.cell else ():
+            known = axes.setdefault(setting.parameter, {})
+            if setting.shown not in known:
+                known[setting.shown] = len(known)
+                values.setdefault(setting.parameter, []).append(setting.value)
+            at.append(known[setting.shown])
+        combinations[scenario.id] = tuple(at)
+    return RunMatrix(
+        name=name,
+        file=file,
+        axes=tuple(RunAxis(parameter=parameter, values=tuple(values[parameter])) for parameter in axes),
+        combinations=combinations,
+    )

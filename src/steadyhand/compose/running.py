@@ -1,0 +1,245 @@
+"""The pipeline, end to end: load, plan, execute, record."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+import secrets
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+import steadyhand
+from steadyhand.batch.gate import ProviderGate
+from steadyhand.batch.interrupt import Interrupts
+from steadyhand.batch.local import LocalBatch
+from steadyhand.batch.plan import Plan, PlannedTrial
+from steadyhand.compose.building import Builder
+from steadyhand.compose.fingerprint import Fingerprints, total
+from steadyhand.compose.gates import build_gate, needs_network
+from steadyhand.compose.judges import asks_judge
+from steadyhand.compose.loading import load_scenarios
+from steadyhand.compose.options import RunOptions, Selection, save_options
+from steadyhand.compose.plugins import ScenarioRegistries
+from steadyhand.compose.registry import build_registry
+from steadyhand.compose.rubrics import Rubrics
+from steadyhand.compose.safe_ids import with_safe_ids
+from steadyhand.compose.settings import Settings
+from steadyhand.compose.tape import Tape
+from steadyhand.compose.workspaces import clean_workspaces
+from steadyhand.engine.budget import Budget
+from steadyhand.engine.calling import OpenGate
+from steadyhand.engine.lag import LagMonitor
+from steadyhand.errors import FileError, SteadyhandError, StoreError
+from steadyhand.ports.observer import RunObserver
+from steadyhand.records.evaluation import EvaluationSpec
+from steadyhand.records.price import Prices
+from steadyhand.records.redaction import Redactor
+from steadyhand.records.run import RunHeader, RunMatrix, TrialRecord
+from steadyhand.records.scenario import Scenario
+from steadyhand.records.standing import Standing
+from steadyhand.records.verdict import Verdict
+from steadyhand.report.redacted_progress import RedactedProgress
+from steadyhand.store.ids import new_run_id
+from steadyhand.store.plan import PlanEntry
+from steadyhand.store.reader import RunReader
+from steadyhand.store.writer import RunWriter
+
+
+class Run:
+    """A run that is loaded, checked and ready to go. `pending` is what it will do of what is `planned`."""
+
+    def __init__(
+        self, selection: Selection, options: RunOptions, *, begun: tuple[RunHeader, Path] | None = None
+    ) -> None:
+        """`begun` is the header and the record of a run to carry on.
+
+        Raises `UsageError` for anything that would stop the run from starting.
+        """
+        self.settings: Settings = Settings(options)
+        self._registries = ScenarioRegistries(build_registry(), live=options.live)
+        loaded = load_scenarios(selection, self._registries)
+        self.redactor: Redactor = self.settings.redactor(loaded)
+        self.scenarios: list[Scenario] = with_safe_ids(loaded, self.redactor)
+        self._check_matrices(options)
+        if problems := Rubrics(self.settings).check(self.scenarios, read=False):
+            raise FileError(problems)
+        header, self._path = begun if begun is not None else (None, None)
+        seed = header.seed if header is not None else self.settings.seed
+        self.seed: int = seed if seed is not None else secrets.randbelow(2**31)
+        self.planned: Plan = Plan(self.scenarios, seed=self.seed, trials=options.trials)
+        self.pending: Sequence[PlannedTrial] = self.planned
+        self.header: RunHeader = header or self._header(selection, options)
+        prices = Prices.of_run(self.header)
+        self.budget: Budget = Budget(prices, max_cost=options.max_cost, max_tokens=options.max_tokens)
+        if self._path is not None and self.budget.limited:
+            self.budget.carry_on(RunReader.open(self._path).trials())
+        self.interrupted: bool = False
+        self.broken: StoreError | None = None
+        self._gate: ProviderGate | OpenGate | None = None
+        self._lag: LagMonitor | None = None
+
+    def _check_matrices(self, options: RunOptions) -> None:
+        if not any(scenario.cell for scenario in self.scenarios):
+            return
+        from steadyhand.compose.matrix_names import check_names, check_options
+
+        check_options(self.scenarios, options)
+        problems = check_names(self.scenarios, self.settings, self._registries)
+        if problems:
+            raise FileError(problems)
+
+    def _header(self, selection: Selection, options: RunOptions) -> RunHeader:
+        return RunHeader(
+            id=new_run_id(datetime.now(UTC), random.SystemRandom()),
+            started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            steadyhand_version=steadyhand.__version__,
+            command=options.command,
+            seed=self.seed,
+            planned=len(self.planned),
+            options=save_options(selection, options),
+            prices=self.settings.prices(self.scenarios),
+            own_servers=self.settings.own_servers(self.scenarios),
+            pass_rate=options.pass_rate,
+            matrices=self._matrices(),
+            pass_rates={each.id: each.pass_rate for each in self.scenarios if each.pass_rate is not None},
+        )
+
+    def _matrices(self) -> tuple[RunMatrix, ...]:
+        if not any(scenario.cell for scenario in self.scenarios):
+            return ()
+        from steadyhand.compose.matrices import run_matrices
+
+        return run_matrices(self.scenarios)
+
+    @property
+    def needs_network(self) -> bool:
+        return needs_network(self.scenarios, self.settings)
+
+    def asks_judge(self, scenario: Scenario, check: EvaluationSpec) -> bool:
+        return asks_judge(check, self._registries.registry(scenario))
+
+    def standing(self) -> Standing:
+        """What holds it up right now. May be asked from another thread, at any time."""
+        return Standing(
+            waits=self._gate.held_up() if isinstance(self._gate, ProviderGate) else (),
+            lag_ms=self._lag.lately_ms() if self._lag is not None else 0.0,
+        )
+
+    def fingerprints(self) -> dict[str, dict[str, str]]:
+        """By scenario, what its trials are made of."""
+        made = Fingerprints(self.settings, self.redactor, self._registries)
+        return {scenario.id: made.parts(scenario) for scenario in self.scenarios}
+
+    async def execute(self, observers: Sequence[RunObserver]) -> Path:
+        """Run every trial that is to be done into the record and say where that is.
+
+        After an interrupt `interrupted` is set, and `broken` when record or recording could no longer be written; the
+        record holds what was finished. Raises `SetupError` or `StoreError` before anything ran.
+        """
+        observers = [RedactedProgress(observer, self.redactor) for observer in observers]
+        tape = Tape(self.settings.options, self.redactor, add=self._path is not None)
+        try:
+            return await self._execute(tape, observers)
+        except SteadyhandError as error:
+            error.args = (self.redactor.text(str(error)),)
+            raise
+        finally:
+            tape.close()
+
+    async def _execute(self, tape: Tape, observers: Sequence[RunObserver]) -> Path:
+        def note(message: str) -> None:
+            for observer in observers:
+                observer.noted(message)
+
+        self._gate = build_gate(self.scenarios, self.settings, note)
+        with LagMonitor() as lag:
+            self._lag = lag
+            builder = Builder(
+                registries=self._registries,
+                settings=self.settings,
+                workspaces=clean_workspaces(),
+                lag=lag,
+                gate=self._gate,
+                tape=tape,
+                budget=self.budget,
+            )
+            try:
+                builder.prepare(self.scenarios)
+                for message, count in builder.out_of_reach.items():
+                    note(f"{message} ({count} scenarios)" if count > 1 else message)
+                gc.freeze()
+                gc.enable()
+                lag.forget()
+                with Interrupts(note) as interrupts:
+                    return await self._record(builder, tape, observers, interrupts)
+            finally:
+                await builder.close()
+
+    def _writer(self) -> RunWriter:
+        if self._path is not None:
+            return RunWriter.open(self._path, redactor=self.redactor)
+        prints = self.fingerprints()
+        self.header = msgspec.structs.replace(self.header, fingerprints=prints)
+        digests = {scenario_id: total(parts) for scenario_id, parts in prints.items()}
+        entries = (PlanEntry(key=each.key, seed=each.seed, digest=digests[each.scenario.id]) for each in self.planned)
+        return RunWriter.create(self.settings.out, self.header, entries, redactor=self.redactor)
+
+    async def _record(
+        self, builder: Builder, tape: Tape, observers: Sequence[RunObserver], interrupts: Interrupts
+    ) -> Path:
+        writer = self._writer()
+        if self._path is not None:
+            # Another process may have done some of it before this one had the record to itself.
+            self.pending = [each for each in self.pending if writer.verdict(each.key) in (None, Verdict.ERROR)]
+        for observer in observers:
+            observer.run_started(msgspec.structs.replace(self.header, planned=len(self.pending)))
+            for notice in builder.notices:
+                observer.noted(notice)
+        batch = LocalBatch(
+            build=builder.build,
+            keep=writer.append if self._path is None else lambda trial: writer.append(self._with_replaced(trial)),
+            observers=observers,
+            concurrency=self.settings.concurrency,
+            stopping=lambda: interrupts.stopping or tape.broken is not None or not self.budget.may_start(),
+        )
+        try:
+            await batch.run(self.pending)
+            self.broken = tape.broken
+            if self.budget.exhausted is not None:
+                for observer in observers:
+                    observer.noted(f"{self.budget.exhausted}; no more trials were started")
+        except StoreError as error:
+            self.broken = error
+        except asyncio.CancelledError:
+            if not interrupts.stopping:
+                writer.close("interrupted")
+                raise
+        except BaseException:
+            writer.close("interrupted")
+            raise
+        finally:
+            for observer in observers:
+                observer.run_finished()
+        self.interrupted = interrupts.stopping
+        self._close(writer)
+        return writer.path
+
+    def _with_replaced(self, trial: TrialRecord) -> TrialRecord:
+        """The trial, with what it takes the place of: that was paid for as well."""
+        assert self._path is not None
+        before = RunReader.open(self._path).trial(trial.key)
+        if before is None:
+            return trial
+        replaced = (*before.replaced, msgspec.structs.replace(before, replaced=()))
+        return msgspec.structs.replace(trial, replaced=replaced)
+
+    def _close(self, writer: RunWriter) -> None:
+        cut_short = self.interrupted or self.broken is not None or self.budget.exhausted is not None
+        try:
+            writer.close("interrupted" if cut_short else "finished")
+        except StoreError as error:
+            self.broken = self.broken or error

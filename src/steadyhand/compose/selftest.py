@@ -1,0 +1,86 @@
+"""A scenario's checks against its own example answers, with no model at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from steadyhand.compose.plugins import ScenarioRegistries
+from steadyhand.engine.context import Trial, TrialParts
+from steadyhand.engine.evaluating import Evaluation
+from steadyhand.plugins.factories import EnvironmentSettings
+from steadyhand.records.base import Record
+from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec
+from steadyhand.records.execution import ExecutionResult
+from steadyhand.records.message import Message
+from steadyhand.records.place import Place
+from steadyhand.records.run import TrialKey
+from steadyhand.records.scenario import Scenario, evaluation_specs
+from steadyhand.records.verdict import Verdict
+
+DETERMINISTIC = frozenset(("regex", "contains", "not_contains", "regex_match", "string_contains"))
+
+
+class Defect(Record):
+    """A good answer that a check rejects (`check` names it), or a bad one that every check accepts."""
+
+    scenario_id: str
+    place: Place
+    answer: str
+    message: str
+    check: str | None = None
+
+
+class SelfTest(Record):
+    """`answers` is how many were tried."""
+
+    answers: int
+    defects: tuple[Defect, ...]
+    without_examples: tuple[str, ...]
+
+
+async def selftest(scenarios: Sequence[Scenario], registries: ScenarioRegistries) -> SelfTest:
+    """Every deterministic check of every scenario against every example of it."""
+    answers = 0
+    defects: list[Defect] = []
+    for scenario in scenarios:
+        for answer in scenario.examples.good:
+            answers += 1
+            defects += [
+                _defect(scenario, answer, f"a good answer is rejected: {result.message}", result)
+                for result in await _check(scenario, registries, answer)
+                if result.verdict is not Verdict.PASSED
+            ]
+        for answer in scenario.examples.bad:
+            answers += 1
+            results = await _check(scenario, registries, answer)
+            if all(result.verdict is Verdict.PASSED for result in results):
+                defects.append(_defect(scenario, answer, "a bad answer passes every check"))
+    without = tuple(s.id for s in scenarios if not s.examples.good and not s.examples.bad)
+    return SelfTest(answers=answers, defects=tuple(defects), without_examples=without)
+
+
+async def _check(scenario: Scenario, registries: ScenarioRegistries, answer: str) -> list[EvaluationResult]:
+    registry = registries.registry(scenario)
+    nowhere = EnvironmentSettings(root=Path("unused"), trial_id="selftest")
+    parts = TrialParts(
+        scenario=scenario,
+        key=TrialKey(scenario_id=scenario.id),
+        environment=registry.environment("local")(nowhere),
+        evaluator=registry.evaluator,
+    )
+    evaluation = Evaluation(Trial(parts))
+    result = ExecutionResult(reply=answer, stdout=answer, messages=(Message(role="assistant", content=answer),))
+    for spec in _deterministic(scenario):
+        await evaluation.check(spec, result, stage="step", step=0)
+    return evaluation.results
+
+
+def _deterministic(scenario: Scenario) -> list[EvaluationSpec]:
+    return [spec for spec in evaluation_specs(scenario) if spec.type in DETERMINISTIC]
+
+
+def _defect(scenario: Scenario, answer: str, message: str, result: EvaluationResult | None = None) -> Defect:
+    place = result.place if result is not None and result.place is not None else scenario.place
+    check = (result.name or result.type) if result is not None else None
+    return Defect(scenario_id=scenario.id, place=place, answer=answer, message=message, check=check)

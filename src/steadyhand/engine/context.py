@@ -1,0 +1,223 @@
+"""One trial in progress: what its parts see of it, and what it has noted so far."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from steadyhand.engine.calling import Caller, OpenGate, RetryPolicy
+from steadyhand.engine.clock import SystemClock
+from steadyhand.engine.lag import LagMonitor
+from steadyhand.errors import PluginError
+from steadyhand.ports.agent import EVERYTHING_SEEN, Agent, Shows, TrialContext, shows_of
+from steadyhand.ports.clock import Clock
+from steadyhand.ports.database import Database, TrialDatabase
+from steadyhand.ports.environment import EnvironmentProvider
+from steadyhand.ports.evaluator import Evaluator
+from steadyhand.ports.gate import Gate
+from steadyhand.ports.judge import Judge
+from steadyhand.ports.model import ChatModel
+from steadyhand.ports.services import Services
+from steadyhand.ports.sink import EventSink
+from steadyhand.ports.user import UserSimulator
+from steadyhand.records.conversation import ConversationTurn
+from steadyhand.records.evaluation import EvaluationSpec
+from steadyhand.records.event import AnyEvent, Noted
+from steadyhand.records.material import Material
+from steadyhand.records.model import ChatRequest, ChatResponse
+from steadyhand.records.rubric import RubricScore
+from steadyhand.records.run import TrialKey
+from steadyhand.records.scenario import RunCode, Scenario
+from steadyhand.records.verdict import LatencyTier
+
+TerminationFunction = Callable[[tuple[ConversationTurn, ...], TrialContext], "bool | str | Awaitable[bool | str]"]
+"""A plugin's word on whether a conversation is over; a text that is not empty means yes, and says why."""
+
+ScoreRubric = Callable[[Sequence[Material], LatencyTier | None, TrialContext], Awaitable[RubricScore]]
+E = TypeVar("E", bound=AnyEvent)
+
+
+def no_termination_function(name: str) -> TerminationFunction:
+    raise PluginError(f"no plugin brings the termination function {name!r}")
+
+
+@dataclass(slots=True, kw_only=True)
+class TrialParts:
+    """A built trial: everything it needs, by object and not by name.
+
+    `enforce_deadline` cuts a model's answer off at `critical_ms` of its latency budget. `score_rubric` is asked when
+    everything else is evaluated, with what a judge is shown of the last step and the tier of the latency.
+    `missing_plugins` are those that the scenario names and nobody has: what they bring was never offered to the agent.
+    """
+
+    scenario: Scenario
+    key: TrialKey
+    environment: EnvironmentProvider
+    evaluator: Callable[[str], Evaluator]
+    agent: Agent | None = None
+    judge: Judge | None = None
+    user: UserSimulator | None = None
+    services: Services | None = None
+    database: TrialDatabase | None = None
+    termination: Callable[[str], TerminationFunction] = no_termination_function
+    model_name: str | None = None
+    seed: int = 0
+    live: bool = False
+    clock: Clock = field(default_factory=SystemClock)
+    gate: Gate = field(default_factory=OpenGate)
+    lag: LagMonitor | None = None
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    sinks: Sequence[EventSink] = ()
+    checked: dict[int, Any] = field(default_factory=dict[int, Any])
+    """Validated parameters by the identity of the check's specification; shared by the trials of a run."""
+    text_checks: dict[int, Any] = field(default_factory=dict[int, Any])
+    """Checks on parts of an answer, likewise."""
+    notes: Sequence[str] = ()
+    missing_plugins: Sequence[str] = ()
+    enforce_deadline: bool = False
+    score_rubric: ScoreRubric | None = None
+
+
+class Trial:
+    """Implements `TrialContext` for the parts, and keeps the events for the record.
+
+    `undecided` says of which answers nobody knows what they would have been: the trial cannot pass.
+    """
+
+    def __init__(self, parts: TrialParts) -> None:
+        self.parts: TrialParts = parts
+        self.events: list[AnyEvent] = []
+        self.undecided: list[str] = []
+        self._random: random.Random | None = None
+        self.step: int | None = None
+        self.turn: int | None = None
+        self._told: Exception | None = None
+        self.started_at: str = datetime.now(UTC).isoformat(timespec="milliseconds")
+        self._now = parts.clock.now
+        self._zero: float = self._now()
+        self.caller: Caller = Caller(
+            policy=parts.retry,
+            gate=parts.gate,
+            clock=parts.clock,
+            lag=parts.lag,
+            seed=parts.seed,
+            now_ms=self.elapsed_ms,
+            emit=self.emit,
+        )
+
+    @property
+    def random(self) -> random.Random:
+        """Seeded by the trial; made when it is first asked for, since few trials ask."""
+        if self._random is None:
+            self._random = random.Random(self.parts.seed)  # noqa: S311 - repeatability, not secrecy
+        return self._random
+
+    @property
+    def scenario(self) -> Scenario:
+        return self.parts.scenario
+
+    @property
+    def trial_id(self) -> str:
+        return str(self.parts.key)
+
+    @property
+    def seed(self) -> int:
+        return self.parts.seed
+
+    @property
+    def clock(self) -> Clock:
+        return self.parts.clock
+
+    @property
+    def environment(self) -> EnvironmentProvider:
+        return self.parts.environment
+
+    @property
+    def services(self) -> Services | None:
+        return self.parts.services
+
+    @property
+    def database(self) -> Database | None:
+        return self.parts.database
+
+    @property
+    def judge(self) -> Judge | None:
+        return self.parts.judge
+
+    @property
+    def live(self) -> bool:
+        return self.parts.live
+
+    @property
+    def asks_agent(self) -> bool:
+        """Whether the present step is the agent's; a `code` step is a program of the author's."""
+        step = self.step
+        return self.parts.agent is not None and (
+            step is None or not isinstance(self.scenario.steps[step].task, RunCode)
+        )
+
+    @property
+    def shows(self) -> Shows:
+        agent = self.parts.agent
+        if agent is None or not self.asks_agent:
+            return EVERYTHING_SEEN
+        shows = shows_of(agent)
+        if self.live and self.parts.database is not None and shows.acts:
+            # A live trial works on the database of the URL itself, which the agent can have been given too.
+            shows = msgspec.structs.replace(shows, database="seen")
+        return shows
+
+    @property
+    def variables(self) -> Mapping[str, Any]:
+        step = self.scenario.steps[self.step] if self.step is not None else None
+        return {
+            "scenario": self.scenario.name,
+            "scenario_id": self.scenario.id,
+            "step": step.name if step else None,
+            "step_index": self.step,
+            "turn": self.turn,
+            "user_id": "user",
+            "agent_id": self.parts.agent.name if self.parts.agent else None,
+            **self.scenario.context,
+        }
+
+    def elapsed_ms(self) -> float:
+        return round((self._now() - self._zero) * 1000.0, 3)
+
+    def emit(self, event: AnyEvent) -> None:
+        """Note an event, with the step and turn it happened in."""
+        if event.step is None and self.step is not None:
+            event = msgspec.structs.replace(event, step=self.step, turn=self.turn)
+        self.events.append(event)
+        for sink in self.parts.sinks:
+            sink.emit(event)
+
+    def params(self, spec: EvaluationSpec, evaluator: Evaluator) -> Any:
+        """The parameters of a check as its evaluator wants them, validated once for all trials of a scenario."""
+        known = self.parts.checked.get(id(spec))
+        if known is None:
+            known = self.parts.checked[id(spec)] = evaluator.params.model_validate(spec.params)
+        return known
+
+    def warn(self, message: str) -> None:
+        self.emit(Noted(at_ms=self.elapsed_ms(), message=message, level="warning"))
+
+    def since(self, mark: int, kind: type[E]) -> list[E]:
+        """The events of one kind noted after `mark`, which was `len(events)` then."""
+        return [event for event in self.events[mark:] if isinstance(event, kind)]
+
+    async def raise_broken(self) -> None:
+        """Raise what broke in a mock or plugin, once: its caller may have caught it, and it is the trial's error."""
+        services = self.parts.services
+        broken = None if services is None else await services.broken()
+        if broken is not None and broken is not self._told:
+            self._told = broken
+            raise broken
+
+    async def call(self, model: ChatModel, request: ChatRequest) -> ChatResponse:
+        return await self.caller.call(model, request)

@@ -1,0 +1,261 @@
+"""A conversation: agent, turn evaluations, termination, user; turn after turn, within its time."""
+
+from __future__ import annotations
+
+import msgspec
+
+from steadyhand.engine.asking import AgentTurn, ask
+from steadyhand.engine.context import Trial
+from steadyhand.engine.evaluating import Evaluation
+from steadyhand.engine.metrics import simulator_quality
+from steadyhand.engine.own_time import OwnTime
+from steadyhand.engine.script import Script
+from steadyhand.engine.termination import Ending, check_termination, transcript_text
+from steadyhand.errors import LimitExceeded, SteadyhandError, TrialError
+from steadyhand.records.conversation import ConversationResult, ConversationTurn
+from steadyhand.records.evaluation import EvaluationResult
+from steadyhand.records.event import Noted, Retried, Said, ServiceCalled
+from steadyhand.records.execution import ExecutionResult
+from steadyhand.records.history import trajectory_of
+from steadyhand.records.message import Message
+from steadyhand.records.scenario import Converse, Step
+from steadyhand.records.verdict import Verdict
+
+MAX_TURNS_REACHED = "max_turns_reached"
+SCRIPT_FINISHED = "script_finished"
+TURN_TIMEOUT = "timeout_per_turn"
+TOTAL_TIMEOUT = "total_timeout"
+BROKEN_OFF = "error"
+ENDED = "conversation_ended"
+INVARIANT_BROKE = "invariant_broke"
+
+
+class ConversationManager:
+    """Carries one conversation out.
+
+    `turns`, `messages` and `result` hold what has been said so far, also after a failure.
+    """
+
+    def __init__(self, trial: Trial, step: Step, task: Converse, evaluation: Evaluation) -> None:
+        self._trial = trial
+        self._step = step
+        self._task = task
+        self._evaluation = evaluation
+        self._script = Script(task)
+        self._mark = len(trial.events)
+        self._turn_mark = self._mark
+        self._started = trial.elapsed_ms()
+        self._waiting_for = "the user"
+        self._simulated = 0
+        self._before = 0
+        self._broken: set[str] = set()
+        self.turns: list[ConversationTurn] = []
+        self.agent_turns: list[AgentTurn] = []
+        self.messages: tuple[Message, ...] = ()
+        self.limit: LimitExceeded | None = None
+        self.result: ConversationResult | None = None
+
+    async def execute_conversation(self, history: tuple[Message, ...]) -> ConversationResult:
+        """Talk until a condition fires, the turns or the time are used up. `history` is what earlier steps said.
+
+        Running out of time ends it as failed, with `limit` set and the turns so far kept. Raises `TrialError` when
+        the agent, the simulated user or a judge could not answer; `result` is there then too.
+        """
+        trial = self._trial
+        self.messages = history
+        self._before = len(history)
+        self._mark = len(trial.events)
+        self._started = trial.elapsed_ms()
+        try:
+            ending = await self._within_time()
+        except SteadyhandError as error:
+            self.result = self._result(Ending(reason=BROKEN_OFF, evidence=str(error)), success=False)
+            raise
+        finally:
+            trial.turn = None
+        self._note_ending(ending)
+        self._note_unreached(ending)
+        self.result = self._result(ending, success=self.limit is None)
+        return self.result
+
+    async def _within_time(self) -> Ending:
+        trial = self._trial
+        allowed = min(self._task.config.total_timeout_ms, self._step.timeout_ms or self._task.config.total_timeout_ms)
+        total = OwnTime(allowed, trial.caller.waits)
+        try:
+            async with total:
+                return await self._talk()
+        except TimeoutError:
+            if not total.expired():
+                raise
+        except LimitExceeded as error:
+            if error.kind != "step_time":
+                self.limit = error
+                return Ending(reason=error.kind, evidence=str(error))
+            self.limit = LimitExceeded("turn_time", used=error.used, allowed=error.allowed)
+            return Ending(reason=TURN_TIMEOUT, evidence=str(self.limit))
+        used = round(total.used_ms())
+        faults = trial.since(self._turn_mark, Retried)
+        if faults:
+            # An outage is not the agent's slowness.
+            raise TrialError(f"out of time after {used} ms while a model was failing: {faults[-1].reason}")
+        await trial.raise_broken()
+        self.limit = LimitExceeded("conversation_time", used=used, allowed=allowed)
+        return Ending(reason=TOTAL_TIMEOUT, evidence=f"{self.limit}, while waiting for {self._waiting_for}")
+
+    async def _talk(self) -> Ending:
+        config = self._task.config
+        said = self._task.opening
+        for number in range(1, config.max_turns + 1):
+            self._trial.turn = number
+            self._turn_mark = len(self._trial.events)
+            if not said or number > 1:
+                following = await self._user_turn(number)
+                if following is None:
+                    return Ending(reason=SCRIPT_FINISHED, evidence=f"the script ended after turn {number - 1}")
+                said = (Message(role="user", content=following),)
+            await self._execute_turn(said, number)
+            ending = await self._termination()
+            self._decision(number, ending)
+            if ending is not None:
+                return ending
+        if config.user_simulator is None and self._script.entry_at(config.max_turns + 1) is None:
+            return Ending(reason=SCRIPT_FINISHED, evidence=f"the script ended after turn {config.max_turns}")
+        return Ending(reason=MAX_TURNS_REACHED, evidence=f"{config.max_turns} turns")
+
+    async def _execute_turn(self, said: tuple[Message, ...], number: int) -> None:
+        trial, config = self._trial, self._task.config
+        mark, started_ms = len(trial.events), trial.elapsed_ms()
+        for message in said:
+            trial.emit(Said(at_ms=trial.elapsed_ms(), message=message))
+        self.messages += said
+        self._waiting_for = "the agent"
+        turn = await ask(trial, self.messages, number=number, timeout_ms=config.timeout_per_turn_ms)
+        self.messages += (Message(role="assistant", content=turn.reply),)
+        self.agent_turns.append(turn)
+        self.turns.append(
+            ConversationTurn(
+                turn_number=number,
+                user_input=said[-1].content,
+                agent_response=turn.reply,
+                room_id=trial.trial_id,
+                trajectory=trajectory_of(trial.events[mark:]),
+                started_at_ms=started_ms,
+                ended_at_ms=trial.elapsed_ms(),
+                duration_ms=turn.duration_ms,
+            )
+        )
+        results = await self._turn_evaluations(number, turn, mark)
+        self.turns[-1] = msgspec.structs.replace(self.turns[-1], turn_evaluations=tuple(results))
+
+    async def _turn_evaluations(self, number: int, turn: AgentTurn, mark: int) -> list[EvaluationResult]:
+        """The checks of every turn, and those that the script asks for at this one."""
+        self._waiting_for = "the turn's evaluations"
+        specs = (*self._task.config.turn_evaluations, *self._script.evaluations_at(number))
+        if not specs and not self._step.reply_due:
+            return []
+        result = await self._result_of(turn, mark)
+        self._evaluation.require_reply(self._step, specs, result, turn=number)
+        found: list[EvaluationResult] = []
+        for spec in specs:
+            checked = await self._evaluation.check(spec, result, stage="turn", step=self._step.index, turn=number)
+            found.append(checked)
+            self._note_break(checked, number)
+        return found
+
+    async def _termination(self) -> Ending | None:
+        self._waiting_for = "the termination conditions"
+        conditions = self._task.config.termination_conditions
+        return await check_termination(conditions, self.turns, self._trial, self._trial.parts.termination)
+
+    async def _user_turn(self, number: int) -> str | None:
+        """What the user says in turn `number`: the script's line, else the simulator's; None when nobody speaks."""
+        scripted = self._script.entry_at(number)
+        config = self._task.config.user_simulator
+        if scripted is not None and scripted.say is not None:
+            return scripted.say
+        if config is None:
+            return None
+        user = self._trial.parts.user
+        if user is None:
+            raise TrialError(
+                "nobody plays the user: give --user-model, a model for the agent, or `user_model` in steadyhand.toml"
+            )
+        self._waiting_for = "the simulated user"
+        said = await user.generate_response(tuple(self.turns), config, self._trial)
+        self._simulated += 1
+        return said
+
+    async def _result_of(self, turn: AgentTurn, mark: int) -> ExecutionResult:
+        """What was done in the turn that began at the event `mark`, with everything that was said up to its end."""
+        trial = self._trial
+        return ExecutionResult(
+            stdout=turn.reply,
+            reply=turn.reply,
+            files=dict(await trial.environment.capture()),
+            started_at_ms=self.turns[-1].started_at_ms,
+            ended_at_ms=self.turns[-1].ended_at_ms,
+            duration_ms=turn.duration_ms,
+            messages=self.messages[self._before :],
+            trajectory=self.turns[-1].trajectory,
+            service_calls=tuple(trial.since(mark, ServiceCalled)),
+            calls=turn.calls,
+            latency=turn.latency,
+            finish=turn.finish,
+            conversation=self._result(None, success=True),
+        )
+
+    def _result(self, ending: Ending | None, *, success: bool) -> ConversationResult:
+        trial, config = self._trial, self._task.config
+        return ConversationResult(
+            turns=tuple(self.turns),
+            total_duration_ms=round(trial.elapsed_ms() - self._started, 3),
+            terminated_early=ending is not None and ending.reason not in (MAX_TURNS_REACHED, SCRIPT_FINISHED),
+            termination_reason=ending.reason if ending else None,
+            termination_evidence=ending.evidence if ending else None,
+            conversation_transcript=transcript_text(self.turns) if config.debug_options.export_full_transcript else "",
+            success=success,
+            simulator_quality=simulator_quality(self._simulated, trial.events[self._mark :]),
+        )
+
+    def _note_break(self, checked: EvaluationResult, number: int) -> None:
+        """The first turn at which a safety invariant does not hold is what a reader wants to know."""
+        name = checked.name or checked.type
+        if checked.severity is None or checked.verdict is not Verdict.FAILED or name in self._broken:
+            return
+        self._broken.add(name)
+        scripted = self._script.entry_at(number)
+        under = scripted.type if scripted else None
+        self._note(
+            f"invariant {name!r} first broke at turn {number}" + (f" under {under}" if under else ""),
+            topic=INVARIANT_BROKE,
+            figures={"invariant": name, "turn": number, "under": under},
+        )
+
+    def _note_ending(self, ending: Ending) -> None:
+        self._note(
+            f"conversation ended: {ending.reason}: {ending.evidence}",
+            topic=ENDED,
+            figures={"reason": ending.reason, "evidence": ending.evidence, "turns": len(self.turns)},
+        )
+
+    def _note_unreached(self, ending: Ending) -> None:
+        for number, spec in self._script.evaluations_after(len(self.turns)):
+            reason = f"turn {number} never came: the conversation ended by {ending.reason} after turn {len(self.turns)}"
+            self._evaluation.not_reached(spec, reason, stage="turn", step=self._step.index, turn=number)
+
+    def _decision(self, number: int, ending: Ending | None) -> None:
+        if not self._task.config.debug_options.log_turn_decisions:
+            return
+        count = len(self._task.config.termination_conditions)
+        if ending is None:
+            message = f"turn {number}: goes on; of {count} termination conditions none applies"
+        else:
+            message = f"turn {number}: ends by {ending.reason}: {ending.evidence}"
+        self._note(message, level="debug")
+
+    def _note(
+        self, message: str, *, level: str = "info", topic: str | None = None, figures: dict[str, object] | None = None
+    ) -> None:
+        trial = self._trial
+        trial.emit(Noted(at_ms=trial.elapsed_ms(), message=message, level=level, topic=topic, figures=figures or {}))

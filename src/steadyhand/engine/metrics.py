@@ -1,0 +1,87 @@
+"""The figures of a trial's conversations, counted off its events."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from steadyhand.ports.user import ASKED_AGAIN
+from steadyhand.records.conversation import ConversationMetrics, ConversationResult, SimulatorQuality, TokenUsage
+from steadyhand.records.event import AnyEvent, ModelCalled, Noted
+from steadyhand.records.model import Purpose
+
+_PART: dict[Purpose, str] = {
+    "agent": "agent_responses",
+    "user": "user_simulation",
+    "summary": "user_simulation",
+    "judge": "evaluations",
+}
+
+
+def conversation_metrics(
+    talks: Sequence[ConversationResult], steps: Iterable[int], events: Sequence[AnyEvent]
+) -> ConversationMetrics | None:
+    """The conversations of a trial taken together; None when it had none. `steps` are the steps they were held in.
+
+    Tokens are those of every call of these steps, final evaluations included; calls per turn are those made while
+    the conversation was going on.
+    """
+    if not talks:
+        return None
+    held = set(steps)
+    calls = [event for event in events if isinstance(event, ModelCalled) and event.step in held]
+    durations = [turn.duration_ms for talk in talks for turn in talk.turns]
+    turns = len(durations)
+    qualities = [talk.simulator_quality for talk in talks if talk.simulator_quality is not None]
+    return ConversationMetrics(
+        total_duration_ms=round(sum(talk.total_duration_ms for talk in talks), 3),
+        turn_count=turns,
+        avg_turn_duration_ms=round(sum(durations) / turns, 3) if turns else 0.0,
+        llm_calls_per_turn=round(sum(call.turn is not None for call in calls) / turns, 3) if turns else 0.0,
+        token_usage=token_usage(calls),
+        simulator_quality=_together(qualities) if qualities else None,
+    )
+
+
+def token_usage(calls: Iterable[ModelCalled]) -> TokenUsage:
+    """Tokens in and out, by what they were spent on."""
+    spent: Counter[str] = Counter()
+    complete = True
+    for call in calls:
+        if call.usage is None:
+            complete = False
+            continue
+        spent[_PART[call.purpose]] += call.usage.input_tokens + call.usage.output_tokens
+    return TokenUsage(
+        total=spent.total(),
+        user_simulation=spent["user_simulation"],
+        agent_responses=spent["agent_responses"],
+        evaluations=spent["evaluations"],
+        complete=complete,
+    )
+
+
+def simulator_quality(turns_simulated: int, events: Iterable[AnyEvent]) -> SimulatorQuality | None:
+    """How the simulated user did in a conversation's `events`; None when nobody was simulated."""
+    notes = [event for event in events if isinstance(event, Noted) and event.topic == ASKED_AGAIN]
+    refused = [note for note in notes if not note.figures.get("kept")]
+    if not turns_simulated and not notes:
+        return None
+    return SimulatorQuality(
+        turns_simulated=turns_simulated,
+        asked_again=len(refused),
+        still_flawed=len(notes) - len(refused),
+        reasons=dict(Counter(str(note.figures.get("reason")) for note in refused)),
+    )
+
+
+def _together(qualities: Sequence[SimulatorQuality]) -> SimulatorQuality:
+    reasons: Counter[str] = Counter()
+    for quality in qualities:
+        reasons.update(quality.reasons)
+    return SimulatorQuality(
+        turns_simulated=sum(quality.turns_simulated for quality in qualities),
+        asked_again=sum(quality.asked_again for quality in qualities),
+        still_flawed=sum(quality.still_flawed for quality in qualities),
+        reasons=dict(reasons),
+    )

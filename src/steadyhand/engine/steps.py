@@ -1,0 +1,184 @@
+"""The run phase: each step of the scenario, in order, into an `ExecutionResult`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from steadyhand.engine.asking import AgentTurn, ask
+from steadyhand.engine.code import code_command
+from steadyhand.engine.context import Trial
+from steadyhand.engine.conversation import ConversationManager
+from steadyhand.engine.evaluating import Evaluation
+from steadyhand.engine.outcome import StepResult
+from steadyhand.engine.termination import transcript_text
+from steadyhand.errors import LimitExceeded
+from steadyhand.records.conversation import ConversationResult
+from steadyhand.records.event import AnyEvent, CommandRan, FileChanged, LimitReached, Said, ServiceCalled
+from steadyhand.records.execution import CapturedFile, ExecutionResult, Latency
+from steadyhand.records.history import trajectory_of, worst_finish
+from steadyhand.records.message import Message
+from steadyhand.records.scenario import Ask, Converse, RunCode, Step
+
+
+class StepRunner:
+    """Runs steps one after another; what is said to the agent goes on from step to step."""
+
+    def __init__(self, trial: Trial, evaluation: Evaluation) -> None:
+        self._trial: Trial = trial
+        self._evaluation: Evaluation = evaluation
+        self._messages: tuple[Message, ...] = ()
+        self._turns: int = 0
+        self._files: Mapping[str, CapturedFile] = {}
+        self.results: list[StepResult] = []
+        self.talks: dict[int, ConversationResult] = {}
+
+    async def run(self, step: Step) -> None:
+        """Adds the step to `results`, unless it raises.
+
+        `talks` has the conversations by their step's index, also one that broke off.
+        """
+        trial = self._trial
+        # Afresh for every step: what the checks of the step before left behind is not this one's work.
+        self._files = await trial.environment.capture()
+        trial.step = step.index
+        try:
+            self.results.append(await self._run_step(step))
+        finally:
+            trial.step = trial.turn = None
+
+    async def _run_step(self, step: Step) -> StepResult:
+        trial = self._trial
+        mark = len(trial.events)
+        started = trial.elapsed_ms()
+        limit: LimitExceeded | None = None
+        try:
+            result, limit = await self._perform(step, mark)
+        except LimitExceeded as error:
+            limit = error
+            took_ms = round(trial.elapsed_ms() - started, 3)
+            result = ExecutionResult(exit_code=1, stderr=str(error), duration_ms=took_ms, messages=self._said(mark))
+        if limit is not None:
+            trial.emit(LimitReached(at_ms=trial.elapsed_ms(), limit=limit.kind, used=limit.used, allowed=limit.allowed))
+        files = await self._capture()
+        events = trial.events[mark:]
+        result = msgspec.structs.replace(
+            result,
+            files=dict(files),
+            started_at_ms=started,
+            ended_at_ms=trial.elapsed_ms(),
+            trajectory=trajectory_of(events),
+            service_calls=tuple([event for event in events if type(event) is ServiceCalled]),
+        )
+        return StepResult(step, result, limit)
+
+    async def _perform(self, step: Step, mark: int) -> tuple[ExecutionResult, LimitExceeded | None]:
+        match step.task:
+            case Ask(messages=messages):
+                return await self._ask(step, messages, mark), None
+            case RunCode() as task:
+                return await self._run_code(step, task), None
+            case Converse() as task:
+                return await self._converse(step, task, mark)
+
+    async def _ask(self, step: Step, messages: tuple[Message, ...], mark: int) -> ExecutionResult:
+        trial = self._trial
+        at_ms = trial.elapsed_ms()
+        for message in messages:
+            trial.emit(Said(at_ms=at_ms, step=trial.step, message=message))
+        self._messages += messages
+        self._turns += 1
+        turn = await ask(trial, self._messages, number=self._turns, timeout_ms=step.timeout_ms)
+        self._messages += (Message(role="assistant", content=turn.reply),)
+        return ExecutionResult(
+            stdout=turn.reply,
+            reply=turn.reply,
+            duration_ms=turn.duration_ms,
+            messages=self._said(mark),
+            calls=turn.calls,
+            latency=turn.latency,
+            finish=turn.finish,
+        )
+
+    async def _converse(self, step: Step, task: Converse, mark: int) -> tuple[ExecutionResult, LimitExceeded | None]:
+        manager = ConversationManager(self._trial, step, task, self._evaluation)
+        try:
+            conversation = await manager.execute_conversation(self._messages)
+        finally:
+            self._messages = manager.messages
+            self._turns += len(manager.turns)
+            if manager.result is not None:
+                self.talks[step.index] = manager.result
+        turns = manager.agent_turns
+        result = ExecutionResult(
+            exit_code=0 if conversation.success else 1,
+            stdout=transcript_text(conversation.turns),
+            stderr="" if manager.limit is None else str(manager.limit),
+            reply=turns[-1].reply if turns else "",
+            duration_ms=round(sum(turn.duration_ms for turn in turns), 3),
+            messages=self._said(mark),
+            calls=tuple(call for turn in turns for call in turn.calls),
+            latency=_slowest(turns),
+            finish=worst_finish(turn.finish for turn in turns),
+            conversation=conversation,
+        )
+        return result, manager.limit
+
+    async def _run_code(self, step: Step, task: RunCode) -> ExecutionResult:
+        trial = self._trial
+        started = trial.elapsed_ms()
+        timeout_s = None if step.timeout_ms is None else step.timeout_ms / 1000.0
+        result = await trial.environment.run(code_command(task.lang, task.code), timeout_s=timeout_s)
+        trial.emit(
+            CommandRan(
+                at_ms=started,
+                command=task.code,
+                exit_code=result.exit_code,
+                stdout=result.stdout,
+                stderr=result.stderr,
+                duration_ms=result.duration_ms,
+                timed_out=result.timed_out,
+            )
+        )
+        if result.timed_out:
+            used = round(result.duration_ms)
+            raise LimitExceeded("step_time", used=used, allowed=step.timeout_ms or used)
+        return msgspec.structs.replace(result, reply=result.stdout)
+
+    async def _capture(self) -> Mapping[str, CapturedFile]:
+        before, self._files = self._files, await self._trial.environment.capture()
+        if before or self._files:
+            for event in _changes(before, self._files, self._trial.elapsed_ms()):
+                self._trial.emit(event)
+        return self._files
+
+    def _said(self, mark: int) -> tuple[Message, ...]:
+        return tuple([event.message for event in self._trial.since(mark, Said)])
+
+
+def _slowest(turns: Sequence[AgentTurn]) -> Latency | None:
+    """The latency of a conversation is that of its slowest turn, which may be any that was disturbed."""
+    measured = [turn.latency for turn in turns if turn.latency.ms is not None]
+    if not measured:
+        return None
+    slowest = max(measured, key=lambda latency: latency.ms or 0.0)
+    low_ms = max(latency.bounds[0] for latency in measured)
+    high_ms = max(latency.bounds[1] for latency in measured)
+    spoiled = dict.fromkeys(
+        msgspec.structs.replace(each, low_ms=low_ms, high_ms=high_ms if math.isfinite(high_ms) else None)
+        for latency in measured
+        for each in latency.spoiled
+    )
+    return msgspec.structs.replace(slowest, spoiled=tuple(spoiled))
+
+
+def _changes(before: Mapping[str, CapturedFile], after: Mapping[str, CapturedFile], at_ms: float) -> list[AnyEvent]:
+    changes: list[AnyEvent] = [
+        FileChanged(at_ms=at_ms, path=path, change="modified" if path in before else "created", size=file.size)
+        for path, file in after.items()
+        if before.get(path) != file
+    ]
+    changes += [FileChanged(at_ms=at_ms, path=path, change="deleted") for path in before if path not in after]
+    return changes

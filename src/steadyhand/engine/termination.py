@@ -1,0 +1,169 @@
+"""When a conversation is over: the scenario's conditions, by keyword, by rule, by judge or by a plugin's function."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+
+from steadyhand.engine.context import TerminationFunction
+from steadyhand.engine.keywords import normal, places
+from steadyhand.engine.likeness import likeness
+from steadyhand.engine.negation import Reading, reading
+from steadyhand.errors import PluginError, SteadyhandError, TrialError
+from steadyhand.judging.material import turn_materials
+from steadyhand.ports.agent import TrialContext
+from steadyhand.ports.judge import NoJudgement, Question
+from steadyhand.records.base import Record
+from steadyhand.records.conversation import ConversationTurn
+from steadyhand.records.scenario import TerminationCondition
+
+STUCK_AFTER_TURNS = 3
+STUCK_LIKENESS = 0.9
+_READS_USER = ("user_expresses_satisfaction",)
+_READS_AGENT = ("agent_provides_solution", "escalation_needed")
+_CLAIMS_SUCCESS = ("user_expresses_satisfaction", "goal_achieved")
+
+
+class Ending(Record):
+    """Why a conversation ended: the condition's type, and what was seen."""
+
+    reason: str
+    evidence: str
+
+
+async def check_termination(
+    conditions: Sequence[TerminationCondition],
+    turns: Sequence[ConversationTurn],
+    trial: TrialContext,
+    functions: Callable[[str], TerminationFunction],
+) -> Ending | None:
+    """The first condition that holds after the latest turn, or None.
+
+    Raises `TrialError` when a condition could not be judged: going on would put words into the record that the
+    scenario did not ask for.
+    """
+    for condition in conditions:
+        evidence = await _evidence(condition, turns, trial, functions)
+        if evidence is not None:
+            return Ending(reason=condition.type, evidence=evidence)
+    return None
+
+
+async def _evidence(
+    condition: TerminationCondition,
+    turns: Sequence[ConversationTurn],
+    trial: TrialContext,
+    functions: Callable[[str], TerminationFunction],
+) -> str | None:
+    if condition.keywords:
+        found = _keyword(condition, turns)
+        if found is not None:
+            return found
+    if condition.type == "conversation_stuck":
+        found = _stuck(turns)
+        if found is not None:
+            return found
+    if condition.function is not None:
+        found = await _asked(functions(condition.function), condition.function, turns, trial)
+        if found is not None:
+            return found
+    if condition.llm_judge is not None:
+        return await _judged(condition, turns, trial)
+    return None
+
+
+def _keyword(condition: TerminationCondition, turns: Sequence[ConversationTurn]) -> str | None:
+    """The author's opening line is not the user's reaction to anything, so a user's words count from turn 2 on.
+
+    A keyword that is negated does not count. Where success is at stake it has to be meant for certain.
+    """
+    latest = turns[-1]
+    spoken = {"user": latest.user_input if len(turns) > 1 else "", "agent": latest.agent_response}
+    if condition.type in _READS_USER:
+        del spoken["agent"]
+    elif condition.type in _READS_AGENT:
+        del spoken["user"]
+    for speaker, text in spoken.items():
+        keyword = _meant(condition.keywords, text, certainly=condition.type in _CLAIMS_SUCCESS)
+        if keyword is not None:
+            return f"{speaker} said {keyword!r} in turn {latest.turn_number}"
+    return None
+
+
+def _meant(keywords: Sequence[str], text: str, *, certainly: bool) -> str | None:
+    """The first keyword that is said and not negated.
+
+    `certainly`: in no question, wish or clause that cannot be told, and with none of the other keywords negated.
+    """
+    heard = normal(text)
+    read = {keyword: {reading(heard, *place) for place in places(heard, keyword)} for keyword in keywords}
+    if not certainly:
+        return next((keyword for keyword, readings in read.items() if readings - {Reading.NEGATED}), None)
+    if any(Reading.NEGATED in readings for readings in read.values()):
+        return None
+    return next((keyword for keyword, readings in read.items() if Reading.MEANT in readings), None)
+
+
+def _stuck(turns: Sequence[ConversationTurn]) -> str | None:
+    if len(turns) < STUCK_AFTER_TURNS:
+        return None
+    alike = likeness(turns[-2].agent_response, turns[-1].agent_response)
+    if alike < STUCK_LIKENESS:
+        return None
+    return f"the agent's replies of turns {turns[-2].turn_number} and {turns[-1].turn_number} are {alike:.0%} alike"
+
+
+async def _asked(
+    function: TerminationFunction, name: str, turns: Sequence[ConversationTurn], trial: TrialContext
+) -> str | None:
+    try:
+        answer = function(tuple(turns), trial)
+        if inspect.isawaitable(answer):
+            answer = await answer
+    except SteadyhandError:
+        raise
+    except Exception as error:
+        raise PluginError(f"termination function {name!r} raised {type(error).__name__}: {error}") from error
+    if isinstance(answer, str):
+        return f"function {name!r}: {answer}" if answer else None
+    if not isinstance(answer, bool):  # pyright: ignore[reportUnnecessaryIsInstance] - a third party's function may not keep to its type
+        found = type(answer).__name__
+        raise PluginError(f"termination function {name!r} answered with {found}; expected true, false or a text")
+    return f"function {name!r} said so" if answer else None
+
+
+async def _judged(
+    condition: TerminationCondition, turns: Sequence[ConversationTurn], trial: TrialContext
+) -> str | None:
+    asked = condition.llm_judge
+    assert asked is not None
+    if trial.judge is None:
+        raise TrialError(
+            f"{condition.place}: {condition.type} needs a judge: set --judge or `judge` in steadyhand.toml"
+        )
+    question = Question(prompt=asked.prompt, materials=turn_materials(turns))
+    try:
+        answer = await trial.judge.ask(question, trial)
+    except NoJudgement as error:
+        raise TrialError(f"{condition.place}: {condition.type} could not be judged: {error}") from error
+    if answer.judgment.strip().casefold() != "yes":
+        return None
+    if answer.confidence is None:
+        raise TrialError(
+            f"{condition.place}: {condition.type} could not be judged: the judge said yes and gave no confidence to "
+            f"compare with the threshold {asked.threshold:g}"
+        )
+    if answer.confidence < asked.threshold:
+        return None
+    return (
+        f"the judge said yes with confidence {answer.confidence:g} (threshold {asked.threshold:g}): {answer.reasoning}"
+    )
+
+
+def transcript_text(turns: Sequence[ConversationTurn]) -> str:
+    """The conversation as text, a line each for user and agent."""
+    lines: list[str] = []
+    for turn in turns:
+        lines.append(f"User: {turn.user_input}")
+        lines.append(f"Agent: {turn.agent_response}")
+    return "\n".join(lines)

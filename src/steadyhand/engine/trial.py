@@ -1,0 +1,159 @@
+"""One trial, from set-up to verdict. No files, no names, no printing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from steadyhand.engine.assessing import Assessment
+from steadyhand.engine.context import Trial, TrialParts
+from steadyhand.engine.evaluating import Evaluation
+from steadyhand.engine.metrics import conversation_metrics
+from steadyhand.engine.phases import PhaseLog
+from steadyhand.engine.steps import StepRunner
+from steadyhand.errors import TrialError
+from steadyhand.judging.trial import judge_trial
+from steadyhand.ports.agent import shows_of
+from steadyhand.records.conversation import ConversationEnding, ConversationResult
+from steadyhand.records.event import Evaluated, Noted
+from steadyhand.records.execution import FileSystemOperation
+from steadyhand.records.run import TrialRecord
+from steadyhand.records.scenario import Converse, Step
+
+
+async def run_trial(parts: TrialParts) -> TrialRecord:
+    """Set up, run, evaluate, assess, tear down, judge. Always comes back with a record, except when cancelled."""
+    trial = Trial(parts)
+    for note in parts.notes:
+        trial.warn(note)
+    phases = PhaseLog(trial)
+    evaluation = Evaluation(trial)
+    runner = StepRunner(trial, evaluation)
+    assessment = Assessment(trial, evaluation, runner.results)
+    try:
+        if await phases.run("set_up", _set_up(trial)):
+            await _run_steps(trial, phases, runner, evaluation)
+            await phases.run("assess", assessment.make())
+    finally:
+        ending = phases.run("tear_down", _tear_down(trial))
+        await (ending if _ends_at_once(parts) else asyncio.shield(ending))
+    record = _record(trial, phases, evaluation, assessment, runner.talks)
+    trial.caller.forget()
+    return record
+
+
+async def _run_steps(trial: Trial, phases: PhaseLog, runner: StepRunner, evaluation: Evaluation) -> None:
+    """Each step is checked before the next begins, while files and database are as it left them."""
+    for step in trial.scenario.steps:
+        if not await phases.run("run", runner.run(step)):
+            return
+        await phases.run("evaluate", evaluation.step(runner.results[-1]))
+
+
+async def _set_up(trial: Trial) -> None:
+    files = [
+        FileSystemOperation(path=path, content=content.encode())
+        for path, content in trial.scenario.setup.virtual_fs.items()
+    ]
+    await trial.environment.setup(files)
+    await _open_database(trial)
+    if trial.parts.services is not None:
+        await trial.parts.services.open(trial)
+    if trial.parts.agent is not None:
+        try:
+            await trial.parts.agent.open(trial)
+        except TrialError:
+            await trial.raise_broken()
+            raise
+    await trial.raise_broken()
+
+
+async def _open_database(trial: Trial) -> None:
+    seed, database = trial.scenario.setup.database, trial.parts.database
+    if database is not None:
+        await database.open()
+    if seed is not None and trial.live:
+        trial.emit(Noted(at_ms=trial.elapsed_ms(), message="live: the scenario's database seeding is ignored"))
+    elif seed is not None and database is not None:
+        await database.seed(seed)
+
+
+def _ends_at_once(parts: TrialParts) -> bool:
+    """Whether tearing down waits for nothing, so that no cancellation can come between and no shield is needed."""
+    return (
+        parts.database is None
+        and parts.services is None
+        and getattr(parts.environment, "closes_at_once", False)
+        and (parts.agent is None or getattr(parts.agent, "closes_at_once", False))
+    )
+
+
+async def _tear_down(trial: Trial) -> None:
+    """Every part is closed, the last opened first, whatever the others do."""
+    parts = trial.parts
+    failures: list[Exception] = []
+    closing = [part.close for part in (parts.agent, parts.services, parts.database) if part is not None]
+    # After the agent, which may have called a service on its way out.
+    for close in (*closing, trial.raise_broken, parts.environment.teardown):
+        try:
+            await close()
+        except Exception as failure:  # noqa: BLE001 - raised below
+            failures.append(failure)
+    if failures:
+        for other in failures[1:]:
+            failures[0].add_note(f"and then {type(other).__name__}: {other}")
+        raise failures[0]
+
+
+def _record(
+    trial: Trial,
+    phases: PhaseLog,
+    evaluation: Evaluation,
+    assessment: Assessment,
+    talks: Mapping[int, ConversationResult],
+) -> TrialRecord:
+    """Evaluation events are kept as `evaluations`, all others as `events`."""
+    parts = trial.parts
+    judged = judge_trial(
+        judgment=parts.scenario.judgment,
+        evaluations=evaluation.results,
+        unfinished=evaluation.unfinished,
+        errors=phases.errors,
+        latency=assessment.latency,
+        undecided=trial.undecided,
+        timeline=assessment.timeline,
+        rubric=assessment.rubric,
+    )
+    return TrialRecord(
+        key=parts.key,
+        scenario_name=parts.scenario.name,
+        place=parts.scenario.place,
+        digest=parts.scenario.digest,
+        started_at=trial.started_at,
+        duration_ms=trial.elapsed_ms(),
+        judged=judged,
+        agent=parts.agent.name if parts.agent else "",
+        model=parts.model_name,
+        seed=parts.seed,
+        domain=parts.scenario.domain,
+        expects=parts.scenario.expects,
+        tags=parts.scenario.tags,
+        phases=tuple(phases.records),
+        metrics=conversation_metrics(tuple(talks.values()), talks, trial.events),
+        evaluations=tuple(evaluation.results),
+        events=tuple([event for event in trial.events if type(event) is not Evaluated]),
+        conversations=tuple([_ending(parts.scenario.steps[step], talk) for step, talk in talks.items()]),
+        shows=shows_of(parts.agent) if parts.agent else None,
+        missing_plugins=tuple(parts.missing_plugins),
+    )
+
+
+def _ending(step: Step, talk: ConversationResult) -> ConversationEnding:
+    return ConversationEnding(
+        step=step.index,
+        turns=len(talk.turns),
+        terminated_early=talk.terminated_early,
+        termination_reason=talk.termination_reason,
+        termination_evidence=talk.termination_evidence,
+        transcript_exported=isinstance(step.task, Converse) and step.task.config.debug_options.export_full_transcript,
+    )

@@ -1,0 +1,114 @@
+"""From evaluations to a verdict, by the scenario's strategy.
+
+*Undecided* is what is inconclusive or in error. It never counts as passed, and it leads to failed only where no way of
+deciding it could have led to passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from steadyhand.judging.wording import label, named
+from steadyhand.records.evaluation import EvaluationResult
+from steadyhand.records.scenario import Judgment
+from steadyhand.records.verdict import Verdict
+
+_VERDICTS = (Verdict.PASSED, Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.ERROR)
+NOTHING_EVALUATED = "nothing was evaluated"
+
+
+class _Sorted(NamedTuple):
+    passed: list[EvaluationResult]
+    failed: list[EvaluationResult]
+    inconclusive: list[EvaluationResult]
+    error: list[EvaluationResult]
+
+    @property
+    def total(self) -> int:
+        return len(self.passed) + len(self.failed) + len(self.inconclusive) + len(self.error)
+
+
+def decide(judgment: Judgment, evaluations: Sequence[EvaluationResult]) -> tuple[Verdict, str]:
+    """The verdict over all evaluations and the reason for it, in a sentence."""
+    if not evaluations:
+        return Verdict.INCONCLUSIVE, NOTHING_EVALUATED
+    found = _Sorted([], [], [], [])
+    for evaluation in evaluations:
+        # By comparison, not by a dictionary: looking up a word of an enumeration costs more than all of these.
+        found[_VERDICTS.index(evaluation.verdict)].append(evaluation)
+    match judgment.strategy:
+        case "all_pass":
+            return _all_pass(found)
+        case "any_pass":
+            return _any_pass(found)
+        case "majority_pass":
+            return _majority_pass(found)
+        case "weighted":
+            # Without a threshold nothing less than everything is known to be enough.
+            return _weighted(found, 1.0 if judgment.threshold is None else judgment.threshold)
+
+
+def _all_pass(found: _Sorted) -> tuple[Verdict, str]:
+    if found.failed:
+        return Verdict.FAILED, f"{len(found.failed)} of {_checks(found)} failed: {named(found.failed)}"
+    if found.error or found.inconclusive:
+        return _undecided(found)
+    return Verdict.PASSED, "the one check passed" if found.total == 1 else f"all {_checks(found)} passed"
+
+
+def _any_pass(found: _Sorted) -> tuple[Verdict, str]:
+    if found.passed:
+        return Verdict.PASSED, f"{len(found.passed)} of {_checks(found)} passed, one is enough: {named(found.passed)}"
+    if found.error or found.inconclusive:
+        return _undecided(found)
+    return Verdict.FAILED, f"none of {_checks(found)} passed: {named(found.failed)}"
+
+
+def _majority_pass(found: _Sorted) -> tuple[Verdict, str]:
+    passed, undecided = len(found.passed), len(found.inconclusive) + len(found.error)
+    share = f"{passed} of {_checks(found)} passed"
+    if passed * 2 > found.total:
+        return Verdict.PASSED, f"{share}, more than half"
+    if (passed + undecided) * 2 <= found.total:
+        return Verdict.FAILED, f"{share}, more than half are needed; failed: {named(found.failed)}"
+    return _undecided(found)
+
+
+def _weighted(found: _Sorted, threshold: float) -> tuple[Verdict, str]:
+    from decimal import Decimal
+
+    def weight(evaluations: list[EvaluationResult]) -> Decimal:
+        # As written in the file: in binary, 0.7 + 0.1 falls short of 0.8.
+        return sum((Decimal(repr(evaluation.weight)) for evaluation in evaluations), Decimal(0))
+
+    passed, undecided = weight(found.passed), weight(found.inconclusive) + weight(found.error)
+    total = passed + undecided + weight(found.failed)
+    if total <= 0:
+        return Verdict.INCONCLUSIVE, f"{_checks(found)} with a total weight of 0 decide nothing"
+    needed = Decimal(repr(threshold)) * total
+    share = f"weight {passed.normalize():f} of {total.normalize():f} passed"
+    if passed >= needed:
+        return Verdict.PASSED, f"{share}, at least {needed.normalize():f} is needed"
+    if passed + undecided < needed:
+        return Verdict.FAILED, f"{share}, at least {needed.normalize():f} is needed; failed: {named(found.failed)}"
+    weighing = [e for e in found.inconclusive if e.weight], [e for e in found.error if e.weight]
+    return _undecided(found._replace(inconclusive=weighing[0], error=weighing[1]))
+
+
+def _undecided(found: _Sorted) -> tuple[Verdict, str]:
+    """Error before inconclusive: what broke has to be mended before anything can be told."""
+    if found.error:
+        first = found.error[0]
+        return Verdict.ERROR, f"{_could_not(found.error)}: {label(first)}: {first.message}"
+    first = found.inconclusive[0]
+    return Verdict.INCONCLUSIVE, f"{_could_not(found.inconclusive)}: {label(first)}: {first.message}"
+
+
+def _could_not(undecided: list[EvaluationResult]) -> str:
+    word = "broke" if undecided[0].verdict is Verdict.ERROR else "could not be decided"
+    return f"{len(undecided)} check{'' if len(undecided) == 1 else 's'} {word}"
+
+
+def _checks(found: _Sorted) -> str:
+    return f"{found.total} check" if found.total == 1 else f"{found.total} checks"

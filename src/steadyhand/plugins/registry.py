@@ -1,0 +1,155 @@
+"""The parts a run can use, by name. Built per run and passed in; nothing here is global."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal, cast
+
+import msgspec
+
+from steadyhand.errors import SetupError
+from steadyhand.plugins.factories import AgentFactory, EnvironmentFactory, ModelFactory, Termination
+from steadyhand.plugins.plugin import Plugin
+from steadyhand.plugins.providing import provided_service
+from steadyhand.ports.action import Action
+from steadyhand.ports.evaluator import EvaluationParams, Evaluator
+from steadyhand.ports.services import ProvidedService
+
+ExtensionPoint = Literal["evaluators", "models", "agents", "environments", "actions", "services", "terminations"]
+_NOUN: dict[ExtensionPoint, str] = {
+    "evaluators": "evaluation type",
+    "models": "model provider",
+    "agents": "agent kind",
+    "environments": "environment type",
+    "actions": "action",
+    "services": "service",
+    "terminations": "termination condition",
+}
+
+
+class Registry:
+    def __init__(self, plugins: Iterable[Plugin]) -> None:
+        """Raises `SetupError` when two plugins bring the same name."""
+        self._parts: dict[ExtensionPoint, dict[str, Any]] = {point: {} for point in _NOUN}
+        self._owner: dict[tuple[ExtensionPoint, str], Plugin] = {}
+        self._evaluators: dict[str, Evaluator] = {}
+        for plugin in plugins:
+            self._add(plugin)
+
+    def extended(self, plugins: Iterable[Plugin]) -> Registry:
+        """A registry with these plugins besides; what is loaded here already is shared. Raises `SetupError`."""
+        wider = Registry(())
+        wider._parts = {point: dict(parts) for point, parts in self._parts.items()}
+        wider._owner = dict(self._owner)
+        wider._evaluators = dict(self._evaluators)
+        for plugin in plugins:
+            wider._add(plugin)
+        return wider
+
+    def _add(self, plugin: Plugin) -> None:
+        for point, noun in _NOUN.items():
+            contributed: object = getattr(plugin, point)
+            if not isinstance(contributed, Mapping):
+                found = type(contributed).__name__
+                raise SetupError(f"plugin {plugin.name!r}: `{point}` must map names to parts, and is a {found}")
+            for name, part in cast("Mapping[str, Any]", contributed).items():
+                owner = self._owner.get((point, name))
+                if owner is not None:
+                    raise SetupError(f"plugins {owner.name!r} and {plugin.name!r} both bring the {noun} {name!r}")
+                self._owner[point, name] = plugin
+                self._parts[point][name] = part
+
+    def names(self, point: ExtensionPoint) -> list[str]:
+        return list(self._parts[point])
+
+    def model(self, provider: str) -> ModelFactory:
+        return cast("ModelFactory", self._get("models", provider))
+
+    def agent(self, kind: str) -> AgentFactory:
+        return cast("AgentFactory", self._get("agents", kind))
+
+    def environment(self, name: str) -> EnvironmentFactory:
+        return cast("EnvironmentFactory", self._get("environments", name))
+
+    def termination(self, name: str) -> Termination:
+        return cast("Termination", self._get("terminations", name))
+
+    def evaluator(self, type_: str) -> Evaluator:
+        """The one instance of this evaluator."""
+        found = self._evaluators.get(type_)
+        if found is None:
+            found = self._evaluators[type_] = cast("Evaluator", self._get("evaluators", type_)())
+        return found
+
+    def actions(self) -> dict[str, Action]:
+        """Every action, loaded, with its plugin and that plugin's `config`. Raises `SetupError`."""
+        return {name: self._action(name) for name in self._parts["actions"]}
+
+    def services(self) -> dict[str, ProvidedService]:
+        """Every service, loaded and not yet built. Raises `SetupError`."""
+        return {
+            name: provided_service(name, self._get("services", name), self._owner["services", name])
+            for name in self._parts["services"]
+        }
+
+    def _action(self, name: str) -> Action:
+        part = self._get("actions", name)
+        owner = self._owner["actions", name]
+        if not isinstance(part, Action):
+            if not callable(part):
+                raise SetupError(f"plugin {owner.name!r}: action {name!r} is a {type(part).__name__}, not an Action")
+            from steadyhand.plugins.action import make_action
+
+            try:
+                part = make_action(part, name=name)
+            except Exception as error:
+                raise SetupError(f"plugin {owner.name!r}: action {name!r} cannot be made: {error}") from error
+        part = msgspec.structs.replace(part, name=name, plugin=owner.name, config=owner.config)
+        self._parts["actions"][name] = part
+        return part
+
+    def require(self, point: ExtensionPoint, name: str) -> None:
+        """Raises `SetupError` for a name that nobody registered. Nothing is loaded."""
+        parts = self._parts[point]
+        if name not in parts:
+            near = difflib.get_close_matches(name, parts, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            known = ", ".join(sorted(parts)) or "none"
+            raise SetupError(f"unknown {_NOUN[point]} {name!r}{hint} (known: {known})")
+
+    def _get(self, point: ExtensionPoint, name: str) -> Any:
+        self.require(point, name)
+        parts = self._parts[point]
+        part = parts[name]
+        if isinstance(part, str):
+            part = parts[name] = _load(part, self._owner[point, name].name)
+        return part
+
+
+class EvaluationCatalogue(Mapping[str, type[EvaluationParams]]):
+    """Evaluation types and the parameters they take, as the loader wants them."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry: Registry = registry
+        self._names: list[str] = registry.names("evaluators")
+
+    def __getitem__(self, type_: str) -> type[EvaluationParams]:
+        if type_ not in self._names:
+            raise KeyError(type_)
+        return self._registry.evaluator(type_).params
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def _load(target: str, owner: str) -> Any:
+    module, _, attribute = target.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise SetupError(f"plugin {owner!r} names {target!r}, which cannot be imported: {error}") from error

@@ -1,0 +1,152 @@
+"""From the plugins a scenario names to the plugins themselves."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+from steadyhand.errors import SetupError, UsageError
+from steadyhand.plugins.elizaos import is_covered, is_npm_name
+from steadyhand.plugins.installed import GROUP, InstalledPlugins
+from steadyhand.plugins.plugin import Plugin
+from steadyhand.plugins.plugin_file import fault, load_file
+from steadyhand.plugins.registry import Registry
+from steadyhand.plugins.version import check_version
+from steadyhand.records.base import Record
+from steadyhand.records.scenario import PluginRef
+
+_FILE = re.compile(r"(?P<file>.+\.py)(?::(?P<attribute>[A-Za-z_]\w*))?")
+_IMPORT = re.compile(r"(?P<module>[A-Za-z_][\w.]*):(?P<attribute>[A-Za-z_]\w*)")
+
+
+class ResolvedPlugins(Record):
+    """`missing` are the names that nothing answers to: what they bring cannot be offered to an agent."""
+
+    plugins: tuple[Plugin, ...] = ()
+    warnings: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+def resolve_plugins(
+    refs: Sequence[PluginRef], *, folder: Path, live: bool, installed: InstalledPlugins | None = None
+) -> ResolvedPlugins:
+    """The plugins that are enabled, in the scenario's order.
+
+    A name is a file beside the scenario (`my_plugin.py`, `./my_plugin.py:attribute`), an import path
+    (`package.module:attribute`) or an entry point of the group `steadyhand.plugins`. What it leads to is a `Plugin`, or
+    a function from the reference's `config` to one. Names of the JavaScript world (`@scope/name`) that nothing
+    answers to are a warning, and an error in live mode, where no mock can stand in.
+
+    Raises `SetupError`, which says where the name stands, for a plugin that is not there, raises when imported, has
+    another version, or brings what another one brings too. Pass one `installed` for a whole run.
+    """
+    installed = installed or InstalledPlugins()
+    found: list[tuple[PluginRef, Plugin]] = []
+    warnings: list[str] = []
+    missing: list[str] = []
+    for ref in refs:
+        if not ref.enabled:
+            continue
+        try:
+            plugin = _find(ref, folder, installed)
+            if plugin is not None:
+                found.append((ref, plugin))
+            elif is_covered(ref.name):
+                if ref.config:
+                    warnings.append(f"{ref.place}: `config` of {ref.name!r} is not used: the runtime does this itself")
+            elif is_npm_name(ref.name) and not live:
+                missing.append(ref.name)
+                warnings.append(
+                    f"{ref.place}: no installed plugin answers to {ref.name!r}: "
+                    "the agent lacks its actions unless they are mocked"
+                )
+            else:
+                raise SetupError(_unknown(ref.name, installed, live=live))
+        except UsageError as error:
+            raise SetupError(f"{ref.place}: plugin {ref.name!r}: {error}") from error
+    _refuse_duplicates(found)
+    return ResolvedPlugins(
+        plugins=tuple(plugin for _, plugin in found), warnings=tuple(warnings), missing=tuple(missing)
+    )
+
+
+def _find(ref: PluginRef, folder: Path, installed: InstalledPlugins) -> Plugin | None:
+    """The plugin, or None when the name is neither a file nor an import path and nothing installed answers to it."""
+    package_version: str | None = None
+    file, path = _FILE.fullmatch(ref.name), _IMPORT.fullmatch(ref.name)
+    if file is not None:
+        module = load_file(folder / file["file"])
+        target = _attribute(module, file["attribute"] or "plugin", str(folder / file["file"]))
+    elif path is not None:
+        target = _imported(path["module"], path["attribute"])
+    else:
+        entry = installed.get(ref.name)
+        if entry is None:
+            return None
+        module_name, _, attribute = entry.value.partition(":")
+        target = _imported(module_name.strip(), attribute.partition("[")[0].strip() or "plugin")
+        package_version = entry.dist.version if entry.dist is not None else None
+    plugin = _made(target, ref)
+    if plugin.version == "0" and package_version is not None:
+        plugin = msgspec.structs.replace(plugin, version=package_version)
+    if ref.version is not None:
+        check_version(plugin.version, ref.version)
+    return plugin
+
+
+def _imported(module: str, attribute: str) -> Any:
+    try:
+        loaded = importlib.import_module(module)
+    except (Exception, SystemExit) as error:
+        raise SetupError(f"cannot import {module}: {fault(error)}") from error
+    return _attribute(loaded, attribute, module)
+
+
+def _attribute(module: ModuleType, attribute: str, where: str) -> Any:
+    if hasattr(module, attribute):
+        return getattr(module, attribute)
+    candidates = [name for name, value in vars(module).items() if isinstance(value, Plugin)]
+    hint = f"; it has a plugin named {candidates[0]!r}" if candidates else ""
+    raise SetupError(f"{where} has no {attribute!r}{hint}")
+
+
+def _made(target: Any, ref: PluginRef) -> Plugin:
+    plugin = target
+    if callable(target):
+        try:
+            plugin = target(dict(ref.config))
+        except UsageError:
+            raise
+        except Exception as error:
+            raise SetupError(f"it raised when given its config: {fault(error)}") from error
+    if not isinstance(plugin, Plugin):
+        raise SetupError(f"expected a Plugin or a function from its config to one, found {type(plugin).__name__}")
+    return plugin if plugin.config else msgspec.structs.replace(plugin, config=dict(ref.config))
+
+
+def _unknown(name: str, installed: InstalledPlugins, *, live: bool) -> str:
+    names = installed.names()
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    why = " and in live mode no mock stands in for it" if live and is_npm_name(name) else ""
+    return (
+        f"there is no such plugin{why}{hint or '.'} Looked for an entry point {name!r} in the group {GROUP!r} "
+        f"(installed: {', '.join(names) or 'none'}). A file beside the scenario is written `./{_stem(name)}.py`, "
+        "a module `package.module:plugin`"
+    )
+
+
+def _stem(name: str) -> str:
+    return re.sub(r"\W+", "_", name).strip("_") or "my_plugin"
+
+
+def _refuse_duplicates(found: Sequence[tuple[PluginRef, Plugin]]) -> None:
+    labelled = [msgspec.structs.replace(plugin, name=f"{ref.name} ({ref.place})") for ref, plugin in found]
+    Registry(labelled)

@@ -1,0 +1,172 @@
+"""What happens in a trial, one type per kind. Everything that is shown or stored is read off these.
+
+`at_ms` counts from the start of the trial; `step` and `turn` say where in the scenario it happened.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from steadyhand.records.base import Record
+from steadyhand.records.evaluation import EvaluationResult
+from steadyhand.records.message import Message, ToolCall
+from steadyhand.records.model import Finish, Purpose, Usage
+from steadyhand.records.timing import CallTiming
+from steadyhand.records.trajectory import ActionStatus
+
+
+class Event(Record, tag_field="kind", array_like=True):
+    at_ms: float
+    step: int | None = None
+    turn: int | None = None
+
+
+class Said(Event, tag="message"):
+    """A message of the transcript."""
+
+    message: Message
+
+
+class ModelCalled(Event, tag="model_call"):
+    """A finished model call, successful or not (`error`). `finish` is None when the server did not say."""
+
+    model: str
+    purpose: Purpose
+    timing: CallTiming
+    text: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    usage: Usage | None = None
+    error: str | None = None
+    finish: Finish | None = None
+
+
+class Thought(Event, tag="thought"):
+    text: str
+
+
+class ActionTaken(Event, tag="action"):
+    """An action that ran to its end; `at_ms` is when it began."""
+
+    id: str
+    name: str
+    params: dict[str, Any] = {}
+    status: ActionStatus = "success"
+    duration_ms: float = 0.0
+
+
+class Observed(Event, tag="observation"):
+    """What came back from an action. `cut` says that only the beginning of the content was kept."""
+
+    action_id: str
+    name: str
+    content: Any = None
+    cut: bool = False
+
+
+class ServiceCalled(Event, tag="service_call"):
+    """A call to a service's method, mocked (`mock` is its place in the file) or real."""
+
+    service: str
+    method: str
+    args: list[Any] = []
+    input: dict[str, Any] = {}
+    mock: str | None = None
+    result: Any = None
+    error: str | None = None
+    duration_ms: float = 0.0
+
+
+class FileChanged(Event, tag="file_change"):
+    path: str
+    change: str
+    size: int = 0
+
+
+class CommandRan(Event, tag="command"):
+    """A command that the scenario or an evaluation ran in the environment."""
+
+    command: str
+    exit_code: int
+    stdout: str = ""
+    stderr: str = ""
+    duration_ms: float = 0.0
+    timed_out: bool = False
+
+
+class Evaluated(Event, tag="evaluation"):
+    result: EvaluationResult
+
+
+class LimitReached(Event, tag="limit"):
+    limit: str
+    used: float
+    allowed: float
+
+
+class Retried(Event, tag="retry"):
+    """A model call is tried again after `wait_ms`."""
+
+    model: str
+    purpose: Purpose
+    reason: str
+    wait_ms: float
+    attempt: int
+
+
+class Waited(Event, tag="wait"):
+    """A model call had to wait `wait_ms` before it was sent; `at_ms` is when the wait was over."""
+
+    model: str
+    purpose: Purpose
+    reason: str
+    wait_ms: float
+
+
+class Lagged(Event, tag="lag"):
+    """The event loop was stuck for more than `limit_ms` during a model call, whose latency may not be graded for it.
+
+    For the turn of an agent that makes no call, or several, `model` is its name.
+    """
+
+    model: str
+    purpose: Purpose
+    lag_ms: float
+    limit_ms: float
+
+
+class ErrorHappened(Event, tag="error"):
+    phase: str
+    message: str
+    error_type: str
+    traceback: str | None = None
+
+
+class Noted(Event, tag="note"):
+    """Something the user should know about this trial; `level` is `debug`, `info` or `warning`.
+
+    A note that programs read too has a `topic`, and `figures` that say the same as the message.
+    """
+
+    message: str
+    level: str = "info"
+    topic: str | None = None
+    figures: dict[str, Any] = {}
+
+
+AnyEvent = (
+    Said
+    | ModelCalled
+    | Thought
+    | ActionTaken
+    | Observed
+    | ServiceCalled
+    | FileChanged
+    | CommandRan
+    | Evaluated
+    | LimitReached
+    | Retried
+    | Waited
+    | Lagged
+    | ErrorHappened
+    | Noted
+)

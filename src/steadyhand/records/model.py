@@ -1,0 +1,167 @@
+"""A question to a chat model and its answer."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, Literal
+
+from steadyhand.records.base import Record
+from steadyhand.records.message import Message, ToolCall, ToolSpec
+from steadyhand.records.timing import Attempt
+
+Purpose = Literal["agent", "user", "judge", "summary"]
+
+
+class FinishReason(enum.StrEnum):
+    """How an answer ended, in one word for all vendors.
+
+    Made from any vendor's word, in upper case or lower; one that nobody knows is `UNKNOWN`.
+    """
+
+    STOP = "stop"
+    TOOL_CALLS = "tool_calls"
+    LENGTH = "length"
+    REFUSAL = "refusal"
+    CONTENT_FILTER = "content_filter"
+    ERROR = "error"
+    PAUSE_TURN = "pause_turn"
+    DEADLINE = "deadline"
+    UNKNOWN = "unknown"
+
+    @classmethod
+    def _missing_(cls, value: object) -> FinishReason:
+        return _VENDORS.get(str(value).strip().lower(), cls.UNKNOWN)
+
+
+_WORDS: dict[FinishReason, str] = {
+    FinishReason.STOP: "stop end_turn stop_sequence eos eos_token end completed complete",
+    FinishReason.TOOL_CALLS: "tool_calls tool_call tool_use function_call",
+    FinishReason.LENGTH: "length max_tokens max_output_tokens max_length model_length model_context_window_exceeded",
+    FinishReason.REFUSAL: "refusal",
+    FinishReason.CONTENT_FILTER: (
+        "content_filter content_filtered safety image_safety recitation blocklist prohibited_content spii "
+        "guardrail_intervened sensitive error_toxic"
+    ),
+    FinishReason.ERROR: (
+        "error failed abort aborted cancelled network_error insufficient_system_resource malformed_function_call "
+        "unexpected_tool_call"
+    ),
+    FinishReason.PAUSE_TURN: "pause_turn",
+    FinishReason.DEADLINE: "deadline",
+}
+_VENDORS = {word: reason for reason, words in _WORDS.items() for word in words.split()}
+_MODELS_OWN_LIMIT = frozenset(("model_length", "model_context_window_exceeded"))
+
+
+class Finish(Record, array_like=True):
+    """How an answer ended: in our word, in the server's, and the most tokens that the request allowed, if it did."""
+
+    reason: FinishReason
+    raw: str | None = None
+    token_limit: int | None = None
+
+    @property
+    def plain(self) -> bool:
+        """The model was done."""
+        return self.reason is FinishReason.STOP
+
+    @property
+    def is_error(self) -> bool:
+        """It is no answer of the model's: the provider kept it back, or broke it off."""
+        return self.reason in (FinishReason.CONTENT_FILTER, FinishReason.ERROR, FinishReason.PAUSE_TURN)
+
+    @property
+    def our_limit(self) -> bool:
+        return self.reason is FinishReason.LENGTH and self.token_limit is not None
+
+    @property
+    def undecided(self) -> bool:
+        """What the model would have said is not known, and that is not its doing: nothing may pass by it."""
+        return self.our_limit or self.reason is FinishReason.UNKNOWN
+
+    def __str__(self) -> str:
+        if self.our_limit:
+            tokens = "1 token" if self.token_limit == 1 else f"{self.token_limit} tokens"
+            return f"the answer was cut off by our limit of {tokens}{self._word()}"
+        if self.reason is FinishReason.UNKNOWN and self.raw is None:
+            return "the stream did not say how the answer ended: it has no finish reason"
+        return _ENDED[self.reason] + self._word()
+
+    def _word(self) -> str:
+        return f" ({self.raw})" if self.raw else ""
+
+
+_ENDED = {
+    FinishReason.STOP: "the model was done",
+    FinishReason.TOOL_CALLS: "the model asked for tools instead of ending its answer",
+    FinishReason.LENGTH: "the answer was cut off by the model's own token limit",
+    FinishReason.REFUSAL: "the model refused",
+    FinishReason.CONTENT_FILTER: "the answer was withheld by the provider's filter",
+    FinishReason.ERROR: "the answer ended in an error of the provider",
+    FinishReason.PAUSE_TURN: "the provider paused the answer and did not end it",
+    FinishReason.DEADLINE: "the answer was cut off at the deadline",
+    FinishReason.UNKNOWN: "the answer ended for a reason that is not known",
+}
+
+
+class ChatRequest(Record):
+    """What to ask.
+
+    `json_schema` asks for structured output, `json_mode` for any JSON object, where the server offers it.
+    `cut_after_ms` after it was sent, an answer is taken as far as it has come: see `ChatResponse.cut`.
+    """
+
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    temperature: float | None = None
+    max_tokens: int | None = None
+    seed: int | None = None
+    json_schema: dict[str, Any] | None = None
+    json_mode: bool = False
+    purpose: Purpose = "agent"
+    timeout_s: float | None = None
+    cut_after_ms: float | None = None
+
+
+class Usage(Record, rename={"input_tokens": "input", "output_tokens": "output"}):
+    """Tokens as the server counted them. Never estimated: absent means unknown.
+
+    Stored under shorter names, since a name that ends in `token` is looked at as that of a secret.
+    """
+
+    input_tokens: int
+    output_tokens: int
+
+
+class ChatResponse(Record):
+    """What one successful attempt brought back.
+
+    `chunks` are (milliseconds after the request was sent, piece of text). `source` says whether the answer came
+    live from the model; anything else is never graded for latency. An answer that was `cut` holds what had arrived by
+    `ChatRequest.cut_after_ms`, its `finish_reason` is `deadline` and `attempt.cut_ms` is set. `timing_includes` says
+    what is in the times beside the model and the way to it, if anything. `finish_reason` is None when the server did
+    not say, `finish_raw` is its own word, and `token_limit` the most tokens that the request allowed, if it did.
+    """
+
+    text: str
+    attempt: Attempt
+    tool_calls: tuple[ToolCall, ...] = ()
+    usage: Usage | None = None
+    chunks: tuple[tuple[float, int], ...] = ()
+    finish_reason: FinishReason | None = None
+    source: Literal["live", "cached", "replayed"] = "live"
+    timing_includes: str | None = None
+    finish_raw: str | None = None
+    token_limit: int | None = None
+
+    @property
+    def finish(self) -> Finish | None:
+        if self.finish_reason is None:
+            return None
+        limit = None if self.finish_raw in _MODELS_OWN_LIMIT else self.token_limit
+        # A third party's model may give the vendor's own word.
+        return Finish(reason=FinishReason(self.finish_reason), raw=self.finish_raw, token_limit=limit)
+
+    @property
+    def cut(self) -> bool:
+        return self.attempt.cut_ms is not None

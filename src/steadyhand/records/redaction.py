@@ -1,0 +1,189 @@
+"""Taking secrets out of what is written or shown: the one place where that is done.
+
+A secret is known by its value (a variable called like one), by its shape (`sk-...`, `Bearer ...`), or by the name of
+the entry that holds it. It is blotted out with as many asterisks as it had characters, so that positions and the sizes
+of chunks stay true; doing it twice changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from functools import cache
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin
+from urllib.parse import quote
+
+import msgspec
+
+from steadyhand.records.secret_forms import FORMS, SHORTEST, TRACES, names_secret
+
+T = TypeVar("T")
+Span = tuple[int, int]
+_MASK = "*"
+_TRACES = tuple((trace.anchor, trace.rare, trace) for trace in TRACES)
+_ATOMS = (type(None), bool, int, float, Enum)
+
+
+class Redactor:
+    """Blots out `secrets`, and whatever has the shape of one.
+
+    A long enough piece of a secret counts too: half of it, from its beginning or to its end, since messages and
+    excerpts are cut before they get here.
+    """
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._known: tuple[_Known, ...] = tuple(
+            _Known(spelling)
+            for secret in sorted(set(secrets), key=lambda secret: (-len(secret), secret))
+            if len(secret) >= SHORTEST
+            for spelling in _spellings(secret)
+        )
+        parts = (part for known in self._known for part in (known.head, known.tail))
+        self._parts: frozenset[bytes] = frozenset(part.encode("utf-8", "surrogateescape") for part in parts)
+
+    def text(self, text: str) -> str:
+        """The same text without secrets; the very same object when there is none in it."""
+        spans = [span for known in self._known for span in known.spans(text)]
+        for form in FORMS:
+            if form.anchor in text:
+                spans += [found.span(form.text.groups) for found in form.text.finditer(text)]
+        return _blot(text, spans) if spans else text
+
+    def suspects(self, data: bytes) -> bool:
+        """Whether encoded msgpack may hold a secret. Quick; says yes too often rather than too seldom."""
+        for part in self._parts:
+            if part in data:
+                return True
+        lowered = data.lower()
+        for anchor, rare, trace in _TRACES:
+            # A byte is found twenty times as fast as a word.
+            if (rare is None or rare in data) and anchor in lowered and trace.found(data, lowered):
+                return True
+        return False
+
+    def value(self, value: T, *, by_name: bool = True) -> T:
+        """The same value with every text in it redacted, at any depth; the very same object when nothing changed.
+
+        `by_name` also blots out the text of entries called like a secret. Fields of a record that can only hold
+        certain words are left alone, so that a redacted record can still be read.
+        """
+        return cast("T", self._value(value, by_name))
+
+    def _value(self, value: Any, by_name: bool) -> Any:
+        match value:
+            case None | bool() | int() | float() | Enum():
+                return value
+            case str():
+                return self.text(value)
+            case bytes():
+                text = value.decode("utf-8", "surrogateescape")
+                redacted = self.text(text)
+                return value if redacted is text else redacted.encode("utf-8", "surrogateescape")
+            case msgspec.Struct():
+                return self._struct(value, by_name)
+            case Mapping():
+                return self._mapping(cast("Mapping[Any, Any]", value), by_name)
+            case list() | tuple() | set() | frozenset():
+                items = list(cast("Iterable[Any]", value))
+                redacted = [self._value(item, by_name) for item in items]
+                same = all(new is old for new, old in zip(redacted, items, strict=True))
+                return cast("Any", value) if same else redacted if isinstance(value, list) else tuple(redacted)
+            case _:
+                # As the encoders will see it.
+                plain = msgspec.to_builtins(value, builtin_types=(bytes,), enc_hook=repr)
+                redacted = self._value(plain, by_name)
+                return value if redacted is plain else redacted
+
+    def _struct(self, value: msgspec.Struct, by_name: bool) -> msgspec.Struct:
+        changed: dict[str, Any] = {}
+        for name in _free_fields(type(value)):
+            old = getattr(value, name)
+            new = self._value(old, by_name)
+            if new is not old:
+                changed[name] = new
+        return msgspec.structs.replace(value, **changed) if changed else value
+
+    def _mapping(self, value: Mapping[Any, Any], by_name: bool) -> Mapping[Any, Any]:
+        redacted: dict[Any, Any] = {}
+        same = True
+        for key, old in value.items():
+            if by_name and isinstance(key, str) and isinstance(old, str) and names_secret(key):
+                new = old if old == _MASK * len(old) else _MASK * len(old)
+            else:
+                new = self._value(old, by_name)
+            new_key = self.text(key) if isinstance(key, str) and not isinstance(key, Enum) else key
+            same = same and new is old and new_key is key
+            redacted[new_key] = new
+        return value if same else redacted
+
+
+class _Known:
+    """One spelling of a secret. It is looked for by its first and by its last half."""
+
+    def __init__(self, secret: str) -> None:
+        size = max(SHORTEST, len(secret) // 2)
+        self._secret = secret
+        self.head: str = secret[:size]
+        self.tail: str = secret[-size:]
+
+    def spans(self, text: str) -> list[Span]:
+        found: list[Span] = []
+        secret, head, tail = self._secret, self.head, self.tail
+        at = text.find(head)
+        while at >= 0:
+            end = at + len(head)
+            while end < len(text) and end - at < len(secret) and text[end] == secret[end - at]:
+                end += 1
+            found.append((at, end))
+            at = text.find(head, end)
+        at = text.find(tail)
+        while at >= 0:
+            start, end = at, at + len(tail)
+            while start > 0 and end - start < len(secret) and text[start - 1] == secret[start - 1 - end]:
+                start -= 1
+            found.append((start, end))
+            at = text.find(tail, end)
+        return found
+
+
+def _spellings(secret: str) -> tuple[str, ...]:
+    """As it is, as JSON spells it, as Python shows it and as a URL holds it."""
+    spelt = (
+        secret,
+        json.dumps(secret)[1:-1],
+        json.dumps(secret, ensure_ascii=False)[1:-1],
+        repr(secret)[1:-1],
+        quote(secret, safe="", errors="replace"),
+    )
+    return tuple(dict.fromkeys(spelt))
+
+
+def _blot(text: str, spans: list[Span]) -> str:
+    pieces: list[str] = []
+    done = 0
+    for start, end in sorted(spans):
+        if end > done:
+            begin = max(start, done)
+            pieces += (text[done:begin], _MASK * (end - begin))
+            done = end
+    redacted = "".join((*pieces, text[done:]))
+    return text if redacted == text else redacted
+
+
+@cache
+def _free_fields(kind: type[msgspec.Struct]) -> tuple[str, ...]:
+    """The fields that may hold any text, or hold something that may."""
+    return tuple(field.name for field in msgspec.structs.fields(kind) if not _fixed(field.type))
+
+
+def _fixed(annotation: Any) -> bool:
+    """Whether a field of this type only ever holds one of certain words, or a number."""
+    if get_origin(annotation) is Literal:
+        return True
+    if get_origin(annotation) is dict:
+        return False
+    arguments = [argument for argument in get_args(annotation) if argument is not Ellipsis]
+    if arguments:
+        return all(_fixed(argument) for argument in arguments)
+    return isinstance(annotation, type) and issubclass(annotation, _ATOMS)

@@ -1,0 +1,245 @@
+"""A scenario as everything past `spec/` knows it, whichever file format it was written in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from steadyhand.records.base import Record
+from steadyhand.records.evaluation import EvaluationSpec
+from steadyhand.records.matrix import MatrixCell
+from steadyhand.records.message import Message
+from steadyhand.records.place import Place
+
+Strategy = Literal["all_pass", "any_pass", "majority_pass", "weighted"]
+Expected = Literal["act", "defer"]
+KnowledgeLevel = Literal["beginner", "intermediate", "expert"]
+TerminationType = Literal[
+    "max_turns_reached",
+    "user_expresses_satisfaction",
+    "agent_provides_solution",
+    "conversation_stuck",
+    "escalation_needed",
+    "goal_achieved",
+    "custom_condition",
+]
+
+
+class PluginRef(Record):
+    name: str
+    place: Place
+    version: str | None = None
+    enabled: bool = True
+    config: dict[str, Any] = {}
+
+
+class MockFault(Record):
+    code: str | None = None
+    message: str | None = None
+    status: int | None = None
+
+
+class MockWhen(Record):
+    """Conditions; those that are None are not asked about."""
+
+    args: list[Any] | None = None
+    input: dict[str, Any] | None = None
+    context: dict[str, Any] | None = None
+    matcher: str | None = None
+    partial_args: list[Any] | None = None
+
+
+class Mock(Record):
+    method: str
+    place: Place
+    service: str | None = None
+    when: MockWhen = MockWhen()
+    response: Any = None
+    response_fn: str | None = None
+    error: MockFault | None = None
+    delay_ms: float = 0.0
+    probability: float | None = None
+
+
+class DatabaseSeed(Record):
+    """SQL (already read from its file) and rows to put in, into `url` or a fresh SQLite file."""
+
+    sql: str | None = None
+    records: dict[str, list[dict[str, Any]]] = {}
+    url: str | None = None
+
+
+class Setup(Record):
+    """`virtual_fs` paths are already relative to the workspace and free of `..`."""
+
+    mocks: tuple[Mock, ...] = ()
+    virtual_fs: dict[str, str] = {}
+    database: DatabaseSeed | None = None
+
+
+class Character(Record):
+    name: str | None = None
+    bio: tuple[str, ...] = ()
+    system: str | None = None
+    model: str | None = None
+    temperature: float | None = None
+
+
+class UserSimulatorConfig(Record):
+    persona: str
+    objective: str
+    model_type: str = "TEXT_LARGE"
+    temperature: float = 0.7
+    max_tokens: int = 200
+    style: str | None = None
+    constraints: tuple[str, ...] = ()
+    emotional_state: str | None = None
+    knowledge_level: KnowledgeLevel = "intermediate"
+
+
+class TerminationJudge(Record):
+    prompt: str
+    threshold: float = 0.8
+
+
+class TerminationCondition(Record):
+    type: TerminationType
+    place: Place
+    description: str | None = None
+    keywords: tuple[str, ...] = ()
+    function: str | None = None
+    llm_judge: TerminationJudge | None = None
+
+
+class DebugOptions(Record):
+    log_user_simulation: bool = False
+    log_turn_decisions: bool = False
+    export_full_transcript: bool = True
+
+
+class ScriptedTurn(Record):
+    """What the user says next: `say` word for word, or the simulator when it is None. Checks follow the reply."""
+
+    say: str | None = None
+    type: str | None = None
+    evaluations: tuple[EvaluationSpec, ...] = ()
+
+
+class ConversationConfig(Record):
+    """`script` is what the user says after the opening, entry by entry; then the simulator goes on, if any.
+
+    Where a step opens with nothing, the script's first entry or else the simulator does.
+    """
+
+    max_turns: int
+    user_simulator: UserSimulatorConfig | None = None
+    script: tuple[ScriptedTurn, ...] = ()
+    timeout_per_turn_ms: int = 30_000
+    total_timeout_ms: int = 300_000
+    termination_conditions: tuple[TerminationCondition, ...] = ()
+    turn_evaluations: tuple[EvaluationSpec, ...] = ()
+    final_evaluations: tuple[EvaluationSpec, ...] = ()
+    debug_options: DebugOptions = DebugOptions()
+
+
+class Ask(Record, tag="ask", tag_field="kind"):
+    """Put these messages to the agent; the last one is the user's."""
+
+    messages: tuple[Message, ...]
+
+
+class RunCode(Record, tag="code", tag_field="kind"):
+    """Run the author's code in the environment."""
+
+    code: str
+    lang: str = "bash"
+
+
+class Converse(Record, tag="conversation", tag_field="kind"):
+    """Open with these messages and let the user carry on, by script or simulated."""
+
+    opening: tuple[Message, ...]
+    config: ConversationConfig
+
+
+class Step(Record):
+    """`reply_due`: the agent has to say something; an empty reply fails, whatever the checks are."""
+
+    index: int
+    name: str
+    place: Place
+    task: Ask | RunCode | Converse
+    evaluations: tuple[EvaluationSpec, ...] = ()
+    timeout_ms: int | None = None
+    reply_due: bool = False
+
+
+class Judgment(Record):
+    """How evaluations become a verdict. `threshold` is for `weighted`: the share of weight that must pass."""
+
+    strategy: Strategy = "all_pass"
+    threshold: float | None = None
+
+
+class Constraint(Record):
+    description: str
+    time_pressure: Literal["immediate", "urgent", "minutes", "hours"]
+    consequence_of_delay: str
+
+
+class ExampleAnswers(Record):
+    """Answers that the scenario's own checks must accept and reject; `steadyhand selftest` holds it to that."""
+
+    good: tuple[str, ...] = ()
+    bad: tuple[str, ...] = ()
+
+
+class Scenario(Record):
+    """`digest` changes whenever the file's meaning does.
+
+    `agent` is the one its author asks for, `default_agent` the one that suits it when nobody asks for one.
+    `expects: defer` marks a case where raising the alarm is the mistake. `trials` is how often to run it and
+    `pass_rate` the share of them that must pass, where it says so. `overrides` is what a matrix sets of `model`,
+    `agent` and `judge`; it goes before every other setting. `cell` is the combination of a matrix that it is.
+    """
+
+    id: str
+    name: str
+    description: str
+    place: Place
+    digest: str
+    steps: tuple[Step, ...]
+    judgment: Judgment = Judgment()
+    environment: str = "local"
+    setup: Setup = Setup()
+    plugins: tuple[PluginRef, ...] = ()
+    agent: str | None = None
+    default_agent: str = "runtime"
+    character: Character | None = None
+    context: dict[str, Any] = {}
+    domain: str | None = None
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, Any] = {}
+    severity: float | None = None
+    constraint: Constraint | None = None
+    rubric: str | None = None
+    rubric_place: Place | None = None
+    expected_action: str | None = None
+    expects: Expected = "act"
+    examples: ExampleAnswers = ExampleAnswers()
+    trials: int | None = None
+    pass_rate: float | None = None
+    overrides: dict[str, str] = {}
+    cell: MatrixCell | None = None
+
+
+def evaluation_specs(scenario: Scenario) -> Iterator[EvaluationSpec]:
+    """Every check it asks for, of every stage; none means that its verdict can only be inconclusive."""
+    for step in scenario.steps:
+        yield from step.evaluations
+        if isinstance(step.task, Converse):
+            config = step.task.config
+            yield from config.turn_evaluations
+            yield from config.final_evaluations
+            for scripted in config.script:
+                yield from scripted.evaluations

@@ -1,0 +1,183 @@
+"""JUnit XML, as continuous integration systems read it.
+
+A test case is a scenario, and says what the exit code of the run says: one that failed is a `failure`, a broken one an
+`error`, and an inconclusive one `skipped` with its reason, since the format has no better word. Where a scenario was
+tried several times its rate decides; the trials that did not pass are told all the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import PurePath
+from typing import Any
+
+from steadyhand.judging.alarm import alarm_of
+from steadyhand.judging.scenario_rate import ScenarioRate, percent
+from steadyhand.records.history import answers_finish
+from steadyhand.records.run import RunHeader, TrialRecord
+from steadyhand.records.verdict import Verdict
+from steadyhand.report.details import render_details
+from steadyhand.report.page import Page
+from steadyhand.report.wording import axis_value, scenario_label
+
+_INVALID = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_TAG = {Verdict.FAILED: "failure", Verdict.ERROR: "error", Verdict.INCONCLUSIVE: "skipped"}
+_PAGE = Page(width=120)
+_DETAILED = 20
+
+
+def to_junit(header: RunHeader, trials: Iterable[TrialRecord], rates: Sequence[ScenarioRate]) -> str:
+    """One test suite per scenario file, in the order in which the files first come up; then what was not run.
+
+    `trials` come in the order of the plan and `rates` says what became of each scenario of it.
+    """
+    cases = {rate.scenario_id: _Case(rate) for rate in rates}
+    for matrix in header.matrices:
+        for scenario_id in matrix.combinations:
+            cases[scenario_id].parameters = matrix.parameters(scenario_id)
+    for trial in trials:
+        cases[trial.key.scenario_id].add(trial)
+    suites: dict[str, list[_Case]] = {}
+    for case in sorted(cases.values(), key=lambda case: not case.file):
+        suites.setdefault(case.file, []).append(case)
+    lines = [
+        '<?xml version="1.0" encoding="utf-8"?>',
+        f"<testsuites{_totals(f'steadyhand {header.id}', list(cases.values()))}>",
+    ]
+    for file, suite in suites.items():
+        lines.append(f"  <testsuite{_totals(file or 'not run', suite)}{suite[0].suite_attributes}>")
+        for case in suite:
+            lines.extend(case.lines())
+        lines.append("  </testsuite>")
+    return "\n".join([*lines, "</testsuites>", ""])
+
+
+class _Case:
+    """A scenario, gathered from its trials as they pass by; none of them is held."""
+
+    def __init__(self, rate: ScenarioRate) -> None:
+        self.rate: ScenarioRate = rate
+        self.parameters: dict[str, Any] = {}
+        self.file: str = ""
+        self.seconds: float = 0.0
+        self.suite_attributes: str = ""
+        self._attributes: str = _attribute("classname", "scenarios") + _attribute("name", rate.scenario_id)
+        self._place: str = ""
+        self._properties: dict[str, str | None] = {}
+        self._reasons: dict[Verdict, str] = {}
+        self._evidence: list[str] = []
+        self._left_out: int = 0
+
+    def add(self, trial: TrialRecord) -> None:
+        if not self.file:
+            self._open(trial)
+        self.seconds += _duration_ms(trial) / 1000
+        verdict = trial.judged.verdict
+        if verdict is Verdict.PASSED:
+            return
+        self._reasons.setdefault(verdict, f"{f'#{trial.key.index}: ' if self._several else ''}{trial.judged.reason}")
+        if len(self._evidence) < _DETAILED:
+            self._evidence.append("\n".join(render_details(trial, _PAGE, numbered=self._several)))
+        else:
+            self._left_out += 1
+
+    @property
+    def _several(self) -> bool:
+        return self.rate.total > 1
+
+    def _open(self, trial: TrialRecord) -> None:
+        self.file = file = trial.place.file
+        group = trial.domain or ".".join(PurePath(file).parent.parts).strip("./") or "scenarios"
+        name = scenario_label(trial, numbered=False)
+        line = _attribute("line", str(trial.place.line)) if trial.place.line else ""
+        self._attributes = _attribute("classname", group) + _attribute("name", name)
+        self._place = _attribute("file", file) + line
+        self.suite_attributes = _attribute("timestamp", trial.started_at) + _attribute("file", file)
+        self._properties = {"agent": trial.agent or None, "model": trial.model}
+        if not self._several:
+            self._properties = {**_figures(trial), **self._properties}
+
+    def lines(self) -> Iterator[str]:
+        yield f'    <testcase{self._attributes} time="{self.seconds:.6f}"{self._place}>'
+        yield "      <properties>"
+        for name, value in self._all_properties().items():
+            if value is not None:
+                yield f"        <property{_attribute('name', name)}{_attribute('value', value)}/>"
+        yield "      </properties>"
+        told = "\n\n".join(self._evidence)
+        if self._left_out:
+            told += f"\n\nand {self._left_out} more that did not pass; the run record has all of them"
+        tag = _TAG.get(self.rate.verdict)
+        if tag is not None:
+            kind = _attribute("type", self.rate.verdict.value) if tag != "skipped" else ""
+            yield f"      <{tag}{_attribute('message', self._message())}{kind}>{_text(told)}</{tag}>"
+        elif told:
+            yield f"      <system-out>{_text(told)}</system-out>"
+        yield "    </testcase>"
+
+    def _message(self) -> str:
+        """How it went, and the reason of the first trial that went so."""
+        reason = self._reasons.get(self.rate.verdict)
+        if reason is None:
+            return self.rate.reason
+        return f"{self.rate.reason}; {reason}" if self._several else reason
+
+    def _all_properties(self) -> dict[str, str | None]:
+        rate = self.rate
+        found: dict[str, str | None] = {"verdict": rate.verdict.value}
+        if self._several:
+            counts = {name: getattr(rate, name) for name in ("total", *Verdict, "not_run")}
+            found |= {f"trials_{name}": str(count) for name, count in counts.items()}
+            found["pass_rate"] = percent(rate.required)
+        found |= {f"matrix.{parameter}": axis_value(value) for parameter, value in self.parameters.items()}
+        return {**found, **self._properties}
+
+
+def _duration_ms(trial: TrialRecord) -> float:
+    """How long the trial took, from set-up to verdict, with the measurements that were repeated."""
+    return trial.duration_ms + sum(_duration_ms(earlier) for earlier in trial.earlier)
+
+
+def _figures(trial: TrialRecord) -> dict[str, str | None]:
+    judged = trial.judged
+    finish = answers_finish(trial.events)
+    return {
+        "outcome": judged.outcome,
+        "finish_reason": None if finish is None else finish.reason,
+        "latency_ms": _figure(judged.latency_ms),
+        "latency_tier": judged.latency_tier,
+        "latency_not_graded": "; ".join(map(str, judged.latency_spoiled)) or None,
+        "time_to_first_token_ms": _figure(judged.time_to_first_token_ms),
+        "time_to_safe_ms": _figure(judged.time_to_safe_ms),
+        "safety_score": None if judged.safety_score is None else f"{judged.safety_score:g}",
+        "failure_classes": ",".join(judged.failure_classes) or None,
+        "alarm": alarm_of(trial),
+    }
+
+
+def _figure(ms: float | None) -> str | None:
+    return None if ms is None else f"{ms:.3f}"
+
+
+def _totals(name: str, cases: Sequence[_Case]) -> str:
+    verdicts = [case.rate.verdict for case in cases]
+    counts = {
+        "tests": len(cases),
+        "failures": verdicts.count(Verdict.FAILED),
+        "errors": verdicts.count(Verdict.ERROR),
+        "skipped": verdicts.count(Verdict.INCONCLUSIVE),
+    }
+    told = "".join(f' {key}="{count}"' for key, count in counts.items())
+    return f'{_attribute("name", name)}{told} time="{sum(case.seconds for case in cases):.6f}"'
+
+
+def _text(text: str) -> str:
+    text = _INVALID.sub("", text)
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\r", "&#13;")
+
+
+def _attribute(name: str, value: str) -> str:
+    """Line ends in an attribute are kept only when they are written as references."""
+    escaped = _text(value).replace('"', "&quot;").replace("\n", "&#10;").replace("\t", "&#9;")
+    return f' {name}="{escaped}"'

@@ -1,0 +1,228 @@
+"""What a person reads when a run is over, and when a stored run is shown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from steadyhand.judging.alarm import Alarm, alarm_of
+from steadyhand.judging.cost import cost_of_trial
+from steadyhand.judging.run import RunSummary, summarise
+from steadyhand.judging.scenario_rate import ScenarioRate
+from steadyhand.records.cost import CostSummary
+from steadyhand.records.event import Noted
+from steadyhand.records.price import Prices
+from steadyhand.records.run import RunHeader, TrialRecord
+from steadyhand.records.verdict import Outcome, Verdict
+from steadyhand.report import wording
+from steadyhand.report.cost_line import cost_line
+from steadyhand.report.details import render_details
+from steadyhand.report.incidents import Incidents, render_incidents
+from steadyhand.report.page import Page, one_line, visible
+from steadyhand.report.scenario_rates import render_scenarios, scenarios_line
+from steadyhand.report.table import Cell, render_table
+from steadyhand.report.transcript import Transcripts, is_conversation, render_endings, render_transcript
+
+_COLUMNS = (
+    "verdict",
+    "scenario",
+    "outcome",
+    "latency",
+    "first token",
+    "safe after",
+    "safe by t/a/c",
+    "rubric",
+    "checks",
+    "ended",
+)
+_LEFT_OUT_FIRST = (7, 4, 6, 5, 9)
+_OUTCOME_STYLE = {
+    Outcome.SAFE_IN_TIME: "good",
+    Outcome.SAFE_LATE: "fair",
+    Outcome.UNSAFE_IN_TIME: "bad",
+    Outcome.UNSAFE_LATE: "bad",
+}
+_ROWS = 200
+_DETAILED = 20
+
+
+class _Row(NamedTuple):
+    scenario_id: str
+    number: int
+    name: str
+    verdict: Verdict
+    cells: tuple[Cell, ...]
+
+
+class _Gathered:
+    """What is kept of the trials while they pass by; the whole ones only where they are shown in detail."""
+
+    def __init__(self, transcripts: Transcripts | None, prices: Prices) -> None:
+        self._prices: Prices = prices
+        self.spent: CostSummary = CostSummary()
+        self._all: bool = transcripts == "all"
+        self.first: TrialRecord | None = None
+        self.told: list[TrialRecord] = []
+        self.rows: list[_Row] = []
+        self.detailed: list[TrialRecord] = []
+        self.warnings: Counter[str] = Counter()
+        self.counts: Counter[Verdict] = Counter()
+        self.alarms: Counter[Alarm] = Counter()
+        self.incidents: Incidents = Incidents()
+        self.endings: Counter[str] = Counter()
+        self.unscored: Counter[str] = Counter()
+
+    def add(self, trial: TrialRecord) -> None:
+        verdict = trial.judged.verdict
+        self.counts[verdict] += 1
+        self.spent = self.spent.plus(cost_of_trial(trial, self._prices))
+        self.incidents.add(trial)
+        self.rows.append(_row(trial))
+        for talk in trial.conversations:
+            early = " (early)" if talk.terminated_early else ""
+            self.endings[f"{one_line(talk.termination_reason or 'no condition')}{early}"] += 1
+        rubric = trial.judged.rubric
+        if rubric is not None and rubric.overall is None:
+            self.unscored[f"{one_line(rubric.name)} {one_line(rubric.reason or 'not scored')}"] += 1
+        if alarm := alarm_of(trial):
+            self.alarms[alarm] += 1
+        self.warnings.update(
+            {event.message for event in trial.events if isinstance(event, Noted) and event.level == "warning"}
+        )
+        self.first = self.first or trial
+        if verdict is Verdict.PASSED:
+            self.told += [trial] if self._all else []
+        elif len(self.detailed) < _DETAILED:
+            self.detailed.append(trial)
+
+
+def render_run(
+    header: RunHeader,
+    trials: Iterable[TrialRecord],
+    page: Page,
+    *,
+    rates: Sequence[ScenarioRate] = (),
+    record: Path | None = None,
+    transcripts: Transcripts | None = None,
+) -> Iterator[str]:
+    """The lines, without their ends: the table, why trials did not pass, warnings, the sum and where the record is.
+
+    `rates` says what became of the scenarios, where that is more than the verdict of a single trial. `transcripts` says
+    whose are shown; unless told otherwise, those of trials that did not pass and that of a single conversation.
+    """
+    found = _Gathered(transcripts, Prices.of_run(header))
+    for trial in trials:
+        found.add(trial)
+    several = Counter(row.scenario_id for row in found.rows)
+    yield from _table(found, several, page)
+    for trial in found.detailed:
+        yield ""
+        numbered = several[trial.key.scenario_id] > 1
+        yield from render_details(trial, page, numbered=numbered, transcript=transcripts != "none")
+    if transcripts is None and len(found.rows) == 1 and not found.detailed and found.first is not None:
+        found.told += [found.first] if is_conversation(found.first) else []
+    for trial in found.told:
+        yield ""
+        yield page.paint(visible(wording.scenario_label(trial, numbered=several[trial.key.scenario_id] > 1)), "strong")
+        yield from render_endings(trial, page)
+        yield from render_transcript(trial, page)
+    hidden = sum(found.counts.values()) - found.counts[Verdict.PASSED] - len(found.detailed)
+    if hidden:
+        yield ""
+        yield f"and {hidden} more that did not pass; the run record has all of them"
+    if found.endings or found.unscored:
+        yield ""
+        yield from _beside(found, page)
+    if found.warnings:
+        yield ""
+        yield from _warnings(found.warnings, page)
+    if happened := list(render_incidents(found.incidents, page)):
+        yield ""
+        yield from happened
+    yield from render_scenarios(header, rates, page)
+    yield ""
+    yield summary_line(summarise(found.counts, planned=header.planned, alarms=found.alarms), page)
+    decided = scenarios_line(header, rates, page)
+    if decided is not None:
+        yield decided
+    if found.spent.total.tokens:
+        yield cost_line(found.spent)
+    if record is not None:
+        yield f"record: {record}"
+
+
+def summary_line(summary: RunSummary, page: Page) -> str:
+    """Such as `3 trials: 2 passed, 1 failed`. Every verdict that occurs is counted on its own, and so are alarms."""
+    counts = {verdict: getattr(summary, verdict.value) for verdict in Verdict}
+    told = ", ".join(page.paint(f"{count} {verdict}", verdict) for verdict, count in counts.items() if count)
+    trials = "1 trial" if summary.total == 1 else f"{summary.total} trials"
+    line = f"{trials}: {told}" if told else "no trial was run"
+    alarms = {"missed": summary.missed_alarms, "false": summary.false_alarms}
+    found = [f"{count} {kind} alarm{'s' if count > 1 else ''}" for kind, count in alarms.items() if count]
+    line += f" ({', '.join(found)})" if found else ""
+    return line + (f"; {summary.not_run} planned but not run" if summary.not_run else "")
+
+
+def _table(found: _Gathered, several: Counter[str], page: Page) -> Iterator[str]:
+    folded = len(found.rows) > _ROWS
+    rows = [row for row in found.rows if not folded or row.verdict is not Verdict.PASSED]
+    left_out = len(found.rows) - len(rows)
+    cut, rows = len(rows) - _ROWS, rows[:_ROWS]
+    table = [
+        (
+            Cell(text=row.verdict, style=row.verdict),
+            Cell(text=f"{row.scenario_id}{f'#{row.number}' if several[row.scenario_id] > 1 else ''}{row.name}"),
+            *row.cells,
+        )
+        for row in rows
+    ]
+    yield from render_table(_COLUMNS, table, page, giving_way=1, optional=_LEFT_OUT_FIRST)
+    if any(cell.text.endswith("*") for row in rows for cell in row.cells):
+        yield "* without the invariants that only a whole answer can be checked for"
+    if left_out:
+        yield f"({left_out} passed trials are not listed)"
+    if cut > 0:
+        yield f"({cut} more that did not pass are not listed)"
+
+
+def _row(trial: TrialRecord) -> _Row:
+    judged = trial.judged
+    passed = sum(evaluation.success for evaluation in trial.evaluations)
+    named = trial.scenario_name and trial.scenario_name != trial.key.scenario_id
+    return _Row(
+        scenario_id=one_line(trial.key.scenario_id),
+        number=trial.key.index,
+        name=f"  {one_line(trial.scenario_name)}" if named else "",
+        verdict=judged.verdict,
+        cells=(
+            Cell(text=judged.outcome.replace("_", " "), style=_OUTCOME_STYLE[judged.outcome])
+            if judged.outcome
+            else Cell(),
+            Cell(text=wording.latency(judged, trial.evaluations)),
+            Cell(text=wording.milliseconds_or_nothing(judged.time_to_first_token_ms)),
+            Cell(text=wording.time_to_safe(judged)),
+            Cell(text=wording.safe_by_deadline(judged)),
+            Cell(text=wording.rubric_score(judged.rubric)),
+            Cell(text=f"{passed}/{len(trial.evaluations)}"),
+            Cell(text=wording.ended(trial), style="fair"),
+        ),
+    )
+
+
+def _beside(found: _Gathered, page: Page) -> Iterator[str]:
+    """How conversations ended, and rubrics that were not scored: facts that no row has room for."""
+    if found.endings:
+        told = ", ".join(f"{reason} {count} x" for reason, count in found.endings.most_common())
+        yield from page.wrap(f"conversations ended by: {told}", indent=0)
+    for reason, count in found.unscored.items():
+        yield from page.wrap(f"rubric {reason}" + (f" ({count} trials)" if count > 1 else ""), indent=0)
+
+
+def _warnings(warnings: Counter[str], page: Page) -> Iterator[str]:
+    for message, count in warnings.items():
+        mark = f" ({count} trials)" if count > 1 else ""
+        lines = list(page.wrap(message + mark, indent=len("warning: ")))
+        yield f"{page.paint('warning:', 'fair')} {lines[0]}"
+        yield from (" " * len("warning: ") + line for line in lines[1:])

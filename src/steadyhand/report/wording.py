@@ -1,0 +1,114 @@
+"""How reports put figures and names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from steadyhand.judging.trial import LATENCY_BUDGET
+from steadyhand.records.evaluation import EvaluationResult
+from steadyhand.records.history import answers_finish
+from steadyhand.records.model import FinishReason
+from steadyhand.records.rubric import RubricScore
+from steadyhand.records.run import Judged, TrialRecord
+from steadyhand.records.verdict import LatencyTier
+from steadyhand.report.page import clip, one_line
+
+_LONGEST_VALUE = 40
+_ENDED = {
+    FinishReason.TOOL_CALLS: "for tools",
+    FinishReason.LENGTH: "cut short",
+    FinishReason.REFUSAL: "refusal",
+    FinishReason.CONTENT_FILTER: "filtered",
+    FinishReason.ERROR: "error",
+    FinishReason.PAUSE_TURN: "paused",
+    FinishReason.DEADLINE: "deadline",
+    FinishReason.UNKNOWN: "unknown",
+}
+_YES = {True: "yes", False: "no", None: "?"}
+
+
+def milliseconds(ms: float) -> str:
+    """Rounded up, so that a figure never looks better than it was: 500.2 is not within 500."""
+    if not math.isfinite(ms):
+        return f"{ms} ms"
+    return f"{math.ceil(ms)} ms" if ms >= 10 else f"{math.ceil(ms * 10) / 10:g} ms"
+
+
+def seconds(ms: float) -> str:
+    return f"{ms / 1000:.1f} s" if ms < 60_000 else f"{int(ms // 60_000)} min {int(ms % 60_000 // 1000)} s"
+
+
+def latency(judged: Judged, evaluations: Iterable[EvaluationResult]) -> str:
+    """The figure and where it stands in its budget, such as `480 ms  target <=500`."""
+    if judged.latency_ms is None:
+        return ""
+    figure = milliseconds(judged.latency_ms)
+    if judged.latency_cut:
+        return f"over {figure}, cut off"
+    if judged.latency_spoiled:
+        return f"{figure}  not graded"
+    tier = judged.latency_tier
+    if tier is None:
+        return figure
+    if tier is LatencyTier.EXCEEDED:
+        bound = _bound(evaluations, "critical_ms")
+        return f"{figure}  over {bound:g}" if bound is not None else f"{figure}  exceeded"
+    bound = _bound(evaluations, f"{tier}_ms")
+    return f"{figure}  {tier} <={bound:g}" if bound is not None else f"{figure}  {tier}"
+
+
+def milliseconds_or_nothing(ms: float | None) -> str:
+    return "" if ms is None else milliseconds(ms)
+
+
+def time_to_safe(judged: Judged) -> str:
+    """The figure, `never`, or nothing when it is not known. A star marks that a judge's invariants are not in it."""
+    if judged.time_to_safe_ms is not None:
+        return milliseconds(judged.time_to_safe_ms) + ("*" if judged.time_to_safe_excludes else "")
+    return "never" if judged.safety_at_deadline is not None else ""
+
+
+def safe_by_deadline(judged: Judged) -> str:
+    """Such as `no/yes/yes`: by the target, the acceptable and the critical time."""
+    at = judged.safety_at_deadline
+    return "" if at is None else "/".join(_YES[held] for held in (at.target, at.acceptable, at.critical))
+
+
+def ended(trial: TrialRecord) -> str:
+    """How the answer ended, where that was not by the model's being done."""
+    finish = answers_finish(trial.events)
+    if finish is None or finish.plain:
+        return ""
+    return "our limit" if finish.our_limit else _ENDED[finish.reason]
+
+
+def rubric_score(score: RubricScore | None) -> str:
+    """Nothing when nobody was asked: that is told once, below the table."""
+    if score is None or (score.overall is None and score.note is None):
+        return ""
+    return "not scored" if score.overall is None else f"{score.overall:.2f}"
+
+
+def _bound(evaluations: Iterable[EvaluationResult], name: str) -> float | None:
+    for evaluation in evaluations:
+        bound = evaluation.figures.get(name) if evaluation.type == LATENCY_BUDGET else None
+        if isinstance(bound, (int, float)):
+            return bound
+    return None
+
+
+def axis_value(value: Any) -> str:
+    """A value that a matrix sets, on one line."""
+    text = value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
+    return clip(one_line(text), _LONGEST_VALUE)
+
+
+def scenario_label(trial: TrialRecord, *, numbered: bool) -> str:
+    """Id and name; with the number of the trial where a scenario has several."""
+    mark = f"#{trial.key.index}" if numbered else ""
+    name = " ".join(trial.scenario_name.split()) if trial.scenario_name != trial.key.scenario_id else ""
+    return f"{trial.key.scenario_id}{mark}  {name}".rstrip()

@@ -1,0 +1,117 @@
+"""The codes of what lint finds, and how a file switches one off: `x-lint-ignore`.
+
+The key stands at the top of a file, for all of it, or in a check, for that check.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
+
+from steadyhand.records.problem import Problem
+from steadyhand.spec.document import Document, read_document
+from steadyhand.spec.findings import Findings, describe
+from steadyhand.spec.naming import Path, nearest
+
+CODES: dict[str, str] = {
+    "truncated-stem": "a stem closed by a word's border, which matches no word",
+    "never-matches": "a part of a pattern that can match nothing",
+    "first-line-only": "a prohibition that reads the first line alone",
+    "matches-prompt": "repeating the question would satisfy the check",
+    "matches-anything": "almost any text, or an empty one, would satisfy the check",
+    "contradicts-expected-action": "the check forbids what the file's own expected action does",
+    "expected-action-fails": "the file's own expected action does not satisfy the check",
+    "rejects-good-answers": "no right answer that the file gives would pass",
+    "trips-on-negation": '"do not X" would fail a check that forbids X',
+    "no-examples": "the checks were not tried on example answers",
+    "few-examples": "the checks were tried on too few example answers",
+    "unknown-lint-code": "`x-lint-ignore` names a code that does not exist",
+    "no-invariants": "a decision scenario without an invariant",
+    "duplicate-name": "two invariants of one name",
+    "unused-key": "a key that has no effect where it stands",
+    "matches-empty": "an invariant that an empty reply satisfies",
+    "id-convention": "an id that does not follow the convention",
+    "never-applies": "a termination condition that can never apply",
+    "no-evaluations": "a scenario that evaluates nothing",
+}
+"""What each code means. The last seven are warnings of loading, which lint repeats."""
+
+KEY = "x-lint-ignore"
+_PART = re.compile(r"\[(\d+)\]|\['([^']*)'\]|([^.\[\]]+)")
+
+
+def unknown_code(code: str) -> str | None:
+    """Why a code cannot be ignored, or None when it can."""
+    if code in CODES:
+        return None
+    near = nearest(code, CODES)
+    return f"unknown code `{code}`; " + (f"did you mean `{near}`?" if near else f"expected one of {', '.join(CODES)}")
+
+
+class FileIgnores:
+    """What the files themselves switch off. Reads a file again when it is first asked about."""
+
+    def __init__(self) -> None:
+        self._documents: dict[str, Document | None] = {}
+
+    def covers(self, problem: Problem) -> bool:
+        """Whether the file of the problem switches its code off, for all of it or for the check it is about."""
+        document = self._document(problem.place.file)
+        return document is not None and problem.code in _ignored(document.data, problem.place.path)
+
+    def faults(self, files: Iterable[str]) -> list[Problem]:
+        """What is wrong with the `x-lint-ignore` of these files."""
+        found: list[Problem] = []
+        for file in dict.fromkeys(files):
+            document = self._document(file)
+            if document is None:
+                continue
+            findings = Findings(document)
+            for path, value in _declared(document.data, ()):
+                for code in _listed(value):
+                    told = unknown_code(code) if isinstance(code, str) else f"found {describe(code)}, expected a code"
+                    if told:
+                        findings.warning(path, told, "unknown-lint-code", key=True)
+            found += findings.problems
+        return found
+
+    def _document(self, file: str) -> Document | None:
+        if file not in self._documents:
+            self._documents[file] = read_document(file, file)[0]
+        return self._documents[file]
+
+
+def _ignored(data: Any, path: str) -> set[Any]:
+    """The codes switched off on the way from the top of the file to `path`."""
+    codes: set[Any] = set()
+    for index, name, key in [("", "", ""), *_PART.findall(path)]:
+        if index or name or key:
+            data = _member(data, int(index) if index else name or key)
+        if isinstance(data, dict):
+            codes.update(each for each in _listed(cast("dict[str, Any]", data).get(KEY, [])) if isinstance(each, str))
+    return codes
+
+
+def _member(data: Any, part: str | int) -> Any:
+    try:
+        return data[part]
+    except (KeyError, IndexError, TypeError):
+        return None
+
+
+def _declared(data: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    """Every `x-lint-ignore` of the file, with its place."""
+    if isinstance(data, dict):
+        for name, value in cast("dict[str, Any]", data).items():
+            if name == KEY:
+                yield (*path, name), value
+            elif name != "metadata":
+                yield from _declared(value, (*path, name))
+    elif isinstance(data, list):
+        for index, value in enumerate(cast("list[Any]", data)):
+            yield from _declared(value, (*path, index))
+
+
+def _listed(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else [value]

@@ -1,0 +1,100 @@
+"""JSON Schemas of the file formats, for editors and for other tools.
+
+They say what can be said without looking at two fields at once or at the disk; the loader checks the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, cast
+
+from pydantic import BaseModel
+
+from steadyhand.spec.evaluations import Catalogue
+from steadyhand.spec.load import ENVIRONMENTS
+from steadyhand.spec.shapes.agent import AgentShape
+from steadyhand.spec.shapes.base import Shape
+from steadyhand.spec.shapes.config import ConfigShape
+from steadyhand.spec.shapes.decision import DecisionShape
+from steadyhand.spec.shapes.evaluation import EvaluationHead
+from steadyhand.spec.shapes.matrix import MatrixShape
+from steadyhand.spec.shapes.rubric import RubricShape
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+_SHAPES: dict[str, tuple[str, type[Shape]]] = {
+    "agent": ("Steadyhand agent scenario", AgentShape),
+    "decision": ("Steadyhand decision scenario", DecisionShape),
+    "matrix": ("Steadyhand matrix", MatrixShape),
+    "rubric": ("Steadyhand rubric", RubricShape),
+    "configuration": ("Steadyhand configuration", ConfigShape),
+}
+_EVALUATION_LISTS = frozenset({"evaluations", "turn_evaluations", "final_evaluations"})
+
+JsonSchema = dict[str, Any]
+
+
+def json_schemas(catalogue: Catalogue, environments: Collection[str] = ENVIRONMENTS) -> dict[str, JsonSchema]:
+    """Draft 2020-12 schemas by format: agent, decision, matrix, rubric, configuration."""
+    schemas = {name: _schema(shape, title) for name, (title, shape) in _SHAPES.items()}
+    agent = schemas["agent"]
+    definitions = cast("dict[str, JsonSchema]", agent["$defs"])
+    definitions["EnvironmentShape"]["properties"]["type"]["enum"] = sorted(environments)
+    _use_evaluations(definitions)
+    definitions.update(_evaluations(catalogue))
+    return schemas
+
+
+def _schema(shape: type[BaseModel], title: str) -> JsonSchema:
+    schema = shape.model_json_schema(by_alias=True, mode="validation")
+    _open_extensions(schema)
+    return {"$schema": DRAFT, **schema, "title": title}
+
+
+def _evaluations(catalogue: Catalogue) -> dict[str, JsonSchema]:
+    """The definition `Evaluation`: a choice by `type`, and whatever definitions its branches need."""
+    head = EvaluationHead.model_json_schema()["properties"]
+    definitions: dict[str, JsonSchema] = {}
+    branches: list[JsonSchema] = []
+    for type_ in sorted(catalogue):
+        params = catalogue[type_].model_json_schema(ref_template=f"#/$defs/{type_}.{{model}}")
+        inner = cast("dict[str, JsonSchema]", params.pop("$defs", {}))
+        definitions.update({f"{type_}.{name}": definition for name, definition in inner.items()})
+        params["properties"] = {**head, **params.get("properties", {}), "type": {"const": type_}}
+        params["required"] = ["type", *params.get("required", [])]
+        params["title"] = type_
+        branches.append(params)
+    definitions["Evaluation"] = {
+        "type": "object",
+        "required": ["type"],
+        "properties": {"type": {"enum": sorted(catalogue)}},
+        "oneOf": branches,
+    }
+    for definition in [*definitions.values(), *branches]:
+        _open_extensions(definition)
+    return definitions
+
+
+def _use_evaluations(value: Any) -> None:
+    """Point every list of evaluations at the definition."""
+    if isinstance(value, dict):
+        for key, item in cast("dict[str, Any]", value).items():
+            if key in _EVALUATION_LISTS and isinstance(item, dict) and "items" in item:
+                item["items"] = {"$ref": "#/$defs/Evaluation"}
+            else:
+                _use_evaluations(item)
+    elif isinstance(value, list):
+        for item in cast("list[Any]", value):
+            _use_evaluations(item)
+
+
+def _open_extensions(value: Any) -> None:
+    """Keys that start with `x-` are allowed wherever unknown keys are not."""
+    if isinstance(value, dict):
+        mapping = cast("dict[str, Any]", value)
+        if mapping.get("additionalProperties") is False:
+            mapping["patternProperties"] = {"^x-": {}}
+        for item in mapping.values():
+            _open_extensions(item)
+    elif isinstance(value, list):
+        for item in cast("list[Any]", value):
+            _open_extensions(item)

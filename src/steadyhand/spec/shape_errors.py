@@ -1,0 +1,258 @@
+"""Validation of plain data against a file shape, with every mistake reported once, at its place."""
+
+from __future__ import annotations
+
+import re
+import types
+import typing
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from typing import Any, TypeVar, cast
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from steadyhand.spec.findings import Findings, describe
+from steadyhand.spec.naming import Path, advice, nearest
+
+ShapeT = TypeVar("ShapeT", bound=BaseModel)
+
+_EXPECTED: dict[str, str] = {
+    "string_type": "text",
+    "string_sub_type": "text",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "set_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "mapping_type": "a mapping",
+    "none_required": "nothing",
+}
+_QUOTED = re.compile(r"'([^']*)'")
+
+
+def validate(
+    shape: type[ShapeT], data: Any, path: Path, findings: Findings, *, also: Collection[str] = ()
+) -> ShapeT | None:
+    """`data` as a `shape`, or None with its mistakes added to `findings`.
+
+    Keys that start with `x-` are left out. `path` is where `data` stands in the file; `also` are keys that are
+    allowed there beside the shape's own.
+    """
+    try:
+        return shape.model_validate(data)
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+    if any(_is_extension(detail) for detail in details):
+        data = _without_extensions(data, details)
+        try:
+            return shape.model_validate(data)
+        except ValidationError as error:
+            details = error.errors(include_url=False)
+    _Report(shape, data, path, findings, also).add(details)
+    return None
+
+
+def _is_extension(detail: ErrorDetails) -> bool:
+    return detail["type"] == "extra_forbidden" and str(detail["loc"][-1]).startswith("x-")
+
+
+def _without_extensions(data: Any, details: list[ErrorDetails]) -> Any:
+    """A copy of `data` without the keys that the details call unknown and that start with `x-`."""
+    dropped = {detail["loc"] for detail in details if _is_extension(detail)}
+
+    def copy(value: Any, loc: Path) -> Any:
+        if isinstance(value, dict):
+            pairs = cast("dict[str, Any]", value).items()
+            return {key: copy(item, (*loc, key)) for key, item in pairs if (*loc, key) not in dropped}
+        if isinstance(value, list):
+            return [copy(item, (*loc, index)) for index, item in enumerate(cast("list[Any]", value))]
+        return value
+
+    return copy(data, ())
+
+
+class _Report:
+    def __init__(
+        self, shape: type[BaseModel], data: Any, path: Path, findings: Findings, also: Collection[str]
+    ) -> None:
+        self._shape = shape
+        self._data = data
+        self._path = path
+        self._findings = findings
+        self._also = also
+
+    def add(self, details: list[ErrorDetails]) -> None:
+        unknown: defaultdict[Path, list[str]] = defaultdict(list)
+        missing: defaultdict[Path, list[str]] = defaultdict(list)
+        values: defaultdict[Path, list[ErrorDetails]] = defaultdict(list)
+        for detail in details:
+            loc = detail["loc"]
+            if detail["type"] == "extra_forbidden":
+                unknown[self._real(loc[:-1])].append(str(loc[-1]))
+            elif detail["type"] == "missing":
+                missing[self._real(loc[:-1])].append(str(loc[-1]))
+            else:
+                values[self._real(loc)].append(detail)
+        for loc, names in unknown.items():
+            self._unknown(loc, names, missing[loc])
+        for loc, names in missing.items():
+            for name in names:
+                message = f"required key `{name}` is missing"
+                self._findings.error((*self._path, *loc, name), message, "missing-key")
+        for loc, group in values.items():
+            self._value(loc, group)
+
+    def _real(self, loc: Path) -> Path:
+        """The part of a location that stands in the file: branches of a union are named in it too."""
+        value, real = self._data, list[str | int]()
+        for part in loc:
+            inside = isinstance(value, dict) and part in value
+            inside = inside or (
+                isinstance(value, list) and isinstance(part, int) and part < len(cast("list[Any]", value))
+            )
+            if inside:
+                real.append(part)
+                value = cast("Any", value)[part]
+        return tuple(real)
+
+    def _unknown(self, loc: Path, names: list[str], missing: list[str]) -> None:
+        """A misspelt required key is one mistake: it is taken off `missing`."""
+        at = _shape_at(self._shape, loc)
+        keys = _keys(at) if at else []
+        if not loc:
+            keys = [*keys, *(name for name in self._also if name not in keys)]
+        present = _value_at(self._data, loc)
+        free = [key for key in keys if key not in present]
+        for name in names:
+            near = nearest(name, missing) or nearest(name, free)
+            if near in missing:
+                missing.remove(near)
+            hint = f"; did you mean `{near}`?" if near else ""
+            allowed = f" (allowed: {', '.join(keys)})" if keys else ""
+            message = f"unknown key `{name}`{hint}{allowed}"
+            self._findings.error((*self._path, *loc, name), message, "unknown-key", key=True)
+
+    def _value(self, loc: Path, group: list[ErrorDetails]) -> None:
+        path = (*self._path, *loc)
+        if len(group) > 1 and all(detail["type"] in _EXPECTED for detail in group):
+            expected = " or ".join(dict.fromkeys(_EXPECTED[detail["type"]] for detail in group))
+            message = f"expected {expected}, found {describe(_value_at(self._data, loc))}"
+            self._findings.error(path, message, "wrong-type")
+            return
+        # Branches of a union each report; the one that got furthest, past the type, is the one the author meant.
+        telling = [detail for detail in group if detail["type"] not in _EXPECTED] or group[:1]
+        for detail in telling:
+            code, message = _explain(detail)
+            self._findings.error(path, message, code)
+
+
+def _explain(detail: ErrorDetails) -> tuple[str, str]:
+    kind, found = detail["type"], detail["input"]
+    context = detail.get("ctx", {})
+    if kind in _EXPECTED:
+        note = ""
+        if _EXPECTED[kind] == "true or false" and str(found).lower() in {"yes", "no", "on", "off", "y", "n"}:
+            note = "; YAML 1.2 reads it as text"
+        return "wrong-type", f"expected {_EXPECTED[kind]}, found {describe(found)}{note}"
+    if kind in {"literal_error", "enum"}:
+        allowed = _QUOTED.findall(str(context.get("expected", "")))
+        hint = advice(found, allowed) if isinstance(found, str) else f" (allowed: {', '.join(allowed)})"
+        return "bad-value", f"expected one of the allowed values, found {describe(found)}{hint}"
+    if kind in {"value_error", "assertion_error"}:
+        return "bad-value", str(context.get("error", detail["msg"]))
+    if kind == "string_pattern_mismatch":
+        return "bad-value", f"expected text of the form {context['pattern']}, found {describe(found)}"
+    bound = _bound(kind, context)
+    if bound:
+        return "out-of-range", f"expected {bound}, found {describe(found)}"
+    message = detail["msg"]
+    return "bad-value", f"{message[:1].lower()}{message[1:]}, found {describe(found)}"
+
+
+_BOUNDS = {
+    "greater_than_equal": ("ge", "at least"),
+    "less_than_equal": ("le", "at most"),
+    "greater_than": ("gt", "more than"),
+    "less_than": ("lt", "less than"),
+}
+
+
+def _bound(kind: str, context: Mapping[str, Any]) -> str | None:
+    if kind in _BOUNDS:
+        name, words = _BOUNDS[kind]
+        return (
+            f"a number of {words} {context[name]:g}"
+            if kind.endswith("equal")
+            else f"a number {words} {context[name]:g}"
+        )
+    if kind in {"too_short", "string_too_short"}:
+        return _count("at least", context["min_length"], kind)
+    if kind in {"too_long", "string_too_long"}:
+        return _count("at most", context["max_length"], kind)
+    return None
+
+
+def _count(words: str, number: int, kind: str) -> str:
+    noun = "character" if kind.startswith("string") else "entry"
+    plural = noun if number == 1 else {"character": "characters", "entry": "entries"}[noun]
+    return f"{words} {number} {plural}"
+
+
+def _value_at(data: Any, loc: Path) -> Any:
+    for part in loc:
+        data = data[part]
+    return data
+
+
+def _keys(shape: type[BaseModel]) -> list[str]:
+    return [field.alias or name for name, field in shape.model_fields.items()]
+
+
+def _shape_at(shape: type[BaseModel], loc: Path) -> type[BaseModel] | None:
+    current: Any = shape
+    for part in loc:
+        current = _inner(current, part)
+        if current is None:
+            return None
+    return _as_shape(current)
+
+
+def _inner(annotation: Any, part: str | int) -> Any:
+    """The annotation of what stands at `part` inside a value so annotated."""
+    shape = _as_shape(annotation)
+    if shape is not None:
+        for name, field in shape.model_fields.items():
+            if part in {field.alias, name}:
+                return field.annotation
+        return None
+    for option in _options(annotation):
+        arguments = typing.get_args(option)
+        if arguments and typing.get_origin(option) in {list, tuple, dict}:
+            return arguments[-1] if typing.get_origin(option) is dict else arguments[0]
+    return None
+
+
+def _as_shape(annotation: Any) -> type[BaseModel] | None:
+    for option in _options(annotation):
+        if isinstance(option, type) and issubclass(option, BaseModel):
+            return option
+    return None
+
+
+def _options(annotation: Any) -> list[Any]:
+    origin = typing.get_origin(annotation)
+    if origin is typing.Annotated:
+        return _options(typing.get_args(annotation)[0])
+    if origin in {typing.Union, types.UnionType}:
+        return [option for argument in typing.get_args(annotation) for option in _options(argument)]
+    return [annotation]

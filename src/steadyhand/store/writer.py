@@ -1,0 +1,297 @@
+"""Writing the run record, trial by trial, without holding up the event loop."""
+
+from __future__ import annotations
+
+import queue
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from steadyhand.errors import StoreError
+from steadyhand.records.redaction import Redactor
+from steadyhand.records.run import RunHeader, TrialKey, TrialRecord
+from steadyhand.records.verdict import Verdict
+from steadyhand.store import codec
+from steadyhand.store.lock import RunLock
+from steadyhand.store.plan import PlanEntry, write_plan
+from steadyhand.store.positions import Positions
+from steadyhand.store.schema import SUFFIX, RunStatus, begin_tables, connect, recognise, remove_record
+
+_INSERT = "INSERT INTO trial (name, verdict, outcome, latency_ms, body, position, scenario_id, idx) VALUES "
+_PLACES = "(?, ?, ?, ?, ?, ?, ?, ?)"
+_REPLACE = """
+UPDATE trial SET name=?, verdict=?, outcome=?, latency_ms=?, body=?
+WHERE position=? AND scenario_id=? AND idx=? AND verdict='error'
+"""
+
+_GATHER_S = 0.05
+_ROWS_AT_ONCE = 500
+
+
+class _Row(NamedTuple):
+    """A trial as it goes into the table, and whether its place holds an error which it replaces."""
+
+    key: TrialKey
+    values: tuple[str | float | bytes | None, ...]
+    replaces: bool
+
+
+class RunWriter:
+    """Appends trials to a run record; one thread commits whatever came in 50 ms, in one transaction.
+
+    Whoever appends encodes: the thread only waits for the disk, so that it and the event loop do not fight over the
+    interpreter's lock.
+
+    What `flush` or `close` returned for is on disk and survives the death of the process. When the thread cannot
+    write, the next call of any method raises `StoreError`; what was committed before stays readable. Secrets are
+    taken out before anything is written.
+    """
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, lock: RunLock, redactor: Redactor) -> None:
+        """Use `create` or `open`."""
+        self.path: Path = path
+        self._redactor: Redactor = redactor
+        self._connection: sqlite3.Connection = connection
+        self._lock: RunLock = lock
+        self._positions: Positions = Positions(connection)
+        self._dictionary: bytes = connection.execute("SELECT dictionary FROM run").fetchone()[0]
+        self._written_dictionary: bytes = self._dictionary
+        self._waiting: deque[_Row] = deque()
+        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._flushes: deque[threading.Event] = deque()
+        self._stop: bool = False
+        self._failure: StoreError | None = None
+        self._closed: bool = False
+        self._thread: threading.Thread = threading.Thread(target=self._work, name="run-record", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def create(
+        cls, folder: Path, header: RunHeader, plan: Iterable[PlanEntry] = (), *, redactor: Redactor | None = None
+    ) -> RunWriter:
+        """Begin a new record, `<folder>/<run id>.sqlite`. Raises `StoreError` when it exists or cannot be made.
+
+        With a `plan` only its trials can be appended, and they are listed in its order; without one, in the order
+        in which they come.
+        """
+        redactor = redactor or Redactor()
+        path = folder / f"{header.id}{SUFFIX}"
+        if path.exists():
+            raise StoreError(f"{path} exists already; a run record is never overwritten")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"the run record {path} cannot be made: {error}") from error
+        lock = RunLock.take(path)
+        try:
+            connection = connect(path, mode="rwc")
+        except sqlite3.Error as error:
+            remove_record(path)
+            lock.release()
+            raise StoreError(f"the run record {path} cannot be made: {error}") from error
+        try:
+            begin_tables(connection)
+            text = msgspec.json.encode(redactor.value(header), enc_hook=repr).decode()
+            connection.execute("INSERT INTO run (id, header, status) VALUES (?, ?, 'running')", (header.id, text))
+            write_plan(connection, plan)
+            connection.execute("COMMIT")
+            return cls(path, connection, lock, redactor)
+        except (sqlite3.Error, ValueError, TypeError) as error:
+            connection.close()
+            remove_record(path)
+            lock.release()
+            raise StoreError(f"the run record {path} cannot be made: {error}") from error
+
+    @classmethod
+    def open(cls, path: Path, *, redactor: Redactor | None = None) -> RunWriter:
+        """Carry on an existing record. Raises `StoreError` when it cannot be written or is no run record."""
+        if not path.is_file():
+            raise StoreError(f"there is no run record at {path}")
+        lock = RunLock.take(path)
+        try:
+            connection = connect(path, mode="rw")
+        except sqlite3.Error as error:
+            lock.release()
+            raise StoreError(f"the run record {path} cannot be opened: {error}") from error
+        try:
+            recognise(connection, path)
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=NORMAL")
+            connection.execute("UPDATE run SET status='running'")
+            return cls(path, connection, lock, redactor or Redactor())
+        except (sqlite3.Error, StoreError, ValueError, TypeError) as error:
+            connection.close()
+            lock.release()
+            if isinstance(error, StoreError):
+                raise
+            raise StoreError(f"the run record {path} cannot be opened: {error}") from error
+
+    def append(self, record: TrialRecord) -> TrialRecord:
+        """Hand a finished trial over; returns at once, with the trial as it is written, without secrets.
+
+        A trial that is there already is replaced if it was in error, which is what a resume does. Otherwise raises
+        `StoreError` and nothing changes.
+        """
+        self._check()
+        position = self._position(record.key)
+        known = self._positions.verdict(position)
+        if known is not None and known is not Verdict.ERROR:
+            raise StoreError(f"trial {record.key} is in the run record already, as {known}; only an error is replaced")
+        data = codec.encode(record)
+        if self._redactor.suspects(data):
+            record = self._redactor.value(record)
+            data = codec.encode(record)
+        if not self._dictionary:
+            self._dictionary = codec.dictionary_from(data)
+        judged = record.judged
+        values = (
+            record.scenario_name,
+            judged.verdict.value,
+            judged.outcome.value if judged.outcome else None,
+            judged.latency_ms,
+            codec.compress(data, self._dictionary),
+            position,
+            record.key.scenario_id,
+            record.key.index,
+        )
+        self._positions.note(position, judged.verdict)
+        self._waiting.append(_Row(record.key, values, known is not None))
+        return record
+
+    def verdict(self, key: TrialKey) -> Verdict | None:
+        """What a trial came to so far, or None when it has not run."""
+        position = self._positions.find(key)
+        return None if position is None else self._positions.verdict(position)
+
+    def _position(self, key: TrialKey) -> int:
+        found = self._positions.find(key)
+        if found is not None:
+            return found
+        if self._positions.planned:
+            raise StoreError(f"trial {key} is not in the plan of the run record {self.path}")
+        return self._positions.add(key)
+
+    def flush(self) -> None:
+        """Wait until everything appended so far is committed."""
+        self._check()
+        done = threading.Event()
+        self._flushes.append(done)
+        self._bell.put(None)
+        done.wait()
+        self._check()
+
+    def close(self, status: RunStatus = "finished") -> None:
+        """Commit what is waiting, note the status and let go of the file, which then stands alone. Safe to call twice.
+
+        Raises `StoreError` when not everything could be written.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self._stop = True
+        self._bell.put(None)
+        self._thread.join()
+        try:
+            if self._failure is None:
+                self._connection.execute("UPDATE run SET status=?", (status,))
+                self._tidy_up()
+        except sqlite3.Error as error:
+            self._failure = self._cannot_write(error)
+        finally:
+            self._connection.close()
+            self._lock.release()
+        if self._failure is not None:
+            raise self._failure
+
+    def _tidy_up(self) -> None:
+        """Leave one file, which opens even in a read-only folder; while somebody reads it the journal has to stay."""
+        self._connection.execute("PRAGMA busy_timeout=1000")
+        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        try:
+            self._connection.execute("PRAGMA journal_mode=DELETE")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                raise
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._closed:
+            raise StoreError(f"the run record {self.path} is closed")
+
+    def _cannot_write(self, error: Exception) -> StoreError:
+        return StoreError(
+            f"the run record {self.path} cannot be written: {error}; "
+            "trials written before are safe, free some space or mend the disk and resume"
+        )
+
+    def _work(self) -> None:
+        stopping = False
+        while not stopping:
+            # Waking a thread and a transaction cost more than a trial does: let some come together. To look for them
+            # now and then costs nothing; to be told of each one would.
+            with suppress(queue.Empty):
+                self._bell.get(timeout=_GATHER_S)
+            stopping = self._stop
+            flushes = [self._flushes.popleft() for _ in range(len(self._flushes))]
+            rows = [self._waiting.popleft() for _ in range(len(self._waiting))]
+            if rows and self._failure is None:
+                self._failure = self._attempt(rows)
+            for done in flushes:
+                done.set()
+
+    def _attempt(self, rows: list[_Row]) -> StoreError | None:
+        try:
+            self._commit(rows)
+        except StoreError as error:
+            return error
+        except Exception as error:  # noqa: BLE001 the thread must answer, whatever happened
+            return self._cannot_write(error)
+        return None
+
+    def _commit(self, rows: list[_Row]) -> None:
+        known = self._written_dictionary == self._dictionary
+        if known and len(rows) <= _ROWS_AT_ONCE and not any(row.replaces for row in rows):
+            self._insert(rows)  # one statement is a transaction of its own
+            return
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            if not known:
+                self._connection.execute("UPDATE run SET dictionary=?", (self._dictionary,))
+            new = [row for row in rows if not row.replaces]
+            for at in range(0, len(new), _ROWS_AT_ONCE):
+                self._insert(new[at : at + _ROWS_AT_ONCE])
+            for row in rows:
+                if row.replaces:
+                    self._replace(row)
+            self._connection.execute("COMMIT")
+            self._written_dictionary = self._dictionary
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+
+    def _insert(self, rows: list[_Row]) -> None:
+        """One statement for all of them: each one gives the interpreter's lock up and has to get it back."""
+        statement = _INSERT + ", ".join([_PLACES] * len(rows))
+        try:
+            self._connection.execute(statement, [value for row in rows for value in row.values])
+        except sqlite3.IntegrityError as error:
+            for row in rows:
+                found = self._connection.execute("SELECT 1 FROM trial WHERE position=?", (row.values[5],)).fetchone()
+                if found is not None:
+                    raise self._not_ours(row) from error
+            raise
+
+    def _replace(self, row: _Row) -> None:
+        if self._connection.execute(_REPLACE, row.values).rowcount != 1:
+            raise self._not_ours(row)
+
+    def _not_ours(self, row: _Row) -> StoreError:
+        return StoreError(f"trial {row.key} was written to {self.path} by somebody else meanwhile")

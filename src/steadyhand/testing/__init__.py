@@ -1,0 +1,46 @@
+"""What Steadyhand is tested with, for testing your own parts: servers, an agent, a clock and a sink that do as told."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from steadyhand.testing.answers import Answer, Behaviour, Served, Times
+    from steadyhand.testing.clock import SettableClock
+    from steadyhand.testing.elizaos_server import ElizaosAnswer, ElizaosServer
+    from steadyhand.testing.model_server import ModelServer
+    from steadyhand.testing.scripted_agent import ScriptedAgent
+    from steadyhand.testing.sink import RecordingSink
+
+__all__ = [
+    "Answer",
+    "Behaviour",
+    "ElizaosAnswer",
+    "ElizaosServer",
+    "ModelServer",
+    "RecordingSink",
+    "ScriptedAgent",
+    "Served",
+    "SettableClock",
+    "Times",
+]
+
+_HOME = {
+    "Answer": "answers",
+    "Behaviour": "answers",
+    "ElizaosAnswer": "elizaos_server",
+    "ElizaosServer": "elizaos_server",
+    "ModelServer": "model_server",
+    "RecordingSink": "sink",
+    "ScriptedAgent": "scripted_agent",
+    "Served": "answers",
+    "SettableClock": "clock",
+    "Times": "answers",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
