@@ -27,20 +27,20 @@ __all__ = [
 ]
 
 _HOME = {
-    "Answer": "answers",
-    "Behaviour": "answers",
-    "ElizaosAnswer": "elizaos_server",
-    "ElizaosServer": "elizaos_server",
-    "ModelServer": "model_server",
-    "RecordingSink": "sink",
-    "ScriptedAgent": "scripted_agent",
-    "Served": "answers",
-    "SettableClock": "clock",
-    "Times": "answers",
+    "Answer": "steadyhand.testing.answers",
+    "Behaviour": "steadyhand.testing.answers",
+    "ElizaosAnswer": "steadyhand.testing.elizaos_server",
+    "ElizaosServer": "steadyhand.testing.elizaos_server",
+    "ModelServer": "steadyhand.testing.model_server",
+    "RecordingSink": "steadyhand.testing.sink",
+    "ScriptedAgent": "steadyhand.testing.scripted_agent",
+    "Served": "steadyhand.testing.answers",
+    "SettableClock": "steadyhand.testing.clock",
+    "Times": "steadyhand.testing.answers",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    return getattr(importlib.import_module(_HOME[name]), name)
