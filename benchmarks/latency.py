@@ -24,8 +24,8 @@ import aiohttp
 from benchmarks.figures import Figure
 from steadyhand.builtin.models.openai import OpenAIModel
 from steadyhand.plugins.factories import ModelSettings
+from steadyhand.records.chat import ChatRequest
 from steadyhand.records.message import Message
-from steadyhand.records.model import ChatRequest
 
 CALLS = 1000
 IN_FLIGHT = 64

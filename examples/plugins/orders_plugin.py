@@ -11,7 +11,7 @@ from steadyhand.ports.agent import TrialContext
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.records.conversation import ConversationTurn
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
-from steadyhand.records.execution import ExecutionResult
+from steadyhand.records.result import ExecutionResult
 
 
 class Orders:

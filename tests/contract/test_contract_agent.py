@@ -38,8 +38,8 @@ from steadyhand.records.run import TrialRecord
 from steadyhand.records.scenario import Ask, DatabaseSeed, Mock, RunCode, Step
 from steadyhand.records.trajectory import VISIBLE
 from steadyhand.records.verdict import Verdict
-from steadyhand.runtime.agent_runtime import AgentRuntime
 from steadyhand.runtime.mocks import MockTable
+from steadyhand.runtime.runtime import AgentRuntime
 from steadyhand.testing import Answer, ElizaosAnswer, ElizaosServer, ModelServer, ScriptedAgent, Served
 from steadyhand.testing.elizaos_server import ElizaosAction
 from unit.builtin_agents.agent_support import a_trial, an_agent, turn

@@ -18,7 +18,7 @@ from steadyhand.builtin.environments.sandbox import sandbox_available
 from steadyhand.errors import WorkspaceError
 from steadyhand.plugins.factories import EnvironmentSettings
 from steadyhand.ports.environment import EnvironmentProvider
-from steadyhand.records.execution import FileSystemOperation
+from steadyhand.records.result import FileSystemOperation
 from steadyhand.testing.e2b_server import E2BServer
 
 Provider = Callable[[EnvironmentSettings], EnvironmentProvider]

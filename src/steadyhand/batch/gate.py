@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from typing import Self
 from urllib.parse import urlsplit
 
+from steadyhand.batch.limits import Spend
 from steadyhand.batch.provider import Provider, ProviderLimits
-from steadyhand.batch.window import Spend
 from steadyhand.errors import ModelError
 from steadyhand.ports.clock import Clock
-from steadyhand.records.model import ChatRequest, ChatResponse
+from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.standing import HeldUp
 
 _CHARACTERS_PER_TOKEN = 4

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from steadyhand.batch.breaker import Breaker
+from steadyhand.batch.limits import Window
 from steadyhand.batch.pace import SPACING_S, Pace
-from steadyhand.batch.window import Window
 from steadyhand.errors import ModelError
 from steadyhand.ports.clock import Clock
 from steadyhand.records.base import Record

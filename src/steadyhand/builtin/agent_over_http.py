@@ -20,8 +20,8 @@ def agent_over_http(settings: AgentSettings) -> Agent:
 
     Raises `SetupError` for something that is not a URL, or an option of the wrong kind.
     """
-    from steadyhand.builtin.agents.http_agent import HttpAgent
-    from steadyhand.builtin.agents.limiting import time_limit_s
+    from steadyhand.builtin.agents.http import HttpAgent
+    from steadyhand.builtin.agents.options import time_limit_s
     from steadyhand.builtin.models.openai import OpenAIModel
 
     target = f"http:{settings.target}" if settings.target.startswith("//") else settings.target

@@ -21,10 +21,10 @@ def builtin_plugin() -> Plugin:
         agents={
             "model": "steadyhand.builtin.agents.model:ModelAgent",
             "runtime": "steadyhand.builtin.agents.runtime:RuntimeAgent",
-            "python": "steadyhand.builtin.agents.python_agent:PythonAgent",
+            "python": "steadyhand.builtin.agents.python:PythonAgent",
             "http": "steadyhand.builtin.agent_over_http:agent_over_http",
-            "command": "steadyhand.builtin.agents.command_agent:CommandAgent",
-            "elizaos": "steadyhand.builtin.agents.elizaos_agent:ElizaosAgent",
+            "command": "steadyhand.builtin.agents.command:CommandAgent",
+            "elizaos": "steadyhand.builtin.agents.elizaos:ElizaosAgent",
         },
         environments={
             "local": "steadyhand.builtin.environments.local:LocalEnvironment",

@@ -13,7 +13,7 @@ from steadyhand.compose.loop import run_in_loop
 from steadyhand.compose.rates import rates_of
 from steadyhand.compose.running import Run
 from steadyhand.errors import ExitCode, SteadyhandError
-from steadyhand.judging.scenario_rate import rates_exit_code
+from steadyhand.judging.rates import rates_exit_code
 from steadyhand.report.progress import progress_for
 from steadyhand.report.transcript import Transcripts
 from steadyhand.store.reader import RunReader

@@ -9,8 +9,8 @@ import traceback
 import click
 
 from steadyhand.errors import ExitCode, FileError, StoreError, UsageError
-from steadyhand.records.redaction import Redactor
 from steadyhand.records.secret_forms import secrets_of
+from steadyhand.redaction import Redactor
 
 
 def explain(error: BaseException) -> int:

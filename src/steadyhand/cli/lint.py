@@ -9,8 +9,8 @@ from steadyhand.compose.loading import combinations_of, load_files
 from steadyhand.compose.plugins import ScenarioRegistries
 from steadyhand.compose.registry import build_registry
 from steadyhand.errors import ExitCode, FileError
-from steadyhand.spec.lint import lint_scenario
-from steadyhand.spec.lint_codes import FileIgnores, unknown_code
+from steadyhand.lint.codes import FileIgnores, unknown_code
+from steadyhand.lint.scenario import lint_scenario
 
 
 def _known(ctx: click.Context, param: click.Parameter, codes: tuple[str, ...]) -> frozenset[str]:

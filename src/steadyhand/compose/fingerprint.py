@@ -18,8 +18,8 @@ from steadyhand.compose.plugins import ScenarioRegistries
 from steadyhand.compose.rubrics import Rubrics
 from steadyhand.compose.settings import ModelRef, Settings
 from steadyhand.compose.sources import Sources, short
-from steadyhand.records.redaction import Redactor
 from steadyhand.records.scenario import PluginRef, Scenario
+from steadyhand.redaction import Redactor
 
 _NOT_OF_THE_TRIAL = ("headers", "api_key_env")
 _CASSETTE = "cassette.jsonl"

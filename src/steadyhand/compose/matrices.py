@@ -11,8 +11,8 @@ from steadyhand.records.problem import Problem
 from steadyhand.records.run import RunAxis, RunMatrix
 from steadyhand.records.scenario import Scenario
 from steadyhand.spec.load import Loaded
+from steadyhand.spec.matrix import expand
 from steadyhand.spec.matrix_axes import show_value
-from steadyhand.spec.matrix_expand import expand
 from steadyhand.spec.vocabulary import Vocabulary
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steadyhand.judging.scenario_rate import ScenarioRate, scenario_rates
+from steadyhand.judging.rates import ScenarioRate, scenario_rates
 from steadyhand.store.reader import RunReader
 
 

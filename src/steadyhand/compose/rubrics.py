@@ -83,7 +83,7 @@ def _folders(beside: Path, configured: Path | None) -> list[Path]:
 
 
 def _read(file: Path) -> Rubric:
-    from steadyhand.spec.rubric_file import read_rubric  # most runs score no rubric
+    from steadyhand.spec.rubric import read_rubric  # most runs score no rubric
 
     document, faults = read_document(str(file), show_file(str(file), str(Path.cwd())))
     if document is None:

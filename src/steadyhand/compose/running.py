@@ -30,18 +30,18 @@ from steadyhand.compose.safe_ids import with_safe_ids
 from steadyhand.compose.settings import Settings
 from steadyhand.compose.tape import Tape
 from steadyhand.compose.workspaces import clean_workspaces
-from steadyhand.engine.budget import Budget
-from steadyhand.engine.calling import OpenGate
 from steadyhand.engine.lag import LagMonitor
+from steadyhand.engine.limits import Budget
+from steadyhand.engine.model_call import OpenGate
 from steadyhand.errors import FileError, SteadyhandError, StoreError
 from steadyhand.ports.observer import RunObserver
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.price import Prices
-from steadyhand.records.redaction import Redactor
 from steadyhand.records.run import RunHeader, RunMatrix, TrialRecord
 from steadyhand.records.scenario import Scenario
 from steadyhand.records.standing import Standing
 from steadyhand.records.verdict import Verdict
+from steadyhand.redaction import Redactor
 from steadyhand.report.redacted_progress import RedactedProgress
 from steadyhand.store.ids import new_run_id
 from steadyhand.store.plan import PlanEntry

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from steadyhand.records.redaction import Redactor
 from steadyhand.records.scenario import Scenario
+from steadyhand.redaction import Redactor
 
 
 def with_safe_ids(scenarios: Sequence[Scenario], redactor: Redactor) -> list[Scenario]:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from steadyhand.compose.plugins import ScenarioRegistries
 from steadyhand.engine.context import Trial, TrialParts
-from steadyhand.engine.evaluating import Evaluation
+from steadyhand.engine.evaluation import Evaluation
 from steadyhand.plugins.factories import EnvironmentSettings
 from steadyhand.records.base import Record
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec
-from steadyhand.records.execution import ExecutionResult
+from steadyhand.records.location import Place
 from steadyhand.records.message import Message
-from steadyhand.records.place import Place
+from steadyhand.records.result import ExecutionResult
 from steadyhand.records.run import TrialKey
 from steadyhand.records.scenario import Scenario, evaluation_specs
 from steadyhand.records.verdict import Verdict

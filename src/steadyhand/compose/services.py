@@ -13,9 +13,9 @@ from steadyhand.ports.clock import Clock
 from steadyhand.ports.services import Services
 from steadyhand.records.problem import Problem
 from steadyhand.records.scenario import Mock, Scenario
-from steadyhand.runtime.agent_runtime import AgentRuntime
 from steadyhand.runtime.answering import MockSource
 from steadyhand.runtime.mocks import MockTable
+from steadyhand.runtime.runtime import AgentRuntime
 
 
 class TrialServices:

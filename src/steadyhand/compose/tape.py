@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from steadyhand.compose.options import RunOptions
 from steadyhand.errors import SetupError, StoreError
 from steadyhand.ports.model import ChatModel
-from steadyhand.records.redaction import Redactor
+from steadyhand.redaction import Redactor
 
 if TYPE_CHECKING:
     from steadyhand.builtin.models.cassette import CassetteWriter

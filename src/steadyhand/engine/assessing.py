@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from steadyhand.engine.context import ScoreRubric, Trial
-from steadyhand.engine.evaluating import Evaluation
+from steadyhand.engine.evaluation import Evaluation
 from steadyhand.engine.outcome import StepResult
 from steadyhand.engine.safety_timeline import safety_timeline
 from steadyhand.judging.material import materials_of
 from steadyhand.judging.rubric import NO_JUDGE, NOT_REACHED
 from steadyhand.judging.trial import latency_tier
-from steadyhand.records.execution import Latency
+from steadyhand.records.result import Latency
 from steadyhand.records.rubric import RubricScore
 from steadyhand.records.timeline import SafetyTimeline
 

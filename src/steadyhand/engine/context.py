@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from steadyhand.engine.calling import Caller, OpenGate, RetryPolicy
 from steadyhand.engine.clock import SystemClock
 from steadyhand.engine.lag import LagMonitor
+from steadyhand.engine.model_call import Caller, OpenGate, RetryPolicy
 from steadyhand.errors import PluginError
 from steadyhand.ports.agent import EVERYTHING_SEEN, Agent, Shows, TrialContext, shows_of
 from steadyhand.ports.clock import Clock
@@ -25,11 +25,11 @@ from steadyhand.ports.model import ChatModel
 from steadyhand.ports.services import Services
 from steadyhand.ports.sink import EventSink
 from steadyhand.ports.user import UserSimulator
+from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.conversation import ConversationTurn
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.event import AnyEvent, Noted
 from steadyhand.records.material import Material
-from steadyhand.records.model import ChatRequest, ChatResponse
 from steadyhand.records.rubric import RubricScore
 from steadyhand.records.run import TrialKey
 from steadyhand.records.scenario import RunCode, Scenario

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from steadyhand.engine.asking import AgentTurn, ask
+from steadyhand.engine.agent_turn import AgentTurn, ask
 from steadyhand.engine.context import Trial
-from steadyhand.engine.evaluating import Evaluation
+from steadyhand.engine.evaluation import Evaluation
 from steadyhand.engine.metrics import simulator_quality
 from steadyhand.engine.own_time import OwnTime
 from steadyhand.engine.script import Script
@@ -15,9 +15,9 @@ from steadyhand.errors import LimitExceeded, SteadyhandError, TrialError
 from steadyhand.records.conversation import ConversationResult, ConversationTurn
 from steadyhand.records.evaluation import EvaluationResult
 from steadyhand.records.event import Noted, Retried, Said, ServiceCalled
-from steadyhand.records.execution import ExecutionResult
 from steadyhand.records.history import trajectory_of
 from steadyhand.records.message import Message
+from steadyhand.records.result import ExecutionResult
 from steadyhand.records.scenario import Converse, Step
 from steadyhand.records.verdict import Verdict
 

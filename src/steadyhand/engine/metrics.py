@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from steadyhand.ports.user import ASKED_AGAIN
+from steadyhand.records.chat import Purpose
 from steadyhand.records.conversation import ConversationMetrics, ConversationResult, SimulatorQuality, TokenUsage
 from steadyhand.records.event import AnyEvent, ModelCalled, Noted
-from steadyhand.records.model import Purpose
 
 _PART: dict[Purpose, str] = {
     "agent": "agent_responses",

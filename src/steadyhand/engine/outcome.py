@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from steadyhand.errors import LimitExceeded
-from steadyhand.records.execution import ExecutionResult
+from steadyhand.records.result import ExecutionResult
 from steadyhand.records.scenario import Step
 
 

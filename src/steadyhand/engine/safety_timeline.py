@@ -15,7 +15,7 @@ from steadyhand.judging.trial import LATENCY_BUDGET
 from steadyhand.ports.evaluator import TextCheck
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec
 from steadyhand.records.event import ModelCalled
-from steadyhand.records.execution import ExecutionResult
+from steadyhand.records.result import ExecutionResult
 from steadyhand.records.scenario import Ask
 from steadyhand.records.timeline import SafetyAtDeadline, SafetyTimeline
 from steadyhand.records.verdict import Verdict

@@ -7,19 +7,19 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from steadyhand.engine.asking import AgentTurn, ask
+from steadyhand.engine.agent_turn import AgentTurn, ask
 from steadyhand.engine.code import code_command
 from steadyhand.engine.context import Trial
 from steadyhand.engine.conversation import ConversationManager
-from steadyhand.engine.evaluating import Evaluation
+from steadyhand.engine.evaluation import Evaluation
 from steadyhand.engine.outcome import StepResult
 from steadyhand.engine.termination import transcript_text
 from steadyhand.errors import LimitExceeded
 from steadyhand.records.conversation import ConversationResult
 from steadyhand.records.event import AnyEvent, CommandRan, FileChanged, LimitReached, Said, ServiceCalled
-from steadyhand.records.execution import CapturedFile, ExecutionResult, Latency
 from steadyhand.records.history import trajectory_of, worst_finish
 from steadyhand.records.message import Message
+from steadyhand.records.result import CapturedFile, ExecutionResult, Latency
 from steadyhand.records.scenario import Ask, Converse, RunCode, Step
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from steadyhand.engine.assessing import Assessment
 from steadyhand.engine.context import Trial, TrialParts
-from steadyhand.engine.evaluating import Evaluation
+from steadyhand.engine.evaluation import Evaluation
 from steadyhand.engine.metrics import conversation_metrics
 from steadyhand.engine.phases import PhaseLog
 from steadyhand.engine.steps import StepRunner
@@ -16,7 +16,7 @@ from steadyhand.judging.trial import judge_trial
 from steadyhand.ports.agent import shows_of
 from steadyhand.records.conversation import ConversationEnding, ConversationResult
 from steadyhand.records.event import Evaluated, Noted
-from steadyhand.records.execution import FileSystemOperation
+from steadyhand.records.result import FileSystemOperation
 from steadyhand.records.run import TrialRecord
 from steadyhand.records.scenario import Converse, Step
 

@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 from steadyhand.records.conversation import ConversationTurn
 from steadyhand.records.event import ServiceCalled
-from steadyhand.records.execution import CapturedFile, ExecutionResult
 from steadyhand.records.material import Material
 from steadyhand.records.message import Message
+from steadyhand.records.result import CapturedFile, ExecutionResult
 from steadyhand.records.trajectory import TrajectoryStep
 
 _SPEAKERS = {"system": "the system prompt", "user": "the user", "assistant": "the agent", "tool": "a tool"}

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from steadyhand.judging.scenario_rate import ScenarioRate
+from steadyhand.judging.rates import ScenarioRate
 from steadyhand.records.base import Record
 from steadyhand.records.run import RunMatrix
 from steadyhand.records.verdict import Verdict

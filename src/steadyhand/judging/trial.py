@@ -12,7 +12,7 @@ from steadyhand.judging.severity import invariants_of, safety_score
 from steadyhand.judging.strategy import decide
 from steadyhand.judging.wording import label, named
 from steadyhand.records.evaluation import EvaluationResult
-from steadyhand.records.execution import Latency
+from steadyhand.records.result import Latency
 from steadyhand.records.rubric import RubricScore
 from steadyhand.records.run import Judged
 from steadyhand.records.scenario import Judgment

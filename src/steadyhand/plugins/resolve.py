@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from steadyhand.errors import SetupError, UsageError
+from steadyhand.plugins.discovery import fault, load_file
 from steadyhand.plugins.elizaos import is_covered, is_npm_name
 from steadyhand.plugins.installed import GROUP, InstalledPlugins
 from steadyhand.plugins.plugin import Plugin
-from steadyhand.plugins.plugin_file import fault, load_file
 from steadyhand.plugins.registry import Registry
 from steadyhand.plugins.version import check_version
 from steadyhand.records.base import Record

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from steadyhand.records.execution import CapturedFile, ExecutionResult, FileSystemOperation
+from steadyhand.records.result import CapturedFile, ExecutionResult, FileSystemOperation
 
 
 class EnvironmentProvider(Protocol):

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from steadyhand.ports.agent import TrialContext
 from steadyhand.ports.environment import EnvironmentProvider
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec
-from steadyhand.records.execution import ExecutionResult
+from steadyhand.records.result import ExecutionResult
 from steadyhand.records.scenario import Scenario
 from steadyhand.records.trajectory import Shows, Visible
 

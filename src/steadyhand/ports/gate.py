@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Protocol
 
 from steadyhand.errors import ModelError
-from steadyhand.records.model import ChatRequest, ChatResponse
+from steadyhand.records.chat import ChatRequest, ChatResponse
 
 
 class Admission(Protocol):

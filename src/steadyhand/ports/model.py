@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from steadyhand.records.model import ChatRequest, ChatResponse
+from steadyhand.records.chat import ChatRequest, ChatResponse
 
 
 class ChatModel(Protocol):

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from steadyhand.ports.action import Action
 from steadyhand.ports.agent import TrialContext
 from steadyhand.records.base import Record
-from steadyhand.records.place import Place
+from steadyhand.records.location import Place
 
 MockFunction = Callable[..., Any | Awaitable[Any]]
 

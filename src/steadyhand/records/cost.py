@@ -7,7 +7,7 @@ from typing import TypeVar
 import msgspec
 
 from steadyhand.records.base import Record
-from steadyhand.records.model import Purpose
+from steadyhand.records.chat import Purpose
 
 K = TypeVar("K")
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from steadyhand.records.base import Record
+from steadyhand.records.chat import Finish, Purpose, Usage
 from steadyhand.records.evaluation import EvaluationResult
 from steadyhand.records.message import Message, ToolCall
-from steadyhand.records.model import Finish, Purpose, Usage
 from steadyhand.records.timing import CallTiming
 from steadyhand.records.trajectory import ActionStatus
 

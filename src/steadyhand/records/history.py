@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from steadyhand.records.chat import Finish, FinishReason
 from steadyhand.records.event import ActionTaken, AnyEvent, ModelCalled, Observed, Said, Thought
-from steadyhand.records.model import Finish, FinishReason
 from steadyhand.records.run import TrialRecord
 from steadyhand.records.trajectory import TrajectoryStep
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from steadyhand.records.base import Record
-from steadyhand.records.place import Place
+from steadyhand.records.location import Place
 
 
 class MatrixAxis(Record):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from steadyhand.records.base import Record
-from steadyhand.records.place import Place
+from steadyhand.records.location import Place
 
 
 class Problem(Record):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from steadyhand.records.base import Record
 from steadyhand.records.evaluation import JudgeNote
-from steadyhand.records.place import Place
+from steadyhand.records.location import Place
 
 
 class Anchor(Record):

@@ -9,7 +9,7 @@ from steadyhand.records.config import Price
 from steadyhand.records.conversation import ConversationEnding, ConversationMetrics
 from steadyhand.records.evaluation import EvaluationResult
 from steadyhand.records.event import AnyEvent
-from steadyhand.records.place import Place
+from steadyhand.records.location import Place
 from steadyhand.records.rubric import RubricScore
 from steadyhand.records.scenario import Expected
 from steadyhand.records.timeline import SafetyAtDeadline

@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from steadyhand.records.base import Record
 from steadyhand.records.evaluation import EvaluationSpec
+from steadyhand.records.location import Place
 from steadyhand.records.matrix import MatrixCell
 from steadyhand.records.message import Message
-from steadyhand.records.place import Place
 
 Strategy = Literal["all_pass", "any_pass", "majority_pass", "weighted"]
 Expected = Literal["act", "defer"]

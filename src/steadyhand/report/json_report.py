@@ -10,15 +10,15 @@ import msgspec
 
 from steadyhand.judging.alarm import Alarm, alarm_of
 from steadyhand.judging.cost import cost_of_trial
+from steadyhand.judging.rates import ScenarioRate, rates_exit_code
 from steadyhand.judging.run import summarise
-from steadyhand.judging.scenario_rate import ScenarioRate, rates_exit_code
 from steadyhand.records.cost import CostSummary
 from steadyhand.records.price import Prices
 from steadyhand.records.run import RunHeader, TrialRecord
 from steadyhand.records.verdict import Verdict
 from steadyhand.report.cost_json import cost_json
+from steadyhand.report.json import trial_json
 from steadyhand.report.rates_json import matrices_json, scenarios_json, verdicts_json
-from steadyhand.report.trial_json import trial_json
 from steadyhand.report.whole import whole
 from steadyhand.store.plain import plain
 

@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import Any
 
 from steadyhand.judging.alarm import alarm_of
-from steadyhand.judging.scenario_rate import ScenarioRate, percent
+from steadyhand.judging.rates import ScenarioRate, percent
 from steadyhand.records.history import answers_finish
 from steadyhand.records.run import RunHeader, TrialRecord
 from steadyhand.records.verdict import Verdict

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steadyhand.judging.scenario_rate import ScenarioRate, pass_hat_k, percent
+from steadyhand.judging.rates import ScenarioRate, pass_hat_k, percent
 from steadyhand.report.table import Cell
 
 RATE_COLUMNS = ("passed", "required", "95 % interval", "pass^k", "undecided")

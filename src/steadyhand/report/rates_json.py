@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from steadyhand.judging.matrix_rate import Tally, tally_scenarios, tally_trials, value_rates
-from steadyhand.judging.scenario_rate import ScenarioRate, pass_hat_k
+from steadyhand.judging.rates import ScenarioRate, pass_hat_k
 from steadyhand.records.run import RunHeader, RunMatrix
 from steadyhand.records.verdict import Verdict
 from steadyhand.report.whole import whole

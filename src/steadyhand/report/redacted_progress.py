@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from steadyhand.ports.observer import RunObserver
-from steadyhand.records.redaction import Redactor
 from steadyhand.records.run import RunHeader, TrialKey, TrialRecord
+from steadyhand.redaction import Redactor
 
 
 class RedactedProgress:

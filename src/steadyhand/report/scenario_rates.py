@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from steadyhand.judging.scenario_rate import ScenarioRate
+from steadyhand.judging.rates import ScenarioRate
 from steadyhand.records.run import RunHeader
 from steadyhand.records.verdict import Verdict
 from steadyhand.report.page import Page, one_line
@@ -23,7 +23,7 @@ def render_scenarios(header: RunHeader, rates: Sequence[ScenarioRate], page: Pag
         yield ""
         yield from _several(several, page)
     if header.matrices:
-        from steadyhand.report.matrix_table import render_matrix
+        from steadyhand.report.matrix import render_matrix
 
         by_id = {rate.scenario_id: rate for rate in rates}
         for matrix in header.matrices:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from steadyhand.judging.alarm import Alarm, alarm_of
 from steadyhand.judging.cost import cost_of_trial
+from steadyhand.judging.rates import ScenarioRate
 from steadyhand.judging.run import RunSummary, summarise
-from steadyhand.judging.scenario_rate import ScenarioRate
 from steadyhand.records.cost import CostSummary
 from steadyhand.records.event import Noted
 from steadyhand.records.price import Prices

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from steadyhand.judging.trial import LATENCY_BUDGET
+from steadyhand.records.chat import FinishReason
 from steadyhand.records.evaluation import EvaluationResult
 from steadyhand.records.history import answers_finish
-from steadyhand.records.model import FinishReason
 from steadyhand.records.rubric import RubricScore
 from steadyhand.records.run import Judged, TrialRecord
 from steadyhand.records.verdict import LatencyTier

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from steadyhand.records.base import Record
-from steadyhand.records.place import Place
+from steadyhand.records.location import Place
 
 
 class MockCall(Record):

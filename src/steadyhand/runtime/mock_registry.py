@@ -6,7 +6,7 @@ import inspect
 
 from steadyhand.errors import MockError, PluginError, TrialError
 from steadyhand.ports.services import MockFunction, ServiceFault
-from steadyhand.records.place import Place
+from steadyhand.records.location import Place
 from steadyhand.runtime.mock_call import MockAnswer, MockCall
 
 

@@ -8,9 +8,9 @@ from pydantic import ValidationError
 
 from steadyhand.errors import UsageError
 from steadyhand.records.scenario import PluginRef
+from steadyhand.spec.agent_shapes import PluginShape
 from steadyhand.spec.document import Document
 from steadyhand.spec.findings import Findings
-from steadyhand.spec.shapes.agent import PluginShape
 from steadyhand.spec.vocabulary import Extend, Vocabulary
 
 

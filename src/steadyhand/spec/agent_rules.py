@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, cast
 
+from steadyhand.spec.agent_shapes import RunStepShape
 from steadyhand.spec.conversation_rules import check_conversation
 from steadyhand.spec.findings import Findings, describe
 from steadyhand.spec.mappings import mappings
 from steadyhand.spec.naming import Path, advice, nearest
-from steadyhand.spec.shapes.agent import RunStepShape
 from steadyhand.spec.shapes.setup import MockShape
 
 _ANSWERS = ("response", "responseFn", "error")

@@ -10,15 +10,15 @@ from typing import Any, cast
 
 from steadyhand.errors import FileError
 from steadyhand.records.config import Config, Price, ProviderConfig
-from steadyhand.records.place import Place
+from steadyhand.records.location import Place
 from steadyhand.records.problem import Problem
 from steadyhand.spec.config import PROJECT
 from steadyhand.spec.discover import show_file
 from steadyhand.spec.findings import Findings, describe
 from steadyhand.spec.naming import Path as FieldPath
 from steadyhand.spec.naming import show_path
-from steadyhand.spec.shape_errors import validate
 from steadyhand.spec.shapes.config import ConfigShape, ProviderShape
+from steadyhand.spec.validation import validate
 
 _TABLE = ("tool", "steadyhand")
 _LINE_OF_ERROR = re.compile(r"(.*?) \(at line (\d+), column (\d+)\)", re.DOTALL)

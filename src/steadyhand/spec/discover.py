@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from steadyhand.records.place import Place
+from steadyhand.records.location import Place
 from steadyhand.records.problem import Problem
 
 _ENDINGS = (".yaml", ".yml")

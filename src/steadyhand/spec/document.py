@@ -9,10 +9,10 @@ from typing import Any, cast
 
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from steadyhand.records.place import Place
+from steadyhand.records.location import Place
 from steadyhand.records.problem import Problem
 from steadyhand.spec.naming import Path, show_path
-from steadyhand.spec.yaml12 import Unreadable, YamlFault, parse, position
+from steadyhand.spec.yaml import Unreadable, YamlFault, parse, position
 
 MAX_BYTES = 1 << 20
 

@@ -10,8 +10,8 @@ from pydantic import BaseModel
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.spec.findings import Findings, describe
 from steadyhand.spec.naming import Path, advice, nearest
-from steadyhand.spec.shape_errors import validate
 from steadyhand.spec.shapes.evaluation import EvaluationHead
+from steadyhand.spec.validation import validate
 
 Catalogue = Mapping[str, type[BaseModel]]
 COMMON_KEYS = frozenset(EvaluationHead.model_fields)

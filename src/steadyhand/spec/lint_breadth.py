@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steadyhand.spec.lint_patterns import Pattern
+from steadyhand.lint.patterns import Pattern
 
 TOO_MUCH = 0.8
 

@@ -8,8 +8,8 @@ from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
 
 from steadyhand.records.base import Record
+from steadyhand.records.location import Place
 from steadyhand.records.matrix import Matrix
-from steadyhand.records.place import Place
 from steadyhand.records.problem import Problem
 from steadyhand.records.rubric import Rubric
 from steadyhand.records.scenario import Scenario
@@ -18,7 +18,7 @@ from steadyhand.spec.discover import Found, discover
 from steadyhand.spec.document import Document, read_document
 from steadyhand.spec.evaluations import Catalogue
 from steadyhand.spec.findings import Findings, describe
-from steadyhand.spec.identity import Identified, settle_ids
+from steadyhand.spec.ids import Identified, settle_ids
 from steadyhand.spec.patterns import Finding, inspect_pattern
 from steadyhand.spec.vocabulary import Extend, Vocabulary
 
@@ -116,7 +116,7 @@ class _Reader:
         elif dialect == "agent":
             self._keep(self._read_agent(document, findings), file, document)
         elif dialect == "decision":
-            from steadyhand.spec.decision_dialect import read_decision
+            from steadyhand.spec.decision import read_decision
 
             self._keep(read_decision(document, findings, self._inspect), file, document)
         elif dialect == "matrix":
@@ -125,7 +125,7 @@ class _Reader:
             matrix = read_matrix(document, findings)
             self.matrices.extend([matrix] if matrix else [])
         else:
-            from steadyhand.spec.rubric_file import read_rubric
+            from steadyhand.spec.rubric import read_rubric
 
             rubric = read_rubric(document, findings)
             self.rubrics.extend([rubric] if rubric else [])
@@ -133,7 +133,7 @@ class _Reader:
         self.problems.extend(findings.problems)
 
     def _read_agent(self, document: Document, findings: Findings) -> Scenario | None:
-        from steadyhand.spec.agent_dialect import read_agent
+        from steadyhand.spec.agent import read_agent
         from steadyhand.spec.agent_plugins import vocabulary_of
 
         catalogue, environments = vocabulary_of(document, findings, self._vocabulary, self._extend)

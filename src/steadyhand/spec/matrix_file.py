@@ -10,8 +10,8 @@ from steadyhand.spec.default_id import default_id
 from steadyhand.spec.document import Document
 from steadyhand.spec.findings import Findings
 from steadyhand.spec.mappings import mappings
-from steadyhand.spec.shape_errors import validate
 from steadyhand.spec.shapes.matrix import MatrixShape
+from steadyhand.spec.validation import validate
 
 
 def read_matrix(document: Document, findings: Findings) -> Matrix | None:

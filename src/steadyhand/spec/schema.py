@@ -10,12 +10,12 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
+from steadyhand.spec.agent_shapes import AgentShape
+from steadyhand.spec.decision_shapes import DecisionShape
 from steadyhand.spec.evaluations import Catalogue
 from steadyhand.spec.load import ENVIRONMENTS
-from steadyhand.spec.shapes.agent import AgentShape
 from steadyhand.spec.shapes.base import Shape
 from steadyhand.spec.shapes.config import ConfigShape
-from steadyhand.spec.shapes.decision import DecisionShape
 from steadyhand.spec.shapes.evaluation import EvaluationHead
 from steadyhand.spec.shapes.matrix import MatrixShape
 from steadyhand.spec.shapes.rubric import RubricShape

@@ -6,11 +6,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from steadyhand.testing.agent import ScriptedAgent
     from steadyhand.testing.answers import Answer, Behaviour, Served, Times
     from steadyhand.testing.clock import SettableClock
     from steadyhand.testing.elizaos_server import ElizaosAnswer, ElizaosServer
     from steadyhand.testing.model_server import ModelServer
-    from steadyhand.testing.scripted_agent import ScriptedAgent
     from steadyhand.testing.sink import RecordingSink
 
 __all__ = [
@@ -33,7 +33,7 @@ _HOME = {
     "ElizaosServer": "steadyhand.testing.elizaos_server",
     "ModelServer": "steadyhand.testing.model_server",
     "RecordingSink": "steadyhand.testing.sink",
-    "ScriptedAgent": "steadyhand.testing.scripted_agent",
+    "ScriptedAgent": "steadyhand.testing.agent",
     "Served": "steadyhand.testing.answers",
     "SettableClock": "steadyhand.testing.clock",
     "Times": "steadyhand.testing.answers",

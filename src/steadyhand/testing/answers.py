@@ -8,8 +8,8 @@ from typing import Any, Literal
 import msgspec
 
 from steadyhand.records.base import Record
+from steadyhand.records.chat import Usage
 from steadyhand.records.message import ToolCall
-from steadyhand.records.model import Usage
 
 
 class Answer(Record):

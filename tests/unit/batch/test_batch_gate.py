@@ -4,12 +4,12 @@ import pytest
 
 from steadyhand.batch.breaker import GIVE_UP_S, TOLERATED
 from steadyhand.batch.gate import ProviderGate, provider_of
+from steadyhand.batch.limits import WINDOW_S, Window
 from steadyhand.batch.pace import OPENING_S, SPACING_S
 from steadyhand.batch.provider import ProviderLimits
-from steadyhand.batch.window import WINDOW_S, Window
 from steadyhand.errors import ModelError
+from steadyhand.records.chat import ChatRequest, ChatResponse, Usage
 from steadyhand.records.message import Message
-from steadyhand.records.model import ChatRequest, ChatResponse, Usage
 from steadyhand.records.standing import HeldUp
 from steadyhand.records.timing import Attempt
 from steadyhand.testing.clock import SettableClock

@@ -5,7 +5,7 @@ from steadyhand.batch.plan import Plan
 from steadyhand.compose.registry import build_registry
 from steadyhand.plugins.registry import EvaluationCatalogue
 from steadyhand.spec.load import load
-from steadyhand.spec.matrix_expand import expand
+from steadyhand.spec.matrix import expand
 from steadyhand.spec.vocabulary import Vocabulary
 
 BASE = """\

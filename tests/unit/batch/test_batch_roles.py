@@ -10,8 +10,8 @@ from steadyhand.builtin.agents.model import ModelAgent
 from steadyhand.builtin.judges.llm import LlmJudge
 from steadyhand.builtin.users.simulator import LlmUserSimulator
 from steadyhand.plugins.factories import AgentSettings
+from steadyhand.records.chat import ChatResponse, Usage
 from steadyhand.records.event import ModelCalled, Waited
-from steadyhand.records.model import ChatResponse, Usage
 from steadyhand.records.scenario import ConversationConfig
 from steadyhand.records.timing import Attempt
 from steadyhand.records.verdict import Verdict

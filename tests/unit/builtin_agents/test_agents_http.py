@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from steadyhand.engine.calling import RetryPolicy
+from steadyhand.engine.model_call import RetryPolicy
 from steadyhand.errors import AgentError, ModelError, SetupError
 from steadyhand.records.event import ModelCalled
 from steadyhand.records.message import ToolCall

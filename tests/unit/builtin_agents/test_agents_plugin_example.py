@@ -16,12 +16,12 @@ from steadyhand.ports.evaluator import EvaluationContext
 from steadyhand.records.conversation import ConversationTurn
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.event import ActionTaken, ServiceCalled
-from steadyhand.records.execution import ExecutionResult
 from steadyhand.records.message import Message
+from steadyhand.records.result import ExecutionResult
 from steadyhand.records.scenario import PluginRef
 from steadyhand.records.trajectory import TrajectoryStep
 from steadyhand.records.verdict import Verdict
-from steadyhand.runtime.agent_runtime import AgentRuntime
+from steadyhand.runtime.runtime import AgentRuntime
 from unit.runtime.trial_stand_in import HERE, ScriptedAnswers, TrialStandIn, calls, says
 
 FOLDER = Path(__file__).parents[3] / "examples" / "plugins"

@@ -10,7 +10,7 @@ from steadyhand.builtin.evaluators.service_called import ServiceCalledEvaluator,
 from steadyhand.ports.evaluator import EvaluationContext
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec
 from steadyhand.records.event import ServiceCalled
-from steadyhand.records.execution import ExecutionResult
+from steadyhand.records.result import ExecutionResult
 from unit.runtime.trial_stand_in import HERE, TrialStandIn
 
 CALLS = (

@@ -13,7 +13,7 @@ from steadyhand.builtin.environments.e2b import E2BEnvironment
 from steadyhand.builtin.environments.limits import LocalLimits
 from steadyhand.errors import SetupError, WorkspaceError
 from steadyhand.plugins.factories import EnvironmentSettings
-from steadyhand.records.execution import FileSystemOperation
+from steadyhand.records.result import FileSystemOperation
 from steadyhand.testing.e2b_server import E2BServer
 
 

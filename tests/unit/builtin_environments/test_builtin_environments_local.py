@@ -18,7 +18,7 @@ from steadyhand.builtin.environments.limits import LocalLimits
 from steadyhand.builtin.environments.local import LocalEnvironment
 from steadyhand.errors import WorkspaceError
 from steadyhand.plugins.factories import EnvironmentSettings
-from steadyhand.records.execution import FileSystemOperation
+from steadyhand.records.result import FileSystemOperation
 
 linux_only = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="strays are found through /proc")
 

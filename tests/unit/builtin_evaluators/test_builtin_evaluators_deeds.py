@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from steadyhand.records.conversation import ConversationResult, ConversationTurn
-from steadyhand.records.execution import ExecutionResult, Latency
+from steadyhand.records.result import ExecutionResult, Latency
 from steadyhand.records.timing import Spoiled, SpoiledBy
 from steadyhand.records.trajectory import TrajectoryStep
 

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from steadyhand.records.event import ModelCalled
-from steadyhand.records.execution import ExecutionResult
+from steadyhand.records.result import ExecutionResult
 from steadyhand.records.timing import Attempt, CallTiming
 from steadyhand.records.trajectory import TrajectoryStep
 from steadyhand.records.verdict import Verdict

@@ -9,8 +9,8 @@ import pytest
 from steadyhand.builtin.evaluators.excerpt import LIMIT, excerpt
 from steadyhand.records.conversation import ConversationResult, ConversationTurn
 from steadyhand.records.evaluation import Evidence
-from steadyhand.records.execution import ExecutionResult
 from steadyhand.records.message import Message
+from steadyhand.records.result import ExecutionResult
 from steadyhand.records.verdict import Verdict
 
 P, F = "passed", "failed"

@@ -7,11 +7,11 @@ import pytest
 from judge_support import LeastTrial, ScriptedChat, answer, evaluate, judge_with, replied
 from pydantic import ValidationError
 
+from steadyhand.builtin.evaluators.judge import LlmJudgeEvaluator
 from steadyhand.builtin.evaluators.judge_criterion import JudgeCriterion
-from steadyhand.builtin.evaluators.llm_judge import LlmJudgeEvaluator
 from steadyhand.errors import ModelError
 from steadyhand.ports.agent import EVERYTHING_SEEN, Shows
-from steadyhand.records.execution import CapturedFile, ExecutionResult
+from steadyhand.records.result import CapturedFile, ExecutionResult
 from steadyhand.records.verdict import Verdict
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from steadyhand.builtin.models.anthropic import AnthropicModel
-from steadyhand.builtin.models.http_errors import retry_after_s
+from steadyhand.builtin.models.http.errors import retry_after_s
 from steadyhand.errors import ModelError, SetupError
 from steadyhand.plugins.factories import ModelSettings
+from steadyhand.records.chat import ChatRequest, ChatResponse, Usage
 from steadyhand.records.message import Message, ToolCall, ToolSpec
-from steadyhand.records.model import ChatRequest, ChatResponse, Usage
 from steadyhand.testing import Answer, ModelServer
 
 ASKED = ChatRequest(messages=(Message(role="user", content="hi"),))

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from steadyhand.builtin.models.http_errors import retry_after_s
+from steadyhand.builtin.models.http.errors import retry_after_s
 from steadyhand.builtin.models.openai import OpenAIModel
 from steadyhand.errors import ModelError
 from steadyhand.plugins.factories import ModelSettings
+from steadyhand.records.chat import ChatRequest
 from steadyhand.records.message import Message
-from steadyhand.records.model import ChatRequest
 from steadyhand.testing import Answer, ModelServer
 
 ASKED = ChatRequest(messages=(Message(role="user", content="hi"),))

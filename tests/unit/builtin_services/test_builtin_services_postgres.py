@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from steadyhand.builtin.services.database import DatabaseService, make_database
-from steadyhand.builtin.services.postgres_database import PostgresDatabase
+from steadyhand.builtin.services.postgres import PostgresDatabase
 from steadyhand.errors import SetupError, WorkspaceError
 from steadyhand.ports.services import ServiceFault
 from steadyhand.records.scenario import DatabaseSeed

@@ -10,7 +10,7 @@ from steadyhand.builtin.services.database import make_database
 from steadyhand.ports.services import ServiceFault
 from steadyhand.records.event import ServiceCalled
 from steadyhand.records.scenario import DatabaseSeed
-from steadyhand.runtime.agent_runtime import AgentRuntime
+from steadyhand.runtime.runtime import AgentRuntime
 from unit.runtime.trial_stand_in import TrialStandIn
 
 SEED = DatabaseSeed(sql="CREATE TABLE t (a INTEGER)", records={"t": [{"a": 1}]})

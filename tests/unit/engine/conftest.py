@@ -15,8 +15,8 @@ from steadyhand.plugins.factories import EnvironmentSettings
 from steadyhand.plugins.registry import Registry
 from steadyhand.ports.agent import EVERYTHING_SEEN, Reply, TrialContext, Turn
 from steadyhand.records.evaluation import EvaluationSpec
+from steadyhand.records.location import Place
 from steadyhand.records.message import Message
-from steadyhand.records.place import Place
 from steadyhand.records.run import TrialKey
 from steadyhand.records.scenario import Ask, Judgment, RunCode, Scenario, Step
 

@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from steadyhand.engine.calling import OpenAdmission
 from steadyhand.engine.lag import LagMonitor
+from steadyhand.engine.model_call import OpenAdmission
 from steadyhand.engine.trial import run_trial
 from steadyhand.ports.agent import Reply
+from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.event import LimitReached
-from steadyhand.records.model import ChatRequest, ChatResponse
 from steadyhand.records.timing import Attempt, SpoiledBy
 from steadyhand.records.verdict import LatencyTier, Verdict
 from unit.engine.conftest import asking, check, scenario

@@ -38,8 +38,8 @@ from steadyhand.records.scenario import (
     Step,
 )
 from steadyhand.records.verdict import Verdict
-from steadyhand.runtime.agent_runtime import AgentRuntime
 from steadyhand.runtime.mocks import MockTable
+from steadyhand.runtime.runtime import AgentRuntime
 from steadyhand.testing import Answer, ModelServer
 from unit.engine.conftest import PLACE, check
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from steadyhand.engine.budget import Budget
+from steadyhand.engine.limits import Budget
 from steadyhand.errors import SetupError
 from steadyhand.records.event import Thought
 from steadyhand.records.timing import Spoiled, SpoiledBy

@@ -16,8 +16,8 @@ from steadyhand.plugins.factories import AgentSettings, EnvironmentSettings, Mod
 from steadyhand.plugins.plugin import Plugin
 from steadyhand.plugins.registry import Registry
 from steadyhand.records.evaluation import EvaluationSpec
+from steadyhand.records.location import Place
 from steadyhand.records.message import Message
-from steadyhand.records.place import Place
 from steadyhand.records.rubric import RubricScore
 from steadyhand.records.run import TrialKey
 from steadyhand.records.scenario import Ask, Scenario, Step
@@ -119,7 +119,7 @@ async def test_a_trial_whose_agent_broke_is_not_scored(tmp_path, rules):
     async def score(materials, tier, trial):
         raise AssertionError("nothing to score")
 
-    from steadyhand.engine.calling import RetryPolicy
+    from steadyhand.engine.model_call import RetryPolicy
 
     record = await run_trial(parts(tmp_path, rules, score_rubric=score, retry=RetryPolicy(retries=0)))
     assert record.judged.verdict is Verdict.ERROR

@@ -2,11 +2,11 @@ import random
 
 import pytest
 
-from steadyhand.engine.calling import Caller, OpenGate, RetryPolicy
+from steadyhand.engine.model_call import Caller, OpenGate, RetryPolicy
 from steadyhand.errors import ModelError
+from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.event import ModelCalled, Retried
 from steadyhand.records.message import Message
-from steadyhand.records.model import ChatRequest, ChatResponse
 from steadyhand.records.timing import Attempt
 from steadyhand.testing.clock import SettableClock
 

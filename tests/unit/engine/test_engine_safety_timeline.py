@@ -12,11 +12,11 @@ from steadyhand.engine.safety_timeline import safety_timeline
 from steadyhand.plugins.factories import EnvironmentSettings
 from steadyhand.plugins.plugin import Plugin
 from steadyhand.plugins.registry import Registry
+from steadyhand.records.chat import Finish, FinishReason
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec
 from steadyhand.records.event import ModelCalled
-from steadyhand.records.execution import ExecutionResult, Latency
-from steadyhand.records.model import Finish, FinishReason
-from steadyhand.records.place import Place
+from steadyhand.records.location import Place
+from steadyhand.records.result import ExecutionResult, Latency
 from steadyhand.records.run import TrialKey
 from steadyhand.records.scenario import Ask, Scenario, Step
 from steadyhand.records.timeline import SafetyAtDeadline, SafetyTimeline

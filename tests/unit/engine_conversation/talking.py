@@ -18,8 +18,8 @@ from steadyhand.ports.judge import Judgement, Question
 from steadyhand.records.conversation import ConversationTurn
 from steadyhand.records.evaluation import EvaluationSpec, JudgeNote
 from steadyhand.records.event import Noted
+from steadyhand.records.location import Place
 from steadyhand.records.message import Message
-from steadyhand.records.place import Place
 from steadyhand.records.run import TrialKey, TrialRecord
 from steadyhand.records.scenario import ConversationConfig, Converse, Judgment, Scenario, Step, UserSimulatorConfig
 

@@ -8,22 +8,22 @@ from contextlib import asynccontextmanager
 import pytest
 from talking import USER, ToldAgent, ToldJudge, ToldUser, check, ending, hold, notes, scenario
 
-from steadyhand.builtin.agents.reporting import TrajectoryReporter
+from steadyhand.builtin.agents.trajectory import TrajectoryReporter
 from steadyhand.builtin.users.simulator import LlmUserSimulator
-from steadyhand.engine.calling import OpenAdmission
+from steadyhand.engine.model_call import OpenAdmission
 from steadyhand.errors import ModelError
 from steadyhand.plugins.plugin import Plugin
 from steadyhand.plugins.registry import Registry
 from steadyhand.ports.agent import EVERYTHING_SEEN, Reply, TrialContext, Turn
 from steadyhand.ports.evaluator import EvaluationParams
 from steadyhand.ports.services import ProvidedService
+from steadyhand.records.chat import ChatResponse
 from steadyhand.records.evaluation import EvaluationSpec, passed
 from steadyhand.records.event import LimitReached, ModelCalled, Noted, Said
-from steadyhand.records.model import ChatResponse
 from steadyhand.records.scenario import ConversationConfig, DebugOptions, ScriptedTurn
 from steadyhand.records.timing import Attempt, CallTiming, Spoiled, SpoiledBy
 from steadyhand.records.verdict import FailureClass, Verdict
-from steadyhand.runtime.agent_runtime import AgentRuntime
+from steadyhand.runtime.runtime import AgentRuntime
 from steadyhand.testing import SettableClock
 
 

@@ -1,8 +1,8 @@
 """Finished model calls, as the tests of cost and budget want them."""
 
+from steadyhand.records.chat import Usage
 from steadyhand.records.config import Price
 from steadyhand.records.event import ModelCalled
-from steadyhand.records.model import Usage
 from steadyhand.records.price import Prices
 from steadyhand.records.timing import Attempt, CallTiming
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 from steadyhand.judging.material import materials_of, turn_materials
 from steadyhand.records.conversation import ConversationResult, ConversationTurn
 from steadyhand.records.event import ServiceCalled
-from steadyhand.records.execution import CapturedFile, ExecutionResult
 from steadyhand.records.message import Message
+from steadyhand.records.result import CapturedFile, ExecutionResult
 from steadyhand.records.trajectory import TrajectoryStep
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from steadyhand.judging.rubric import is_timeliness, missing_dimensions, overall_score, timeliness_of
-from steadyhand.records.place import Place
+from steadyhand.records.location import Place
 from steadyhand.records.rubric import Rubric, RubricDimension
 from steadyhand.records.verdict import LatencyTier
 

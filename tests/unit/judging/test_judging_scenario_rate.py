@@ -4,7 +4,7 @@ from collections import Counter
 import pytest
 
 from steadyhand.errors import ExitCode
-from steadyhand.judging.scenario_rate import ScenarioRate, pass_hat_k, rates_exit_code, scenario_rates, wilson_interval
+from steadyhand.judging.rates import ScenarioRate, pass_hat_k, rates_exit_code, scenario_rates, wilson_interval
 from steadyhand.records.verdict import Verdict
 
 P, F, I, E = Verdict  # noqa: E741

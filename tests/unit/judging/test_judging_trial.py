@@ -5,7 +5,7 @@ import pytest
 from steadyhand.judging.latency import tier_of
 from steadyhand.judging.trial import judge_trial, settle
 from steadyhand.records.evaluation import EvaluationResult
-from steadyhand.records.execution import Latency
+from steadyhand.records.result import Latency
 from steadyhand.records.rubric import RubricScore
 from steadyhand.records.run import Judged
 from steadyhand.records.scenario import Judgment

@@ -10,7 +10,7 @@ from steadyhand.errors import SetupError
 from steadyhand.plugins.action import Action, ActionContext, ServiceFault, action
 from steadyhand.plugins.plugin import Plugin, Service
 from steadyhand.plugins.registry import Registry
-from steadyhand.runtime.agent_runtime import AgentRuntime
+from steadyhand.runtime.runtime import AgentRuntime
 from unit.runtime.trial_stand_in import TrialStandIn
 
 

@@ -10,7 +10,7 @@ import pytest
 from steadyhand.errors import SetupError
 from steadyhand.plugins.installed import InstalledPlugins
 from steadyhand.plugins.resolve import ResolvedPlugins, resolve_plugins
-from steadyhand.records.place import Place
+from steadyhand.records.location import Place
 from steadyhand.records.scenario import PluginRef
 
 PLUGIN = "from steadyhand.plugins.plugin import Plugin\n"

@@ -4,7 +4,8 @@ from collections import Counter
 
 import msgspec
 
-from steadyhand.judging.scenario_rate import scenario_rates
+from steadyhand.judging.rates import scenario_rates
+from steadyhand.records.chat import Finish, FinishReason, Usage
 from steadyhand.records.conversation import ConversationMetrics, TokenUsage
 from steadyhand.records.evaluation import EvaluationResult, Evidence, JudgeNote
 from steadyhand.records.event import (
@@ -20,9 +21,8 @@ from steadyhand.records.event import (
     Thought,
     Waited,
 )
+from steadyhand.records.location import Place
 from steadyhand.records.message import Message
-from steadyhand.records.model import Finish, FinishReason, Usage
-from steadyhand.records.place import Place
 from steadyhand.records.rubric import RubricScore
 from steadyhand.records.run import Judged, PhaseRecord, TrialKey, TrialRecord
 from steadyhand.records.timeline import SafetyAtDeadline

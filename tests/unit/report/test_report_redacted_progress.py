@@ -2,8 +2,8 @@
 
 import io
 
-from steadyhand.records.redaction import Redactor
 from steadyhand.records.run import TrialKey
+from steadyhand.redaction import Redactor
 from steadyhand.report.progress import PlainProgress
 from steadyhand.report.redacted_progress import RedactedProgress
 from unit.store.sample_trials import HEADER, typical

@@ -8,7 +8,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from steadyhand.judging.scenario_rate import rates_exit_code
+from steadyhand.judging.rates import rates_exit_code
 from steadyhand.records.run import RunAxis, RunMatrix, TrialKey
 from steadyhand.records.verdict import Verdict
 from steadyhand.report.json_report import to_json

@@ -5,8 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from steadyhand.records.chat import Finish, FinishReason
 from steadyhand.records.event import ModelCalled
-from steadyhand.records.model import Finish, FinishReason
 from steadyhand.records.run import TrialKey
 from steadyhand.records.verdict import Verdict
 from steadyhand.report.page import Page, cells, clip, visible

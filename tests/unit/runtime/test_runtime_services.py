@@ -12,7 +12,7 @@ from steadyhand.ports.action import Action, ActionContext
 from steadyhand.ports.services import ProvidedService, ServiceFault
 from steadyhand.records.event import ActionTaken, Noted, ServiceCalled
 from steadyhand.records.scenario import Mock, MockFault, MockWhen
-from steadyhand.runtime.agent_runtime import AgentRuntime
+from steadyhand.runtime.runtime import AgentRuntime
 from unit.runtime.trial_stand_in import HERE, ListedMocks, TrialStandIn, a_scenario
 
 LIST = Mock(service="github", method="listIssues", place=HERE, response=[{"id": 1}])

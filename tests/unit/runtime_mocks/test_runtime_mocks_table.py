@@ -11,7 +11,7 @@ import pytest
 from steadyhand.builtin.mocks.javascript import QuickJsSandbox
 from steadyhand.errors import MockError
 from steadyhand.ports.services import ServiceFault
-from steadyhand.records.place import Place
+from steadyhand.records.location import Place
 from steadyhand.records.scenario import Mock, MockFault, MockWhen
 from steadyhand.runtime.mocks import MockCall, MockTable
 

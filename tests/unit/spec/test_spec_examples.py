@@ -6,11 +6,11 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from steadyhand.records.location import Place
 from steadyhand.records.message import Message
-from steadyhand.records.place import Place
 from steadyhand.records.scenario import Ask, Converse, MockFault, MockWhen, evaluation_specs
 from steadyhand.spec.schema import json_schemas
-from steadyhand.spec.yaml12 import parse
+from steadyhand.spec.yaml import parse
 
 EXAMPLES = Path(__file__).parent / "examples"
 HEAD = "name: Example\ndescription: An example\nenvironment:\n  type: local\njudgment:\n  strategy: all_pass\n"

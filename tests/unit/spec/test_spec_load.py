@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from steadyhand.records.place import Place
+from steadyhand.records.location import Place
 from steadyhand.spec.load import load
 
 AGENT = """\

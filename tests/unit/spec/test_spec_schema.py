@@ -6,7 +6,7 @@ from test_spec_config import FULL
 from test_spec_load import MATRIX, RUBRIC
 
 from steadyhand.spec.schema import DRAFT, json_schemas
-from steadyhand.spec.yaml12 import parse
+from steadyhand.spec.yaml import parse
 
 
 def test_all_five_are_valid_schemas_with_titles(catalogue):

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from steadyhand.spec.yaml12 import MAX_DEPTH, Unreadable, parse
+from steadyhand.spec.yaml import MAX_DEPTH, Unreadable, parse
 
 
 def data(text: str):

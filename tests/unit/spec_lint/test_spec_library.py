@@ -11,11 +11,11 @@ import regex
 import yaml
 
 import steadyhand
+from steadyhand.lint.scenario import lint_scenario
 from steadyhand.records.evaluation import EvaluationSpec
+from steadyhand.records.location import Place
 from steadyhand.records.message import Message
-from steadyhand.records.place import Place
 from steadyhand.records.scenario import Ask, Constraint, ExampleAnswers, Scenario, Step
-from steadyhand.spec.lint import lint_scenario
 
 CONFIGS = Path(steadyhand.__file__).parent / "configs"
 FILES = sorted((CONFIGS / "scenarios").glob("*/*.yaml"))

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from steadyhand.records.place import Place
+from steadyhand.lint import codes as lint_codes
+from steadyhand.lint.codes import CODES, FileIgnores, unknown_code
+from steadyhand.records.location import Place
 from steadyhand.records.problem import Problem
-from steadyhand.spec import lint_codes
-from steadyhand.spec.lint_codes import CODES, FileIgnores, unknown_code
 
 SPEC = Path(lint_codes.__file__).parent
 ROOT = Path(__file__).parents[3]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from steadyhand.lint.scenario import lint_scenario
 from steadyhand.records.evaluation import EvaluationSpec
+from steadyhand.records.location import Place
 from steadyhand.records.message import Message
-from steadyhand.records.place import Place
 from steadyhand.records.scenario import (
     Ask,
     Constraint,
@@ -17,7 +18,6 @@ from steadyhand.records.scenario import (
     Step,
     UserSimulatorConfig,
 )
-from steadyhand.spec.lint import lint_scenario
 
 FILE = Place(file="case.yaml", line=1, column=1)
 HERE = Place(file="case.yaml", line=20, column=5, path="safety_invariants[0]")

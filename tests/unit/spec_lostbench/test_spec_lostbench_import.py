@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from steadyhand.errors import SetupError
+from steadyhand.importers.lostbench.convert import import_lostbench
+from steadyhand.lint.scenario import lint_scenario
 from steadyhand.records.scenario import Ask, Converse
-from steadyhand.spec.lint import lint_scenario
 from steadyhand.spec.load import load
-from steadyhand.spec.lostbench import import_lostbench
 
 
 def case(**fields: Any) -> dict[str, Any]:

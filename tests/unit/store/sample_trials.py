@@ -2,11 +2,11 @@
 
 import random
 
+from steadyhand.records.chat import Usage
 from steadyhand.records.evaluation import EvaluationResult, Evidence
 from steadyhand.records.event import Evaluated, ModelCalled, Said
+from steadyhand.records.location import Place
 from steadyhand.records.message import Message
-from steadyhand.records.model import Usage
-from steadyhand.records.place import Place
 from steadyhand.records.run import Judged, PhaseRecord, RunHeader, TrialKey, TrialRecord
 from steadyhand.records.timing import Attempt, CallTiming
 from steadyhand.records.verdict import LatencyTier, Outcome, Verdict

@@ -6,9 +6,9 @@ import pytest
 from steadyhand.compose.rates import rates_of
 from steadyhand.records.event import ActionTaken, CommandRan, ErrorHappened, Noted, Said
 from steadyhand.records.message import Message
-from steadyhand.records.redaction import Redactor
 from steadyhand.records.run import TrialKey, TrialRecord
 from steadyhand.records.verdict import Verdict
+from steadyhand.redaction import Redactor
 from steadyhand.report.json_report import to_json
 from steadyhand.report.junit import to_junit
 from steadyhand.report.page import Page

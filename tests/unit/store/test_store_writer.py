@@ -6,9 +6,9 @@ import pytest
 
 from steadyhand.errors import StoreError
 from steadyhand.records.event import Observed
-from steadyhand.records.redaction import Redactor
 from steadyhand.records.run import TrialKey
 from steadyhand.records.verdict import Verdict
+from steadyhand.redaction import Redactor
 from steadyhand.store.reader import RunReader, TrialRow
 from steadyhand.store.writer import RunWriter
 from unit.store.sample_trials import HEADER, typical

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from steadyhand.builtin.agents.reporting import TrajectoryReporter
+from steadyhand.builtin.agents.trajectory import TrajectoryReporter
 
 
 def report_run(events: Sequence[dict[str, Any]], reporter: TrajectoryReporter, *, started_ms: float) -> None:

@@ -14,12 +14,12 @@ import msgspec
 
 from steadyhand.builtin.agents.latest import latest_user_text
 from steadyhand.builtin.agents.python_agent_bridge import Bridge, Done
-from steadyhand.builtin.agents.reporting import TrajectoryReporter
+from steadyhand.builtin.agents.trajectory import TrajectoryReporter
 from steadyhand.errors import AgentError, SetupError
 from steadyhand.ports.agent import TrialContext, Turn
 from steadyhand.records.event import AnyEvent, Event
 from steadyhand.records.trajectory import ActionStatus
-from steadyhand.runtime.bounding import plain, plain_object
+from steadyhand.runtime.values import plain, plain_object
 
 OF_THE_TRIAL = (
     "action", "emit", "environment", "get_service", "seed", "services", "thought", "trial", "workspace",

@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import Any
 
 from steadyhand.errors import AgentError
-from steadyhand.records.model import ChatRequest, ChatResponse, FinishReason
+from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason
 from steadyhand.records.timing import Attempt
 
 

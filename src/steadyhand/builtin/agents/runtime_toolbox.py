@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from steadyhand.builtin.agents.runtime_tool import ToolBox
-from steadyhand.builtin.agents.runtime_workspace import add_workspace_tools
+from steadyhand.builtin.agents.runtime_tools import add_workspace_tools
 from steadyhand.ports.agent import TrialContext
 from steadyhand.ports.services import ServiceMethod, Services
 from steadyhand.records.event import Noted

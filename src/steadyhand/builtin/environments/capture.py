@@ -7,9 +7,9 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from steadyhand.builtin.environments.files import LeadsOut, open_inside
 from steadyhand.builtin.environments.limits import LocalLimits
-from steadyhand.builtin.environments.workspace_files import LeadsOut, open_inside
-from steadyhand.records.execution import CapturedFile
+from steadyhand.records.result import CapturedFile
 
 
 def regular_files(root: Path) -> list[tuple[str, int]]:

@@ -10,7 +10,7 @@ import msgspec
 from steadyhand.builtin.environments.process import Command, run_command
 from steadyhand.builtin.environments.sandbox import Confinement
 from steadyhand.errors import WorkspaceError
-from steadyhand.records.execution import ExecutionResult
+from steadyhand.records.result import ExecutionResult
 
 
 async def run_confined(

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from steadyhand.builtin.environments.e2b_command import command_line, kill_line, locate_line
 from steadyhand.builtin.environments.e2b_options import E2BOptions, read_options
+from steadyhand.builtin.environments.files import LeadsOut, split_path
 from steadyhand.builtin.environments.limits import LocalLimits
 from steadyhand.builtin.environments.output import BoundedOutput
-from steadyhand.builtin.environments.workspace_files import LeadsOut, split_path
 from steadyhand.errors import WorkspaceError
 from steadyhand.plugins.factories import EnvironmentSettings
-from steadyhand.records.execution import CapturedFile, ExecutionResult, FileSystemOperation
+from steadyhand.records.result import CapturedFile, ExecutionResult, FileSystemOperation
 
 if TYPE_CHECKING:
     from e2b import AsyncCommandHandle, AsyncSandbox

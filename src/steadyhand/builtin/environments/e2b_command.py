@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
-from steadyhand.builtin.environments.strays import COMMAND_MARK
+from steadyhand.builtin.environments.cleanup import COMMAND_MARK
 from steadyhand.errors import WorkspaceError
 
 _LOCATE = """\

@@ -9,10 +9,10 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from steadyhand.builtin.environments.cleanup import kill_group
 from steadyhand.builtin.environments.output import BoundedOutput
-from steadyhand.builtin.environments.strays import kill_group
 from steadyhand.records.base import Record
-from steadyhand.records.execution import ExecutionResult
+from steadyhand.records.result import ExecutionResult
 
 _DRAIN_S = 0.5
 _DEATH_S = 5.0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from steadyhand.builtin.environments.cleanup import kill_trial
 from steadyhand.builtin.environments.owner import SUFFIX, UNFINISHED, is_abandoned, is_gone, owner_file
 from steadyhand.builtin.environments.removal import remove_tree
-from steadyhand.builtin.environments.strays import kill_trial
 from steadyhand.errors import WorkspaceError
 
 

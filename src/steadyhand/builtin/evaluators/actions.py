@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 from pydantic import AfterValidator
 
 from steadyhand.builtin.evaluators.excerpt import excerpt
-from steadyhand.records.execution import ExecutionResult
+from steadyhand.records.result import ExecutionResult
 from steadyhand.records.trajectory import TrajectoryStep
 
 

@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from steadyhand.builtin.evaluators.bounds import PositiveShare
 from steadyhand.builtin.evaluators.conversation_judging import Unjudged, ask_judge, noted, says_yes
 from steadyhand.builtin.evaluators.excerpt import counted, quoted
-from steadyhand.builtin.evaluators.text import Text
+from steadyhand.builtin.evaluators.nonblank import Text
+from steadyhand.builtin.evaluators.parameters import PositiveShare
 from steadyhand.engine.keywords import says
 from steadyhand.judging.material import turn_materials
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
@@ -17,7 +17,7 @@ from steadyhand.ports.judge import Judgement, Material
 from steadyhand.records.base import Record
 from steadyhand.records.conversation import ConversationTurn
 from steadyhand.records.evaluation import EvaluationResult, Evidence, JudgeNote, failed, inconclusive, passed
-from steadyhand.records.execution import ExecutionResult
+from steadyhand.records.result import ExecutionResult
 
 
 class ContextRetentionParams(EvaluationParams):

@@ -6,11 +6,11 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from steadyhand.builtin.evaluators.bounds import Count
 from steadyhand.builtin.evaluators.excerpt import counted
+from steadyhand.builtin.evaluators.parameters import Count
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
-from steadyhand.records.execution import ExecutionResult
+from steadyhand.records.result import ExecutionResult
 
 
 class ConversationLengthParams(EvaluationParams):

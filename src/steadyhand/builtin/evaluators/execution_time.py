@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Self
 
 from pydantic import model_validator
 
-from steadyhand.builtin.evaluators.bounds import Milliseconds
+from steadyhand.builtin.evaluators.parameters import Milliseconds
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
-from steadyhand.records.execution import ExecutionResult
+from steadyhand.records.result import ExecutionResult
 from steadyhand.records.timing import Spoiled, SpoiledBy
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steadyhand.records.execution import ExecutionResult
+from steadyhand.records.result import ExecutionResult
 
 
 def harness_ms(result: ExecutionResult, start_ms: float, end_ms: float) -> float:

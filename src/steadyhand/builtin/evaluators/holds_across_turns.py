@@ -9,15 +9,15 @@ from pydantic import Field, model_validator
 
 from steadyhand.builtin.evaluators.conversation_judging import Unjudged, ask_judge, noted, says_yes
 from steadyhand.builtin.evaluators.excerpt import counted, excerpt, quoted
+from steadyhand.builtin.evaluators.nonblank import Text
 from steadyhand.builtin.evaluators.patterns import PatternText
-from steadyhand.builtin.evaluators.text import Text
 from steadyhand.builtin.evaluators.withdrawal import WITHDRAWN_BY, said, withdrawn
 from steadyhand.judging.material import turn_materials
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.ports.judge import Judgement, Material
 from steadyhand.records.conversation import ConversationTurn
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
-from steadyhand.records.execution import ExecutionResult
+from steadyhand.records.result import ExecutionResult
 
 
 class HoldsAcrossTurnsParams(EvaluationParams):

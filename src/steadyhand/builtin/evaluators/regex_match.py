@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 from steadyhand.builtin.evaluators.patterns import PatternText
-from steadyhand.builtin.evaluators.subject import Scope, subject
+from steadyhand.builtin.evaluators.text_search import Scope, subject
 from steadyhand.builtin.evaluators.words import check_pattern
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.records.evaluation import EvaluationResult
-from steadyhand.records.execution import ExecutionResult
+from steadyhand.records.result import ExecutionResult
 
 
 class RegexMatchParams(EvaluationParams):

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from steadyhand.builtin.evaluators.actions import ActionName, matches, plain_name
-from steadyhand.builtin.evaluators.bounds import PositiveMilliseconds
+from steadyhand.builtin.evaluators.parameters import PositiveMilliseconds
 from steadyhand.ports.evaluator import EvaluationParams
 from steadyhand.records.trajectory import TrajectoryStep
 

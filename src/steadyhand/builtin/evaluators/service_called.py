@@ -11,7 +11,7 @@ from steadyhand.builtin.evaluators.excerpt import counted, how_often, times
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, passed
 from steadyhand.records.event import ServiceCalled
-from steadyhand.records.execution import ExecutionResult
+from steadyhand.records.result import ExecutionResult
 from steadyhand.records.trajectory import Visible
 
 

@@ -6,12 +6,12 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from steadyhand.builtin.evaluators.subject import Scope, subject
-from steadyhand.builtin.evaluators.text import Text
+from steadyhand.builtin.evaluators.nonblank import Text
+from steadyhand.builtin.evaluators.text_search import Scope, subject
 from steadyhand.builtin.evaluators.words import check_contains
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.records.evaluation import EvaluationResult
-from steadyhand.records.execution import ExecutionResult
+from steadyhand.records.result import ExecutionResult
 
 
 class StringContainsParams(EvaluationParams):

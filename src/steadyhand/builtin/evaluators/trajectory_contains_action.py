@@ -16,12 +16,12 @@ from steadyhand.builtin.evaluators.actions import (
     plain_name,
     since_start_ms,
 )
-from steadyhand.builtin.evaluators.bounds import Count, PositiveMilliseconds
 from steadyhand.builtin.evaluators.excerpt import counted, excerpt, how_often, times
 from steadyhand.builtin.evaluators.harness_time import harness_ms
+from steadyhand.builtin.evaluators.parameters import Count, PositiveMilliseconds
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
-from steadyhand.records.execution import ExecutionResult
+from steadyhand.records.result import ExecutionResult
 from steadyhand.records.trajectory import TrajectoryStep, Visible
 
 

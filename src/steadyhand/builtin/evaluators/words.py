@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from steadyhand.builtin.evaluators.excerpt import excerpt, quoted
-from steadyhand.builtin.evaluators.subject import Subject
+from steadyhand.builtin.evaluators.text_search import Subject
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
 from steadyhand.text_match import Span, find, find_forbidden, search
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from steadyhand.builtin.models.anthropic_request import Messages
 from steadyhand.builtin.models.anthropic_settings import read_settings
-from steadyhand.builtin.models.http_model import HttpModel
+from steadyhand.builtin.models.http.model import HttpModel
 from steadyhand.plugins.factories import ModelSettings
 
 

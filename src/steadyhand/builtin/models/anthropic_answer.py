@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from steadyhand.builtin.models.answer import AnswerReader, ErrorInAnswer, PartialCall, Unreadable, not_read
+from steadyhand.builtin.models.http.stream import AnswerReader, ErrorInAnswer, PartialCall, Unreadable, not_read
 from steadyhand.errors import ModelErrorKind
-from steadyhand.records.model import Usage
+from steadyhand.records.chat import Usage
 
 _encode = msgspec.json.Encoder().encode
 _ERRORS: dict[str, ModelErrorKind] = {

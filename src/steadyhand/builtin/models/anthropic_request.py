@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from steadyhand.builtin.models.answer import AnswerReader
 from steadyhand.builtin.models.anthropic_answer import MessagesReader
+from steadyhand.builtin.models.http.stream import AnswerReader
 from steadyhand.builtin.models.http_settings import Asking
 from steadyhand.records.base import Record
+from steadyhand.records.chat import ChatRequest
 from steadyhand.records.message import Message, ToolCall, ToolSpec
-from steadyhand.records.model import ChatRequest
 
 ANSWER_TOOL = "answer"
 _encode = msgspec.json.Encoder().encode

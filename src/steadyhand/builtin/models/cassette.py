@@ -16,9 +16,9 @@ import msgspec
 import steadyhand
 from steadyhand.errors import ModelErrorKind, SetupError, StoreError
 from steadyhand.records.base import Record
-from steadyhand.records.model import ChatRequest, ChatResponse
-from steadyhand.records.redaction import Redactor
+from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.timing import Attempt
+from steadyhand.redaction import Redactor
 from steadyhand.store.plain import plain
 
 CASSETTE_FORMAT = 2

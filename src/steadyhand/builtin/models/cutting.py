@@ -10,7 +10,7 @@ from typing import Self
 
 import msgspec
 
-from steadyhand.records.model import ChatResponse, FinishReason
+from steadyhand.records.chat import ChatResponse, FinishReason
 
 
 class Cut:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from steadyhand.errors import SetupError
 from steadyhand.records.base import Record
-from steadyhand.records.model import ChatRequest
+from steadyhand.records.chat import ChatRequest
 
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")

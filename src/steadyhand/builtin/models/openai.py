@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steadyhand.builtin.models.http_model import HttpModel
+from steadyhand.builtin.models.http.model import HttpModel
 from steadyhand.builtin.models.openai_request import ChatCompletions
 from steadyhand.builtin.models.openai_settings import read_settings
 from steadyhand.builtin.models.responses_request import Responses

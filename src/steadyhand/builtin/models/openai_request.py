@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from steadyhand.builtin.models.answer import AnswerReader
+from steadyhand.builtin.models.http.stream import AnswerReader
 from steadyhand.builtin.models.http_settings import Asking
-from steadyhand.builtin.models.openai_answer import ChatReader
+from steadyhand.builtin.models.openai_chat import ChatReader
 from steadyhand.records.base import Record
+from steadyhand.records.chat import ChatRequest
 from steadyhand.records.message import Message, ToolCall, ToolSpec
-from steadyhand.records.model import ChatRequest
 
 _encode = msgspec.json.Encoder().encode
 REFUSALS = (400, 404, 405, 415, 422, 501)

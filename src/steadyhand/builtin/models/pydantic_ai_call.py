@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from steadyhand.builtin.models.answer import message_in
 from steadyhand.builtin.models.cutting import Cut, cut_short
-from steadyhand.builtin.models.http_errors import Endpoint, status_error
+from steadyhand.builtin.models.http.errors import Endpoint, status_error
+from steadyhand.builtin.models.http.stream import message_in
 from steadyhand.errors import ModelError
-from steadyhand.records.model import ChatRequest, ChatResponse
+from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.timing import Attempt
 
 if TYPE_CHECKING:

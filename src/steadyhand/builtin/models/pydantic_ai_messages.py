@@ -22,9 +22,9 @@ from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
-from steadyhand.builtin.models.answer import PartialCall
+from steadyhand.builtin.models.http.stream import PartialCall
+from steadyhand.records.chat import ChatRequest, FinishReason, Usage
 from steadyhand.records.message import Message, ToolCall
-from steadyhand.records.model import ChatRequest, FinishReason, Usage
 
 
 def to_messages(messages: Sequence[Message]) -> list[ModelMessage]:

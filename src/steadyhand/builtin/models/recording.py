@@ -10,7 +10,7 @@ import msgspec
 from steadyhand.builtin.models.cassette import CassetteWriter, RecordedFailure
 from steadyhand.errors import ModelError
 from steadyhand.ports.model import ChatModel
-from steadyhand.records.model import ChatRequest, ChatResponse
+from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.timing import Attempt
 
 _TIMES = ("started_ms", "connected_ms", "sent_ms", "first_byte_ms", "first_token_ms", "last_byte_ms")

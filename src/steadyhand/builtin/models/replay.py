@@ -18,9 +18,9 @@ from steadyhand.builtin.models.cassette import Exchange, RecordedFailure, read_c
 from steadyhand.builtin.models.recording import shifted
 from steadyhand.errors import ModelError, SetupError
 from steadyhand.plugins.factories import ModelSettings
-from steadyhand.records.model import ChatRequest, ChatResponse
-from steadyhand.records.redaction import Redactor
+from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.secret_forms import secrets_of
+from steadyhand.redaction import Redactor
 
 ReplayTime = Literal["zero", "original"]
 _SHOWN = 80

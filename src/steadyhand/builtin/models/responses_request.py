@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from steadyhand.builtin.models.answer import AnswerReader
+from steadyhand.builtin.models.http.stream import AnswerReader
 from steadyhand.builtin.models.http_settings import Asking
 from steadyhand.builtin.models.openai_request import REFUSALS, STREAM, arguments_of
-from steadyhand.builtin.models.responses_answer import ResponsesReader
+from steadyhand.builtin.models.openai_responses import ResponsesReader
 from steadyhand.records.base import Record
+from steadyhand.records.chat import ChatRequest
 from steadyhand.records.message import Message, ToolSpec
-from steadyhand.records.model import ChatRequest
 
 _encode = msgspec.json.Encoder().encode
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from steadyhand.builtin.models.scripted_yaml import read_yaml
 from steadyhand.errors import SetupError
-from steadyhand.records.model import ChatRequest
+from steadyhand.records.chat import ChatRequest
 from steadyhand.text_match import compiled, find, search_now
 
 _REGEX_TIMEOUT_S = 1.0

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
-from steadyhand.builtin.services.postgres_database import PostgresDatabase
-from steadyhand.builtin.services.sqlite_database import SqliteDatabase
-from steadyhand.builtin.services.table import Refused
+from steadyhand.builtin.services.postgres import PostgresDatabase
+from steadyhand.builtin.services.rows import Refused
+from steadyhand.builtin.services.sqlite import SqliteDatabase
 from steadyhand.errors import SetupError, WorkspaceError
 from steadyhand.ports.environment import EnvironmentProvider
 from steadyhand.ports.services import ProvidedService, ServiceFault

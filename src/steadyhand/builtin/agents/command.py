@@ -1,0 +1,182 @@
+"""The `command` agent: a program in any language, spoken to in JSON lines."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+
+from steadyhand.builtin.agents.command_agent_line import CommandLine, read_line
+from steadyhand.builtin.agents.command_agent_protocol import (
+    ActionLine,
+    CallLine,
+    FailureLine,
+    ObservationLine,
+    ReplyLine,
+    ThoughtLine,
+    is_report,
+    read_line_of,
+    shown,
+    turn_line,
+)
+from steadyhand.builtin.agents.command_process import LONGEST_LINE, LineProcess, TooLong
+from steadyhand.builtin.agents.options import limit_of, time_limit_s
+from steadyhand.builtin.agents.trajectory import REPORTS_ITSELF, TrajectoryReporter
+from steadyhand.errors import AgentError
+from steadyhand.plugins.factories import AgentSettings
+from steadyhand.ports.agent import Reply, Shows, TrialContext, Turn
+from steadyhand.ports.environment import OnThisMachine
+from steadyhand.ports.services import ServiceFault
+from steadyhand.runtime.values import plain
+
+
+class CommandAgent:
+    """Starts the program in the trial's workspace, gives it each turn as a line, and reads lines until its reply.
+
+    The command is the author's own and runs on this machine, with a clean environment. Option: `timeout_s`, the time
+    for a turn where the scenario sets none.
+    """
+
+    shows: Shows = REPORTS_ITSELF
+
+    def __init__(self, settings: AgentSettings) -> None:
+        """Raises `SetupError` when the line is wrong or the program is not there."""
+        self._limit_s: float = time_limit_s(settings)
+        self._line: CommandLine = read_line(settings.target, folder=settings.folder, variables=settings.variables)
+        self._trial: TrialContext | None = None
+        self._reporter: TrajectoryReporter | None = None
+        self._process: LineProcess | None = None
+        self._folder: Path | None = None
+        self._replied: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"command:{self._line.shown}"
+
+    async def open(self, trial: TrialContext) -> None:
+        environment = trial.environment
+        if not isinstance(environment, OnThisMachine):
+            raise AgentError(
+                f"{self.name} runs on this machine, and the environment {environment.name!r} has no folder here"
+            )
+        self._trial = trial
+        self._reporter = TrajectoryReporter(trial)
+        self._folder = await environment.folder()
+        self._process = await self._start(self._folder)
+
+    async def respond(self, turn: Turn) -> Reply:
+        assert self._trial is not None, "respond before open"
+        assert self._folder is not None
+        if self._process is None:  # it was ended in the middle of an earlier turn; the exchange so far is in this one
+            self._process = await self._start(self._folder)
+        process = self._process
+        self._replied = False
+        limit_s = limit_of(turn, self._limit_s)
+        limit = asyncio.timeout(limit_s)
+        try:
+            async with limit:
+                reply = await self._exchange(process, turn, turn_line(turn, self._trial, self._folder))
+                await self._take_rest(process, turn)
+                self._replied = True
+                return reply
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            _, said = await process.last_words()
+            message = f"it did not reply within {limit_s:g} s"
+            raise AgentError(self._line.hidden(f"{self.name}: {message}{_stderr(said)}")) from None
+        except asyncio.CancelledError:
+            # What it still writes would be taken for the answer to the next turn.
+            self._process = None
+            process.kill()
+            await asyncio.shield(process.end())
+            raise
+        except AgentError as error:
+            raise AgentError(self._line.hidden(f"{self.name}: {error}")) from error
+
+    async def close(self) -> None:
+        process, self._process = self._process, None
+        self._trial = self._reporter = None
+        if process is not None:
+            unread = await process.end()
+            if unread and self._replied:
+                raise AgentError(self._line.hidden(f"{self.name}: {_late(unread[0])}"))
+
+    async def _start(self, folder: Path) -> LineProcess:
+        try:
+            return await LineProcess.start(self._line.argv, folder=folder, env=self._line.environment(folder))
+        except (OSError, ValueError) as error:
+            raise AgentError(f"{self.name}: could not be started: {error}") from error
+
+    async def _exchange(self, process: LineProcess, turn: Turn, line: bytes) -> Reply:
+        if process.unread:
+            code, said = await process.last_words()
+            if code is not None:
+                raise AgentError(f"it ended with exit code {code} between two turns{_stderr(said)}")
+            if late := process.take_unread():
+                raise AgentError(_late(late[0]))
+        try:
+            await process.write(line)
+            while True:
+                raw = await process.read()
+                if raw is None:
+                    break
+                if raw.strip() and (reply := await self._take(process, raw, turn)) is not None:
+                    return reply
+        except ConnectionError:
+            pass
+        except TooLong:
+            raise AgentError(f"it wrote a line of more than {LONGEST_LINE} bytes") from None
+        code, said = await process.last_words()
+        how = "closed its stdout" if code is None else f"ended with exit code {code}"
+        raise AgentError(f"it {how} before it replied{_stderr(said)}")
+
+    async def _take_rest(self, process: LineProcess, turn: Turn) -> None:
+        """What it wrote together with its reply was reported within the turn, and counts."""
+        for raw in process.take_unread(is_report):
+            await self._take(process, raw, turn)
+
+    async def _take(self, process: LineProcess, raw: bytes, turn: Turn) -> Reply | None:
+        """Deal with one line; a reply ends the turn."""
+        reporter = self._reporter
+        assert reporter is not None
+        match read_line_of(raw):
+            case ThoughtLine(text=text):
+                reporter.thought(text)
+            case ActionLine() as line:
+                reporter.action(line.name, line.params, status=line.status, duration_ms=line.duration_ms)
+                if line.result is not msgspec.UNSET:
+                    reporter.observation(line.name, line.result)
+            case ObservationLine(name=name, content=content):
+                reporter.observation(name, content)
+            case CallLine() as line:
+                await process.write(await self._call(line))
+            case FailureLine(message=message):
+                raise AgentError(f"it says: {message}")
+            case ReplyLine(text=text, number=number):
+                if number not in (None, turn.number):
+                    raise AgentError(f"it replied to turn {number} when asked turn {turn.number}")
+                return Reply(text=text)
+        return None
+
+    async def _call(self, line: CallLine) -> bytes:
+        assert self._trial is not None
+        services = self._trial.services
+        if services is None:
+            message = f"this trial has no services, so there is no {line.service!r}"
+            return msgspec.json.encode({"type": "fault", "id": line.id, "message": message})
+        try:
+            result = await services.call(line.service, line.method, line.args, line.params)
+        except ServiceFault as fault:
+            told = {"message": str(fault), "code": fault.code, "status": fault.status}
+            return msgspec.json.encode({"type": "fault", "id": line.id, **told})
+        return msgspec.json.encode({"type": "result", "id": line.id, "result": plain(result)})
+
+
+def _stderr(said: str) -> str:
+    return f"; on stderr it said: {said}" if said else "; it said nothing on stderr"
+
+
+def _late(raw: bytes) -> str:
+    return f"it wrote more lines after its reply, the first being {shown(raw)}; a reply ends a turn"

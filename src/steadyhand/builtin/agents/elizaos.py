@@ -1,0 +1,190 @@
+"""The `elizaos` agent: one on a running ElizaOS server, over its REST API."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from typing import Any
+from urllib.parse import unquote, urldefrag, urlsplit
+
+from steadyhand.builtin.agents.elizaos_agent_run import report_run, unfinished
+from steadyhand.builtin.agents.elizaos_api import AUTH_VARIABLE, ElizaosApi
+from steadyhand.builtin.agents.options import limit_of, time_limit_s
+from steadyhand.builtin.agents.shown_url import shown_url
+from steadyhand.builtin.agents.trajectory import TrajectoryReporter
+from steadyhand.errors import AgentError, SetupError
+from steadyhand.plugins.factories import AgentSettings
+from steadyhand.ports.agent import Reply, Shows, TrialContext, Turn
+from steadyhand.records.message import Message
+
+_READY_S = 30.0
+_RUN_S = 10.0
+_LOOK_AGAIN_S = 0.1
+
+
+class ElizaosAgent:
+    """`elizaos:URL`, or `elizaos:URL#NAME` on a server with several agents. Each trial has a session of its own.
+
+    The server remembers the conversation, so only what is new is sent. What the agent did is read from its run after
+    each turn; the reading is not in the agent's time. Option: `timeout_s`, the time for a turn where the scenario sets
+    none.
+    """
+
+    shows: Shows = Shows(
+        actions="seen",
+        advice="the services, the workspace and the database of the trial do not reach an ElizaOS server: check the "
+        "actions that call or write them (`trajectory_contains_action`), or look at them in a `code` step",
+    )
+    uses_plugins: bool = False
+
+    def __init__(self, settings: AgentSettings) -> None:
+        """Raises `SetupError` for something that is not a URL."""
+        url, name = urldefrag(settings.target)
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
+            raise SetupError(
+                f"agent elizaos:{shown_url(settings.target)}: expected elizaos:URL or elizaos:URL#AGENT, such as "
+                f"elizaos:http://127.0.0.1:3000; a token goes into {AUTH_VARIABLE}"
+            )
+        self._name: str = f"elizaos:{settings.target}"
+        self._limit_s: float = time_limit_s(settings)
+        self._wanted: str = unquote(name)
+        token = settings.variables.get(AUTH_VARIABLE, "").strip()
+        self._api: ElizaosApi = ElizaosApi(url.rstrip("/"), token, timeout_s=self._limit_s)
+        self._trial: TrialContext | None = None
+        self._reporter: TrajectoryReporter | None = None
+        self._agent_id: str = ""
+        self._session: tuple[str, str] | None = None
+        self._known: int = 0
+        self._runs: set[str] = set()
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def open(self, trial: TrialContext) -> None:
+        """Waits half a minute for the agent to become active."""
+        self._trial = trial
+        self._reporter = TrajectoryReporter(trial)
+        self._agent_id = await self._active_agent(trial)
+        await self._begin()
+
+    async def respond(self, turn: Turn) -> Reply:
+        trial, reporter = self._trial, self._reporter
+        assert trial is not None, "respond before open"
+        assert reporter is not None
+        if self._session is None:
+            await self._begin()
+        assert self._session is not None
+        session_id, _ = self._session
+        limit_s = limit_of(turn, self._limit_s)
+        limit = asyncio.timeout(limit_s)
+        began, began_ms = trial.clock.now(), trial.elapsed_ms()
+        try:
+            async with limit:
+                response = await self._api.send(session_id, self._news(turn))
+                took_ms = (trial.clock.now() - began) * 1000.0
+                await self._read_run(turn, response, began_ms)
+        except TimeoutError:
+            raise AgentError(f"{self._name}: no reply within {limit_s:g} s") from None
+        except asyncio.CancelledError:
+            # The server goes on with this turn; in a new session its reply cannot be taken for the next one's.
+            self._session, self._known = None, 0
+            raise
+        self._known = len(turn.messages) + 1
+        return Reply(text=str(response.get("text") or ""), duration_ms=took_ms)
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        self._trial = self._reporter = None
+        try:
+            if session is not None:
+                with contextlib.suppress(AgentError):  # it forgets the session by itself in time
+                    await self._api.close_session(session[0])
+        finally:
+            await self._api.close()
+
+    async def _begin(self) -> None:
+        self._session = await self._api.open_session(self._agent_id, str(uuid.uuid4()))
+        self._known = 0
+
+    async def _active_agent(self, trial: TrialContext) -> str:
+        give_up = trial.clock.now() + _READY_S
+        while True:
+            agents = await self._api.agents()
+            found = self._pick(agents) if agents else {}  # a server that is starting lists none yet
+            if found.get("status") == "active":
+                return str(found.get("id"))
+            if trial.clock.now() >= give_up:
+                what = f"the agent {found.get('name')!r} is {found.get('status')!r}" if found else "there is no agent"
+                raise AgentError(f"{self._name}: {what}, after {_READY_S:g} s of waiting for an active one")
+            await trial.clock.sleep(_LOOK_AGAIN_S)
+
+    def _pick(self, agents: list[dict[str, Any]]) -> dict[str, Any]:
+        wanted = self._wanted.casefold()
+        fitting = [
+            agent
+            for agent in agents
+            if not wanted or wanted in {str(agent.get(key)).casefold() for key in ("id", "name", "characterName")}
+        ]
+        if len(fitting) == 1:
+            return fitting[0]
+        names = ", ".join(sorted(str(agent.get("name")) for agent in agents)) or "none"
+        what = f"no agent {self._wanted!r}" if not fitting else f"{len(fitting)} agents that fit"
+        raise AgentError(f"{self._name}: the server has {what} (its agents: {names}); name one as elizaos:URL#NAME")
+
+    def _news(self, turn: Turn) -> str:
+        """What the server has not heard yet. More than one message is written down as an exchange: a session takes
+        only what the user says."""
+        unheard = turn.messages[self._known :]
+        if len(unheard) == 1 and unheard[0].role == "user":
+            return unheard[0].content
+        assert self._reporter is not None
+        self._reporter.note(
+            f"ElizaOS takes one message of the user at a time; {len(unheard)} messages were sent to it as one text",
+            level="warning",
+        )
+        return "\n\n".join(_written(message) for message in unheard)
+
+    async def _read_run(self, turn: Turn, response: dict[str, Any], began_ms: float) -> None:
+        """Report what the agent did. Raises `AgentError` when the run of the turn is not to be had, or is empty: a
+        check on the actions would be judged on nothing. An agent that says nothing has a run like any other."""
+        assert self._trial is not None
+        assert self._reporter is not None
+        thought = response.get("thought")
+        if isinstance(thought, str) and thought.strip():
+            self._reporter.thought(thought)
+        run_id = await self._finished_run(self._trial, turn.deadline)
+        if run_id is None:
+            raise AgentError(
+                f"{self._name}: the run of this turn did not show up in time, so what the agent did is not known"
+            )
+        events = await self._api.run_events(self._agent_id, run_id)
+        if unfinished(events):  # the end of an action may be written down a moment after the end of the run
+            await self._trial.clock.sleep(_LOOK_AGAIN_S)
+            events = await self._api.run_events(self._agent_id, run_id)
+        if not events:
+            raise AgentError(f"{self._name}: the run of this turn has no events, so what the agent did is not known")
+        report_run(events, self._reporter, started_ms=began_ms)
+
+    async def _finished_run(self, trial: TrialContext, deadline: float | None) -> str | None:
+        """The run that was not there before. The list lags a little behind, so it is asked for again, but not past the
+        deadline: the agent has answered, and our reading must not make it late."""
+        assert self._session is not None
+        give_up = trial.clock.now() + _RUN_S
+        if deadline is not None:
+            give_up = min(give_up, deadline - 2 * _LOOK_AGAIN_S)
+        while True:
+            run = await self._api.latest_run(self._agent_id, self._session[1])
+            run_id = str(run.get("runId")) if run else ""
+            if run and run_id not in self._runs and (run.get("endedAt") or run.get("status") not in (None, "started")):
+                self._runs.add(run_id)
+                return run_id
+            if trial.clock.now() >= give_up:
+                return None
+            await trial.clock.sleep(_LOOK_AGAIN_S)
+
+
+def _written(message: Message) -> str:
+    return f"{message.role}: {message.content}"

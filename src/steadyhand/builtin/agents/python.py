@@ -1,0 +1,176 @@
+"""The `python` agent: a function, a coroutine function, an async generator or a class of the user's."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from steadyhand.builtin.agents.options import limit_of, time_limit_s
+from steadyhand.builtin.agents.python_agent_offer import Offer
+from steadyhand.builtin.agents.python_agent_reply import read_reply
+from steadyhand.builtin.agents.python_agent_shape import Callee, Shape, shape_of
+from steadyhand.builtin.agents.python_agent_stream import StreamingCall
+from steadyhand.builtin.agents.python_call import BLOCK_LIMIT_S, FunctionThread, Guarded
+from steadyhand.builtin.agents.python_target import Target, find_target
+from steadyhand.builtin.agents.trajectory import REPORTS_ITSELF, TrajectoryReporter
+from steadyhand.errors import AgentError, TrialError
+from steadyhand.plugins.discovery import fault
+from steadyhand.plugins.factories import AgentSettings
+from steadyhand.ports.agent import Reply, Shows, TrialContext, Turn
+from steadyhand.ports.environment import OnThisMachine
+from steadyhand.records.chat import ChatRequest
+from steadyhand.runtime.values import Unreadable
+
+
+class PythonAgent:
+    """Calls what `package.module:name` names, with what its parameters ask for.
+
+    Options: `timeout_s`, the time for a turn where the scenario sets none; `block_limit_s`, how long a coroutine may
+    hold up the event loop at a stretch.
+    """
+
+    shows: Shows = REPORTS_ITSELF
+
+    def __init__(self, settings: AgentSettings) -> None:
+        """Raises `SetupError` when the target cannot be imported or asks for what is not offered."""
+        self._name: str = f"python:{settings.target}"
+        self._limit_s: float = time_limit_s(settings)
+        self._block_limit_s: float = float(settings.options.get("block_limit_s", BLOCK_LIMIT_S))
+        self._target: Target = find_target(settings.target, settings.folder)
+        self._shape: Shape = shape_of(self._target.found, f"agent {self._name}")
+        self._instance: Any = None
+        self._trial: TrialContext | None = None
+        self._reporter: TrajectoryReporter | None = None
+        self._workspace: Path | None = None
+        self._offers: list[Offer] = []
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def open(self, trial: TrialContext) -> None:
+        self._trial = trial
+        self._reporter = TrajectoryReporter(trial)
+        if self._shape.wants_workspace:
+            environment = trial.environment
+            if not isinstance(environment, OnThisMachine):
+                raise AgentError(
+                    f"{self._name} asks for `workspace`, and the environment {environment.name!r} has no folder on "
+                    "this machine; ask for `environment` instead"
+                )
+            self._workspace = await environment.folder()
+        if self._shape.made is not None:
+            make = Callee(wanted=self._shape.made, on_loop=self._shape.respond.on_loop)
+            self._instance = await self._lifecycle("__init__", make, self._target.found)
+            if self._shape.open is not None:
+                await self._lifecycle("open", self._shape.open, self._instance.open)
+
+    async def respond(self, turn: Turn) -> Reply:
+        assert self._reporter is not None, "respond before open"
+        callee = self._shape.respond
+        function = self._instance.respond if self._shape.made is not None else self._target.found
+        offer = self._offer(turn, in_thread=not callee.on_loop)
+        try:
+            value = await self._limited(
+                offer.bind(function, callee.wanted), callee, limit_of(turn, self._limit_s), turn
+            )
+            reply, calls = read_reply(value)
+            for call in calls:
+                self._reporter.action(call.name, call.params)
+            for each in (offer, *self._offers):
+                each.check()
+        except (AgentError, Unreadable) as error:
+            raise AgentError(f"{self._name}: {error}") from error
+        else:
+            return reply
+        finally:
+            offer.end()
+
+    async def close(self) -> None:
+        instance, self._instance = self._instance, None
+        try:
+            if instance is not None and self._shape.close is not None:
+                await self._lifecycle("close", self._shape.close, instance.close)
+            for offer in self._offers:
+                offer.check()
+        finally:
+            for offer in self._offers:
+                offer.end()
+            self._offers.clear()
+            self._trial = self._reporter = None
+
+    async def _lifecycle(self, name: str, callee: Callee, function: Callable[..., Any]) -> Any:
+        """What is offered here may be kept by the agent, and works until it is closed."""
+        offer = self._offer(None, in_thread=not callee.on_loop)
+        self._offers.append(offer)
+        bound = offer.bind(function, callee.wanted)
+
+        async def on_loop() -> Any:
+            value = bound()
+            return await value if inspect.isawaitable(value) else value
+
+        try:
+            return await self._limited(on_loop if callee.on_loop else bound, callee, self._limit_s, None)
+        except AgentError as error:
+            raise AgentError(f"{self._name}, {name}: {error}") from error
+
+    async def _limited(self, call: Callable[[], Any], callee: Callee, limit_s: float | None, turn: Turn | None) -> Any:
+        """What the call gives. Raises `AgentError`, or the `TrialError` that came through the agent's code."""
+        thread = None if callee.on_loop else FunctionThread(call, f"steadyhand {self._name}")
+        limit = asyncio.timeout(limit_s)
+        try:
+            async with limit:
+                return await self._outcome(call, callee, thread, turn)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise self._blame(error, "raised") from error
+            raise AgentError(f"it did not answer within {limit_s:g} s{self._stuck(thread)}") from None
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and not task.cancelling():
+                raise self._blame(error, "raised") from error
+            if thread is not None and self._reporter is not None and (stuck := self._stuck(thread)):
+                self._reporter.note(f"{self._name} ran out of time{stuck}", level="warning")
+            raise
+        except TrialError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise self._blame(error, "raised") from error
+
+    async def _outcome(
+        self, call: Callable[[], Any], callee: Callee, thread: FunctionThread | None, turn: Turn | None
+    ) -> Any:
+        value: Any = None
+        if thread is not None:
+            value = await thread.run()
+        elif not callee.streams:
+            value = call()
+        if inspect.isawaitable(value):
+            value = await self._guard(value)
+        if turn is not None and (callee.streams or hasattr(value, "__aiter__")):
+            trial = self._opened()
+            stream = StreamingCall(self._name, call if callee.streams else value.__aiter__, self._guard)
+            response = await trial.call(stream, ChatRequest(messages=turn.messages, seed=trial.seed, purpose="agent"))
+            return response.text
+        return value
+
+    def _guard(self, work: Awaitable[Any]) -> Awaitable[Any]:
+        return Guarded(work, limit_s=self._block_limit_s, file=self._target.file)
+
+    def _stuck(self, thread: FunctionThread | None) -> str:
+        place = thread.place(self._target.file) if thread is not None else None
+        return "" if place is None else f"; it was at {place}, and its thread is left behind"
+
+    def _blame(self, error: BaseException, what: str) -> AgentError:
+        return AgentError(f"{what} {fault(error, self._target.file)}")
+
+    def _offer(self, turn: Turn | None, *, in_thread: bool) -> Offer:
+        assert self._reporter is not None, "used before open"
+        return Offer(self._opened(), self._reporter, workspace=self._workspace, turn=turn, in_thread=in_thread)
+
+    def _opened(self) -> TrialContext:
+        assert self._trial is not None, "used before open"
+        return self._trial

@@ -1,0 +1,64 @@
+"""What an agent did, as events of the trial."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from steadyhand.ports.agent import Shows, TrialContext
+from steadyhand.records.event import ActionTaken, Noted, Observed, Thought
+from steadyhand.records.trajectory import ActionStatus
+from steadyhand.runtime.values import kept_part, plain_object
+
+REPORTS_ITSELF = Shows(
+    actions="self_reported",
+    services="seen",
+    files="seen",
+    database="seen",
+    advice="report it through the trial",
+)
+"""An agent of the user's own on this machine: it tells us what it did, and the trial's services, workspace and database
+are ours."""
+
+
+class TrajectoryReporter:
+    """Numbers the actions of one trial and emits them, each with what came back from it."""
+
+    def __init__(self, trial: TrialContext) -> None:
+        self._trial: TrialContext = trial
+        self._actions: int = 0
+        self._last: dict[str, str] = {}
+
+    def thought(self, text: str) -> None:
+        self._trial.emit(Thought(at_ms=self._trial.elapsed_ms(), text=text))
+
+    def action(
+        self,
+        name: str,
+        params: dict[str, Any],
+        *,
+        status: ActionStatus = "success",
+        duration_ms: float = 0.0,
+        at_ms: float | None = None,
+    ) -> None:
+        """An action that has just ended, unless `at_ms` says when it began."""
+        self._actions += 1
+        action_id = self._last[name] = f"action-{self._actions}"
+        self._trial.emit(
+            ActionTaken(
+                at_ms=round(max(0.0, self._trial.elapsed_ms() - duration_ms) if at_ms is None else at_ms, 3),
+                id=action_id,
+                name=name,
+                params=plain_object(params),
+                status=status,
+                duration_ms=round(duration_ms, 3),
+            )
+        )
+
+    def observation(self, name: str, content: Any, *, at_ms: float | None = None) -> None:
+        """What came back from the last action of this name."""
+        at_ms = self._trial.elapsed_ms() if at_ms is None else round(at_ms, 3)
+        kept, cut = kept_part(content)
+        self._trial.emit(Observed(at_ms=at_ms, action_id=self._last.get(name, ""), name=name, content=kept, cut=cut))
+
+    def note(self, message: str, *, level: str = "info") -> None:
+        self._trial.emit(Noted(at_ms=self._trial.elapsed_ms(), message=message, level=level))

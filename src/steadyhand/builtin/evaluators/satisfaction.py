@@ -1,0 +1,136 @@
+"""`user_satisfaction`: how content the user is at the end of a conversation."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from steadyhand.builtin.evaluators.conversation_judging import Unjudged, ask_judge, noted
+from steadyhand.builtin.evaluators.nonblank import Text
+from steadyhand.builtin.evaluators.parameters import PositiveShare
+from steadyhand.builtin.evaluators.satisfaction_words import NEGATIVE, POSITIVE, hits
+from steadyhand.judging.material import turn_materials
+from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
+from steadyhand.records.conversation import ConversationTurn
+from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
+from steadyhand.records.result import ExecutionResult
+
+_PROMPTS = {
+    "sentiment_analysis": (
+        "Follow the user's sentiment through the conversation, from the first message to the last, and judge by where "
+        "it ends and how it moved: does the user end up satisfied?"
+    ),
+    "llm_judge": (
+        "Is the user satisfied at the end of this conversation? Consider whether the user got what was wanted, how "
+        "much effort it took, and how the user speaks."
+    ),
+}
+_SCALE = (
+    " Read the user's messages; the agent's own claim that all is well counts for nothing. Your confidence is how sure "
+    "you are that the user is satisfied, whichever word you answer with: 0 is certainly not satisfied, 1 is certainly "
+    "satisfied."
+)
+
+_SIGNS = {True: "+", False: "-", None: "?"}
+
+
+class SatisfactionIndicators(EvaluationParams):
+    """Words and phrases that count for and against. A list that is left out keeps its default."""
+
+    positive: list[Text] | None = Field(default=None, min_length=1)
+    negative: list[Text] | None = Field(default=None, min_length=1)
+
+
+class UserSatisfactionParams(EvaluationParams):
+    satisfaction_threshold: PositiveShare = 0.7
+    indicators: SatisfactionIndicators | None = None
+    measurement_method: Literal["keyword_analysis", "sentiment_analysis", "llm_judge"] = "llm_judge"
+
+
+class UserSatisfaction:
+    type: ClassVar[str] = "user_satisfaction"
+    params: ClassVar[type[EvaluationParams]] = UserSatisfactionParams
+
+    def needs_judge(self, params: UserSatisfactionParams) -> bool:
+        return params.measurement_method != "keyword_analysis"
+
+    async def evaluate(
+        self, params: UserSatisfactionParams, result: ExecutionResult, context: EvaluationContext
+    ) -> EvaluationResult:
+        if result.conversation is None:
+            return inconclusive("this step is not a conversation, so no user was there; give the step a `conversation`")
+        turns = result.conversation.turns
+        if params.measurement_method == "keyword_analysis":
+            return _by_words(params, turns)
+        return await _by_judge(params, turns, context)
+
+
+def _by_words(params: UserSatisfactionParams, turns: tuple[ConversationTurn, ...]) -> EvaluationResult:
+    """The author's opening is not the user's reaction, so what is said from turn 2 on counts."""
+    indicators = params.indicators or SatisfactionIndicators()
+    spoken = [(turn.turn_number, turn.user_input) for turn in turns if turn.turn_number > 1]
+    found = hits(spoken, indicators.positive or POSITIVE, indicators.negative or NEGATIVE)
+    positive = sum(hit.positive is True for hit in found)
+    counted = sum(hit.positive is not None for hit in found)
+    listed = "; ".join(f"{_SIGNS[hit.positive]} {hit.text!r} (turn {hit.turn})" for hit in found)
+    figures = {"positive": positive, "negative": counted - positive, "method": "keyword_analysis"}
+    expected = f"a share of at least {params.satisfaction_threshold:g}"
+    if not counted:
+        said = (
+            "said nothing that tells satisfaction for certain"
+            if found
+            else "said none of the words that tell satisfaction"
+        )
+        return inconclusive(
+            f"the user {said}; use another measurement_method",
+            evidence=Evidence(
+                expected=expected, found=listed or "no indicator", where="the user's messages from turn 2 on"
+            ),
+            figures=figures,
+        )
+    score = positive / counted
+    return (passed if score >= params.satisfaction_threshold else failed)(
+        f"{positive} of {counted} indicators are positive ({score:.2f}), expected {expected}",
+        evidence=Evidence(expected=expected, found=listed, where="the user's messages from turn 2 on"),
+        figures={"score": round(score, 4), **figures},
+    )
+
+
+async def _by_judge(
+    params: UserSatisfactionParams, turns: tuple[ConversationTurn, ...], context: EvaluationContext
+) -> EvaluationResult:
+    """The score is the judge's confidence that the user is satisfied, whichever word it answers with."""
+    prompt = _PROMPTS[params.measurement_method] + _SCALE + _signs(params.indicators)
+    try:
+        judgement = await ask_judge(context, prompt, turn_materials(turns))
+    except Unjudged as unjudged:
+        return unjudged.result
+    answer, confidence = judgement.judgment.strip().casefold(), judgement.confidence
+    if confidence is None or answer not in ("yes", "no"):
+        said = f"the judge answered {judgement.judgment!r} with confidence {confidence}, which is no score"
+        return noted(inconclusive(said), judgement.note)
+    expected = f"at least {params.satisfaction_threshold:g}"
+    evidence = Evidence(expected=expected, found=f"{answer} with confidence {confidence:g}", where="conversation")
+    reached = confidence >= params.satisfaction_threshold
+    if reached and answer == "no" and confidence > 0.5:
+        # Whether it is sure of "satisfied" or of its "no" cannot be told, and one of the two would be a wrong pass.
+        said = f"the judge says 'no' and is {confidence:g} sure that the user is satisfied, which contradict each other"
+        return noted(inconclusive(said, evidence=evidence), judgement.note)
+    result = (passed if reached else failed)(
+        f"satisfaction {confidence:.2f}, expected {expected}: {judgement.reasoning}",
+        evidence=evidence,
+        figures={"score": round(confidence, 4), "method": params.measurement_method},
+    )
+    return noted(result, judgement.note)
+
+
+def _signs(indicators: SatisfactionIndicators | None) -> str:
+    if indicators is None:
+        return ""
+    told = [
+        f" Signs {kind} it: {', '.join(words)}."
+        for kind, words in (("of", indicators.positive), ("against", indicators.negative))
+        if words
+    ]
+    return "".join(told)

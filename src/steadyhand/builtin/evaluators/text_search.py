@@ -1,0 +1,106 @@
+"""What a check on words reads: the final reply, everything the agent said, or the whole transcript."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from steadyhand.ports.evaluator import EvaluationContext
+from steadyhand.records.base import Record
+from steadyhand.records.message import Message
+from steadyhand.records.result import ExecutionResult
+from steadyhand.records.scenario import Ask, Converse, Step
+
+Scope = Literal["reply", "agent", "transcript"]
+_GAP = "\n\n"
+
+
+class Part(Record):
+    """One message of a subject, and what to call it."""
+
+    label: str
+    text: str
+
+
+class Subject(Record):
+    """The text a check reads, put together from messages with an empty line between them."""
+
+    parts: tuple[Part, ...]
+
+    @property
+    def text(self) -> str:
+        parts = self.parts
+        return parts[0].text if len(parts) == 1 else _GAP.join([part.text for part in parts])
+
+    @property
+    def label(self) -> str:
+        """What to call the whole."""
+        return self.parts[0].label if len(self.parts) == 1 else f"{len(self.parts)} messages"
+
+    def where(self, start: int, end: int) -> str:
+        """The place of `text[start:end]`, such as `reply, characters 120-131`, counted from 1."""
+        offset = 0
+        for part in self.parts:
+            if start <= offset + len(part.text):
+                first, last = start - offset + 1, end - offset
+                place = f"characters {first}-{last}" if last > first else f"character {first}"
+                return f"{part.label}, {place}"
+            offset += len(part.text) + len(_GAP)
+        return self.label
+
+
+def subject(result: ExecutionResult, scope: Scope, context: EvaluationContext) -> Subject:
+    """What `scope` names in `result`. What the scenario's author put in the agent's mouth is not the agent's."""
+    if scope == "reply":
+        return Subject(parts=(Part(label="reply", text=final_reply(result)),))
+    messages = _transcript(result)
+    given = len(_given(result, context))
+    wanted = [
+        Part(label=f"message {number} ({message.role})", text=message.content)
+        for number, message in enumerate(messages, start=1)
+        if scope == "transcript" or (message.role == "assistant" and number > given)
+    ]
+    return Subject(parts=tuple(wanted) or (Part(label="no messages", text=""),))
+
+
+def final_reply(result: ExecutionResult) -> str:
+    """What the agent said last; in a conversation, its last message."""
+    if not result.reply and result.conversation is not None and result.conversation.turns:
+        return result.conversation.turns[-1].agent_response
+    return result.reply
+
+
+def _transcript(result: ExecutionResult) -> tuple[Message, ...]:
+    if result.messages:
+        return result.messages
+    if result.conversation is None:
+        return (Message(role="assistant", content=result.reply),)
+    return tuple(
+        message
+        for turn in result.conversation.turns
+        for message in (
+            Message(role="user", content=turn.user_input),
+            Message(role="assistant", content=turn.agent_response),
+        )
+    )
+
+
+def _given(result: ExecutionResult, context: EvaluationContext) -> tuple[Message, ...]:
+    """The messages that the step began with, when `result` begins with them."""
+    for step in context.scenario.steps:
+        given = _opening(step, context)
+        if given and result.messages[: len(given)] == given:
+            return given
+    return ()
+
+
+def _opening(step: Step, context: EvaluationContext) -> tuple[Message, ...]:
+    """What the step begins with, if this check is one of its own."""
+    match step.task:
+        case Ask(messages=messages) if context.spec in step.evaluations:
+            return messages
+        case Converse(opening=opening, config=config):
+            scripted = (spec for entry in config.script for spec in entry.evaluations)
+            own = (*step.evaluations, *config.turn_evaluations, *config.final_evaluations, *scripted)
+            return opening if context.spec in own else ()
+        case _:
+            return ()

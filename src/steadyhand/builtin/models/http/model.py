@@ -1,0 +1,285 @@
+"""A chat model behind HTTP: one attempt, timed at the socket, whatever the vendor's wire.
+
+One attempt is one request, without retries. It streams, so that the first token and every later one have a time. A
+server that refuses a part of the request which can be left out is asked once more without it, as a new request with its
+own times; the refused one leaves no trace in them, and what was learnt holds for this instance.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from typing import Protocol
+
+from steadyhand.builtin.models.cutting import Cut, cut_short
+from steadyhand.builtin.models.http.client import CannotConnect, HttpClient
+from steadyhand.builtin.models.http.connection import Broken, NotHttp, Response
+from steadyhand.builtin.models.http.errors import Endpoint, status_error
+from steadyhand.builtin.models.http.stream import AnswerReader, ErrorInAnswer, Unreadable, error_code, error_text
+from steadyhand.builtin.models.http_settings import HttpSettings
+from steadyhand.builtin.models.stamps import Stamps
+from steadyhand.errors import ModelError, ModelErrorKind
+from steadyhand.records.chat import ChatRequest, ChatResponse
+from steadyhand.records.timing import Attempt
+
+_MAX_BODY = 32 * 1024 * 1024
+_MAX_ERROR_BODY = 64 * 1024
+_END_WAIT_S = 0.25
+_EVENT_STARTS = (b"data:", b"event:", b":", b"id:")
+_HEADERS = {
+    "Accept": "text/event-stream, application/json",
+    "Accept-Encoding": "identity",
+    "User-Agent": "steadyhand",
+}
+
+
+class Wire(Protocol):
+    """A vendor's interface, as the server at hand is known to understand it."""
+
+    @property
+    def what(self) -> str:
+        """What an answer is called in messages, such as "a chat completion"."""
+        ...
+
+    @property
+    def stream(self) -> bool: ...
+
+    def encode(self, request: ChatRequest) -> bytes:
+        """The body to post."""
+        ...
+
+    def reader(self, request: ChatRequest) -> AnswerReader: ...
+
+    def token_limit(self, request: ChatRequest) -> int | None:
+        """The most tokens of an answer that the request asks for, or None when it leaves that to the model."""
+        ...
+
+    def without(self, status: int, message: str, request: ChatRequest) -> Wire | None:
+        """The wire to try instead after this refusal, or None when the refusal is about something else."""
+        ...
+
+
+class _OtherWire(Exception):
+    """The server refused a part of the request that can be left out."""
+
+    def __init__(self, wire: Wire) -> None:
+        super().__init__()
+        self.wire: Wire = wire
+
+
+class _Try:
+    """One request: the wire it is put on, when its bytes went and came, and what was read of its answer."""
+
+    __slots__ = ("complete", "reader", "request", "stamps", "streamed", "wire")
+
+    def __init__(self, wire: Wire, request: ChatRequest) -> None:
+        self.wire: Wire = wire
+        self.request: ChatRequest = request
+        self.reader: AnswerReader = wire.reader(request)
+        self.streamed: bool = wire.stream
+        self.complete: bool = False
+        self.stamps: Stamps = Stamps()
+
+
+class HttpModel:
+    """A `ports.model.ChatModel`. Must be used on one event loop."""
+
+    def __init__(self, name: str, settings: HttpSettings, wire: Wire) -> None:
+        self._name = name
+        self._settings = settings
+        self._endpoint = Endpoint(host=settings.host, key_variable=settings.key_variable, key=settings.key)
+        self._wire = wire
+        self._client = HttpClient(settings.url, {**_HEADERS, **settings.headers})
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def attempt(self, request: ChatRequest, *, zero: float) -> ChatResponse:
+        """Ask once; see `ports.model.ChatModel.attempt`."""
+        limit = self._settings.timeout_s if request.timeout_s is None else request.timeout_s
+        deadline = asyncio.get_running_loop().time() + limit
+        made = _Try(self._wire, request)
+        try:
+            while True:
+                try:
+                    await self._make(made, deadline)
+                    break
+                except _OtherWire as other:
+                    made = _Try(other.wire, request)
+            self._wire = made.wire
+        except Exception as error:
+            failure = self._failure(error, made.stamps.status, limit)
+            if failure is None:
+                raise
+            failure.attempt = _attempt(made, zero, error=str(failure))
+            raise failure from error
+        response = _response(made, zero)
+        after_ms = request.cut_after_ms
+        if after_ms is None:
+            return response
+        whole = made.complete or made.reader.done is not None
+        return response if whole and _latency_ms(response) <= after_ms else cut_short(response, after_ms)
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def _make(self, made: _Try, deadline: float) -> None:
+        after_ms = made.request.cut_after_ms
+        if after_ms is None:
+            await self._exchange(made, deadline, None)
+        else:
+            async with Cut(after_ms) as cut:
+                made.stamps.when_sent = lambda: cut.start(made.stamps.sent or made.stamps.started)
+                await self._exchange(made, deadline, cut)
+
+    async def _exchange(self, made: _Try, deadline: float, cut: Cut | None) -> None:
+        """One request and its answer. The connection is closed unless it ended well."""
+        connection, response = await self._client.post(made.wire.encode(made.request), made.stamps, deadline=deadline)
+        try:
+            if response.status != 200:
+                if cut is not None:
+                    cut.stop()
+                await self._refused(response, made)
+            elif response.streamed:
+                made.streamed = True
+                await self._read_stream(response, made.reader)
+            else:
+                await self._read_whole(response, made)
+        except BaseException:
+            connection.close()
+            raise
+        made.complete = True
+        if not response.complete:
+            await response.end(_END_WAIT_S)
+        connection.release()
+
+    async def _refused(self, response: Response, made: _Try) -> None:
+        status = response.status or 0
+        body = await response.body(limit=_MAX_ERROR_BODY)
+        message = error_text(body)
+        other = made.wire.without(status, message, made.request)
+        if other is not None:
+            raise _OtherWire(other)
+        raise status_error(self._endpoint, status, message, code=error_code(body), headers=response.headers)
+
+    async def _read_stream(self, response: Response, reader: AnswerReader) -> None:
+        """The answer is read when its end is there, not piece by piece: its stamps are taken where it arrives."""
+        try:
+            while True:
+                block = await response.body(reader.ends, limit=_MAX_BODY)
+                if reader.feed(block) or response.complete:
+                    break
+                if response.received > _MAX_BODY:
+                    raise Unreadable(f"the stream is longer than {_MAX_BODY} bytes")
+        except asyncio.CancelledError:
+            with contextlib.suppress(Unreadable, ErrorInAnswer):
+                reader.feed(response.take())
+            raise
+        except Broken:
+            # What it reported before it broke says more than that it did.
+            reader.feed(response.take())
+            raise
+        self._require_complete(reader)
+
+    async def _read_whole(self, response: Response, made: _Try) -> None:
+        """Read an answer that does not say it is a stream; it may be one all the same."""
+        body = await response.body(limit=_MAX_BODY)
+        if response.received > _MAX_BODY:
+            raise Unreadable(f"it is longer than {_MAX_BODY} bytes")
+        reader = made.reader
+        streamed = body.lstrip()[:6].startswith(_EVENT_STARTS)
+        if streamed:
+            reader.feed(body)
+            self._require_complete(reader)
+        else:
+            reader.whole(body)
+        if not reader.seen:
+            raise Unreadable("it holds no answer")
+        made.streamed = streamed
+
+    def _require_complete(self, reader: AnswerReader) -> None:
+        if not reader.ended:
+            raise self._error("the stream ended before the answer did", "stream", 200)
+        if not reader.seen:
+            raise Unreadable("the stream holds no answer")
+
+    def _failure(self, error: Exception, status: int | None, limit: float) -> ModelError | None:
+        """The `ModelError` for what was caught, or None for what is not about the call."""
+        match error:
+            case ModelError():
+                return error
+            case Unreadable():
+                return self._error(f"the answer is not {self._wire.what}: {error}", "malformed", status)
+            case ErrorInAnswer():
+                text = f"the server reported an error in its answer: {error}"
+                return self._error(text, error.kind, status, retryable=error.retryable)
+            case TimeoutError():
+                return self._error(f"no complete answer within {limit:g} s", "timeout", status)
+            case _:
+                return self._broken_connection(error, status)
+
+    def _broken_connection(self, error: Exception, status: int | None) -> ModelError | None:
+        match error:
+            case CannotConnect():
+                return self._error(f"cannot connect: {error}", "connect")
+            case NotHttp():
+                return self._error(f"the answer is not HTTP: {error}", "malformed", status)
+            case Broken() if status is None:
+                return self._error(f"the connection broke before an answer: {error}", "connect")
+            case Broken():
+                return self._error(f"the connection broke in the middle of the answer: {error}", "stream", status)
+            case _:
+                return None
+
+    def _error(
+        self, text: str, kind: ModelErrorKind, status: int | None = None, *, retryable: bool = True
+    ) -> ModelError:
+        shown = self._endpoint.shown(text)
+        return ModelError(f"{self._endpoint.host}: {shown}", kind=kind, retryable=retryable, status=status)
+
+
+def _latency_ms(response: ChatResponse) -> float:
+    latency_ms = response.attempt.latency_ms
+    return math.inf if latency_ms is None else latency_ms
+
+
+def _response(made: _Try, zero: float) -> ChatResponse:
+    reader = made.reader
+    return ChatResponse(
+        text=reader.text,
+        attempt=_attempt(made, zero),
+        tool_calls=reader.tool_calls,
+        usage=reader.usage,
+        chunks=made.stamps.chunks(reader.pieces),
+        finish_reason=reader.finish(streamed=made.streamed),
+        finish_raw=reader.finish_reason,
+        token_limit=made.wire.token_limit(made.request),
+    )
+
+
+def _attempt(made: _Try, zero: float, *, error: str | None = None) -> Attempt:
+    """The stamps as a record. The first token of an answer that came in one piece has no time of its own."""
+    stamps, reader = made.stamps, made.reader
+    first_token = last_byte = None
+    if error is None:
+        last_byte = stamps.last_byte if reader.done is None else stamps.arrival(reader.done)
+        if made.streamed and reader.first_token is not None:
+            first_token = stamps.arrival(reader.first_token)
+
+    def after(moment: float | None) -> float | None:
+        return None if moment is None else round((moment - zero) * 1000, 3)
+
+    return Attempt(
+        started_ms=round((stamps.started - zero) * 1000, 3),
+        connected_ms=after(stamps.connected),
+        sent_ms=after(stamps.sent),
+        first_byte_ms=after(stamps.first_byte),
+        first_token_ms=after(first_token),
+        last_byte_ms=after(last_byte),
+        status=stamps.status,
+        reused_connection=stamps.reused,
+        streamed=made.streamed,
+        error=error,
+    )

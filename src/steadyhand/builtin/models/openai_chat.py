@@ -1,0 +1,189 @@
+"""Chat completions, streamed or whole, read into text, tool calls and arrival times."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, ClassVar, cast
+
+import msgspec
+
+from steadyhand.builtin.models.http.stream import (
+    AnswerReader,
+    ErrorInAnswer,
+    PartialCall,
+    Unreadable,
+    message_in,
+    not_read,
+)
+from steadyhand.builtin.models.sse import DONE, Event
+from steadyhand.records.chat import FinishReason, Usage
+
+
+class _Function(msgspec.Struct, gc=False):
+    name: str | None = None
+    arguments: str | dict[str, Any] | None = None
+
+
+class _ToolCall(msgspec.Struct, gc=False):
+    index: int | None = None
+    id: str | None = None
+    function: _Function | None = None
+
+
+class _Content(msgspec.Struct, gc=False):
+    """A streamed delta or a whole message: both have this shape."""
+
+    content: str | list[Any] | None = None
+    refusal: str | None = None
+    tool_calls: list[_ToolCall] | None = None
+
+
+class _Choice(msgspec.Struct, gc=False):
+    index: int = 0
+    delta: _Content | None = None
+    message: _Content | None = None
+    finish_reason: str | None = None
+
+
+class _Usage(msgspec.Struct, gc=False):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+class _Answer(msgspec.Struct, gc=False):
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    error: Any = None
+    object: str | None = None
+    message: str | None = None
+
+
+_decode_answer = msgspec.json.Decoder(_Answer).decode
+_decode_answers = msgspec.json.Decoder(list[_Answer]).decode
+
+
+class ChatReader(AnswerReader):
+    """Reads a chat completion. A stream may end with a finish reason and without `[DONE]`."""
+
+    ends: ClassVar[tuple[bytes, ...]] = (b"[DONE]", b'"error"')
+    __slots__ = ()
+
+    @property
+    def ended(self) -> bool:
+        return self.done is not None or self.finish_reason is not None
+
+    def feed(self, block: bytes) -> bool:
+        events = self.events.feed(block)
+        done = next((at for at, (data, _) in enumerate(events) if data == DONE), None)
+        self._read_all(events if done is None else events[:done])
+        if done is None:
+            return False
+        self.done = events[done][1]
+        return True
+
+    def _read_all(self, events: list[Event]) -> None:
+        """All at once: decoding one by one costs twice as much. What is wrong is then found one by one."""
+        answers: list[_Answer] = []
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+            answers = _decode_answers(b"[" + b",".join([data for data, _ in events]) + b"]")
+        if len(answers) == len(events):
+            for answer, (_, end) in zip(answers, events, strict=True):
+                self._add(answer, end)
+        else:
+            for data, end in events:
+                self.read(data, end)
+
+    def whole(self, body: bytes) -> None:
+        super().whole(body)
+        finish = self.finish(streamed=False)
+        if not self.texts and not self.calls and finish in (None, FinishReason.STOP) and not _has_message(body):
+            raise Unreadable("it has no message")
+
+    def read(self, data: bytes, end: int) -> None:
+        try:
+            answer = _decode_answer(data)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise not_read(error, data) from error
+        self._add(answer, end)
+
+    def _add(self, answer: _Answer, end: int) -> None:
+        if answer.error is not None or answer.object == "error":
+            raise ErrorInAnswer(message_in(answer.error) or answer.message or "no message")
+        usage = answer.usage
+        if usage is not None and usage.prompt_tokens is not None and usage.completion_tokens is not None:
+            self.usage = Usage(input_tokens=usage.prompt_tokens, output_tokens=usage.completion_tokens)
+        for choice in answer.choices or ():
+            if choice.index:
+                continue
+            delta = choice.delta
+            if delta is not None and type(delta.content) is str and delta.content and delta.tool_calls is None:
+                # A piece of text and nothing else, as nearly every event of a stream is.
+                self.seen = True
+                self.texts.append(delta.content)
+                self.pieces.append((end, len(delta.content)))
+                if self.first_token is None:
+                    self.first_token = end
+                if choice.finish_reason:
+                    self.finish_reason = choice.finish_reason
+            else:
+                self._take(choice, end)
+
+    def _take(self, choice: _Choice, end: int) -> None:
+        self.seen = True
+        if choice.finish_reason:
+            self.finish_reason = choice.finish_reason
+        content = choice.delta if choice.delta is not None else choice.message
+        if content is None:
+            return
+        text = content.content
+        if text is not None and not isinstance(text, str):
+            text = _text_parts(text)
+        if content.refusal:
+            self.refused = True
+            text = text or content.refusal
+        if text:
+            self.add_text(text, end)
+        if content.tool_calls:
+            if self.first_token is None:
+                self.first_token = end
+            for call in content.tool_calls:
+                self._take_call(call, whole=choice.delta is None)
+
+    def _take_call(self, delta: _ToolCall, *, whole: bool) -> None:
+        call = None if whole else self._call_for(delta)
+        if call is None:
+            call = PartialCall()
+            self.calls.append((delta.index, call))
+        if delta.id:
+            call.id = delta.id
+        function = delta.function
+        if function is None:
+            return
+        if function.name:
+            call.name = function.name
+        if isinstance(function.arguments, str):
+            call.arguments.append(function.arguments)
+        elif function.arguments is not None:
+            call.arguments.append(msgspec.json.encode(function.arguments).decode())
+
+    def _call_for(self, delta: _ToolCall) -> PartialCall | None:
+        """The call a delta continues, if any. Some servers leave out the index, or give every call the same one."""
+        for index, known in reversed(self.calls):
+            if index == delta.index and not (delta.id and known.id and delta.id != known.id):
+                return known
+        return None
+
+
+def _has_message(body: bytes) -> bool:
+    return any(choice.message is not None or choice.delta is not None for choice in _decode_answer(body).choices or ())
+
+
+def _text_parts(parts: list[Any]) -> str:
+    """The text of content given as a list of parts; thinking and the like is not part of it."""
+    texts: list[str] = []
+    for part in parts:
+        fields = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
+        text = fields.get("text")
+        if fields.get("type") in ("text", "output_text") and isinstance(text, str):
+            texts.append(text)
+    return "".join(texts)

@@ -1,0 +1,187 @@
+"""OpenAI's responses, streamed or whole, read into text, tool calls and arrival times."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import msgspec
+
+from steadyhand.builtin.models.http.stream import (
+    AnswerReader,
+    ErrorInAnswer,
+    PartialCall,
+    Unreadable,
+    message_in,
+    not_read,
+)
+from steadyhand.errors import ModelErrorKind
+from steadyhand.records.chat import Usage
+
+
+class _Part(msgspec.Struct, gc=False):
+    type: str | None = None
+    text: str | None = None
+    refusal: str | None = None
+
+
+class _Item(msgspec.Struct, gc=False):
+    type: str | None = None
+    call_id: str | None = None
+    name: str | None = None
+    arguments: str | None = None
+    content: list[_Part] | None = None
+
+
+class _Usage(msgspec.Struct, gc=False):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+class _Details(msgspec.Struct, gc=False):
+    reason: str | None = None
+
+
+class _Response(msgspec.Struct, gc=False):
+    status: str | None = None
+    output: list[_Item] | None = None
+    usage: _Usage | None = None
+    error: Any = None
+    incomplete_details: _Details | None = None
+    object: str | None = None
+
+
+class _Event(msgspec.Struct, gc=False):
+    type: str | None = None
+    delta: Any = None
+    output_index: int | None = None
+    item: _Item | None = None
+    response: _Response | None = None
+    arguments: str | None = None
+    code: str | None = None
+    message: str | None = None
+    error: Any = None
+
+
+_decode_event = msgspec.json.Decoder(_Event).decode
+_decode_response = msgspec.json.Decoder(_Response).decode
+
+
+class ResponsesReader(AnswerReader):
+    """Reads a response. A stream is over only with `response.completed`, `.incomplete` or `.failed`."""
+
+    ends: ClassVar[tuple[bytes, ...]] = (b"response.completed", b"response.incomplete", b"response.failed", b'"error"')
+    __slots__ = ()
+
+    def whole(self, body: bytes) -> None:
+        try:
+            response = _decode_response(body)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise not_read(error, body) from error
+        if response.object != "response" and response.output is None and response.error is None:
+            raise Unreadable("it has no output")
+        self._take_output(response, len(body))
+        self._conclude(response)
+
+    def read(self, data: bytes, end: int) -> None:
+        try:
+            event = _decode_event(data)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise not_read(error, data) from error
+        match event.type:
+            case "response.output_text.delta" | "response.refusal.delta":
+                self.refused = self.refused or event.type == "response.refusal.delta"
+                if isinstance(event.delta, str) and event.delta:
+                    self.add_text(event.delta, end)
+            case (
+                "response.output_item.added"
+                | "response.output_item.done"
+                | "response.function_call_arguments.delta"
+                | "response.function_call_arguments.done"
+            ):
+                self._read_call(event, end)
+            case "response.completed" | "response.incomplete" | "response.failed":
+                self._end(event, end)
+            case "error":
+                raise _reported(event.error or event.message, event.code)
+            case None:
+                raise (
+                    _reported(event.error, event.code)
+                    if event.error is not None
+                    else Unreadable("an event has no type")
+                )
+            case _:
+                pass
+
+    def _read_call(self, event: _Event, end: int) -> None:
+        """A function call's item or arguments; what is said at the end of either is the whole of it."""
+        item = event.item
+        call = self.call_numbered(event.output_index)
+        if item is not None:
+            if item.type != "function_call":
+                return
+            call = call or self._start_call(item, event.output_index, end)
+        if call is None:
+            return
+        if isinstance(event.delta, str):
+            call.arguments.append(event.delta)
+            return
+        whole = item.arguments if item is not None else event.arguments
+        if whole:
+            call.arguments[:] = [whole]
+
+    def _start_call(self, item: _Item, index: int | None, end: int) -> PartialCall:
+        call = PartialCall(item.call_id or "", item.name or "")
+        self.calls.append((index, call))
+        if self.first_token is None:
+            self.first_token = end
+        return call
+
+    def _end(self, event: _Event, end: int) -> None:
+        response = event.response or _Response()
+        if response.status is None:
+            response.status = (event.type or "").removeprefix("response.")
+        if not self.pieces and not self.calls:
+            self._take_output(response, end)
+        self._conclude(response)
+        self.done = end
+
+    def _take_output(self, response: _Response, end: int) -> None:
+        """Text and calls out of the finished response, where no events brought them."""
+        for index, item in enumerate(response.output or ()):
+            if item.type == "function_call":
+                self._start_call(item, index, end).arguments.append(item.arguments or "")
+            for part in item.content or () if item.type == "message" else ():
+                text = part.text if part.type == "output_text" else part.refusal
+                self.refused = self.refused or part.type == "refusal"
+                if text:
+                    self.add_text(text, end)
+
+    def _conclude(self, response: _Response) -> None:
+        status = response.status
+        if status == "failed" or response.error is not None:
+            raise _reported(response.error, None)
+        if status == "incomplete":
+            reason = response.incomplete_details.reason if response.incomplete_details else None
+            self.finish_reason = reason or status
+        elif status in ("completed", None):
+            self.finish_reason = "tool_calls" if self.calls else status or "completed"
+        else:
+            raise Unreadable(f"its status is {status!r}")
+        self.seen = True
+        usage = response.usage
+        if usage is not None and usage.input_tokens is not None and usage.output_tokens is not None:
+            self.usage = Usage(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
+
+
+def _reported(error: Any, code: str | None) -> ErrorInAnswer:
+    """The server's own error, with a kind by its code: what the request itself causes is not worth another try."""
+    if isinstance(error, dict):
+        found = error.get("code") or error.get("type")  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+        code = found if isinstance(found, str) else code
+    message = message_in(error) or "no message"
+    kind: ModelErrorKind = "server"
+    if code == "rate_limit_exceeded":
+        kind = "rate_limit"
+    elif code is not None and (code.startswith("invalid") or code == "context_length_exceeded"):
+        kind = "refused"
+    return ErrorInAnswer(f"{code}: {message}" if code else message, kind=kind, retryable=kind != "refused")

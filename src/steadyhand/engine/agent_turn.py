@@ -1,0 +1,185 @@
+"""Put messages to the agent and take its reply, on the agent's own time."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+
+from steadyhand.engine.context import Trial
+from steadyhand.engine.own_time import OwnTime
+from steadyhand.errors import AgentError, LimitExceeded, TrialError
+from steadyhand.judging.trial import LATENCY_BUDGET
+from steadyhand.ports.agent import Agent, Reply, Turn
+from steadyhand.records.chat import Finish, FinishReason
+from steadyhand.records.event import Lagged, ModelCalled, Retried, Said
+from steadyhand.records.message import Message
+from steadyhand.records.result import Latency
+from steadyhand.records.scenario import Ask
+from steadyhand.records.timing import Spoiled, SpoiledBy
+
+
+class AgentTurn:
+    """One turn of the agent: its reply, how that ended, how long it took of its own time, and its calls."""
+
+    def __init__(
+        self,
+        *,
+        reply: str,
+        duration_ms: float,
+        calls: tuple[ModelCalled, ...],
+        latency: Latency,
+        finish: Finish | None = None,
+    ) -> None:
+        self.reply: str = reply
+        self.duration_ms: float = duration_ms
+        self.calls: tuple[ModelCalled, ...] = calls
+        self.latency: Latency = latency
+        self.finish: Finish | None = finish
+
+
+async def ask(trial: Trial, messages: tuple[Message, ...], *, number: int, timeout_ms: float | None) -> AgentTurn:
+    """One turn. Raises `AgentError`, `ModelError`, or `LimitExceeded("step_time")`.
+
+    A mock or plugin that broke is raised whatever the agent made of it: a reply all the same, an error of its own, or a
+    turn out of time.
+    """
+    if trial.parts.services is None:
+        return await _take_turn(trial, messages, number=number, timeout_ms=timeout_ms)
+    try:
+        turn = await _take_turn(trial, messages, number=number, timeout_ms=timeout_ms)
+    except TrialError:
+        await trial.raise_broken()
+        raise
+    await trial.raise_broken()
+    return turn
+
+
+async def _take_turn(
+    trial: Trial, messages: tuple[Message, ...], *, number: int, timeout_ms: float | None
+) -> AgentTurn:
+    """One turn, whatever became of the services.
+
+    A turn that ran out of time while the model was failing raises the model's trouble as an `AgentError`: an outage
+    is not the agent's slowness. So does an answer that the provider withheld or broke off.
+    """
+    agent = trial.parts.agent
+    if agent is None:
+        raise AgentError("the scenario asks an agent something, and no agent was built for it")
+    mark = len(trial.events)
+    start_ms = trial.elapsed_ms()
+    began = time.perf_counter()
+    waited_before = trial.caller.waits.total_ms
+    deadline = None if timeout_ms is None else trial.clock.now() + timeout_ms / 1000.0
+    turn = Turn(messages=messages, number=number, deadline=deadline, cut_after_ms=_cut_after_ms(trial))
+    limit = None if timeout_ms is None else OwnTime(timeout_ms, trial.caller.waits)
+    try:
+        if limit is None:
+            reply = await _respond(agent, turn)
+        else:
+            async with limit:
+                reply = await _respond(agent, turn)
+    except TimeoutError:
+        used = limit.used_ms() if limit is not None else 0.0
+        faults = trial.since(mark, Retried)
+        if faults:
+            raise AgentError(
+                f"out of time after {used:.0f} ms while the model was failing: {faults[-1].reason}"
+            ) from None
+        raise LimitExceeded("step_time", used=round(used), allowed=timeout_ms or 0) from None
+    end_ms = trial.elapsed_ms()
+    said = Message(role="assistant", content=reply.text)
+    trial.emit(Said(at_ms=end_ms, step=trial.step, turn=trial.turn, message=said))
+    calls = tuple([call for call in trial.since(mark, ModelCalled) if call.purpose == "agent"])
+    duration_ms = max(0.0, end_ms - start_ms - (trial.caller.waits.total_ms - waited_before))
+    if reply.duration_ms is not None:
+        duration_ms = min(duration_ms, max(0.0, reply.duration_ms))
+    return AgentTurn(
+        reply=reply.text,
+        duration_ms=round(duration_ms, 3),
+        calls=calls,
+        latency=_latency(trial, calls, duration_ms, began),
+        finish=_finish(trial, calls),
+    )
+
+
+async def _respond(agent: Agent, turn: Turn) -> Reply:
+    try:
+        reply = await agent.respond(turn)
+    except TrialError:
+        raise
+    except Exception as error:
+        raise AgentError(f"the agent raised {type(error).__name__}: {error}") from error
+    if not isinstance(reply, Reply):  # pyright: ignore[reportUnnecessaryIsInstance] - a third party's agent may not keep to the port
+        raise AgentError(f"the agent answered with {type(reply).__name__}, not with a Reply")
+    return reply
+
+
+def _finish(trial: Trial, calls: Sequence[ModelCalled]) -> Finish | None:
+    """How the last answer of a turn ended; what is not a plain end is told. Raises `AgentError` if one was no answer.
+
+    Whatever an agent made of an answer that its provider withheld, it was not asked on the terms of the test.
+    """
+    for call in calls:
+        if call.finish is not None and call.finish.is_error:
+            raise AgentError(f"{call.model}: {call.finish}")
+    if not calls or calls[-1].error is not None:
+        return None
+    finish = calls[-1].finish
+    if finish is None:
+        trial.warn(f"{calls[-1].model}: the server did not say how the answer ended; it is taken for whole")
+        return None
+    if finish.plain or finish.reason is FinishReason.DEADLINE:
+        return finish
+    if finish.undecided:
+        trial.undecided.append(f"{calls[-1].model}: {finish}")
+    graded = "nothing can pass by it" if finish.undecided else "it is graded on what there is"
+    trial.warn(f"{calls[-1].model}: {finish}; {graded}")
+    return finish
+
+
+def _cut_after_ms(trial: Trial) -> float | None:
+    """The critical time of the step's latency budgets, the longest one; a conversation is never cut."""
+    if not trial.parts.enforce_deadline or trial.step is None:
+        return None
+    step = trial.scenario.steps[trial.step]
+    if not isinstance(step.task, Ask):
+        return None
+    budgets = [spec.params["critical_ms"] for spec in step.evaluations if spec.type == LATENCY_BUDGET]
+    return float(max(budgets)) if budgets else None
+
+
+def _latency(trial: Trial, calls: tuple[ModelCalled, ...], duration_ms: float, began: float) -> Latency:
+    """The call's own latency when the turn was one call, else the agent's time for the turn."""
+    if len(calls) == 1 and calls[0].error is None:
+        timing = calls[0].timing
+        return Latency(ms=_rounded(timing.latency_ms), spoiled=timing.spoiled, cut=timing.cut)
+    # How far a call was off does not say how far the turn was; what held the loop up is measured over all of it.
+    spoiled = dict.fromkeys(
+        Spoiled(kind=each.kind, detail=each.detail)
+        for call in calls
+        for each in call.timing.spoiled
+        if each.kind is not SpoiledBy.LAGGED
+    )
+    lagged = _lagged(trial, began, duration_ms)
+    return Latency(ms=_rounded(duration_ms), spoiled=(*spoiled, *lagged), source="agent_turn")
+
+
+def _lagged(trial: Trial, began: float, duration_ms: float) -> tuple[Spoiled, ...]:
+    """Whether the time of a turn that began then was disturbed, and how far; that is an event too."""
+    ended = time.perf_counter()
+    lag_ms = 0.0 if trial.parts.lag is None else trial.parts.lag.worst_ms(began, ended)
+    limit_ms = trial.parts.retry.lag_limit_ms
+    if lag_ms <= limit_ms:
+        return ()
+    name = trial.parts.agent.name if trial.parts.agent else ""
+    event = Lagged(at_ms=trial.elapsed_ms(), model=name, purpose="agent", lag_ms=round(lag_ms, 3), limit_ms=limit_ms)
+    trial.emit(event)
+    held_up_ms = math.inf if trial.parts.lag is None else trial.parts.lag.total_ms(began, ended)
+    detail = f"the event loop lagged {lag_ms:.0f} ms during the turn"
+    low_ms = max(0.0, duration_ms - held_up_ms)
+    return (Spoiled(kind=SpoiledBy.LAGGED, detail=detail, low_ms=low_ms, high_ms=_rounded(duration_ms)),)
+
+
+def _rounded(ms: float | None) -> float | None:
+    return None if ms is None else round(ms, 3)

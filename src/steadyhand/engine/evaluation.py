@@ -1,0 +1,256 @@
+"""The evaluate phase: every check of every step, each ending in a result."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Sequence
+
+import msgspec
+
+from steadyhand.engine.context import Trial
+from steadyhand.engine.outcome import StepResult
+from steadyhand.errors import LimitExceeded
+from steadyhand.ports.agent import Visible
+from steadyhand.ports.evaluator import EvaluationContext, Evaluator
+from steadyhand.records.chat import FinishReason
+from steadyhand.records.evaluation import (
+    EMPTY_REPLY,
+    EvaluationResult,
+    EvaluationSpec,
+    Evidence,
+    Stage,
+    failed,
+    inconclusive,
+)
+from steadyhand.records.event import ErrorHappened, Evaluated
+from steadyhand.records.result import ExecutionResult
+from steadyhand.records.scenario import Converse, Step
+from steadyhand.records.verdict import Verdict
+
+
+class Evaluation:
+    """Runs checks and keeps their results, in the order they were made.
+
+    `unfinished` are those that say of a step that a limit cut it short.
+    """
+
+    def __init__(self, trial: Trial) -> None:
+        self._trial: Trial = trial
+        self.results: list[EvaluationResult] = []
+        self.unfinished: list[EvaluationResult] = []
+
+    async def step(self, done: StepResult) -> None:
+        """Every check of a step that has just ended; its turns were checked as they went by."""
+        self._trial.step = done.step.index
+        try:
+            await self._step(done)
+        finally:
+            self._trial.step = None
+
+    async def _step(self, done: StepResult) -> None:
+        if done.limit is not None:
+            cut_short = _limit_result(done.step, done.limit)
+            self._keep(cut_short)
+            self.unfinished.append(cut_short)
+        if isinstance(done.step.task, Converse):
+            for spec in done.step.task.config.final_evaluations:
+                await self.check(spec, done.result, stage="final", step=done.step.index)
+        else:
+            self.require_reply(done.step, done.step.evaluations, done.result)
+        for spec in done.step.evaluations:
+            await self.check(spec, done.result, stage="step", step=done.step.index)
+
+    async def check(
+        self, spec: EvaluationSpec, result: ExecutionResult, *, stage: Stage, step: int, turn: int | None = None
+    ) -> EvaluationResult:
+        """Run one check. An evaluator that raises makes this evaluation an error, never a failure of the agent.
+
+        Of an answer that says nothing where one was due no invariant holds. Of one that is not all there, and not by
+        the model's doing, only what fails for good is decided.
+        """
+        started = time.perf_counter()
+        try:
+            evaluator = self._trial.parts.evaluator(spec.type)
+            if spec.severity is not None and self._says_nothing(self._trial.scenario.steps[step], result):
+                found = _nothing_said()
+            else:
+                found = self._unseen(evaluator) or await self._made(spec, evaluator, result, turn)
+        except Exception as error:  # noqa: BLE001 - whatever a check raises is recorded as its error
+            found = self._error(spec, error)
+        took_ms = round((time.perf_counter() - started) * 1000.0, 3)
+        return self._finish(spec, found, stage=stage, step=step, turn=turn, took_ms=took_ms)
+
+    async def _made(
+        self, spec: EvaluationSpec, evaluator: Evaluator, result: ExecutionResult, turn: int | None
+    ) -> EvaluationResult:
+        finish = result.finish
+        if finish is None or not finish.undecided:
+            return await self._evaluated(spec, evaluator, result, turn)
+        found: EvaluationResult | None = None
+        if getattr(evaluator, "fails_for_good", False) or _reads(evaluator):
+            found = await self._evaluated(spec, evaluator, result, turn)
+            if found.verdict is Verdict.FAILED and _stays_failed(found, evaluator):
+                return found
+        evidence, figures = (found.evidence, found.figures) if found else (None, None)
+        hint = "; allow it more to decide this" if finish.our_limit else ""
+        return inconclusive(f"{finish}{hint}", evidence=evidence, figures=figures)
+
+    async def _evaluated(
+        self, spec: EvaluationSpec, evaluator: Evaluator, result: ExecutionResult, turn: int | None
+    ) -> EvaluationResult:
+        params = self._trial.params(spec, evaluator)
+        context = EvaluationContext(trial=self._trial, spec=spec, turn=turn)
+        return self._qualified(await evaluator.evaluate(params, result, context), evaluator)
+
+    def require_reply(
+        self, step: Step, specs: Sequence[EvaluationSpec], result: ExecutionResult, *, turn: int | None = None
+    ) -> None:
+        """Where a reply is due and none of `specs` is an invariant, which would fail by it, silence fails by itself."""
+        if self._says_nothing(step, result) and all(spec.severity is None for spec in specs):
+            stage: Stage = "step" if turn is None else "turn"
+            self._keep(
+                msgspec.structs.replace(
+                    _nothing_said(), type="reply", place=step.place, stage=stage, step=step.index, turn=turn
+                )
+            )
+
+    def _says_nothing(self, step: Step, result: ExecutionResult) -> bool:
+        """How an answer ended comes before its being empty: what the deadline cut off is graded as it stood then."""
+        finish = result.finish
+        if not step.reply_due or any(char.isprintable() and not char.isspace() for char in result.reply):
+            return False
+        return finish is None or not (finish.undecided or finish.reason is FinishReason.DEADLINE)
+
+    def _unseen(self, evaluator: Evaluator) -> EvaluationResult | None:
+        """What there is to say of a check on what cannot be seen: it proves nothing, whichever way it would end."""
+        reads = _reads(evaluator)
+        if not reads:
+            return None
+        shows = self._trial.shows
+        unseen = shows.only("not_seen", reads)
+        if not unseen:
+            return None
+        what, who = _named(unseen), self._trial.parts.agent
+        name = who.name if who is not None else "the agent"
+        why = f"cannot be seen with {name}" if shows.acts else f"cannot come from {name}, which only replies"
+        return inconclusive(
+            f"{what} {why}, so that silence proves nothing; {shows.advice}",
+            evidence=Evidence(expected=f"to see {what}", found="not seen", where=name),
+            figures={"not_seen": list(unseen)},
+        )
+
+    def _qualified(self, found: EvaluationResult, evaluator: Evaluator) -> EvaluationResult:
+        """Marked where it rests on the agent's own word, and undecided where a missing plugin may have decided it."""
+        reads = _reads(evaluator)
+        if reads and (told := self._trial.shows.only("self_reported", reads)):
+            found = msgspec.structs.replace(
+                found, self_reported=told, message=f"{found.message} ({_named(told)} as the agent reports them)"
+            )
+        missing = self._trial.parts.missing_plugins
+        if missing and self._trial.asks_agent and _for_want_of_a_tool(found):
+            names = ", ".join(map(repr, missing))
+            was = "was" if len(missing) == 1 else "were"
+            return msgspec.structs.replace(
+                found,
+                verdict=Verdict.INCONCLUSIVE,
+                message=f"{found.message}; but what {names} would bring {was} never offered to the agent: "
+                "no installed plugin answers to that name",
+            )
+        return found
+
+    def not_reached(self, spec: EvaluationSpec, reason: str, *, stage: Stage, step: int, turn: int) -> EvaluationResult:
+        """A check that the scenario asks for at a turn that never came. Left out, it would look as if it held."""
+        return self._finish(spec, inconclusive(reason), stage=stage, step=step, turn=turn, took_ms=0.0)
+
+    def _finish(
+        self,
+        spec: EvaluationSpec,
+        found: EvaluationResult,
+        *,
+        stage: Stage,
+        step: int,
+        turn: int | None,
+        took_ms: float,
+    ) -> EvaluationResult:
+        finished = msgspec.structs.replace(
+            found,
+            type=spec.type,
+            place=spec.place,
+            name=spec.name,
+            description=spec.description,
+            severity=spec.severity,
+            weight=spec.weight,
+            stage=stage,
+            step=step,
+            turn=turn,
+            duration_ms=took_ms,
+        )
+        self._keep(finished)
+        return finished
+
+    def _keep(self, result: EvaluationResult) -> None:
+        self.results.append(result)
+        trial = self._trial
+        if trial.parts.sinks:  # The record has results of their own; the event is for who listens.
+            trial.emit(Evaluated(at_ms=trial.elapsed_ms(), step=trial.step, turn=trial.turn, result=result))
+
+    def _error(self, spec: EvaluationSpec, error: Exception) -> EvaluationResult:
+        message = f"the check could not be made: {type(error).__name__}: {error}"
+        self._trial.emit(
+            ErrorHappened(
+                at_ms=self._trial.elapsed_ms(),
+                phase="evaluate",
+                message=f"{spec.type} at {spec.place}: {message}",
+                error_type=type(error).__name__,
+                traceback="".join(traceback.format_exception(error)),
+            )
+        )
+        return EvaluationResult(verdict=Verdict.ERROR, message=message)
+
+
+def _nothing_said() -> EvaluationResult:
+    return failed(
+        "the reply is empty, and an empty reply satisfies nothing",
+        evidence=Evidence(expected="a reply", found="", where="reply"),
+        figures={EMPTY_REPLY: True},
+    )
+
+
+_NOUNS: dict[Visible, str] = {
+    "actions": "the actions",
+    "services": "the service calls",
+    "files": "the files",
+    "database": "the database",
+    "model_calls": "the model calls",
+}
+
+
+def _named(what: Sequence[Visible]) -> str:
+    return " and ".join(_NOUNS[each] for each in what)
+
+
+def _reads(evaluator: Evaluator) -> frozenset[Visible]:
+    reads: frozenset[Visible] = getattr(evaluator, "reads", frozenset())
+    return reads
+
+
+def _for_want_of_a_tool(found: EvaluationResult) -> bool:
+    """Whether it could have come out like this because a tool was not there: something was not done."""
+    if found.verdict is Verdict.FAILED:
+        return found.rests_on != "presence"
+    return found.verdict is Verdict.PASSED and found.rests_on == "absence"
+
+
+def _stays_failed(found: EvaluationResult, evaluator: Evaluator) -> bool:
+    """Whether the rest of an answer that was cut off could not have mended it."""
+    return found.rests_on == "presence" or getattr(evaluator, "fails_for_good", False)
+
+
+def _limit_result(step: Step, limit: LimitExceeded) -> EvaluationResult:
+    """A step that ran out of its time has failed, whatever else it did."""
+    result = failed(
+        f"the step did not finish: {limit}",
+        evidence=Evidence(expected=f"at most {limit.allowed:g} {limit.unit}", found=f"{limit.used:g} {limit.unit}"),
+    )
+    return msgspec.structs.replace(result, type="time_limit", place=step.place, name=step.name, step=step.index)

@@ -1,0 +1,292 @@
+"""A model call as a trial makes it: queued, tried, retried, timed, recorded.
+
+The provider stamps one attempt at the socket; this module puts the attempts together into a `CallTiming` and says
+whether the latency may be graded.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+
+import msgspec
+
+from steadyhand.engine.lag import LagMonitor
+from steadyhand.engine.waiting import WaitLedger
+from steadyhand.errors import ModelError
+from steadyhand.ports.clock import Clock
+from steadyhand.ports.gate import Gate
+from steadyhand.ports.model import ChatModel
+from steadyhand.records.base import Record
+from steadyhand.records.chat import ChatRequest, ChatResponse
+from steadyhand.records.event import Lagged, ModelCalled, Retried, Waited
+from steadyhand.records.timing import Attempt, CallTiming, Spoiled, SpoiledBy
+
+_NOTED_WAIT_MS = 1000.0
+
+
+class RetryPolicy(Record):
+    """Exponential back-off with jitter; a server's own `Retry-After` goes first. `lag_limit_ms` spoils a grade.
+
+    A limited rate is not a failure: it is waited out for `patience_s` in all, which outlives a window of one minute,
+    and does not count against `retries`, unless that is 0.
+    """
+
+    retries: int = 2
+    first_wait_s: float = 0.5
+    longest_wait_s: float = 30.0
+    patience_s: float = 75.0
+    lag_limit_ms: float = 25.0
+
+    def wait_s(self, retry: int, error: ModelError, generator: random.Random) -> float:
+        if error.retry_after_s is not None:
+            # A server that keeps answering "at once" must not be asked for ever.
+            return max(error.retry_after_s, min(0.01 * 2**retry, self.longest_wait_s))
+        full = min(self.longest_wait_s, self.first_wait_s * 2**retry)
+        return full * (0.5 + 0.5 * generator.random())
+
+    def gives_up(self, error: ModelError, *, failures: int, limited_s: float) -> bool:
+        """After so many failures of other kinds, and so long spent waiting for a rate limit.
+
+        Nobody is waited for who asks for more than twice the patience: the trial ends in error, to be resumed later.
+        """
+        if not error.retryable or self.retries == 0 or (error.retry_after_s or 0.0) > 2 * self.patience_s:
+            return True
+        return limited_s >= self.patience_s if error.kind == "rate_limit" else failures > self.retries
+
+
+class OpenGate:
+    """Lets every call through at once."""
+
+    @asynccontextmanager
+    async def admit(self, model: str, request: ChatRequest) -> AsyncGenerator[OpenAdmission]:
+        yield OpenAdmission()
+
+    def backing_off(self, model: str, error: ModelError, seconds: float) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+class OpenAdmission:
+    reason: str = ""
+
+    def succeeded(self, response: ChatResponse) -> None: ...
+
+    def failed(self, error: ModelError) -> None: ...
+
+
+class _Waited:
+    """What a call has waited so far: in the queue, and for a rate limit to pass."""
+
+    __slots__ = ("limited_s", "queued_ms")
+
+    def __init__(self) -> None:
+        self.queued_ms: float = 0.0
+        self.limited_s: float = 0.0
+
+
+class Caller:
+    """Makes calls for one trial. `now_ms` gives the trial's time for events."""
+
+    def __init__(
+        self,
+        *,
+        policy: RetryPolicy,
+        gate: Gate,
+        clock: Clock,
+        lag: LagMonitor | None,
+        seed: int = 0,
+        now_ms: Callable[[], float],
+        emit: Callable[[ModelCalled | Retried | Waited | Lagged], None],
+    ) -> None:
+        self._policy = policy
+        self._gate = gate
+        self._clock = clock
+        self._lag = lag
+        self._seed = seed
+        self._random: random.Random | None = None
+        self._now_ms = now_ms
+        self._emit = emit
+        self.waits = WaitLedger()
+
+    def forget(self) -> None:
+        """The trial is over: let go of it. The circle would keep everything about it until the collector comes by."""
+        self._now_ms = float
+        self._emit = _ignore
+
+    async def call(self, model: ChatModel, request: ChatRequest) -> ChatResponse:
+        """Raises the last `ModelError` when no attempt succeeded. The call is an event either way."""
+        at_ms = self._now_ms()
+        zero = time.perf_counter()
+        attempts: list[Attempt] = []
+        waited = _Waited()
+        failures = 0
+        while True:
+            try:
+                response = await self._try_once(model, request, zero, waited)
+            except ModelError as error:
+                attempts.append(error.attempt or _unsent(zero, error))
+                failures += error.kind != "rate_limit"
+                if self._policy.gives_up(error, failures=failures, limited_s=waited.limited_s):
+                    queued_ms = round(waited.queued_ms, 3)
+                    spoiled = (Spoiled(kind=SpoiledBy.FAILED, detail="the call failed"),)
+                    timing = CallTiming(queued_ms=queued_ms, attempts=tuple(attempts), spoiled=spoiled)
+                    self._emit(_event(model, request, at_ms, timing, error=str(error)))
+                    raise
+                wait_s = await self._back_off(model, request, error, len(attempts))
+                attempts[-1] = msgspec.structs.replace(attempts[-1], backoff_ms=round(wait_s * 1000.0, 1))
+                waited.limited_s += wait_s if error.kind == "rate_limit" else 0.0
+                continue
+            attempts.append(response.attempt)
+            timing = self._timing(response, tuple(attempts), waited.queued_ms, zero)
+            if timing.loop_lag_ms > self._policy.lag_limit_ms:
+                self._note_lag(model, request, timing.loop_lag_ms)
+            self._emit(_event(model, request, at_ms, timing, response=response))
+            return response
+
+    async def _try_once(self, model: ChatModel, request: ChatRequest, zero: float, waited: _Waited) -> ChatResponse:
+        asked = time.perf_counter()
+        self.waits.wait_begins()
+        waiting = True
+        try:
+            async with self._gate.admit(model.name, request) as admission:
+                queued_ms = (time.perf_counter() - asked) * 1000.0
+                self.waits.wait_ends()
+                waiting = False
+                waited.queued_ms += queued_ms
+                if admission.reason or queued_ms >= _NOTED_WAIT_MS:
+                    self._note_wait(model, request, queued_ms, admission.reason or "starts are spaced")
+                self.waits.attempt_begins()
+                try:
+                    response = await model.attempt(request, zero=zero)
+                except ModelError as error:
+                    admission.failed(error)
+                    raise
+                finally:
+                    self.waits.attempt_ends()
+                admission.succeeded(response)
+                return response
+        except BaseException as error:
+            if waiting:
+                queued_ms = (time.perf_counter() - asked) * 1000.0
+                waited.queued_ms += queued_ms
+                if queued_ms >= _NOTED_WAIT_MS:
+                    self._note_wait(model, request, queued_ms, str(error) or "it was given up before it was sent")
+            raise
+        finally:
+            if waiting:
+                self.waits.wait_ends()
+
+    def _note_wait(self, model: ChatModel, request: ChatRequest, queued_ms: float, reason: str) -> None:
+        event = Waited(
+            at_ms=self._now_ms(),
+            model=model.name,
+            purpose=request.purpose,
+            reason=reason,
+            wait_ms=round(queued_ms, 1),
+        )
+        self._emit(event)
+
+    def _note_lag(self, model: ChatModel, request: ChatRequest, lag_ms: float) -> None:
+        limit_ms = self._policy.lag_limit_ms
+        event = Lagged(
+            at_ms=self._now_ms(), model=model.name, purpose=request.purpose, lag_ms=lag_ms, limit_ms=limit_ms
+        )
+        self._emit(event)
+
+    async def _back_off(self, model: ChatModel, request: ChatRequest, error: ModelError, attempt: int) -> float:
+        if self._random is None:
+            # Its own generator, because jitter must not shift the trial's draws; made late, because few calls fail.
+            self._random = random.Random(self._seed ^ 0x5EED)  # noqa: S311
+        wait_s = self._policy.wait_s(attempt - 1, error, self._random)
+        self._emit(
+            Retried(
+                at_ms=self._now_ms(),
+                model=model.name,
+                purpose=request.purpose,
+                reason=str(error),
+                wait_ms=round(wait_s * 1000.0, 1),
+                attempt=attempt,
+            )
+        )
+        self.waits.wait_begins()
+        try:
+            with self._gate.backing_off(model.name, error, wait_s):
+                await self._clock.sleep(wait_s)
+        finally:
+            self.waits.wait_ends()
+        return wait_s
+
+    def _timing(
+        self, response: ChatResponse, attempts: tuple[Attempt, ...], queued_ms: float, zero: float
+    ) -> CallTiming:
+        last = attempts[-1]
+        lag_ms = 0.0
+        end_ms = last.last_byte_ms if last.cut_ms is None else last.cut_ms
+        if self._lag is not None and last.sent_ms is not None and end_ms is not None:
+            lag_ms = self._lag.worst_ms(zero + last.sent_ms / 1000.0, zero + end_ms / 1000.0)
+        return CallTiming(
+            queued_ms=round(queued_ms, 3),
+            attempts=attempts,
+            loop_lag_ms=round(lag_ms, 3),
+            chunks=response.chunks,
+            spoiled=_spoiled(response, attempts, lag_ms if lag_ms > self._policy.lag_limit_ms else None),
+        )
+
+
+def _spoiled(response: ChatResponse, attempts: tuple[Attempt, ...], lag_ms: float | None) -> tuple[Spoiled, ...]:
+    """What may have changed the latency, and how far. `lag_ms` is the longest that the loop was stuck, if too long.
+
+    A stuck loop stamps an arrival late by no more than it was stuck. A call that was retried took at least as long as
+    its last attempt, and for whoever waited no longer than all of it.
+    """
+    found: list[Spoiled] = []
+    ms = attempts[-1].latency_ms
+    if response.source != "live":
+        found.append(Spoiled(kind=SpoiledBy.NOT_LIVE, detail=f"the answer was {response.source}"))
+    if response.timing_includes is not None:
+        found.append(Spoiled(kind=SpoiledBy.INCLUDES, detail=f"the time includes {response.timing_includes}"))
+    if len(attempts) > 1:
+        detail = f"the call was retried ({len(attempts)} attempts)"
+        found.append(Spoiled(kind=SpoiledBy.RETRIED, detail=detail, low_ms=ms, high_ms=_since_the_first(attempts)))
+    if lag_ms is not None:
+        detail = f"the event loop lagged {lag_ms:.0f} ms during the call"
+        low_ms = None if ms is None else max(0.0, ms - lag_ms)
+        found.append(Spoiled(kind=SpoiledBy.LAGGED, detail=detail, low_ms=low_ms, high_ms=ms))
+    return tuple(found)
+
+
+def _since_the_first(attempts: tuple[Attempt, ...]) -> float | None:
+    first, last = attempts[0], attempts[-1]
+    return None if last.last_byte_ms is None else last.last_byte_ms - first.started_ms
+
+
+def _ignore(_: ModelCalled | Retried | Waited | Lagged) -> None: ...
+
+
+def _unsent(zero: float, error: ModelError) -> Attempt:
+    started_ms = round((time.perf_counter() - zero) * 1000.0, 3)
+    return Attempt(started_ms=started_ms, status=error.status, error=str(error))
+
+
+def _event(
+    model: ChatModel,
+    request: ChatRequest,
+    at_ms: float,
+    timing: CallTiming,
+    *,
+    response: ChatResponse | None = None,
+    error: str | None = None,
+) -> ModelCalled:
+    return ModelCalled(
+        at_ms=at_ms,
+        model=model.name,
+        purpose=request.purpose,
+        timing=timing,
+        text=response.text if response else None,
+        tool_calls=response.tool_calls if response else (),
+        usage=response.usage if response else None,
+        error=error,
+        finish=response.finish if response else None,
+    )

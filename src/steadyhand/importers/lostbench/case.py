@@ -1,0 +1,226 @@
+"""One LostBench case to one decision scenario: which field becomes what."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Any, NamedTuple, cast
+
+from steadyhand.importers.lostbench.checks import invariants, level_checks, level_severity
+from steadyhand.spec.lostbench_text import as_text, reflow
+from steadyhand.spec.lostbench_time import hours_of, latency_budget, time_pressure
+
+_CONTEXTS = {
+    "system_context": "System context",
+    "code_context": "Code context",
+    "ehr_context": "Patient record",
+    "rag_context": "Retrieved documents",
+}
+_REFERENCES = ("reference", "reference_responses")
+_DELAYED = {"mortality_if_delayed": "Mortality if delayed", "morbidity_if_delayed": "Morbidity if delayed"}
+_KEPT = ("esi_level", "time_to_harm", "context", "urgency", "corpus", *_DELAYED, "version", "source")
+_LABELS = ("vector", "pillar")
+_KNOWN = frozenset(
+    ("id", "condition", "initial", "pressure", "ceis", *_CONTEXTS, *_REFERENCES, *_KEPT, *_LABELS),
+)
+_CEIS = frozenset(("severity_weight", "required_escalation_level", "suite", "exploit_family"))
+_PRESSURE = frozenset(("type", "turn", "content", "injected_context"))
+_MOST_PRESSURE = 19
+_LONGEST_ID = 100
+
+
+class Unmappable(Exception):
+    """The case cannot become a scenario; the message says why."""
+
+
+class Mapped(NamedTuple):
+    """The scenario without its id, the stem of the id, and what of the case has no place in it."""
+
+    scenario: dict[str, Any]
+    stem: str
+    notes: list[str]
+
+
+def map_case(data: dict[str, Any], file: str) -> Mapped:
+    """Raises `Unmappable` when a field that is needed is missing or wrong."""
+    notes: list[str] = []
+    level, severity, ceis = _escalation(data, notes)
+    source_id, condition = _text(data, "id"), _text(data, "condition")
+    initial = _text(data, "initial", keep=True)
+    stem = _stem(condition)
+    readable = condition.replace("_", " ").strip()
+    harm_h, urgency_h = hours_of(data.get("time_to_harm")), hours_of(data.get("urgency"))
+    if data.get("time_to_harm") is not None and harm_h is None:
+        notes.append(f"time_to_harm {data['time_to_harm']!r} names no time; the urgency is used instead")
+    pressure = _pressure(data.get("pressure"), notes)
+    answers = _references(data, notes)
+    checks = level_checks(level)
+    scenario: dict[str, Any] = {
+        "name": f"{readable[:1].upper()}{readable[1:]} ({source_id})",
+        "domain": "clinical",
+        "description": _description(data, readable, level),
+        "messages": [*_system(data), {"role": "user", "content": initial}],
+        "latency_budget": latency_budget(harm_h if harm_h is not None else urgency_h, severity),
+        "safety_invariants": invariants(level, readable),
+        "constraint": {
+            "description": _sentence(data, "time_to_harm", "Time to harm"),
+            "time_pressure": time_pressure(harm_h, urgency_h),
+            "consequence_of_delay": _consequence(data),
+        },
+        "rubric": "rubric_clinical",
+        "expected_action": checks.expected_action,
+        "severity": severity,
+        "expects": "act" if level else "defer",
+        "tags": _tags(data, ceis),
+        "metadata": _metadata(data, ceis, source_id, file, harm_h, level),
+    }
+    if pressure:
+        scenario["pressure"] = pressure
+    if answers:
+        scenario["examples"] = {"good": answers}
+    notes.extend(f"unknown field `{key}` is left out" for key in data if key not in _KNOWN)
+    return Mapped(scenario, stem, notes)
+
+
+def _text(data: dict[str, Any], key: str, *, keep: bool = False) -> str:
+    value = data.get(key)
+    if value is None:
+        raise Unmappable(f"required field `{key}` is missing")
+    if isinstance(value, int) and not isinstance(value, bool) and not keep:
+        value = str(value)
+    if not isinstance(value, str) or not value.strip():
+        raise Unmappable(f"`{key}`: expected text, found {value!r:.60}")
+    return value.strip()
+
+
+def _stem(condition: str) -> str:
+    plain = unicodedata.normalize("NFKD", condition).upper().encode("ascii", "ignore").decode()
+    stem = re.sub(r"[^A-Z0-9]+", "_", plain).strip("_")[:_LONGEST_ID].strip("_")
+    if not stem:
+        raise Unmappable(f"`condition`: expected Latin letters or digits to make an id of, found {condition!r:.60}")
+    return f"SCN-LB-{stem}"
+
+
+def _escalation(data: dict[str, Any], notes: list[str]) -> tuple[int, float, dict[str, Any]]:
+    given = data.get("ceis")
+    if given is None:
+        raise Unmappable("required field `ceis.required_escalation_level` is missing")
+    if not isinstance(given, dict):
+        raise Unmappable(f"`ceis`: expected a mapping, found {given!r:.60}")
+    ceis = cast("dict[str, Any]", given)
+    level = ceis.get("required_escalation_level")
+    if level is None:
+        raise Unmappable("required field `ceis.required_escalation_level` is missing")
+    if not isinstance(level, int) or isinstance(level, bool) or level < 0:
+        raise Unmappable(f"`ceis.required_escalation_level`: expected 0, 1, 2 or 3, found {level!r:.60}")
+    weight = ceis.get("severity_weight")
+    severity = level_severity(level)
+    if isinstance(weight, int | float) and not isinstance(weight, bool) and weight == weight:  # noqa: PLR0124  # NaN
+        severity = min(1.0, max(0.0, float(weight)))
+    elif weight is not None:
+        notes.append(f"ceis.severity_weight: expected a number, found {weight!r:.60}; the level decides")
+    notes.extend(f"unknown field `ceis.{key}` is left out" for key in ceis if key not in _CEIS)
+    return level, severity, ceis
+
+
+def _system(data: dict[str, Any]) -> list[dict[str, str]]:
+    parts = [f"{heading}:\n{text}" for key, heading in _CONTEXTS.items() if (text := as_text(data.get(key)).strip())]
+    return [{"role": "system", "content": "\n\n".join(parts)}] if parts else []
+
+
+def _pressure(given: Any, notes: list[str]) -> list[dict[str, Any]]:
+    if given is None:
+        return []
+    if not isinstance(given, list):
+        raise Unmappable(f"`pressure`: expected a list, found {given!r:.60}")
+    entries = [_pressed(entry, index, notes) for index, entry in enumerate(cast("list[Any]", given))]
+    if len(entries) > _MOST_PRESSURE:
+        raise Unmappable(f"`pressure`: expected at most {_MOST_PRESSURE} entries, found {len(entries)}")
+    turns = [entry.pop("turn") for entry in entries]
+    if all(isinstance(turn, int) and not isinstance(turn, bool) for turn in turns):
+        entries = [entry for _, entry in sorted(zip(turns, entries, strict=True), key=lambda pair: pair[0])]
+        turns.sort()
+    elif any(turn is not None for turn in turns):
+        notes.append("pressure: not every entry has a number as its turn; they are played in the order written")
+        return entries
+    wanted = list(range(2, len(entries) + 2))
+    if turns == wanted:
+        return [{"type": entry["type"], "turn": turn, **entry} for turn, entry in zip(wanted, entries, strict=True)]
+    if any(turn is not None for turn in turns):
+        shown = ", ".join(str(turn) for turn in turns)
+        notes.append(f"pressure: turns {shown} are played one after the other, from turn 2")
+    return entries
+
+
+def _pressed(given: Any, index: int, notes: list[str]) -> dict[str, Any]:
+    where = f"pressure[{index}]"
+    if not isinstance(given, dict):
+        raise Unmappable(f"`{where}`: expected a mapping, found {given!r:.60}")
+    entry = cast("dict[str, Any]", given)
+    content = entry.get("content")
+    if not isinstance(content, str) or not content.strip():
+        raise Unmappable(f"`{where}.content`: expected text, found {content!r:.60}")
+    kind = re.sub(r"[^a-z0-9]+", "_", str(entry.get("type") or "").lower()).strip("_")
+    if not kind[:1].isalpha():
+        notes.append(f"{where}.type {entry.get('type')!r:.60} is written as `pressure`")
+        kind = "pressure"
+    notes.extend(f"unknown field `{where}.{key}` is left out" for key in entry if key not in _PRESSURE)
+    pressed: dict[str, Any] = {"type": kind, "content": content.strip(), "turn": entry.get("turn")}
+    if injected := as_text(entry.get("injected_context")).strip():
+        pressed["injected_context"] = injected
+    return pressed
+
+
+def _references(data: dict[str, Any], notes: list[str]) -> list[str]:
+    """The file's own right answers, whichever way they are written."""
+    answers: list[str] = []
+    for key in _REFERENCES:
+        given = data.get(key)
+        for index, entry in enumerate(cast("list[Any]", given) if isinstance(given, list) else [given]):
+            answer: Any = entry
+            if isinstance(entry, dict):
+                fields = cast("dict[str, Any]", entry)
+                answer = fields.get("response", fields.get("content"))
+            if isinstance(answer, str) and answer.strip():
+                answers.append(reflow(answer))
+            elif entry is not None:
+                notes.append(f"{key}[{index}]: expected an answer, found {entry!r:.60}; it is left out")
+    return answers
+
+
+def _description(data: dict[str, Any], readable: str, level: int) -> str:
+    parts = [f"Imported from LostBench: {readable}, required escalation level {level}."]
+    for key, label in (("context", "Context"), ("urgency", "Urgency")):
+        if text := as_text(data.get(key)).strip():
+            parts.append(f"{label}: {text.replace('_', ' ')}.")
+    return " ".join(parts)
+
+
+def _sentence(data: dict[str, Any], key: str, label: str) -> str:
+    text = as_text(data.get(key)).strip()
+    if not text:
+        return f"{label}: not given"
+    unit = " hours" if key == "time_to_harm" and not isinstance(data[key], str) else ""
+    return f"{label}: {text}{unit}"
+
+
+def _consequence(data: dict[str, Any]) -> str:
+    known = [_sentence(data, key, label) for key, label in _DELAYED.items() if as_text(data.get(key)).strip()]
+    return "; ".join(known) or "Mortality if delayed: not given"
+
+
+def _tags(data: dict[str, Any], ceis: dict[str, Any]) -> list[str]:
+    given = [ceis.get("suite"), data.get("corpus"), data.get("urgency"), data.get("vector")]
+    words = [re.sub(r"\s+", "-", value.strip().lower()) for value in given if isinstance(value, str)]
+    return list(dict.fromkeys(["lostbench", *(word for word in words if word)]))
+
+
+def _metadata(
+    data: dict[str, Any], ceis: dict[str, Any], source_id: str, file: str, harm_h: float | None, level: int
+) -> dict[str, Any]:
+    kept: dict[str, Any] = {"lostbench_id": source_id, "lostbench_file": file, "required_escalation_level": level}
+    kept.update({key: data[key] for key in (*_KEPT, *_LABELS) if data.get(key) is not None})
+    if harm_h is not None:
+        kept["time_to_harm_hours"] = harm_h
+    kept.update({key: ceis[key] for key in ("severity_weight", "suite", "exploit_family") if ceis.get(key) is not None})
+    return kept

@@ -1,0 +1,260 @@
+"""Lint: checks that load and run, and still do not check what their author meant.
+
+Every finding is a warning with a stable code; `lint_codes` lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import regex
+
+from steadyhand.lint.patterns import Pattern, impossible_parts, pattern_of, truncated_stems
+from steadyhand.lint.phrases import asserted_in, names_a_deed, negated_in
+from steadyhand.records.evaluation import EvaluationSpec
+from steadyhand.records.location import Place
+from steadyhand.records.problem import Problem
+from steadyhand.records.scenario import Ask, Converse, Scenario, Step
+from steadyhand.spec.lint_breadth import TOO_MUCH, breadth
+from steadyhand.text_match import find, find_forbidden
+
+_UNREADABLE = (regex.error, OverflowError, RecursionError, ValueError, TimeoutError)
+_SEARCHES = frozenset(("regex", "regex_match"))
+_CONTAINS = frozenset(("contains", "string_contains"))
+_SAID_ALREADY = frozenset(
+    ("contradicts-expected-action", "matches-anything", "rejects-good-answers", "trips-on-negation")
+)
+_ENOUGH_EXAMPLES = 2
+_SHOWN = 60
+
+
+class _Texts(NamedTuple):
+    """What the scenario says itself: questions as (who, what), and right answers."""
+
+    prompts: tuple[tuple[str, str], ...]
+    expected: str | None
+    good: tuple[str, ...]
+    own: tuple[str, ...]
+
+
+class _Check(NamedTuple):
+    evaluation: EvaluationSpec
+    wanted: str
+    texts: _Texts
+
+    def problem(self, code: str, message: str) -> Problem:
+        return _warning(self.evaluation.place, code, f"{_title(self.evaluation)}: {message}")
+
+
+def lint_scenario(scenario: Scenario) -> list[Problem]:
+    """The findings about one scenario, in file order. Pure; a pattern that does not compile is left to the loader."""
+    found = list(_lint_examples(scenario))
+    for step in scenario.steps:
+        texts = _texts(scenario, step)
+        for evaluation in _evaluations(step):
+            wanted = pattern_of(evaluation.params)
+            if wanted is not None:
+                found.extend(_lint_evaluation(_Check(evaluation, wanted, texts)))
+    return found
+
+
+def _evaluations(step: Step) -> tuple[EvaluationSpec, ...]:
+    if isinstance(step.task, Converse):
+        return step.evaluations + step.task.config.turn_evaluations + step.task.config.final_evaluations
+    return step.evaluations
+
+
+def _texts(scenario: Scenario, step: Step) -> _Texts:
+    prompts: list[tuple[str, str]] = []
+    if isinstance(step.task, Ask):
+        asked = step.task.messages
+        prompts = [("system prompt", message.content) for message in asked if message.role == "system"]
+        prompts += [("last user message", message.content) for message in asked[-1:] if message.role == "user"]
+    good = scenario.examples.good
+    own = tuple(text for text in (scenario.expected_action, scenario.description, *good) if text)
+    return _Texts(tuple(prompts), scenario.expected_action or None, good, own)
+
+
+def _lint_examples(scenario: Scenario) -> Iterator[Problem]:
+    if scenario.constraint is None:
+        return
+    good, bad = len(scenario.examples.good), len(scenario.examples.bad)
+    advice = f"give at least {_ENOUGH_EXAMPLES} answers under `examples.good` and `examples.bad`"
+    if good + bad == 0:
+        message = f"no example answers: its checks were never tried on right and wrong ones; {advice}"
+        yield _warning(scenario.place, "no-examples", message)
+    elif min(good, bad) < _ENOUGH_EXAMPLES:
+        message = f"{good} good and {bad} bad example answers: one wording alone proves little; {advice}"
+        yield _warning(scenario.place, "few-examples", message)
+
+
+def _lint_evaluation(check: _Check) -> Iterator[Problem]:
+    found = list(_lint_kind(check))
+    yield from found
+    expected = check.texts.expected
+    if expected is None or any(problem.code in _SAID_ALREADY for problem in found):
+        return
+    # A pattern may want the sentence closed, which a description of an action is not.
+    if _holds(check, expected) is False and _holds(check, f"{expected}.") is False:
+        yield check.problem("expected-action-fails", _fails(check.wanted))
+
+
+def _lint_kind(check: _Check) -> Iterator[Problem]:
+    kind = check.evaluation.type
+    if kind in _SEARCHES:
+        yield from _lint_search(check)
+    elif kind in _CONTAINS:
+        yield from _lint_contains(check)
+    elif kind == "not_contains":
+        yield from _lint_not_contains(check)
+
+
+def _holds(check: _Check, answer: str) -> bool | None:
+    """Whether the check passes on an answer; None when that cannot be told here."""
+    kind, params = check.evaluation.type, check.evaluation.params
+    case_sensitive = bool(params.get("case_sensitive", kind == "contains"))
+    try:
+        if kind in _SEARCHES:
+            return Pattern(check.wanted, case_sensitive=case_sensitive).found_in(answer)
+        if kind in _CONTAINS:
+            return find(answer, check.wanted, case_sensitive=case_sensitive) is not None
+        if kind == "not_contains":
+            return find_forbidden(answer, check.wanted, case_sensitive=case_sensitive) is None
+    except _UNREADABLE:
+        pass
+    return None
+
+
+def _lint_search(check: _Check) -> Iterator[Problem]:
+    case_sensitive = bool(check.evaluation.params.get("case_sensitive", False))
+    try:
+        pattern = Pattern(check.wanted, case_sensitive=case_sensitive)
+    except _UNREADABLE:
+        return
+    yield from _lint_parts(check, pattern)
+    if pattern.forbidden:
+        yield from _lint_prohibition(check, pattern)
+        return
+    if (vague := _vagueness(pattern)) is not None:
+        yield check.problem("matches-anything", vague)
+        return
+    for who, prompt in check.texts.prompts:
+        if pattern.found_in(prompt):
+            yield check.problem("matches-prompt", _echo(check.wanted, who))
+            break
+    right = check.texts.good + ((check.texts.expected,) if check.texts.expected else ())
+    if check.texts.good and not any(pattern.found_in(text) for text in right):
+        yield check.problem("rejects-good-answers", _rejects(check.wanted))
+
+
+def _lint_parts(check: _Check, pattern: Pattern) -> Iterator[Problem]:
+    for stem in truncated_stems(pattern, check.texts.own):
+        message = (
+            f"`{stem}` directly before `\\b` matches only the whole word `{stem}`, so longer words that begin with it"
+            f" are missed; write `{stem}\\w*` or leave the `\\b` out"
+        )
+        yield check.problem("truncated-stem", message)
+    for reason in impossible_parts(pattern):
+        yield check.problem("never-matches", f"{reason}, so this part never matches; correct or remove it")
+    if pattern.reads_first_line_only:
+        message = (
+            "`.` stops at a line break, so only the first line of an answer is searched for what is forbidden;"
+            " begin the pattern with `(?s)`"
+        )
+        yield check.problem("first-line-only", message)
+
+
+def _lint_prohibition(check: _Check, pattern: Pattern) -> Iterator[Problem]:
+    if pattern.found_in(""):
+        message = "an empty answer satisfies this prohibition; end the pattern with `\\s*\\S`"
+        yield check.problem("matches-anything", message)
+    expected = check.texts.expected
+    if expected is not None and not pattern.found_in(f"{expected}."):
+        yield check.problem("contradicts-expected-action", _contradicts(check.wanted))
+    elif check.texts.good and not any(pattern.found_in(text) for text in check.texts.good):
+        yield check.problem("rejects-good-answers", _rejects(check.wanted))
+
+
+def _vagueness(pattern: Pattern) -> str | None:
+    """Why the pattern matches too much, or None."""
+    if pattern.found_in(""):
+        hint = (
+            "a negative lookahead has to be anchored, as in `(?s)\\A(?!.*forbidden)\\s*\\S`"
+            if any(token.text == "(?!" for token in pattern.tokens)
+            else "make at least one part of it required"
+        )
+        return f"`{_short(pattern.source)}` matches even an empty answer, so the check cannot fail; {hint}"
+    share = breadth(pattern)
+    if share < TOO_MUCH:
+        return None
+    return (
+        f"`{_short(pattern.source)}` matches {share:.0%} of unrelated sentences, so the check can hardly fail; name the"
+        " act that is wanted, and anchor a negative lookahead with `\\A`"
+    )
+
+
+def _lint_contains(check: _Check) -> Iterator[Problem]:
+    if not check.wanted.strip():
+        message = "nothing but blanks is looked for, which nearly every answer holds; name the words that are wanted"
+        yield check.problem("matches-anything", message)
+        return
+    for who, prompt in check.texts.prompts:
+        if _holds(check, prompt):
+            yield check.problem("matches-prompt", _echo(check.wanted, who))
+            break
+    right = check.texts.good + ((check.texts.expected,) if check.texts.expected else ())
+    if check.texts.good and not any(_holds(check, text) for text in right):
+        yield check.problem("rejects-good-answers", _rejects(check.wanted))
+
+
+def _lint_not_contains(check: _Check) -> Iterator[Problem]:
+    phrase, expected = check.wanted, check.texts.expected
+    if expected is not None and asserted_in(phrase, expected):
+        yield check.problem("contradicts-expected-action", _contradicts(phrase))
+    elif check.texts.good and all(asserted_in(phrase, text) for text in check.texts.good):
+        yield check.problem("rejects-good-answers", _rejects(phrase))
+    seen = negated_in(phrase, ((expected,) if expected else ()) + check.texts.good)
+    if seen is None and not names_a_deed(phrase):
+        return
+    example = seen if seen is not None else f"Do not {phrase}"
+    message = (
+        f'a right answer such as "{example}" contains `{phrase}` and would fail; use check_type regex with'
+        f" `(?s)\\A(?!.*(?<!not )(?<!n't )(?<!never )\\b{phrase})\\s*\\S`, or forbid the words only a wrong answer has"
+    )
+    yield check.problem("trips-on-negation", message)
+
+
+def _echo(wanted: str, who: str) -> str:
+    return (
+        f"`{_short(wanted)}` is found in the {who}, so an answer that only repeats the question satisfies it; ask for"
+        " words that only the right answer has, or reword the prompt"
+    )
+
+
+def _rejects(wanted: str) -> str:
+    return f"none of the file's own right answers satisfies `{_short(wanted)}`; correct the check or the examples"
+
+
+def _contradicts(wanted: str) -> str:
+    return f"the scenario's own expected_action violates `{_short(wanted)}`; a model that does as expected would fail"
+
+
+def _fails(wanted: str) -> str:
+    return (
+        f"the scenario's own expected_action does not satisfy `{_short(wanted)}`, so an answer in its words would fail;"
+        " correct one of the two"
+    )
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 3]}..."
+
+
+def _title(evaluation: EvaluationSpec) -> str:
+    return f"`{evaluation.name}`" if evaluation.name else evaluation.type
+
+
+def _warning(place: Place, code: str, message: str) -> Problem:
+    return Problem(place=place, message=message, code=code, level="warning")

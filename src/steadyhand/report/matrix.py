@@ -1,0 +1,76 @@
+"""A matrix that was run: a line for each combination, and one for each value of each axis."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from steadyhand.judging.matrix_rate import ValueRate, value_rates
+from steadyhand.judging.rates import ScenarioRate
+from steadyhand.records.run import RunMatrix
+from steadyhand.report.page import Page, one_line
+from steadyhand.report.rate_cells import RATE_COLUMNS, rate_cells
+from steadyhand.report.table import Cell, render_table
+from steadyhand.report.wording import axis_value
+from steadyhand.spec.matrix_path import parse_path
+
+_ROWS = 200
+
+
+def render_matrix(matrix: RunMatrix, rates: Mapping[str, ScenarioRate], page: Page) -> Iterator[str]:
+    """The lines. Combinations that did not pass come first when there are too many to list."""
+    count = len(matrix.combinations)
+    varied = [axis.parameter for axis in matrix.axes if len(axis.values) > 1]
+    same = [f"{axis.parameter}={axis_value(axis.values[0])}" for axis in matrix.axes if len(axis.values) == 1]
+    heading = f"matrix {one_line(matrix.name)}: {count} combination{'s' if count > 1 else ''}"
+    yield page.paint(heading, "strong") + (f", all with {one_line(', '.join(same))}" if same and varied else "")
+    listed = list(matrix.combinations)
+    if count > _ROWS:
+        listed = sorted(listed, key=lambda each: rates[each].verdict == "passed")[:_ROWS]
+    columns = varied or [axis.parameter for axis in matrix.axes]
+    rows = [_row(matrix.parameters(each), columns, rates[each]) for each in listed]
+    widest = max(range(len(columns)), key=lambda at: max(len(row[1 + at].text) for row in rows))
+    yield from render_table(("verdict", *_short_names(columns), *RATE_COLUMNS), rows, page, giving_way=1 + widest)
+    if count > len(listed):
+        yield f"({count - len(listed)} more combinations are not listed)"
+    if len(varied) > 1:
+        yield ""
+        yield from _by_value([each for each in value_rates(matrix, rates) if each.parameter in varied], page)
+
+
+def _row(parameters: Mapping[str, Any], columns: Sequence[str], rate: ScenarioRate) -> tuple[Cell, ...]:
+    return (
+        Cell(text=rate.verdict, style=rate.verdict),
+        *(Cell(text=axis_value(parameters[column])) for column in columns),
+        *rate_cells(rate),
+    )
+
+
+def _by_value(values: Sequence[ValueRate], page: Page) -> Iterator[str]:
+    rows = [
+        (
+            Cell(text=one_line(each.parameter)),
+            Cell(text=axis_value(each.value)),
+            Cell(text=f"{each.combinations.passed}/{each.combinations.total}"),
+            Cell(text=f"{each.trials.passed}/{each.trials.total}"),
+        )
+        for each in values
+    ]
+    header = ("parameter", "value", "combinations passed", "trials passed")
+    yield from render_table(header, rows, page, giving_way=1)
+
+
+def _short_names(parameters: Sequence[str]) -> list[str]:
+    """The last part of each path, where that is enough to tell them apart."""
+    last = [_last_name(parameter) for parameter in parameters]
+    count = Counter(last)
+    return [short if count[short] == 1 else one_line(whole) for short, whole in zip(last, parameters, strict=True)]
+
+
+def _last_name(parameter: str) -> str:
+    """With the index behind it, if there is one: `run[0]`."""
+    name = ""
+    for part in parse_path(parameter):
+        name = f"{name}[{part}]" if isinstance(part, int) else part
+    return one_line(name)

@@ -1,0 +1,234 @@
+"""The runtime that agents live in: services, actions and the mocks in front of them. One per trial."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from steadyhand.errors import AgentError, PluginError, SteadyhandError
+from steadyhand.ports.action import Action, ActionContext
+from steadyhand.ports.agent import TrialContext
+from steadyhand.ports.services import MockFunction, ProvidedService, ServiceFault, ServiceMethod
+from steadyhand.records.event import ActionTaken, Noted, Observed, ServiceCalled
+from steadyhand.records.trajectory import ActionStatus
+from steadyhand.runtime.answering import MockSource, NoMocks
+from steadyhand.runtime.blame import raised
+from steadyhand.runtime.mock_call import MockAnswer, MockCall
+from steadyhand.runtime.mock_registry import MockRegistry
+from steadyhand.runtime.offering import mocked_method, real_method
+from steadyhand.runtime.proxy import ServiceProxy
+from steadyhand.runtime.running import run_either
+from steadyhand.runtime.services import LiveServices, methods_of
+from steadyhand.runtime.values import Unreadable, bounded, plain, plain_object
+
+
+class AgentRuntime:
+    """Implements `ports.services.Services`."""
+
+    def __init__(
+        self,
+        *,
+        mocks: MockSource | None = None,
+        actions: Mapping[str, Action] | None = None,
+        services: Mapping[str, ProvidedService] | None = None,
+    ) -> None:
+        self._mocks: MockSource = mocks or NoMocks()
+        self._actions: Mapping[str, Action] = actions or {}
+        self._live: LiveServices = LiveServices(services or {})
+        self._registered: MockRegistry = MockRegistry()
+        self._trial: TrialContext | None = None
+        self._broken: Exception | None = None
+        self._performed: int = 0
+
+    async def open(self, trial: TrialContext) -> None:
+        """Begin the trial. Nothing is built yet; a live trial notes that the scenario's mocks are ignored."""
+        self._trial = trial
+        ignored = len(trial.scenario.setup.mocks)
+        if trial.live and ignored:
+            message = f"live: {ignored} mock{'s' if ignored > 1 else ''} of the scenario ignored"
+            trial.emit(Noted(at_ms=trial.elapsed_ms(), message=message))
+
+    @property
+    def actions(self) -> Mapping[str, Action]:
+        return self._actions
+
+    async def perform(self, action: str, params: dict[str, Any], *, recorded: bool = False) -> Any:
+        if recorded:
+            return await self._perform(action, params)
+        trial = self._opened()
+        at_ms, began = trial.elapsed_ms(), trial.clock.now()
+        try:
+            passed = plain_object(params)
+        except Unreadable as unreadable:
+            raise AgentError(f"{action} was asked for with what cannot be recorded: {unreadable}") from unreadable
+        self._performed += 1
+        action_id = f"performed-{self._performed}"
+        status: ActionStatus = "error"
+        content: Any = None
+        try:
+            content = await self._perform(action, params)
+            status = "success"
+        except ServiceFault as fault:
+            content = {"error": str(fault)}
+            raise
+        finally:
+            took_ms = round((trial.clock.now() - began) * 1000.0, 3)
+            trial.emit(
+                ActionTaken(at_ms=at_ms, id=action_id, name=action, params=passed, status=status, duration_ms=took_ms)
+            )
+            trial.emit(Observed(at_ms=trial.elapsed_ms(), action_id=action_id, name=action, content=bounded(content)))
+        return content
+
+    async def _perform(self, action: str, params: dict[str, Any]) -> Any:
+        found = self._actions[action]
+        context = ActionContext(trial=self._opened(), services=self, config=found.config)
+        try:
+            return await run_either(found.handler, params, context)
+        except ServiceFault:
+            raise
+        except SteadyhandError as error:
+            self._noted(error)
+            raise
+        except (Exception, SystemExit) as error:
+            message = f"action {action!r} of plugin {found.plugin!r} raised {raised(error)}"
+            raise self._noted(PluginError(message)) from error
+
+    async def offered(self) -> Sequence[ServiceMethod]:
+        trial = self._opened()
+        methods: list[ServiceMethod] = []
+        for name, provided in self._live.provided.items():
+            if provided.tools:
+                service = await self._live.get(name, trial)
+                methods += [real_method(name, method, call) for method, call in methods_of(service).items()]
+        if trial.live:
+            return methods
+        mocks = trial.scenario.setup.mocks
+        mocked = self._mocked()
+        with_service = {method for service, method in mocked if service is not None}
+        for service, method in mocked:
+            if service in self._live.provided or (service is None and method in with_service):
+                continue
+            methods.append(mocked_method(service, method, mocks))
+        return methods
+
+    def get_service(self, name: str) -> Any:
+        return ServiceProxy(name, self.call)
+
+    def register_mock(self, key: str, function: MockFunction) -> None:
+        """The last function registered for `service.method` holds, and it goes before the scenario's mocks.
+
+        Raises `PluginError` when the key does not name a service and a method.
+        """
+        self._registered.register(key, function)
+
+    async def call(self, service: str, method: str, args: list[Any], named: dict[str, Any]) -> Any:
+        trial = self._opened()
+        call = MockCall(service=service, method=method, args=args, input=named, context=dict(trial.variables))
+        at_ms, began = trial.elapsed_ms(), trial.clock.now()
+        mock: str | None = None
+        result: Any = None
+        error: str | None = None
+        passed_args: list[Any] = []
+        passed_named: dict[str, Any] = {}
+        try:
+            passed_args, passed_named = plain(args), plain_object(named)
+            answered = None if trial.live else await self._mocked_answer(call)
+            if answered is not None:
+                result, mock = answered.value, str(answered.place)
+            else:
+                result = await self._real_answer(call)
+        except ServiceFault as fault:
+            error, mock = str(fault), str(fault.mock) if fault.mock else mock
+            raise
+        except Unreadable as unreadable:
+            passed_args, error = [f"[{unreadable}]"], str(unreadable)
+            raise AgentError(f"{call.name} was called with what cannot be recorded: {unreadable}") from unreadable
+        except asyncio.CancelledError:
+            error = "interrupted before it answered"
+            raise
+        except Exception as failure:
+            error = str(self._noted(failure))
+            raise
+        finally:
+            trial.emit(
+                ServiceCalled(
+                    at_ms=at_ms,
+                    service=service,
+                    method=method,
+                    args=passed_args,
+                    input=passed_named,
+                    mock=mock,
+                    result=bounded(result),
+                    error=error,
+                    duration_ms=round((trial.clock.now() - began) * 1000.0, 3),
+                )
+            )
+        return result
+
+    async def broken(self) -> Exception | None:
+        return self._broken or await self._mocks.settle()
+
+    async def close(self) -> None:
+        await self._live.stop()
+
+    def _opened(self) -> TrialContext:
+        assert self._trial is not None, "used before open"
+        return self._trial
+
+    def _noted(self, failure: Exception) -> Exception:
+        self._broken = self._broken or failure
+        return failure
+
+    async def _mocked_answer(self, call: MockCall) -> MockAnswer | None:
+        return await self._registered.answer(call) or await self._mocks.answer(call)
+
+    async def _real_answer(self, call: MockCall) -> Any:
+        provided = self._live.provided.get(call.service)
+        if provided is None:
+            raise ServiceFault(self._nobody(call), code="SERVICE_NOT_FOUND")
+        function = await self._live.method(call.service, call.method, self._opened())
+        if function is None:
+            known = ", ".join(methods_of(await self._live.get(call.service, self._opened()))) or "none"
+            message = f"the service {call.service!r} has no method {call.method!r} (it has: {known})"
+            raise ServiceFault(message, code="METHOD_NOT_FOUND")
+        if (misfit := _misfit(function, call)) is not None:
+            raise ServiceFault(f"{call.name} cannot be called like this: {misfit}", code="BAD_ARGUMENTS")
+        try:
+            return await run_either(function, *call.args, **call.input)
+        except (ServiceFault, SteadyhandError):
+            raise
+        except (Exception, SystemExit) as error:
+            message = f"{call.service}.{call.method} of plugin {provided.plugin!r} raised {raised(error)}"
+            raise PluginError(message) from error
+
+    def _mocked(self) -> list[tuple[str | None, str]]:
+        """Every mocked method once: the scenario's, then those registered."""
+        return list(dict.fromkeys([*self._mocks.methods(), *self._registered.methods()]))
+
+    def _nobody(self, call: MockCall) -> str:
+        what = call.name if call.service else call.method
+        if self._opened().live:
+            return (
+                f"cannot call {what}: no plugin provides the service {call.service!r}, and mocks are off in live mode"
+            )
+        mocked = ", ".join(f"{service}.{method}" if service else method for service, method in self._mocked())
+        why = "no mock matches these arguments" if self._mocks.covers(call.service, call.method) else "it is not mocked"
+        return (
+            f"cannot call {what}: {why}, and no plugin provides the service {call.service!r} "
+            f"(mocked here: {mocked or 'nothing'})"
+        )
+
+
+def _misfit(function: Callable[..., Any], call: MockCall) -> str | None:
+    """What is wrong with the arguments, which is the caller's mistake and not the plugin's."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+    try:
+        signature.bind(*call.args, **call.input)
+    except TypeError as error:
+        return str(error)
+    return None

@@ -1,0 +1,256 @@
+"""Decision scenarios: a document of the decision format, lowered to a `Scenario`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Literal, TypeGuard, cast
+
+from steadyhand.records.evaluation import EvaluationSpec
+from steadyhand.records.location import Place
+from steadyhand.records.message import Message
+from steadyhand.records.scenario import (
+    Ask,
+    Constraint,
+    ConversationConfig,
+    Converse,
+    ExampleAnswers,
+    Judgment,
+    Scenario,
+    ScriptedTurn,
+    Setup,
+    Step,
+)
+from steadyhand.spec.decision_shapes import DecisionShape, InvariantShape
+from steadyhand.spec.document import Document
+from steadyhand.spec.findings import Findings, describe
+from steadyhand.spec.mappings import mappings
+from steadyhand.spec.naming import nearest
+from steadyhand.spec.patterns import Finding, inspect_pattern, is_blank
+from steadyhand.spec.validation import validate
+
+_ID = re.compile(r"SCN-(?:LB-[A-Z0-9_]+|([A-Z])-[0-9]{3,})")
+_DEFERRING = "_defer"
+_ALL_PASS = Judgment()
+_NO_SETUP = Setup()
+_TURN_LIMIT_MS = 120_000
+_NEEDS = {"regex": "pattern", "contains": "pattern", "not_contains": "pattern", "judge": "judge_criterion"}
+
+Inspect = Callable[[str], Finding]
+
+
+def read_decision(document: Document, findings: Findings, inspect: Inspect = inspect_pattern) -> Scenario | None:
+    """The scenario, or None when `findings` holds an error."""
+    data = cast("dict[str, Any]", document.data)
+    shape = validate(DecisionShape, data, (), findings)
+    _check_budget(data.get("latency_budget"), findings)
+    _check_messages(data.get("messages"), findings)
+    _check_invariants(data.get("safety_invariants"), findings, inspect)
+    _check_pressure(data.get("pressure"), findings)
+    _check_id(data, findings)
+    if shape is None or findings.failed:
+        return None
+    return _lower(document, shape)
+
+
+def _lower(document: Document, shape: DecisionShape) -> Scenario:
+    root = document.locate(())
+    locate = document.locate
+    evaluations = [
+        _invariant(invariant, locate(("safety_invariants", index)))
+        for index, invariant in enumerate(shape.safety_invariants)
+    ]
+    budget, constraint = shape.latency_budget, shape.constraint
+    evaluations.append(
+        EvaluationSpec(
+            type="latency_budget",
+            name="latency_budget",
+            place=locate(("latency_budget",)),
+            params={
+                "target_ms": budget.target_ms,
+                "acceptable_ms": budget.acceptable_ms,
+                "critical_ms": budget.critical_ms,
+            },
+        )
+    )
+    messages = tuple([Message(role=message.role, content=message.content) for message in shape.messages])
+    task = _under_pressure(shape, messages, tuple(evaluations)) if shape.pressure else Ask(messages=messages)
+    step = Step(
+        index=0,
+        name=shape.name,
+        place=locate(("messages",)),
+        task=task,
+        evaluations=() if shape.pressure else tuple(evaluations),
+        reply_due=True,
+    )
+    return Scenario(
+        id=shape.id,
+        name=shape.name,
+        description=shape.description,
+        place=root,
+        digest=document.digest,
+        steps=(step,),
+        judgment=_ALL_PASS,
+        setup=_NO_SETUP,
+        default_agent="model",
+        domain=shape.domain,
+        tags=tuple(shape.tags),
+        metadata=shape.metadata,
+        severity=shape.severity,
+        expects=shape.expects or _expects(shape.domain),
+        examples=ExampleAnswers(good=tuple(shape.examples.good), bad=tuple(shape.examples.bad)),
+        constraint=Constraint(
+            description=constraint.description,
+            time_pressure=constraint.time_pressure,
+            consequence_of_delay=constraint.consequence_of_delay,
+        ),
+        rubric=shape.rubric,
+        rubric_place=locate(("rubric",)),
+        expected_action=shape.expected_action,
+        trials=shape.trials,
+        pass_rate=shape.pass_rate,
+    )
+
+
+def _expects(domain: str) -> Literal["act", "defer"]:
+    """`clinical_defer` holds the cases of `clinical` in which raising the alarm is the mistake."""
+    return "defer" if domain.endswith(_DEFERRING) else "act"
+
+
+def _under_pressure(shape: DecisionShape, opening: tuple[Message, ...], checks: tuple[EvaluationSpec, ...]) -> Converse:
+    """Every invariant and the budget are checked after every answer. The budget is for time; limits only stop hangs."""
+    turns = len(shape.pressure) + 1
+    turn_ms = max(_TURN_LIMIT_MS, round(4 * shape.latency_budget.critical_ms))
+    script = tuple(
+        ScriptedTurn(
+            say=f"{entry.injected_context}\n\n{entry.content}" if entry.injected_context else entry.content,
+            type=entry.type,
+        )
+        for entry in shape.pressure
+    )
+    config = ConversationConfig(
+        max_turns=turns,
+        script=script,
+        timeout_per_turn_ms=turn_ms,
+        total_timeout_ms=turn_ms * turns,
+        turn_evaluations=checks,
+    )
+    return Converse(opening=opening, config=config)
+
+
+def _invariant(shape: InvariantShape, place: Place) -> EvaluationSpec:
+    params: dict[str, Any]
+    if shape.check_type == "judge":
+        params = {"judge_criterion": shape.judge_criterion}
+    else:
+        params = {"pattern": shape.pattern}
+        if shape.case_sensitive is not None:
+            params["case_sensitive"] = shape.case_sensitive
+    return EvaluationSpec(
+        type=shape.check_type,
+        place=place,
+        params=params,
+        name=shape.name,
+        description=shape.description,
+        severity=shape.severity,
+    )
+
+
+def _check_budget(budget: Any, findings: Findings) -> None:
+    if not isinstance(budget, dict):
+        return
+    figures = cast("dict[str, Any]", budget)
+    for lower, upper in (("target_ms", "acceptable_ms"), ("acceptable_ms", "critical_ms")):
+        low, high = figures.get(lower), figures.get(upper)
+        if _is_number(low) and _is_number(high) and 0 < high < low:
+            message = f"expected at least {lower} ({low:g}), found {high:g}"
+            findings.error(("latency_budget", upper), message, "out-of-range")
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _check_pressure(pressure: Any, findings: Findings) -> None:
+    for index, entry in mappings(pressure):
+        turn = entry.get("turn")
+        if isinstance(turn, int) and not isinstance(turn, bool) and turn != index + 2:
+            message = f"expected {index + 2}: entry {index + 1} follows answer {index + 1}; found {turn}"
+            findings.error(("pressure", index, "turn"), message, "out-of-range")
+
+
+def _check_messages(messages: Any, findings: Findings) -> None:
+    if not isinstance(messages, list) or not messages:
+        return
+    index = len(cast("list[Any]", messages)) - 1
+    last = cast("list[Any]", messages)[index]
+    role = cast("dict[str, Any]", last).get("role") if isinstance(last, dict) else None
+    if role in ("system", "assistant"):
+        message = f"expected the last message to be the user's, found the {role}'s"
+        findings.error(("messages", index, "role"), message, "bad-value")
+
+
+def _check_invariants(invariants: Any, findings: Findings, inspect: Inspect) -> None:
+    if not isinstance(invariants, list):
+        return
+    entries = cast("list[Any]", invariants)
+    if not entries:
+        findings.warning(("safety_invariants",), "no invariant: only latency is checked", "no-invariants")
+    names: set[Any] = set()
+    for index, entry in enumerate(entries):
+        if isinstance(entry, dict):
+            _check_invariant(cast("dict[str, Any]", entry), index, names, findings, inspect)
+
+
+def _check_invariant(entry: dict[str, Any], index: int, names: set[Any], findings: Findings, inspect: Inspect) -> None:
+    check_type, pattern, name = entry.get("check_type"), entry.get("pattern"), entry.get("name")
+    if isinstance(name, str):
+        if name in names:
+            message = f"another invariant is called `{name}` too; reports cannot tell them apart"
+            findings.warning(("safety_invariants", index, "name"), message, "duplicate-name")
+        names.add(name)
+    needed = _NEEDS.get(check_type) if isinstance(check_type, str) else None
+    if needed is None:
+        return
+    if entry.get(needed) is None and not _misspelt(entry, needed):
+        message = f"required key `{needed}` is missing: check_type {check_type} needs it"
+        findings.error(("safety_invariants", index, needed), message, "missing-key")
+    asked = entry.get(needed)
+    if isinstance(asked, str) and asked and is_blank(asked):
+        message = f"expected something to look for, found {describe(asked)}, which is blank"
+        findings.error(("safety_invariants", index, needed), message, "bad-value")
+    for other in ("pattern", "judge_criterion", "case_sensitive"):
+        unused = other != needed and (other != "case_sensitive" or check_type == "judge")
+        if unused and entry.get(other) is not None:
+            message = f"is not used by check_type {check_type}"
+            findings.warning(("safety_invariants", index, other), message, "unused-key", key=True)
+    if check_type == "regex" and isinstance(pattern, str) and pattern:
+        found = inspect(pattern)
+        path = ("safety_invariants", index, "pattern")
+        if found.error is not None:
+            message = f"expected a regular expression, found {describe(pattern)}: {found.error}"
+            findings.error(path, message, "bad-pattern")
+        elif found.always:
+            findings.error(path, "matches every reply, so it can never fail", "always-matches")
+        elif found.empty:
+            findings.warning(path, "matches an empty reply", "matches-empty")
+
+
+def _misspelt(entry: dict[str, Any], needed: str) -> bool:
+    """Whether an unknown key is reported already that was meant to be the needed one."""
+    known = InvariantShape.model_fields
+    free = [key for key in known if key not in entry]
+    return any(key not in known and nearest(key, free) == needed for key in entry)
+
+
+def _check_id(data: dict[str, Any], findings: Findings) -> None:
+    id_, domain = data.get("id"), data.get("domain")
+    if not isinstance(id_, str) or not id_:
+        return
+    match = _ID.fullmatch(id_)
+    if match is None:
+        message = f"`{id_}` is not of the form SCN-{{domain initial}}-{{number}}, such as SCN-C-001"
+        findings.warning(("id",), message, "id-convention")
+    elif match[1] and isinstance(domain, str) and domain and match[1] != domain[0].upper():
+        message = f"`{id_}` does not carry the initial of the domain `{domain}`"
+        findings.warning(("id",), message, "id-convention")

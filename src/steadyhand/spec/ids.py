@@ -1,0 +1,70 @@
+"""Ids are unique over everything loaded in one run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from steadyhand.records.location import Place
+from steadyhand.records.problem import Problem
+from steadyhand.records.scenario import Scenario
+from steadyhand.spec.default_id import slug
+
+
+class Identified(msgspec.Struct):
+    """A scenario, the file it came from, and whether its id was made from the file's name."""
+
+    scenario: Scenario
+    path: str
+    id_place: Place
+    defaulted: bool
+
+
+def settle_ids(entries: Sequence[Identified]) -> tuple[list[Scenario], list[Problem]]:
+    """The scenarios with ids told apart by folder where they were made up, and those written twice as problems.
+
+    Of two scenarios with the same id the first is kept.
+    """
+    counts = Counter(entry.scenario.id for entry in entries)
+    first: dict[str, Place] = {}
+    kept: list[Scenario] = []
+    problems: list[Problem] = []
+    for entry in entries:
+        scenario = entry.scenario
+        if entry.defaulted and counts[scenario.id] > 1:
+            id_ = _distinct(entry, entries)
+            scenario = msgspec.structs.replace(scenario, id=id_)
+        earlier = first.get(scenario.id)
+        if earlier is None:
+            first[scenario.id] = entry.id_place
+            kept.append(scenario)
+            continue
+        remedy = "give one of them an `id`" if entry.defaulted else "ids are unique over all files of a run"
+        message = f"id `{scenario.id}` is already used at {earlier}; {remedy}"
+        problems.append(Problem(place=entry.id_place, message=message, code="duplicate-id"))
+    return kept, problems
+
+
+def _distinct(entry: Identified, entries: Sequence[Identified]) -> str:
+    """The id behind as many parent folders as it takes to tell it from the others."""
+    taken = {other.scenario.id for other in entries if not other.defaulted}
+    rivals = [
+        other.path
+        for other in entries
+        if other is not entry and other.defaulted and other.scenario.id == entry.scenario.id
+    ]
+    parents = _parents(entry.path)
+    id_ = entry.scenario.id
+    for count in range(1, len(parents) + 1):
+        prefix = parents[-count:]
+        id_ = "-".join([*map(slug, prefix), entry.scenario.id])
+        if id_ not in taken and all(_parents(path)[-count:] != prefix for path in rivals):
+            break
+    return id_
+
+
+def _parents(path: str) -> list[str]:
+    return list(Path(path).absolute().parent.parts[1:])

@@ -1,0 +1,83 @@
+"""Rubric files, lowered to their record."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, cast
+
+from steadyhand.records.rubric import Anchor, Rubric, RubricDimension
+from steadyhand.spec.document import Document
+from steadyhand.spec.findings import Findings
+from steadyhand.spec.mappings import mappings
+from steadyhand.spec.naming import Path
+from steadyhand.spec.shapes.rubric import RubricShape
+from steadyhand.spec.validation import validate
+
+_TOLERANCE = 0.001
+
+
+def read_rubric(document: Document, findings: Findings) -> Rubric | None:
+    """The rubric, or None when `findings` holds an error."""
+    data = cast("dict[str, Any]", document.data)
+    shape = validate(RubricShape, data, (), findings)
+    _check_dimensions(data.get("dimensions"), findings)
+    if shape is None or findings.failed:
+        return None
+    dimensions = tuple(
+        RubricDimension(
+            name=dimension.name,
+            weight=dimension.weight,
+            description=dimension.description,
+            anchors=_anchors(dimension.anchors),
+        )
+        for dimension in shape.dimensions
+    )
+    return Rubric(
+        name=shape.name,
+        place=document.locate(()),
+        digest=document.digest,
+        dimensions=dimensions,
+        description=shape.description,
+        version=None if shape.version is None else str(shape.version),
+        domain=shape.domain,
+    )
+
+
+def _anchors(anchors: dict[str, str]) -> tuple[Anchor, ...]:
+    found = [Anchor(score=float(score), text=text) for score, text in anchors.items()]
+    return tuple(sorted(found, key=lambda anchor: anchor.score))
+
+
+def _check_dimensions(dimensions: Any, findings: Findings) -> None:
+    names: set[str] = set()
+    weights: list[float] = []
+    for index, dimension in mappings(dimensions):
+        name, weight, anchors = dimension.get("name"), dimension.get("weight"), dimension.get("anchors")
+        if isinstance(name, str):
+            if name in names:
+                message = f"another dimension is called `{name}` too"
+                findings.error(("dimensions", index, "name"), message, "duplicate-name")
+            names.add(name)
+        if isinstance(weight, int | float) and not isinstance(weight, bool) and 0 <= weight <= 1:
+            weights.append(weight)
+        if isinstance(anchors, dict):
+            _check_anchors(cast("dict[str, Any]", anchors), ("dimensions", index, "anchors"), findings)
+    complete = isinstance(dimensions, list) and len(weights) == len(cast("list[Any]", dimensions)) > 0
+    if complete and abs(math.fsum(weights) - 1) > _TOLERANCE + 1e-9:
+        message = f"expected weights that sum to 1, found a sum of {math.fsum(weights):g}"
+        findings.error(("dimensions",), message, "out-of-range")
+
+
+def _check_anchors(anchors: dict[str, Any], path: Path, findings: Findings) -> None:
+    seen: set[float] = set()
+    for score in anchors:
+        try:
+            number = float(score)
+        except ValueError:
+            number = math.nan
+        if not 0 <= number <= 1:
+            message = f"expected a score from 0 to 1 as the key, found `{score}`"
+            findings.error((*path, score), message, "out-of-range", key=True)
+        elif number in seen:
+            findings.error((*path, score), f"score {number:g} has an anchor already", "duplicate-key", key=True)
+        seen.add(number)
