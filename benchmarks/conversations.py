@@ -55,7 +55,7 @@ def _ours(base_url: str, folder: Path) -> float:
     from steadyhand.compose.loop import run_in_loop
     from steadyhand.compose.options import RunOptions, Selection
     from steadyhand.compose.running import Run
-    from steadyhand.records.verdict import Verdict
+    from steadyhand.records.evaluation import Verdict
     from steadyhand.store.reader import RunReader
 
     folder.mkdir()

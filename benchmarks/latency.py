@@ -24,8 +24,7 @@ import aiohttp
 from benchmarks.figures import Figure
 from steadyhand.builtin.models.openai import OpenAIModel
 from steadyhand.plugins.factories import ModelSettings
-from steadyhand.records.chat import ChatRequest
-from steadyhand.records.message import Message
+from steadyhand.records.chat import ChatRequest, Message
 
 CALLS = 1000
 IN_FLIGHT = 64

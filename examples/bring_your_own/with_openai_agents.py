@@ -15,7 +15,7 @@ from agents import (
 )
 from openai import AsyncOpenAI
 
-from steadyhand.records.message import Message
+from steadyhand.records.chat import Message
 
 set_tracing_disabled(disabled=True)
 

@@ -9,9 +9,8 @@ from steadyhand.plugins.action import ActionContext, ServiceFault, action
 from steadyhand.plugins.plugin import Plugin
 from steadyhand.ports.agent import TrialContext
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
-from steadyhand.records.conversation import ConversationTurn
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
-from steadyhand.records.result import ExecutionResult
+from steadyhand.records.result import ConversationTurn, ExecutionResult
 
 
 class Orders:

@@ -22,7 +22,7 @@ import enum
 from collections.abc import Sequence
 from typing import Literal
 
-from steadyhand.records.problem import Problem
+from steadyhand.records.location import Problem
 from steadyhand.records.timing import Attempt
 
 ModelErrorKind = Literal["connect", "timeout", "rate_limit", "auth", "refused", "server", "stream", "malformed"]

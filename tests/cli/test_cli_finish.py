@@ -8,7 +8,7 @@ import pytest
 
 from cli.conftest import DECISION
 from cli.loopback import Loopback
-from steadyhand.records.message import ToolCall
+from steadyhand.records.chat import ToolCall
 from steadyhand.testing import Answer
 
 HARMLESS = DECISION.replace("check_type: regex", "check_type: not_contains").replace("call for help", "do nothing")

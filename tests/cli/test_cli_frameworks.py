@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from cli.test_cli_agents import BROUGHT, GOOD, served
-from steadyhand.records.message import ToolCall
+from steadyhand.records.chat import ToolCall
 from steadyhand.testing import Answer, ModelServer, Served
 
 

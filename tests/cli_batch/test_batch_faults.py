@@ -11,8 +11,8 @@ from collections import defaultdict
 
 import pytest
 
+from steadyhand.records.evaluation import LatencyTier, Verdict
 from steadyhand.records.event import ModelCalled, Retried
-from steadyhand.records.verdict import LatencyTier, Verdict
 from steadyhand.testing import Answer, ModelServer
 
 LONG = "I call for help now. " * 5

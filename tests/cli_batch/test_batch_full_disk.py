@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from steadyhand.records.verdict import Verdict
+from steadyhand.records.evaluation import Verdict
 from steadyhand.store.reader import RunReader
 
 TRIALS = 600

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from steadyhand.records.verdict import Verdict
+from steadyhand.records.evaluation import Verdict
 
 
 def test_once_finishes_what_is_in_flight_and_reports(batch):

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from steadyhand.records.verdict import Verdict
+from steadyhand.records.evaluation import Verdict
 
 SLOW = "rules:\n  - reply: I call for help now.\n    delay_ms: 5\n"
 

@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 
 from steadyhand.compose.resuming import resume_run
-from steadyhand.records.verdict import Verdict
+from steadyhand.records.evaluation import Verdict
 from steadyhand.store.reader import RunReader
 
 SLOW = "rules:\n  - reply: I call for help now.\n    delay_ms: 20\n"

@@ -31,13 +31,11 @@ from steadyhand.engine.trial import run_trial
 from steadyhand.errors import AgentError, ModelError
 from steadyhand.plugins.factories import AgentSettings, ModelSettings
 from steadyhand.ports.agent import Agent, Reply, Shows, Turn, Visible, shows_of
-from steadyhand.records.evaluation import EvaluationSpec
-from steadyhand.records.event import ActionTaken, ModelCalled
-from steadyhand.records.message import Message, ToolCall
+from steadyhand.records.chat import Message, ToolCall
+from steadyhand.records.evaluation import EvaluationSpec, Verdict
+from steadyhand.records.event import VISIBLE, ActionTaken, ModelCalled
 from steadyhand.records.run import TrialRecord
 from steadyhand.records.scenario import Ask, DatabaseSeed, Mock, RunCode, Step
-from steadyhand.records.trajectory import VISIBLE
-from steadyhand.records.verdict import Verdict
 from steadyhand.runtime.mocks import MockTable
 from steadyhand.runtime.runtime import AgentRuntime
 from steadyhand.testing import Answer, ElizaosAnswer, ElizaosServer, ModelServer, ScriptedAgent, Served

@@ -20,10 +20,9 @@ from steadyhand.plugins.plugin import Plugin
 from steadyhand.plugins.registry import Registry
 from steadyhand.ports.evaluator import EvaluationContext, JudgedCheck
 from steadyhand.ports.judge import Judgement
-from steadyhand.records.conversation import ConversationResult, ConversationTurn
+from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationSpec, JudgeNote
-from steadyhand.records.message import Message
-from steadyhand.records.result import ExecutionResult, Latency
+from steadyhand.records.result import ConversationResult, ConversationTurn, ExecutionResult, Latency
 from steadyhand.records.scenario import DatabaseSeed, Scenario
 from unit.builtin_agents.agent_support import a_trial
 from unit.builtin_evaluators.conftest import Trial

@@ -21,8 +21,7 @@ from steadyhand.builtin.models.local import LocalModel, find_library, find_weigh
 from steadyhand.builtin.models.openai import OpenAIModel
 from steadyhand.errors import ModelError
 from steadyhand.plugins.factories import ModelSettings
-from steadyhand.records.chat import ChatRequest, ChatResponse
-from steadyhand.records.message import Message, ToolSpec
+from steadyhand.records.chat import ChatRequest, ChatResponse, Message, ToolSpec
 
 pytestmark = pytest.mark.local
 pytest.importorskip("xllamacpp", reason="xllamacpp is not installed (make test-local installs it)")

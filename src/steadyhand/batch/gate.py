@@ -12,7 +12,7 @@ from steadyhand.batch.provider import Provider, ProviderLimits
 from steadyhand.errors import ModelError
 from steadyhand.ports.clock import Clock
 from steadyhand.records.chat import ChatRequest, ChatResponse
-from steadyhand.records.standing import HeldUp
+from steadyhand.records.run import HeldUp
 
 _CHARACTERS_PER_TOKEN = 4
 _EXPECTED_ANSWER = 256

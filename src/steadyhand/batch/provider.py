@@ -10,7 +10,7 @@ from steadyhand.batch.pace import SPACING_S, Pace
 from steadyhand.errors import ModelError
 from steadyhand.ports.clock import Clock
 from steadyhand.records.base import Record
-from steadyhand.records.standing import HeldUp
+from steadyhand.records.run import HeldUp
 
 LONGEST_HOLD_S = 90.0
 _NO_OBSTACLE = (0.0, "")

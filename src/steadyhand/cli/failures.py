@@ -9,8 +9,7 @@ import traceback
 import click
 
 from steadyhand.errors import ExitCode, FileError, StoreError, UsageError
-from steadyhand.records.secret_forms import secrets_of
-from steadyhand.redaction import Redactor
+from steadyhand.redaction import Redactor, secrets_of
 
 
 def explain(error: BaseException) -> int:

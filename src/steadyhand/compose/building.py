@@ -36,10 +36,8 @@ from steadyhand.ports.judge import Judge
 from steadyhand.ports.model import ChatModel
 from steadyhand.ports.sink import EventSink
 from steadyhand.ports.user import UserSimulator
-from steadyhand.records.material import Material
-from steadyhand.records.rubric import RubricScore
+from steadyhand.records.evaluation import LatencyTier, Material, RubricScore
 from steadyhand.records.scenario import Scenario, evaluation_specs
-from steadyhand.records.verdict import LatencyTier
 
 if TYPE_CHECKING:
     from steadyhand.builtin.services.database import TrialDatabase

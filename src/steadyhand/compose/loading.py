@@ -9,7 +9,7 @@ from steadyhand.compose.options import Selection
 from steadyhand.compose.plugins import ScenarioRegistries, environments_of
 from steadyhand.errors import FileError, SetupError
 from steadyhand.plugins.registry import EvaluationCatalogue
-from steadyhand.records.problem import Problem
+from steadyhand.records.location import Problem
 from steadyhand.records.scenario import Scenario
 from steadyhand.spec.load import Loaded, load
 

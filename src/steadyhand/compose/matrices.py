@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from steadyhand.compose.plugins import ScenarioRegistries, environments_of
 from steadyhand.errors import SetupError
 from steadyhand.plugins.registry import EvaluationCatalogue
-from steadyhand.records.problem import Problem
+from steadyhand.records.location import Problem
 from steadyhand.records.run import RunAxis, RunMatrix
 from steadyhand.records.scenario import Scenario
 from steadyhand.spec.load import Loaded

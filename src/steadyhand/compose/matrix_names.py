@@ -8,9 +8,8 @@ from steadyhand.compose.options import RunOptions
 from steadyhand.compose.plugins import ScenarioRegistries
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import SetupError
-from steadyhand.records.matrix import MatrixSetting
-from steadyhand.records.problem import Problem
-from steadyhand.records.scenario import Scenario
+from steadyhand.records.location import Problem
+from steadyhand.records.scenario import MatrixSetting, Scenario
 
 CHARACTER_MODEL = "character.llm.model"
 

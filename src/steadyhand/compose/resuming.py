@@ -12,8 +12,8 @@ from steadyhand.compose.fingerprint import differences, total
 from steadyhand.compose.options import restore_options
 from steadyhand.compose.running import Run
 from steadyhand.errors import SetupError, UsageError
+from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import RunHeader
-from steadyhand.records.verdict import Verdict
 from steadyhand.store.reader import RunReader
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import FileError
-from steadyhand.records.problem import Problem
-from steadyhand.records.rubric import Rubric
+from steadyhand.records.evaluation import Rubric
+from steadyhand.records.location import Problem
 from steadyhand.records.scenario import Scenario
 from steadyhand.spec.discover import show_file
 from steadyhand.spec.document import read_document

@@ -34,13 +34,11 @@ from steadyhand.engine.lag import LagMonitor
 from steadyhand.engine.limits import Budget
 from steadyhand.engine.model_call import OpenGate
 from steadyhand.errors import FileError, SteadyhandError, StoreError
+from steadyhand.judging.cost import Prices
 from steadyhand.ports.observer import RunObserver
-from steadyhand.records.evaluation import EvaluationSpec
-from steadyhand.records.price import Prices
-from steadyhand.records.run import RunHeader, RunMatrix, TrialRecord
+from steadyhand.records.evaluation import EvaluationSpec, Verdict
+from steadyhand.records.run import RunHeader, RunMatrix, Standing, TrialRecord
 from steadyhand.records.scenario import Scenario
-from steadyhand.records.standing import Standing
-from steadyhand.records.verdict import Verdict
 from steadyhand.redaction import Redactor
 from steadyhand.report.redacted_progress import RedactedProgress
 from steadyhand.store.ids import new_run_id

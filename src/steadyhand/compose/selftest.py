@@ -10,13 +10,12 @@ from steadyhand.engine.context import Trial, TrialParts
 from steadyhand.engine.evaluation import Evaluation
 from steadyhand.plugins.factories import EnvironmentSettings
 from steadyhand.records.base import Record
-from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec
+from steadyhand.records.chat import Message
+from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, Verdict
 from steadyhand.records.location import Place
-from steadyhand.records.message import Message
 from steadyhand.records.result import ExecutionResult
 from steadyhand.records.run import TrialKey
 from steadyhand.records.scenario import Scenario, evaluation_specs
-from steadyhand.records.verdict import Verdict
 
 DETERMINISTIC = frozenset(("regex", "contains", "not_contains", "regex_match", "string_contains"))
 

@@ -11,7 +11,7 @@ from steadyhand.errors import FileError
 from steadyhand.plugins.registry import Registry
 from steadyhand.ports.clock import Clock
 from steadyhand.ports.services import Services
-from steadyhand.records.problem import Problem
+from steadyhand.records.location import Problem
 from steadyhand.records.scenario import Mock, Scenario
 from steadyhand.runtime.answering import MockSource
 from steadyhand.runtime.mocks import MockTable

@@ -11,8 +11,7 @@ from steadyhand.errors import SetupError
 from steadyhand.records.base import Record
 from steadyhand.records.config import Config, Price
 from steadyhand.records.scenario import Scenario
-from steadyhand.records.secret_forms import secrets_of
-from steadyhand.redaction import Redactor
+from steadyhand.redaction import Redactor, secrets_of
 from steadyhand.spec.config import find_config
 
 DEFAULT_OUT = Path(".steadyhand/runs")

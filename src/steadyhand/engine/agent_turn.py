@@ -11,9 +11,8 @@ from steadyhand.engine.own_time import OwnTime
 from steadyhand.errors import AgentError, LimitExceeded, TrialError
 from steadyhand.judging.trial import LATENCY_BUDGET
 from steadyhand.ports.agent import Agent, Reply, Turn
-from steadyhand.records.chat import Finish, FinishReason
+from steadyhand.records.chat import Finish, FinishReason, Message
 from steadyhand.records.event import Lagged, ModelCalled, Retried, Said
-from steadyhand.records.message import Message
 from steadyhand.records.result import Latency
 from steadyhand.records.scenario import Ask
 from steadyhand.records.timing import Spoiled, SpoiledBy

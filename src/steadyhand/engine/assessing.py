@@ -11,9 +11,9 @@ from steadyhand.engine.safety_timeline import safety_timeline
 from steadyhand.judging.material import materials_of
 from steadyhand.judging.rubric import NO_JUDGE, NOT_REACHED
 from steadyhand.judging.trial import latency_tier
+from steadyhand.records.evaluation import RubricScore
 from steadyhand.records.result import Latency
-from steadyhand.records.rubric import RubricScore
-from steadyhand.records.timeline import SafetyTimeline
+from steadyhand.records.timing import SafetyTimeline
 
 
 class Assessment:

@@ -26,14 +26,11 @@ from steadyhand.ports.services import Services
 from steadyhand.ports.sink import EventSink
 from steadyhand.ports.user import UserSimulator
 from steadyhand.records.chat import ChatRequest, ChatResponse
-from steadyhand.records.conversation import ConversationTurn
-from steadyhand.records.evaluation import EvaluationSpec
+from steadyhand.records.evaluation import EvaluationSpec, LatencyTier, Material, RubricScore
 from steadyhand.records.event import AnyEvent, Noted
-from steadyhand.records.material import Material
-from steadyhand.records.rubric import RubricScore
+from steadyhand.records.result import ConversationTurn
 from steadyhand.records.run import TrialKey
 from steadyhand.records.scenario import RunCode, Scenario
-from steadyhand.records.verdict import LatencyTier
 
 TerminationFunction = Callable[[tuple[ConversationTurn, ...], TrialContext], "bool | str | Awaitable[bool | str]"]
 """A plugin's word on whether a conversation is over; a text that is not empty means yes, and says why."""

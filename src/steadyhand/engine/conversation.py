@@ -12,14 +12,12 @@ from steadyhand.engine.own_time import OwnTime
 from steadyhand.engine.script import Script
 from steadyhand.engine.termination import Ending, check_termination, transcript_text
 from steadyhand.errors import LimitExceeded, SteadyhandError, TrialError
-from steadyhand.records.conversation import ConversationResult, ConversationTurn
-from steadyhand.records.evaluation import EvaluationResult
+from steadyhand.records.chat import Message
+from steadyhand.records.evaluation import EvaluationResult, Verdict
 from steadyhand.records.event import Noted, Retried, Said, ServiceCalled
-from steadyhand.records.history import trajectory_of
-from steadyhand.records.message import Message
-from steadyhand.records.result import ExecutionResult
+from steadyhand.records.result import ConversationResult, ConversationTurn, ExecutionResult
+from steadyhand.records.run import trajectory_of
 from steadyhand.records.scenario import Converse, Step
-from steadyhand.records.verdict import Verdict
 
 MAX_TURNS_REACHED = "max_turns_reached"
 SCRIPT_FINISHED = "script_finished"

@@ -20,13 +20,13 @@ from steadyhand.records.evaluation import (
     EvaluationSpec,
     Evidence,
     Stage,
+    Verdict,
     failed,
     inconclusive,
 )
 from steadyhand.records.event import ErrorHappened, Evaluated
 from steadyhand.records.result import ExecutionResult
 from steadyhand.records.scenario import Converse, Step
-from steadyhand.records.verdict import Verdict
 
 
 class Evaluation:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from steadyhand.errors import SetupError
-from steadyhand.judging.cost import spent_on
+from steadyhand.judging.cost import Prices, spent_on
 from steadyhand.records.cost import Spent
 from steadyhand.records.event import AnyEvent, ModelCalled
-from steadyhand.records.price import Prices
 from steadyhand.records.run import TrialRecord
 
 

@@ -9,8 +9,8 @@ import msgspec
 from steadyhand.engine.context import TrialParts
 from steadyhand.engine.trial import run_trial
 from steadyhand.judging.trial import settle
+from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import TrialRecord
-from steadyhand.records.verdict import Verdict
 
 MEASURED_AGAIN = 2
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from steadyhand.ports.user import ASKED_AGAIN
 from steadyhand.records.chat import Purpose
-from steadyhand.records.conversation import ConversationMetrics, ConversationResult, SimulatorQuality, TokenUsage
 from steadyhand.records.event import AnyEvent, ModelCalled, Noted
+from steadyhand.records.result import ConversationMetrics, ConversationResult, SimulatorQuality, TokenUsage
 
 _PART: dict[Purpose, str] = {
     "agent": "agent_responses",

@@ -13,12 +13,11 @@ from steadyhand.engine.outcome import StepResult
 from steadyhand.engine.prefixes import Check, Prefixes
 from steadyhand.judging.trial import LATENCY_BUDGET
 from steadyhand.ports.evaluator import TextCheck
-from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec
+from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, Verdict
 from steadyhand.records.event import ModelCalled
 from steadyhand.records.result import ExecutionResult
 from steadyhand.records.scenario import Ask
-from steadyhand.records.timeline import SafetyAtDeadline, SafetyTimeline
-from steadyhand.records.verdict import Verdict
+from steadyhand.records.timing import SafetyAtDeadline, SafetyTimeline
 
 _MOST_PREFIXES = 400
 _FEWEST_PREFIXES = 50

@@ -15,11 +15,10 @@ from steadyhand.engine.evaluation import Evaluation
 from steadyhand.engine.outcome import StepResult
 from steadyhand.engine.termination import transcript_text
 from steadyhand.errors import LimitExceeded
-from steadyhand.records.conversation import ConversationResult
+from steadyhand.records.chat import Message
 from steadyhand.records.event import AnyEvent, CommandRan, FileChanged, LimitReached, Said, ServiceCalled
-from steadyhand.records.history import trajectory_of, worst_finish
-from steadyhand.records.message import Message
-from steadyhand.records.result import CapturedFile, ExecutionResult, Latency
+from steadyhand.records.result import CapturedFile, ConversationResult, ExecutionResult, Latency
+from steadyhand.records.run import trajectory_of, worst_finish
 from steadyhand.records.scenario import Ask, Converse, RunCode, Step
 
 

@@ -14,7 +14,7 @@ from steadyhand.judging.material import turn_materials
 from steadyhand.ports.agent import TrialContext
 from steadyhand.ports.judge import NoJudgement, Question
 from steadyhand.records.base import Record
-from steadyhand.records.conversation import ConversationTurn
+from steadyhand.records.result import ConversationTurn
 from steadyhand.records.scenario import TerminationCondition
 
 STUCK_AFTER_TURNS = 3

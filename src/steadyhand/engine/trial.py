@@ -14,9 +14,8 @@ from steadyhand.engine.steps import StepRunner
 from steadyhand.errors import TrialError
 from steadyhand.judging.trial import judge_trial
 from steadyhand.ports.agent import shows_of
-from steadyhand.records.conversation import ConversationEnding, ConversationResult
 from steadyhand.records.event import Evaluated, Noted
-from steadyhand.records.result import FileSystemOperation
+from steadyhand.records.result import ConversationEnding, ConversationResult, FileSystemOperation
 from steadyhand.records.run import TrialRecord
 from steadyhand.records.scenario import Converse, Step
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from steadyhand.records.evaluation import EMPTY_REPLY
+from steadyhand.records.evaluation import EMPTY_REPLY, FailureClass, Verdict
 from steadyhand.records.run import TrialRecord
-from steadyhand.records.verdict import FailureClass, Verdict
 
 Alarm = Literal["missed", "false"]
 

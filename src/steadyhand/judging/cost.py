@@ -2,13 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable, Mapping
 
+from steadyhand.records.config import Price
 from steadyhand.records.cost import CostSummary, Spent
 from steadyhand.records.event import AnyEvent, ModelCalled
-from steadyhand.records.price import Prices
-from steadyhand.records.run import TrialRecord
+from steadyhand.records.run import RunHeader, TrialRecord
 from steadyhand.records.timing import Attempt, SpoiledBy
+
+PRICES_AS_OF = "2026-03"
+
+_DATED = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)\Z")
+_FREE = Price(input=0.0, output=0.0)
+_FREE_PROVIDERS = ("scripted", "local", "replay")
+
+# US dollars per million tokens, without discounts for cached input, batches or volume.
+LIST_PRICES: Mapping[str, Price] = {
+    "anthropic/claude-3-haiku": Price(input=0.25, output=1.25),
+    "anthropic/claude-3-5-haiku": Price(input=0.8, output=4.0),
+    "anthropic/claude-haiku-4-5": Price(input=1.0, output=5.0),
+    "anthropic/claude-sonnet-4": Price(input=3.0, output=15.0),
+    "anthropic/claude-sonnet-4-5": Price(input=3.0, output=15.0),
+    "anthropic/claude-sonnet-4-6": Price(input=3.0, output=15.0),
+    "anthropic/claude-opus-4-1": Price(input=15.0, output=75.0),
+    "anthropic/claude-opus-4-5": Price(input=5.0, output=25.0),
+    "anthropic/claude-opus-4-6": Price(input=5.0, output=25.0),
+    "openai/gpt-4.1": Price(input=2.0, output=8.0),
+    "openai/gpt-4.1-mini": Price(input=0.4, output=1.6),
+    "openai/gpt-4.1-nano": Price(input=0.1, output=0.4),
+    "openai/gpt-4o": Price(input=2.5, output=10.0),
+    "openai/gpt-4o-2024-05-13": Price(input=5.0, output=15.0),
+    "openai/gpt-4o-mini": Price(input=0.15, output=0.6),
+    "openai/gpt-5": Price(input=1.25, output=10.0),
+    "openai/gpt-5-mini": Price(input=0.25, output=2.0),
+    "openai/gpt-5-nano": Price(input=0.05, output=0.4),
+    "openai/o3": Price(input=2.0, output=8.0),
+    "openai/o4-mini": Price(input=1.1, output=4.4),
+}
+
+
+class Prices:
+    """Finds a model's price. What is not known stays unknown.
+
+    `configured` goes first. The table is not used for providers in `elsewhere`: behind another base URL, the same name
+    may be another server's model, at another price.
+    """
+
+    def __init__(self, configured: Mapping[str, Price] | None = None, *, elsewhere: Collection[str] = ()) -> None:
+        self._configured: Mapping[str, Price] = configured or {}
+        self._elsewhere: frozenset[str] = frozenset(elsewhere)
+
+    @classmethod
+    def of_run(cls, header: RunHeader) -> Prices:
+        """Those that held when the run was made."""
+        return cls(header.prices, elsewhere=header.own_servers)
+
+    def of(self, model: str) -> Price | None:
+        """The price of `provider/model`. A version's date may be left out of the name that is priced."""
+        own = _look_up(self._configured, model)
+        if own is not None:
+            return own
+        if self.from_table(model):
+            return _look_up(LIST_PRICES, model)
+        return _FREE if _provider(model) in _FREE_PROVIDERS else None
+
+    def from_table(self, model: str) -> bool:
+        """Whether the price is the table's, and so as old as the table."""
+        if _provider(model) in self._elsewhere or _look_up(self._configured, model) is not None:
+            return False
+        return _look_up(LIST_PRICES, model) is not None
+
+
+def _look_up(table: Mapping[str, Price], model: str) -> Price | None:
+    return table.get(model) or table.get(_DATED.sub("", model))
+
+
+def _provider(model: str) -> str:
+    return model.partition("/")[0]
+
 
 _MILLION = 1_000_000
 

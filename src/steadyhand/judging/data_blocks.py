@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
 
-from steadyhand.records.material import Material
+from steadyhand.records.evaluation import Material
 
 _CODE_LENGTH = 20
 

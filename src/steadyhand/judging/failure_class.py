@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from steadyhand.records.evaluation import EvaluationResult
-from steadyhand.records.rubric import RubricScore
-from steadyhand.records.verdict import FailureClass, LatencyTier, Verdict
+from steadyhand.records.evaluation import EvaluationResult, FailureClass, LatencyTier, RubricScore, Verdict
 
 CRITICAL_SEVERITY = 0.9
 RUBRIC_FLOOR = 0.5

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steadyhand.records.verdict import LatencyTier
+from steadyhand.records.evaluation import LatencyTier
 
 
 def tier_of(ms: float, target_ms: float, acceptable_ms: float, critical_ms: float) -> LatencyTier:

@@ -11,12 +11,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from steadyhand.records.conversation import ConversationTurn
-from steadyhand.records.event import ServiceCalled
-from steadyhand.records.material import Material
-from steadyhand.records.message import Message
-from steadyhand.records.result import CapturedFile, ExecutionResult
-from steadyhand.records.trajectory import TrajectoryStep
+from steadyhand.records.chat import Message
+from steadyhand.records.evaluation import Material
+from steadyhand.records.event import ServiceCalled, TrajectoryStep
+from steadyhand.records.result import CapturedFile, ConversationTurn, ExecutionResult
 
 _SPEAKERS = {"system": "the system prompt", "user": "the user", "assistant": "the agent", "tool": "a tool"}
 

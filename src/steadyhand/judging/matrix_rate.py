@@ -8,8 +8,8 @@ from typing import Any
 
 from steadyhand.judging.rates import ScenarioRate
 from steadyhand.records.base import Record
+from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import RunMatrix
-from steadyhand.records.verdict import Verdict
 
 
 class Tally(Record):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from steadyhand.errors import ExitCode
 from steadyhand.judging.run import summarise
 from steadyhand.records.base import Record
-from steadyhand.records.verdict import Verdict
+from steadyhand.records.evaluation import Verdict
 
 _Z95 = 1.959963984540054
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from steadyhand.records.rubric import Rubric
-from steadyhand.records.verdict import LatencyTier
+from steadyhand.records.evaluation import LatencyTier, Rubric
 
 NO_JUDGE = (
     "not scored: a rubric needs a judge other than the model under test; set --judge provider/model, or `judge` in "

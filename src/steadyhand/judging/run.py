@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from steadyhand.errors import ExitCode
 from steadyhand.judging.alarm import Alarm
 from steadyhand.records.base import Record
-from steadyhand.records.verdict import Verdict
+from steadyhand.records.evaluation import Verdict
 
 
 class RunSummary(Record):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from steadyhand.records.evaluation import EvaluationResult
-from steadyhand.records.verdict import Verdict
+from steadyhand.records.evaluation import EvaluationResult, Verdict
 
 
 def invariants_of(evaluations: Iterable[EvaluationResult]) -> list[EvaluationResult]:

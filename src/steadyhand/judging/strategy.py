@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from steadyhand.judging.wording import label, named
-from steadyhand.records.evaluation import EvaluationResult
+from steadyhand.records.evaluation import EvaluationResult, Verdict
 from steadyhand.records.scenario import Judgment
-from steadyhand.records.verdict import Verdict
 
 _VERDICTS = (Verdict.PASSED, Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.ERROR)
 NOTHING_EVALUATED = "nothing was evaluated"

@@ -11,13 +11,11 @@ from steadyhand.judging.failure_class import failure_classes
 from steadyhand.judging.severity import invariants_of, safety_score
 from steadyhand.judging.strategy import decide
 from steadyhand.judging.wording import label, named
-from steadyhand.records.evaluation import EvaluationResult
+from steadyhand.records.evaluation import EvaluationResult, FailureClass, LatencyTier, Outcome, RubricScore, Verdict
 from steadyhand.records.result import Latency
-from steadyhand.records.rubric import RubricScore
 from steadyhand.records.run import Judged
 from steadyhand.records.scenario import Judgment
-from steadyhand.records.timeline import SafetyTimeline
-from steadyhand.records.verdict import FailureClass, LatencyTier, Outcome, Verdict
+from steadyhand.records.timing import SafetyTimeline
 
 LATENCY_BUDGET = "latency_budget"
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
-from steadyhand.records.problem import Problem
+from steadyhand.records.location import Problem
 from steadyhand.spec.document import Document, read_document
 from steadyhand.spec.findings import Findings, describe
 from steadyhand.spec.naming import Path, nearest

@@ -10,7 +10,7 @@ from steadyhand.ports.agent import Agent, TrialContext
 from steadyhand.ports.environment import EnvironmentProvider
 from steadyhand.ports.model import ChatModel
 from steadyhand.records.base import Record
-from steadyhand.records.conversation import ConversationTurn
+from steadyhand.records.result import ConversationTurn
 
 
 class ModelSettings(Record):

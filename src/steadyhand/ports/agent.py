@@ -10,11 +10,9 @@ from steadyhand.ports.clock import Clock
 from steadyhand.ports.environment import EnvironmentProvider
 from steadyhand.ports.model import ChatModel
 from steadyhand.records.base import Record
-from steadyhand.records.chat import ChatRequest, ChatResponse
-from steadyhand.records.event import AnyEvent
-from steadyhand.records.message import Message
+from steadyhand.records.chat import ChatRequest, ChatResponse, Message
+from steadyhand.records.event import EVERYTHING_SEEN, AnyEvent, Shows, Sight, Visible
 from steadyhand.records.scenario import Scenario
-from steadyhand.records.trajectory import EVERYTHING_SEEN, Shows, Sight, Visible
 
 if TYPE_CHECKING:
     from steadyhand.ports.database import Database

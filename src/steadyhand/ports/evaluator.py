@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict
 from steadyhand.ports.agent import TrialContext
 from steadyhand.ports.environment import EnvironmentProvider
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec
+from steadyhand.records.event import Shows, Visible
 from steadyhand.records.result import ExecutionResult
 from steadyhand.records.scenario import Scenario
-from steadyhand.records.trajectory import Shows, Visible
 
 
 class EvaluationParams(BaseModel):

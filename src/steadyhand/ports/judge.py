@@ -6,9 +6,8 @@ from typing import Any, Protocol
 
 from steadyhand.ports.agent import TrialContext
 from steadyhand.records.base import Record
-from steadyhand.records.evaluation import JudgeNote
-from steadyhand.records.material import Material
-from steadyhand.records.trajectory import Visible
+from steadyhand.records.evaluation import JudgeNote, Material
+from steadyhand.records.event import Visible
 
 __all__ = ["Judge", "Judgement", "Material", "NoJudgement", "Question"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from steadyhand.ports.agent import TrialContext
-from steadyhand.records.conversation import ConversationTurn
+from steadyhand.records.result import ConversationTurn
 from steadyhand.records.scenario import UserSimulatorConfig
 
 ASKED_AGAIN = "simulated_user_asked_again"

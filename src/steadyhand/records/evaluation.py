@@ -2,11 +2,49 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Any, Literal
 
 from steadyhand.records.base import Record
 from steadyhand.records.location import Place
-from steadyhand.records.verdict import Verdict
+
+
+class Verdict(enum.StrEnum):
+    """*inconclusive*: could not be evaluated. *error*: the harness, environment or network failed."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    INCONCLUSIVE = "inconclusive"
+    ERROR = "error"
+
+
+class Outcome(enum.StrEnum):
+    """Safety and time, kept apart."""
+
+    SAFE_IN_TIME = "safe_in_time"
+    SAFE_LATE = "safe_late"
+    UNSAFE_IN_TIME = "unsafe_in_time"
+    UNSAFE_LATE = "unsafe_late"
+
+
+class LatencyTier(enum.StrEnum):
+    """The tier of the budget that the latency fell in. All bounds are inclusive."""
+
+    TARGET = "target"
+    ACCEPTABLE = "acceptable"
+    CRITICAL = "critical"
+    EXCEEDED = "exceeded"
+
+
+class FailureClass(enum.StrEnum):
+    """What kind of failure, worst first."""
+
+    CRITICAL_INVARIANT = "A"
+    INVARIANT = "B"
+    RUBRIC = "C"
+    LATENCY = "D"
+    FABRICATION = "E"
+
 
 Stage = Literal["step", "turn", "final"]
 Ground = Literal["presence", "absence"]
@@ -120,3 +158,57 @@ def inconclusive(
 ) -> EvaluationResult:
     """It could not be told. Never a pass, and not the agent's failure."""
     return EvaluationResult(verdict=Verdict.INCONCLUSIVE, message=message, evidence=evidence, figures=figures or {})
+
+
+class Anchor(Record):
+    """What a reply of this score looks like."""
+
+    score: float
+    text: str
+
+
+class RubricDimension(Record):
+    """Anchors are in the order of their scores, the lowest first."""
+
+    name: str
+    weight: float
+    description: str = ""
+    anchors: tuple[Anchor, ...] = ()
+
+
+class Rubric(Record):
+    """The weights of the dimensions sum to one."""
+
+    name: str
+    place: Place
+    dimensions: tuple[RubricDimension, ...]
+    digest: str = ""
+    description: str = ""
+    version: str | None = None
+    domain: str | None = None
+
+
+class RubricScore(Record):
+    """How a reply scored, from 0 to 1 by dimension. A score that could not be had is absent, and then so is `overall`.
+
+    `reason` says what is missing. `fabricated` is None when nobody could tell.
+    """
+
+    name: str
+    scores: dict[str, float] = {}
+    overall: float | None = None
+    fabricated: bool | None = None
+    evidence: str | None = None
+    reason: str | None = None
+    note: JudgeNote | None = None
+
+
+class Material(Record):
+    """A piece of what is judged: data, never instructions. `title` may hold text that the agent chose, too.
+
+    A piece that is not `whole` lacks something that nobody can show any more; its text says what.
+    """
+
+    title: str
+    text: str
+    whole: bool = True

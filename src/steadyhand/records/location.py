@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from steadyhand.records.base import Record
 
 
@@ -15,3 +17,17 @@ class Place(Record, array_like=True):
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+
+
+class Problem(Record):
+    """`code` is a stable short name for machines, such as `unknown-key` or `out-of-range`."""
+
+    place: Place
+    message: str
+    code: str
+    level: Literal["error", "warning"] = "error"
+
+    def __str__(self) -> str:
+        path = f"{self.place.path}: " if self.place.path else ""
+        mark = "warning: " if self.level == "warning" else ""
+        return f"{self.place}: {path}{mark}{self.message}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from steadyhand.judging.cost import PRICES_AS_OF
 from steadyhand.records.cost import CostSummary, Spent
-from steadyhand.records.price import PRICES_AS_OF
 
 
 def cost_line(summary: CostSummary) -> str:

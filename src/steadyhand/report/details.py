@@ -6,11 +6,8 @@ from collections.abc import Iterator
 
 from steadyhand.judging.alarm import alarm_of
 from steadyhand.judging.wording import label
-from steadyhand.records.evaluation import EvaluationResult
-from steadyhand.records.history import answers_finish
-from steadyhand.records.rubric import RubricScore
-from steadyhand.records.run import Judged, TrialRecord
-from steadyhand.records.verdict import Verdict
+from steadyhand.records.evaluation import EvaluationResult, RubricScore, Verdict
+from steadyhand.records.run import Judged, TrialRecord, answers_finish
 from steadyhand.report.incidents import incidents_of
 from steadyhand.report.page import Page, clip, one_line, visible
 from steadyhand.report.transcript import render_endings, render_transcript

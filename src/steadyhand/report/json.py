@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from steadyhand.judging.alarm import alarm_of
-from steadyhand.judging.cost import cost_of_trial
+from steadyhand.judging.cost import Prices, cost_of_trial
 from steadyhand.records.chat import Finish
-from steadyhand.records.conversation import ConversationEnding
-from steadyhand.records.evaluation import EvaluationResult
+from steadyhand.records.evaluation import EvaluationResult, RubricScore
 from steadyhand.records.event import (
+    VISIBLE,
     ActionTaken,
     AnyEvent,
     ErrorHappened,
@@ -20,11 +20,8 @@ from steadyhand.records.event import (
     ServiceCalled,
     Thought,
 )
-from steadyhand.records.history import answers_finish, exported_transcript
-from steadyhand.records.price import Prices
-from steadyhand.records.rubric import RubricScore
-from steadyhand.records.run import TrialRecord
-from steadyhand.records.trajectory import VISIBLE
+from steadyhand.records.result import ConversationEnding
+from steadyhand.records.run import TrialRecord, answers_finish, exported_transcript
 from steadyhand.report.cost_json import cost_json
 from steadyhand.report.incidents import incident_json
 from steadyhand.report.whole import whole

@@ -9,13 +9,12 @@ from typing import Any
 import msgspec
 
 from steadyhand.judging.alarm import Alarm, alarm_of
-from steadyhand.judging.cost import cost_of_trial
+from steadyhand.judging.cost import Prices, cost_of_trial
 from steadyhand.judging.rates import ScenarioRate, rates_exit_code
 from steadyhand.judging.run import summarise
 from steadyhand.records.cost import CostSummary
-from steadyhand.records.price import Prices
+from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import RunHeader, TrialRecord
-from steadyhand.records.verdict import Verdict
 from steadyhand.report.cost_json import cost_json
 from steadyhand.report.json import trial_json
 from steadyhand.report.rates_json import matrices_json, scenarios_json, verdicts_json

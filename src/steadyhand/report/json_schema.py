@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any, get_args
 
 from steadyhand.judging.alarm import Alarm
-from steadyhand.records.chat import FinishReason, Purpose
-from steadyhand.records.evaluation import Ground, Stage
-from steadyhand.records.message import Role
+from steadyhand.records.chat import FinishReason, Purpose, Role
+from steadyhand.records.evaluation import FailureClass, Ground, LatencyTier, Outcome, Stage, Verdict
+from steadyhand.records.event import VISIBLE, Sight, Visible
 from steadyhand.records.scenario import Expected
-from steadyhand.records.trajectory import VISIBLE, Sight, Visible
-from steadyhand.records.verdict import FailureClass, LatencyTier, Outcome, Verdict
 from steadyhand.report.json_report import REPORT_FORMAT
 
 _TEXT = {"type": "string"}

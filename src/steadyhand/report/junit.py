@@ -14,9 +14,8 @@ from typing import Any
 
 from steadyhand.judging.alarm import alarm_of
 from steadyhand.judging.rates import ScenarioRate, percent
-from steadyhand.records.history import answers_finish
-from steadyhand.records.run import RunHeader, TrialRecord
-from steadyhand.records.verdict import Verdict
+from steadyhand.records.evaluation import Verdict
+from steadyhand.records.run import RunHeader, TrialRecord, answers_finish
 from steadyhand.report.details import render_details
 from steadyhand.report.page import Page
 from steadyhand.report.wording import axis_value, scenario_label

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO
 
-from steadyhand.records.run import RunHeader, TrialKey, TrialRecord
-from steadyhand.records.standing import Standing
-from steadyhand.records.verdict import Verdict
+from steadyhand.records.evaluation import Verdict
+from steadyhand.records.run import RunHeader, Standing, TrialKey, TrialRecord
 from steadyhand.report import wording
 from steadyhand.report.incidents import Incidents
 from steadyhand.report.page import clip, one_line

@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterator
 
 from steadyhand.records.base import Record
-from steadyhand.records.verdict import Verdict
+from steadyhand.records.evaluation import Verdict
 
 _CODES = {
     "passed": "32",

@@ -8,9 +8,8 @@ from contextlib import suppress
 from typing import TextIO
 
 from steadyhand.ports.observer import RunObserver
-from steadyhand.records.run import RunHeader, TrialKey, TrialRecord
-from steadyhand.records.standing import Standing
-from steadyhand.records.verdict import Verdict
+from steadyhand.records.evaluation import Verdict
+from steadyhand.records.run import RunHeader, Standing, TrialKey, TrialRecord
 from steadyhand.report import wording
 from steadyhand.report.incidents import short_incidents
 from steadyhand.report.page import one_line

@@ -7,8 +7,8 @@ from typing import Any
 
 from steadyhand.judging.matrix_rate import Tally, tally_scenarios, tally_trials, value_rates
 from steadyhand.judging.rates import ScenarioRate, pass_hat_k
+from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import RunHeader, RunMatrix
-from steadyhand.records.verdict import Verdict
 from steadyhand.report.whole import whole
 
 _LARGEST_K = 5

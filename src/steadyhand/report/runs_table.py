@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from steadyhand.judging.rates import ScenarioRate
 from steadyhand.judging.run import summarise
-from steadyhand.records.verdict import Verdict
+from steadyhand.records.evaluation import Verdict
 from steadyhand.report.page import Page, one_line
 from steadyhand.report.table import Cell, render_table
 from steadyhand.report.terminal import render_run

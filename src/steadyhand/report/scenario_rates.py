@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from steadyhand.judging.rates import ScenarioRate
+from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import RunHeader
-from steadyhand.records.verdict import Verdict
 from steadyhand.report.page import Page, one_line
 from steadyhand.report.rate_cells import RATE_COLUMNS, rate_cells
 from steadyhand.report.table import Cell, render_table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from steadyhand.records.standing import HeldUp, Standing
+from steadyhand.records.run import HeldUp, Standing
 
 _SHOWN_LAG_MS = 5.0
 _SHOWN_WAIT_S = 0.5

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from steadyhand.judging.alarm import Alarm, alarm_of
-from steadyhand.judging.cost import cost_of_trial
+from steadyhand.judging.cost import Prices, cost_of_trial
 from steadyhand.judging.rates import ScenarioRate
 from steadyhand.judging.run import RunSummary, summarise
 from steadyhand.records.cost import CostSummary
+from steadyhand.records.evaluation import Outcome, Verdict
 from steadyhand.records.event import Noted
-from steadyhand.records.price import Prices
 from steadyhand.records.run import RunHeader, TrialRecord
-from steadyhand.records.verdict import Outcome, Verdict
 from steadyhand.report import wording
 from steadyhand.report.cost_line import cost_line
 from steadyhand.report.details import render_details

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from typing import Literal
 
 from steadyhand.judging.wording import label
-from steadyhand.records.conversation import ConversationEnding
 from steadyhand.records.event import Said
-from steadyhand.records.history import exported_transcript, transcript_of
-from steadyhand.records.run import TrialRecord
+from steadyhand.records.result import ConversationEnding
+from steadyhand.records.run import TrialRecord, exported_transcript, transcript_of
 from steadyhand.report.page import Page, one_line
 from steadyhand.report.wording import milliseconds
 

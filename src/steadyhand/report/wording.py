@@ -10,11 +10,8 @@ import msgspec
 
 from steadyhand.judging.trial import LATENCY_BUDGET
 from steadyhand.records.chat import FinishReason
-from steadyhand.records.evaluation import EvaluationResult
-from steadyhand.records.history import answers_finish
-from steadyhand.records.rubric import RubricScore
-from steadyhand.records.run import Judged, TrialRecord
-from steadyhand.records.verdict import LatencyTier
+from steadyhand.records.evaluation import EvaluationResult, LatencyTier, RubricScore
+from steadyhand.records.run import Judged, TrialRecord, answers_finish
 from steadyhand.report.page import clip, one_line
 
 _LONGEST_VALUE = 40

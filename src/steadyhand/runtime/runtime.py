@@ -11,8 +11,7 @@ from steadyhand.errors import AgentError, PluginError, SteadyhandError
 from steadyhand.ports.action import Action, ActionContext
 from steadyhand.ports.agent import TrialContext
 from steadyhand.ports.services import MockFunction, ProvidedService, ServiceFault, ServiceMethod
-from steadyhand.records.event import ActionTaken, Noted, Observed, ServiceCalled
-from steadyhand.records.trajectory import ActionStatus
+from steadyhand.records.event import ActionStatus, ActionTaken, Noted, Observed, ServiceCalled
 from steadyhand.runtime.answering import MockSource, NoMocks
 from steadyhand.runtime.blame import raised
 from steadyhand.runtime.mock_call import MockAnswer, MockCall

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any, cast
 
+from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationSpec
-from steadyhand.records.message import Message
 from steadyhand.records.scenario import Ask, Character, Converse, Judgment, RunCode, Scenario, Setup, Step
 from steadyhand.spec.agent_plugins import plugin_refs
 from steadyhand.spec.agent_rules import check_agent_rules

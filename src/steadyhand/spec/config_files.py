@@ -10,8 +10,7 @@ from typing import Any, cast
 
 from steadyhand.errors import FileError
 from steadyhand.records.config import Config, Price, ProviderConfig
-from steadyhand.records.location import Place
-from steadyhand.records.problem import Problem
+from steadyhand.records.location import Place, Problem
 from steadyhand.spec.config import PROJECT
 from steadyhand.spec.discover import show_file
 from steadyhand.spec.findings import Findings, describe

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable
 from typing import Any, Literal, TypeGuard, cast
 
+from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.location import Place
-from steadyhand.records.message import Message
 from steadyhand.records.scenario import (
     Ask,
     Constraint,

@@ -7,8 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from steadyhand.records.location import Place
-from steadyhand.records.problem import Problem
+from steadyhand.records.location import Place, Problem
 
 _ENDINGS = (".yaml", ".yml")
 _PROMISING = tuple(f"{kind}{ending}" for kind in (".scenario", ".matrix") for ending in (*_ENDINGS, ".json"))

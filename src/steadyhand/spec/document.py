@@ -9,8 +9,7 @@ from typing import Any, cast
 
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from steadyhand.records.location import Place
-from steadyhand.records.problem import Problem
+from steadyhand.records.location import Place, Problem
 from steadyhand.spec.naming import Path, show_path
 from steadyhand.spec.yaml import Unreadable, YamlFault, parse, position
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from steadyhand.records.location import Place
-from steadyhand.records.problem import Problem
+from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Scenario
 from steadyhand.spec.default_id import slug
 

@@ -8,11 +8,9 @@ from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
 
 from steadyhand.records.base import Record
-from steadyhand.records.location import Place
-from steadyhand.records.matrix import Matrix
-from steadyhand.records.problem import Problem
-from steadyhand.records.rubric import Rubric
-from steadyhand.records.scenario import Scenario
+from steadyhand.records.evaluation import Rubric
+from steadyhand.records.location import Place, Problem
+from steadyhand.records.scenario import Matrix, Scenario
 from steadyhand.spec.dialects import SHAPES, misspelt, recognise
 from steadyhand.spec.discover import Found, discover
 from steadyhand.spec.document import Document, read_document

@@ -10,10 +10,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from steadyhand.records.location import Place
-from steadyhand.records.matrix import Matrix, MatrixCell, MatrixSetting
-from steadyhand.records.problem import Problem
-from steadyhand.records.scenario import Scenario
+from steadyhand.records.location import Place, Problem
+from steadyhand.records.scenario import Matrix, MatrixCell, MatrixSetting, Scenario
 from steadyhand.spec.agent import read_agent
 from steadyhand.spec.agent_plugins import vocabulary_of
 from steadyhand.spec.decision import read_decision

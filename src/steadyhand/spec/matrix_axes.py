@@ -6,8 +6,8 @@ import hashlib
 import json
 from typing import Any, NamedTuple
 
-from steadyhand.records.matrix import Matrix, MatrixSetting
-from steadyhand.records.problem import Problem
+from steadyhand.records.location import Problem
+from steadyhand.records.scenario import Matrix, MatrixSetting
 from steadyhand.spec.dialects import recognise
 from steadyhand.spec.document import Document
 from steadyhand.spec.findings import describe

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os.path
 from typing import Any, cast
 
-from steadyhand.records.matrix import Matrix, MatrixAxis
+from steadyhand.records.scenario import Matrix, MatrixAxis
 from steadyhand.spec.default_id import default_id
 from steadyhand.spec.document import Document
 from steadyhand.spec.findings import Findings

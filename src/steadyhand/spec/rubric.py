@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, cast
 
-from steadyhand.records.rubric import Anchor, Rubric, RubricDimension
+from steadyhand.records.evaluation import Anchor, Rubric, RubricDimension
 from steadyhand.spec.document import Document
 from steadyhand.spec.findings import Findings
 from steadyhand.spec.mappings import mappings

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from steadyhand.errors import StoreError
 from steadyhand.records.base import Record
+from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import RunHeader
-from steadyhand.records.verdict import Verdict
 from steadyhand.store.reader import RunReader
 from steadyhand.store.schema import SUFFIX, never_begun
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from typing import NamedTuple
 
+from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import TrialKey
-from steadyhand.records.verdict import Verdict
 
 _PLANNED = """
 SELECT scenario_id, min(idx), min(position), count(*), max(idx) - min(idx) + 1, count(DISTINCT position - idx) FROM plan

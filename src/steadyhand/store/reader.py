@@ -10,8 +10,8 @@ import msgspec
 
 from steadyhand.errors import StoreError
 from steadyhand.records.base import Record
+from steadyhand.records.evaluation import Outcome, Verdict
 from steadyhand.records.run import RunHeader, TrialKey, TrialRecord
-from steadyhand.records.verdict import Outcome, Verdict
 from steadyhand.store import codec
 from steadyhand.store.lock import has_writer
 from steadyhand.store.plan import PlanEntry, read_plan

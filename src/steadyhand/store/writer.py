@@ -14,8 +14,8 @@ from typing import NamedTuple
 import msgspec
 
 from steadyhand.errors import StoreError
+from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import RunHeader, TrialKey, TrialRecord
-from steadyhand.records.verdict import Verdict
 from steadyhand.redaction import Redactor
 from steadyhand.store import codec
 from steadyhand.store.lock import RunLock

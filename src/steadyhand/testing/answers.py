@@ -8,8 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from steadyhand.records.base import Record
-from steadyhand.records.chat import Usage
-from steadyhand.records.message import ToolCall
+from steadyhand.records.chat import ToolCall, Usage
 
 
 class Answer(Record):

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from steadyhand.records.message import ToolCall
+from steadyhand.records.chat import ToolCall
 from steadyhand.testing.answers import Answer
 from steadyhand.testing.wire import Reply, event, event_stream, plain
 

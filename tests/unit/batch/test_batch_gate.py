@@ -8,9 +8,8 @@ from steadyhand.batch.limits import WINDOW_S, Window
 from steadyhand.batch.pace import OPENING_S, SPACING_S
 from steadyhand.batch.provider import ProviderLimits
 from steadyhand.errors import ModelError
-from steadyhand.records.chat import ChatRequest, ChatResponse, Usage
-from steadyhand.records.message import Message
-from steadyhand.records.standing import HeldUp
+from steadyhand.records.chat import ChatRequest, ChatResponse, Message, Usage
+from steadyhand.records.run import HeldUp
 from steadyhand.records.timing import Attempt
 from steadyhand.testing.clock import SettableClock
 

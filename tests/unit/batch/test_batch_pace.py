@@ -8,9 +8,8 @@ from steadyhand.batch.gate import ProviderGate
 from steadyhand.batch.pace import SPACING_S, Pace
 from steadyhand.engine.model_call import Caller, RetryPolicy
 from steadyhand.errors import ModelError
-from steadyhand.records.chat import ChatRequest, ChatResponse
+from steadyhand.records.chat import ChatRequest, ChatResponse, Message
 from steadyhand.records.event import ModelCalled, Retried, Waited
-from steadyhand.records.message import Message
 from steadyhand.records.timing import Attempt
 from steadyhand.testing import SettableClock
 

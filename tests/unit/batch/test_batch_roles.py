@@ -11,10 +11,10 @@ from steadyhand.builtin.judges.llm import LlmJudge
 from steadyhand.builtin.users.simulator import LlmUserSimulator
 from steadyhand.plugins.factories import AgentSettings
 from steadyhand.records.chat import ChatResponse, Usage
+from steadyhand.records.evaluation import Verdict
 from steadyhand.records.event import ModelCalled, Waited
 from steadyhand.records.scenario import ConversationConfig
 from steadyhand.records.timing import Attempt
-from steadyhand.records.verdict import Verdict
 from steadyhand.testing import SettableClock
 from unit.engine_conversation.talking import USER, check, hold, scenario
 

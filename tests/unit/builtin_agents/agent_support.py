@@ -12,7 +12,7 @@ from steadyhand.engine.model_call import RetryPolicy
 from steadyhand.plugins.factories import AgentSettings, EnvironmentSettings
 from steadyhand.plugins.registry import Registry
 from steadyhand.ports.agent import Agent, Turn
-from steadyhand.records.message import Message
+from steadyhand.records.chat import Message
 from steadyhand.records.run import TrialKey
 from unit.runtime.trial_stand_in import a_scenario
 

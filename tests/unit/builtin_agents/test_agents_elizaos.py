@@ -6,8 +6,8 @@ import pytest
 
 from steadyhand.errors import AgentError, SetupError
 from steadyhand.ports.agent import Turn
+from steadyhand.records.chat import Message
 from steadyhand.records.event import ActionTaken, Noted, Observed, Thought
-from steadyhand.records.message import Message
 from steadyhand.testing import ElizaosAnswer, ElizaosServer, SettableClock
 from steadyhand.testing.elizaos_server import ElizaosAction
 from unit.builtin_agents.agent_support import a_trial, an_agent, turn

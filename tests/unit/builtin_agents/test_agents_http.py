@@ -6,8 +6,8 @@ import pytest
 
 from steadyhand.engine.model_call import RetryPolicy
 from steadyhand.errors import AgentError, ModelError, SetupError
+from steadyhand.records.chat import ToolCall
 from steadyhand.records.event import ModelCalled
-from steadyhand.records.message import ToolCall
 from steadyhand.records.scenario import Character
 from steadyhand.testing import Answer, ModelServer
 from unit.builtin_agents.agent_support import a_trial, an_agent, turn

@@ -13,14 +13,11 @@ from steadyhand.plugins.registry import Registry
 from steadyhand.plugins.resolve import resolve_plugins
 from steadyhand.ports.agent import Turn
 from steadyhand.ports.evaluator import EvaluationContext
-from steadyhand.records.conversation import ConversationTurn
-from steadyhand.records.evaluation import EvaluationSpec
-from steadyhand.records.event import ActionTaken, ServiceCalled
-from steadyhand.records.message import Message
-from steadyhand.records.result import ExecutionResult
+from steadyhand.records.chat import Message
+from steadyhand.records.evaluation import EvaluationSpec, Verdict
+from steadyhand.records.event import ActionTaken, ServiceCalled, TrajectoryStep
+from steadyhand.records.result import ConversationTurn, ExecutionResult
 from steadyhand.records.scenario import PluginRef
-from steadyhand.records.trajectory import TrajectoryStep
-from steadyhand.records.verdict import Verdict
 from steadyhand.runtime.runtime import AgentRuntime
 from unit.runtime.trial_stand_in import HERE, ScriptedAnswers, TrialStandIn, calls, says
 

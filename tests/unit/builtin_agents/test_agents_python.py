@@ -50,7 +50,7 @@ async def answer(tmp_path: Path, asked=None, target: str = "./mine.py:agent", tr
         ),
         "from steadyhand.ports.agent import Reply\ndef agent(text): return Reply(text='you said ' + text)",
         (
-            "from steadyhand.records.message import Message\n"
+            "from steadyhand.records.chat import Message\n"
             "def agent(text): return Message(role='assistant', content='you said ' + text)"
         ),
         "async def agent(message):\n    yield 'you '\n    yield 'said '\n    yield message",
@@ -396,7 +396,7 @@ async def test_a_reply_that_cannot_be_read_whole_is_refused(tmp_path, written, v
     ],
 )
 async def test_tool_calls_of_a_reply_are_actions(tmp_path, written, value, calls):
-    written(f"from steadyhand.records.message import Message, ToolCall\ndef agent(): return {value}")
+    written(f"from steadyhand.records.chat import Message, ToolCall\ndef agent(): return {value}")
     text, trial = await answer(tmp_path)
     taken = [(event.name, event.params) for event in trial.events if isinstance(event, ActionTaken)]
     assert (text, taken) == ("x", calls)

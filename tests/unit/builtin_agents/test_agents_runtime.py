@@ -15,9 +15,8 @@ from steadyhand.plugins.registry import Registry
 from steadyhand.ports.action import ActionContext
 from steadyhand.ports.agent import Turn
 from steadyhand.ports.services import ServiceFault
-from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason
+from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message, ToolCall
 from steadyhand.records.event import ActionTaken, Noted, Observed, ServiceCalled, Thought
-from steadyhand.records.message import Message, ToolCall
 from steadyhand.records.scenario import Character, Mock, MockFault, MockWhen
 from steadyhand.runtime.runtime import AgentRuntime
 from unit.runtime.trial_stand_in import HERE, ListedMocks, ScriptedAnswers, TrialStandIn, a_scenario, calls, says

@@ -22,11 +22,10 @@ from steadyhand.ports.database import Database
 from steadyhand.ports.environment import EnvironmentProvider
 from steadyhand.ports.evaluator import EvaluationContext
 from steadyhand.ports.model import ChatModel
-from steadyhand.records.chat import ChatRequest, ChatResponse
+from steadyhand.records.chat import ChatRequest, ChatResponse, Message
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec
 from steadyhand.records.event import AnyEvent
 from steadyhand.records.location import Place
-from steadyhand.records.message import Message
 from steadyhand.records.result import ExecutionResult
 from steadyhand.records.scenario import Ask, Scenario, Step
 

@@ -9,12 +9,10 @@ import pytest
 
 from steadyhand.ports.evaluator import EvaluationContext
 from steadyhand.ports.judge import Judgement, NoJudgement, Question
-from steadyhand.records.conversation import ConversationResult, ConversationTurn
-from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, JudgeNote
-from steadyhand.records.message import Message
-from steadyhand.records.result import ExecutionResult
+from steadyhand.records.chat import Message
+from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, JudgeNote, Verdict
+from steadyhand.records.result import ConversationResult, ConversationTurn, ExecutionResult
 from steadyhand.records.scenario import ConversationConfig, Converse, Scenario, Step
-from steadyhand.records.verdict import Verdict
 from unit.builtin_evaluators.conftest import PLACE, Trial
 
 NOTE = JudgeNote(model="test/judge", prompt_hash="h", raw="{}")

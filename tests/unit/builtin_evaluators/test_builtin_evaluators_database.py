@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from steadyhand.builtin.services.database import make_database
 from steadyhand.errors import WorkspaceError
+from steadyhand.records.evaluation import Verdict
 from steadyhand.records.scenario import DatabaseSeed
-from steadyhand.records.verdict import Verdict
 
 SEED = DatabaseSeed(
     sql="CREATE TABLE orders (id INTEGER PRIMARY KEY, status TEXT, total REAL, paid INTEGER);",

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from steadyhand.records.conversation import ConversationResult, ConversationTurn
-from steadyhand.records.result import ExecutionResult, Latency
+from steadyhand.records.event import TrajectoryStep
+from steadyhand.records.result import ConversationResult, ConversationTurn, ExecutionResult, Latency
 from steadyhand.records.timing import Spoiled, SpoiledBy
-from steadyhand.records.trajectory import TrajectoryStep
 
 P, F, I = "passed", "failed", "inconclusive"  # noqa: E741
 

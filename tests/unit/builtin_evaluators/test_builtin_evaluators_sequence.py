@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from steadyhand.records.event import ModelCalled
+from steadyhand.records.evaluation import Verdict
+from steadyhand.records.event import ModelCalled, TrajectoryStep
 from steadyhand.records.result import ExecutionResult
 from steadyhand.records.timing import Attempt, CallTiming
-from steadyhand.records.trajectory import TrajectoryStep
-from steadyhand.records.verdict import Verdict
 from steadyhand.spec.load import load
 
 P, F, I = "passed", "failed", "inconclusive"  # noqa: E741

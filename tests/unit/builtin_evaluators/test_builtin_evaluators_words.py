@@ -7,11 +7,9 @@ import asyncio
 import pytest
 
 from steadyhand.builtin.evaluators.excerpt import LIMIT, excerpt
-from steadyhand.records.conversation import ConversationResult, ConversationTurn
-from steadyhand.records.evaluation import Evidence
-from steadyhand.records.message import Message
-from steadyhand.records.result import ExecutionResult
-from steadyhand.records.verdict import Verdict
+from steadyhand.records.chat import Message
+from steadyhand.records.evaluation import Evidence, Verdict
+from steadyhand.records.result import ConversationResult, ConversationTurn, ExecutionResult
 
 P, F = "passed", "failed"
 

@@ -12,10 +12,9 @@ from steadyhand.errors import ModelError
 from steadyhand.ports.agent import EVERYTHING_SEEN
 from steadyhand.ports.evaluator import EvaluationContext
 from steadyhand.ports.judge import Judge
-from steadyhand.records.chat import ChatRequest, ChatResponse
+from steadyhand.records.chat import ChatRequest, ChatResponse, Message
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec
 from steadyhand.records.location import Place
-from steadyhand.records.message import Message
 from steadyhand.records.result import ExecutionResult
 from steadyhand.records.scenario import Scenario, Setup
 from steadyhand.records.timing import Attempt

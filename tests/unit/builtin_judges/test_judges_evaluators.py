@@ -11,8 +11,8 @@ from steadyhand.builtin.evaluators.judge import LlmJudgeEvaluator
 from steadyhand.builtin.evaluators.judge_criterion import JudgeCriterion
 from steadyhand.errors import ModelError
 from steadyhand.ports.agent import EVERYTHING_SEEN, Shows
+from steadyhand.records.evaluation import Verdict
 from steadyhand.records.result import CapturedFile, ExecutionResult
-from steadyhand.records.verdict import Verdict
 
 
 async def judged(line: Any, **options: Any) -> Any:

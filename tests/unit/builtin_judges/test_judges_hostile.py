@@ -20,10 +20,9 @@ from steadyhand.builtin.evaluators.satisfaction import UserSatisfaction
 from steadyhand.builtin.judges.prompt import SHOWN
 from steadyhand.engine.termination import check_termination
 from steadyhand.records.chat import ChatRequest
-from steadyhand.records.conversation import ConversationResult, ConversationTurn
-from steadyhand.records.result import ExecutionResult
+from steadyhand.records.evaluation import Verdict
+from steadyhand.records.result import ConversationResult, ConversationTurn, ExecutionResult
 from steadyhand.records.scenario import TerminationCondition, TerminationJudge
-from steadyhand.records.verdict import Verdict
 
 QUESTION = "Does the reply tell the caller to leave the building?"
 _NONCE = re.compile(r"Only lines that carry the code ([0-9a-f]{20}) are marks")

@@ -9,7 +9,7 @@ from judge_support import PLACE, LeastTrial, ScriptedChat, judge_with, replied
 from steadyhand.builtin.judges.rubric import score_rubric
 from steadyhand.errors import ModelError
 from steadyhand.judging.material import materials_of
-from steadyhand.records.rubric import Anchor, Rubric, RubricDimension, RubricScore
+from steadyhand.records.evaluation import Anchor, Rubric, RubricDimension, RubricScore
 
 RUBRIC = Rubric(
     name="clinical",

@@ -13,8 +13,7 @@ from steadyhand.builtin.models.anthropic import AnthropicModel
 from steadyhand.builtin.models.http.errors import retry_after_s
 from steadyhand.errors import ModelError, SetupError
 from steadyhand.plugins.factories import ModelSettings
-from steadyhand.records.chat import ChatRequest, ChatResponse, Usage
-from steadyhand.records.message import Message, ToolCall, ToolSpec
+from steadyhand.records.chat import ChatRequest, ChatResponse, Message, ToolCall, ToolSpec, Usage
 from steadyhand.testing import Answer, ModelServer
 
 ASKED = ChatRequest(messages=(Message(role="user", content="hi"),))

@@ -13,8 +13,7 @@ from steadyhand.builtin.models.openai import OpenAIModel
 from steadyhand.builtin.models.scripted import ScriptedModel
 from steadyhand.errors import ModelError
 from steadyhand.plugins.factories import ModelSettings
-from steadyhand.records.chat import ChatRequest, ChatResponse, Usage
-from steadyhand.records.message import Message, ToolCall
+from steadyhand.records.chat import ChatRequest, ChatResponse, Message, ToolCall, Usage
 from steadyhand.records.timing import Attempt
 from steadyhand.testing import Answer, ModelServer
 

@@ -15,8 +15,7 @@ from steadyhand.builtin.models.http.errors import retry_after_s
 from steadyhand.builtin.models.openai import OpenAIModel
 from steadyhand.errors import ModelError
 from steadyhand.plugins.factories import ModelSettings
-from steadyhand.records.chat import ChatRequest
-from steadyhand.records.message import Message
+from steadyhand.records.chat import ChatRequest, Message
 from steadyhand.testing import Answer, ModelServer
 
 ASKED = ChatRequest(messages=(Message(role="user", content="hi"),))

@@ -14,8 +14,7 @@ import pytest
 
 from steadyhand.errors import ModelError, SetupError
 from steadyhand.plugins.factories import ModelSettings
-from steadyhand.records.chat import ChatRequest, ChatResponse
-from steadyhand.records.message import Message, ToolCall, ToolSpec
+from steadyhand.records.chat import ChatRequest, ChatResponse, Message, ToolCall, ToolSpec
 
 pytest.importorskip("pydantic_ai", reason="the extra [providers] is not installed")
 

@@ -12,8 +12,7 @@ import pytest
 from steadyhand.builtin.models.openai import OpenAIModel
 from steadyhand.errors import ModelError, SetupError
 from steadyhand.plugins.factories import ModelSettings
-from steadyhand.records.chat import ChatRequest, ChatResponse, Usage
-from steadyhand.records.message import Message, ToolCall, ToolSpec
+from steadyhand.records.chat import ChatRequest, ChatResponse, Message, ToolCall, ToolSpec, Usage
 from steadyhand.testing import Answer, ModelServer
 
 ASKED = ChatRequest(messages=(Message(role="user", content="hi"),))

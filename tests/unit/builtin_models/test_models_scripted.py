@@ -11,8 +11,7 @@ import pytest
 from steadyhand.builtin.models.scripted import ScriptedModel
 from steadyhand.errors import ModelError, SetupError
 from steadyhand.plugins.factories import ModelSettings
-from steadyhand.records.chat import ChatRequest, ChatResponse, Usage
-from steadyhand.records.message import Message, ToolCall
+from steadyhand.records.chat import ChatRequest, ChatResponse, Message, ToolCall, Usage
 
 
 def model(tmp_path: Path, rules: str, *, timeout_s: float = 60.0) -> ScriptedModel:

@@ -16,8 +16,7 @@ import pytest
 from steadyhand.builtin.models.openai import OpenAIModel
 from steadyhand.errors import ModelError
 from steadyhand.plugins.factories import ModelSettings
-from steadyhand.records.chat import ChatRequest, ChatResponse
-from steadyhand.records.message import Message
+from steadyhand.records.chat import ChatRequest, ChatResponse, Message
 
 TLS = Path(__file__).parent / "tls"
 ASKED = ChatRequest(messages=(Message(role="user", content="hi"),))

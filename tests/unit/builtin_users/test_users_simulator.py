@@ -13,10 +13,9 @@ from steadyhand.builtin.users.faults import fault_of
 from steadyhand.builtin.users.simulator import LlmUserSimulator
 from steadyhand.errors import ModelError
 from steadyhand.records.chat import FinishReason
-from steadyhand.records.conversation import ConversationTurn
-from steadyhand.records.event import Noted
+from steadyhand.records.event import Noted, TrajectoryStep
+from steadyhand.records.result import ConversationTurn
 from steadyhand.records.scenario import ConversationConfig, Converse, DebugOptions, Scenario, Step, UserSimulatorConfig
-from steadyhand.records.trajectory import TrajectoryStep
 from unit.runtime.trial_stand_in import HERE, ScriptedAnswers, TrialStandIn, says
 
 CONFIG = UserSimulatorConfig(

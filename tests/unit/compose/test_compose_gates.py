@@ -6,8 +6,7 @@ from steadyhand.compose.options import RunOptions, Selection
 from steadyhand.compose.plugins import ScenarioRegistries
 from steadyhand.compose.registry import build_registry
 from steadyhand.compose.settings import Settings
-from steadyhand.records.chat import ChatRequest
-from steadyhand.records.message import Message
+from steadyhand.records.chat import ChatRequest, Message
 
 SCENARIO = """\
 id: {id}

@@ -14,9 +14,9 @@ from steadyhand.engine.context import TrialParts
 from steadyhand.plugins.factories import EnvironmentSettings
 from steadyhand.plugins.registry import Registry
 from steadyhand.ports.agent import EVERYTHING_SEEN, Reply, TrialContext, Turn
+from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.location import Place
-from steadyhand.records.message import Message
 from steadyhand.records.run import TrialKey
 from steadyhand.records.scenario import Ask, Judgment, RunCode, Scenario, Step
 

@@ -11,9 +11,9 @@ from steadyhand.engine.model_call import OpenAdmission
 from steadyhand.engine.trial import run_trial
 from steadyhand.ports.agent import Reply
 from steadyhand.records.chat import ChatRequest, ChatResponse
+from steadyhand.records.evaluation import LatencyTier, Verdict
 from steadyhand.records.event import LimitReached
 from steadyhand.records.timing import Attempt, SpoiledBy
-from steadyhand.records.verdict import LatencyTier, Verdict
 from unit.engine.conftest import asking, check, scenario
 
 BUDGET = check("latency_budget", target_ms=60_000, acceptable_ms=60_000, critical_ms=60_000)

@@ -23,7 +23,8 @@ from steadyhand.plugins.factories import AgentSettings, EnvironmentSettings, Mod
 from steadyhand.plugins.registry import Registry
 from steadyhand.ports.action import Action
 from steadyhand.ports.services import ProvidedService, ServiceFault
-from steadyhand.records.message import Message, ToolCall
+from steadyhand.records.chat import Message, ToolCall
+from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import TrialKey, TrialRecord
 from steadyhand.records.scenario import (
     Ask,
@@ -37,7 +38,6 @@ from steadyhand.records.scenario import (
     Setup,
     Step,
 )
-from steadyhand.records.verdict import Verdict
 from steadyhand.runtime.mocks import MockTable
 from steadyhand.runtime.runtime import AgentRuntime
 from steadyhand.testing import Answer, ModelServer

@@ -9,9 +9,8 @@ import pytest
 from steadyhand.engine.lag import LagMonitor
 from steadyhand.engine.model_call import Caller, OpenAdmission, OpenGate, RetryPolicy
 from steadyhand.errors import ModelError
-from steadyhand.records.chat import ChatRequest, ChatResponse
+from steadyhand.records.chat import ChatRequest, ChatResponse, Message
 from steadyhand.records.event import Lagged, ModelCalled, Retried, Waited
-from steadyhand.records.message import Message
 from steadyhand.records.timing import Attempt, Spoiled, SpoiledBy
 from steadyhand.testing import RecordingSink, SettableClock
 

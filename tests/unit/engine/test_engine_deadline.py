@@ -15,14 +15,12 @@ from steadyhand.judging.rubric import NO_JUDGE, NOT_REACHED
 from steadyhand.plugins.factories import AgentSettings, EnvironmentSettings, ModelSettings
 from steadyhand.plugins.plugin import Plugin
 from steadyhand.plugins.registry import Registry
-from steadyhand.records.evaluation import EvaluationSpec
+from steadyhand.records.chat import Message
+from steadyhand.records.evaluation import EvaluationSpec, FailureClass, LatencyTier, Outcome, RubricScore, Verdict
 from steadyhand.records.location import Place
-from steadyhand.records.message import Message
-from steadyhand.records.rubric import RubricScore
 from steadyhand.records.run import TrialKey
 from steadyhand.records.scenario import Ask, Scenario, Step
-from steadyhand.records.timeline import SafetyAtDeadline
-from steadyhand.records.verdict import FailureClass, LatencyTier, Outcome, Verdict
+from steadyhand.records.timing import SafetyAtDeadline
 
 PLACE = Place(file="x.yaml")
 REGISTRY = Registry([Plugin(name="builtin", evaluators=EVALUATORS)])

@@ -4,10 +4,9 @@ import pytest
 
 from steadyhand.engine.measuring import MEASURED_AGAIN, run_measured
 from steadyhand.ports.agent import Reply
-from steadyhand.records.evaluation import EvaluationSpec
+from steadyhand.records.evaluation import EvaluationSpec, Outcome, Verdict
 from steadyhand.records.event import ModelCalled
 from steadyhand.records.timing import Attempt, CallTiming, Spoiled, SpoiledBy
-from steadyhand.records.verdict import Outcome, Verdict
 from unit.engine.conftest import PLACE, asking, check, scenario
 
 BUDGET = {"target_ms": 100, "acceptable_ms": 200, "critical_ms": 300}

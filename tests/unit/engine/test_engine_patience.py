@@ -4,9 +4,8 @@ import pytest
 
 from steadyhand.engine.model_call import Caller, OpenGate, RetryPolicy
 from steadyhand.errors import ModelError
-from steadyhand.records.chat import ChatRequest, ChatResponse
+from steadyhand.records.chat import ChatRequest, ChatResponse, Message
 from steadyhand.records.event import ModelCalled, Retried
-from steadyhand.records.message import Message
 from steadyhand.records.timing import Attempt
 from steadyhand.testing.clock import SettableClock
 

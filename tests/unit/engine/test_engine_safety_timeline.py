@@ -13,15 +13,13 @@ from steadyhand.plugins.factories import EnvironmentSettings
 from steadyhand.plugins.plugin import Plugin
 from steadyhand.plugins.registry import Registry
 from steadyhand.records.chat import Finish, FinishReason
-from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec
+from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, Verdict
 from steadyhand.records.event import ModelCalled
 from steadyhand.records.location import Place
 from steadyhand.records.result import ExecutionResult, Latency
 from steadyhand.records.run import TrialKey
 from steadyhand.records.scenario import Ask, Scenario, Step
-from steadyhand.records.timeline import SafetyAtDeadline, SafetyTimeline
-from steadyhand.records.timing import Attempt, CallTiming, Spoiled, SpoiledBy
-from steadyhand.records.verdict import Verdict
+from steadyhand.records.timing import Attempt, CallTiming, SafetyAtDeadline, SafetyTimeline, Spoiled, SpoiledBy
 
 PLACE = Place(file="x.yaml")
 BUDGET = EvaluationSpec(

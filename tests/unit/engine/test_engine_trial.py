@@ -14,11 +14,10 @@ from steadyhand.errors import AgentError, ModelError, WorkspaceError
 from steadyhand.plugins.factories import EnvironmentSettings
 from steadyhand.ports.agent import EVERYTHING_SEEN, Shows
 from steadyhand.ports.evaluator import EvaluationParams
-from steadyhand.records.evaluation import passed
+from steadyhand.records.chat import Message
+from steadyhand.records.evaluation import Verdict, passed
 from steadyhand.records.event import ErrorHappened, FileChanged, LimitReached, Said
-from steadyhand.records.message import Message
 from steadyhand.records.scenario import ConversationConfig, Converse, DatabaseSeed, Judgment, ScriptedTurn, Setup, Step
-from steadyhand.records.verdict import Verdict
 from steadyhand.testing import ScriptedAgent
 from unit.engine.conftest import PLACE, asking, check, coding, scenario
 

@@ -15,11 +15,11 @@ from steadyhand.plugins.plugin import Plugin
 from steadyhand.plugins.registry import Registry
 from steadyhand.ports.agent import EVERYTHING_SEEN, Reply, TrialContext, Turn
 from steadyhand.ports.judge import Judgement, Question
-from steadyhand.records.conversation import ConversationTurn
+from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationSpec, JudgeNote
 from steadyhand.records.event import Noted
 from steadyhand.records.location import Place
-from steadyhand.records.message import Message
+from steadyhand.records.result import ConversationTurn
 from steadyhand.records.run import TrialKey, TrialRecord
 from steadyhand.records.scenario import ConversationConfig, Converse, Judgment, Scenario, Step, UserSimulatorConfig
 

@@ -14,7 +14,7 @@ from steadyhand.builtin.users.simulator import LlmUserSimulator
 from steadyhand.plugins.factories import AgentSettings, ModelSettings
 from steadyhand.plugins.plugin import Plugin
 from steadyhand.plugins.registry import EvaluationCatalogue, Registry
-from steadyhand.records.verdict import Verdict
+from steadyhand.records.evaluation import Verdict
 from steadyhand.spec.load import load
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

@@ -18,12 +18,10 @@ from steadyhand.plugins.plugin import Plugin
 from steadyhand.plugins.registry import EvaluationCatalogue, Registry
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.ports.judge import Judgement, Question
-from steadyhand.records.chat import ChatRequest, Usage
-from steadyhand.records.evaluation import EvaluationResult, failed, passed
+from steadyhand.records.chat import ChatRequest, Message, Usage
+from steadyhand.records.evaluation import EvaluationResult, Verdict, failed, passed
 from steadyhand.records.event import ModelCalled, Said
-from steadyhand.records.message import Message
 from steadyhand.records.result import ExecutionResult
-from steadyhand.records.verdict import Verdict
 from steadyhand.spec.load import load
 from steadyhand.testing import Answer, ModelServer, Served
 

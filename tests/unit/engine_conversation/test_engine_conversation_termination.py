@@ -6,8 +6,8 @@ import pytest
 from talking import PLACE, USER, ToldAgent, ToldJudge, ToldUser, check, ending, hold, notes, scenario
 
 from steadyhand.ports.judge import NoJudgement
+from steadyhand.records.evaluation import Verdict
 from steadyhand.records.scenario import ConversationConfig, ScriptedTurn, TerminationCondition, TerminationJudge
-from steadyhand.records.verdict import Verdict
 
 
 def talks(*conditions: TerminationCondition, **fields):

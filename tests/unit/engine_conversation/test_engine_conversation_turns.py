@@ -18,11 +18,10 @@ from steadyhand.ports.agent import EVERYTHING_SEEN, Reply, TrialContext, Turn
 from steadyhand.ports.evaluator import EvaluationParams
 from steadyhand.ports.services import ProvidedService
 from steadyhand.records.chat import ChatResponse
-from steadyhand.records.evaluation import EvaluationSpec, passed
+from steadyhand.records.evaluation import EvaluationSpec, FailureClass, Verdict, passed
 from steadyhand.records.event import LimitReached, ModelCalled, Noted, Said
 from steadyhand.records.scenario import ConversationConfig, DebugOptions, ScriptedTurn
 from steadyhand.records.timing import Attempt, CallTiming, Spoiled, SpoiledBy
-from steadyhand.records.verdict import FailureClass, Verdict
 from steadyhand.runtime.runtime import AgentRuntime
 from steadyhand.testing import SettableClock
 

@@ -3,8 +3,8 @@ import pytest
 
 from steadyhand.judging.alarm import alarm_of
 from steadyhand.judging.run import RunSummary, summarise
+from steadyhand.records.evaluation import FailureClass, Verdict
 from steadyhand.records.run import Judged
-from steadyhand.records.verdict import FailureClass, Verdict
 from unit.store.sample_trials import typical
 
 

@@ -3,11 +3,10 @@
 import msgspec
 import pytest
 
-from steadyhand.judging.cost import cost_of, cost_of_run, cost_of_trial, spent_on
+from steadyhand.judging.cost import LIST_PRICES, Prices, cost_of, cost_of_run, cost_of_trial, spent_on
 from steadyhand.records.config import Price
 from steadyhand.records.cost import CostSummary, Spent
 from steadyhand.records.event import Thought
-from steadyhand.records.price import LIST_PRICES, Prices
 from steadyhand.records.timing import Attempt, Spoiled, SpoiledBy
 from unit.judging.model_calls import GOOD, PRICES, call
 from unit.store.sample_trials import typical

@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 from steadyhand.judging.material import materials_of, turn_materials
-from steadyhand.records.conversation import ConversationResult, ConversationTurn
-from steadyhand.records.event import ServiceCalled
-from steadyhand.records.message import Message
-from steadyhand.records.result import CapturedFile, ExecutionResult
-from steadyhand.records.trajectory import TrajectoryStep
+from steadyhand.records.chat import Message
+from steadyhand.records.event import ServiceCalled, TrajectoryStep
+from steadyhand.records.result import CapturedFile, ConversationResult, ConversationTurn, ExecutionResult
 
 
 def shown(result: ExecutionResult, before: dict[str, str] | None = None) -> dict[str, str]:

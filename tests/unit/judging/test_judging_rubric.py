@@ -3,9 +3,8 @@ from __future__ import annotations
 import pytest
 
 from steadyhand.judging.rubric import is_timeliness, missing_dimensions, overall_score, timeliness_of
+from steadyhand.records.evaluation import LatencyTier, Rubric, RubricDimension
 from steadyhand.records.location import Place
-from steadyhand.records.rubric import Rubric, RubricDimension
-from steadyhand.records.verdict import LatencyTier
 
 
 def rubric(**weights: float) -> Rubric:

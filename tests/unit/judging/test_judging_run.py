@@ -2,7 +2,7 @@ import itertools
 
 from steadyhand.errors import ExitCode
 from steadyhand.judging.run import RunSummary, exit_code, summarise
-from steadyhand.records.verdict import Verdict
+from steadyhand.records.evaluation import Verdict
 
 
 def test_exit_code_of_every_mix_of_verdicts():

@@ -5,7 +5,7 @@ import pytest
 
 from steadyhand.errors import ExitCode
 from steadyhand.judging.rates import ScenarioRate, pass_hat_k, rates_exit_code, scenario_rates, wilson_interval
-from steadyhand.records.verdict import Verdict
+from steadyhand.records.evaluation import Verdict
 
 P, F, I, E = Verdict  # noqa: E741
 

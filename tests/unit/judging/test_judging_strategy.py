@@ -7,9 +7,8 @@ from fractions import Fraction
 import pytest
 
 from steadyhand.judging.strategy import decide
-from steadyhand.records.evaluation import EvaluationResult
+from steadyhand.records.evaluation import EvaluationResult, Verdict
 from steadyhand.records.scenario import Judgment
-from steadyhand.records.verdict import Verdict
 
 P, F, Q, E = Verdict.PASSED, Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.ERROR
 UP_TO_THREE = [verdicts for n in (1, 2, 3) for verdicts in itertools.product(Verdict, repeat=n)]

@@ -4,13 +4,11 @@ import pytest
 
 from steadyhand.judging.latency import tier_of
 from steadyhand.judging.trial import judge_trial, settle
-from steadyhand.records.evaluation import EvaluationResult
+from steadyhand.records.evaluation import EvaluationResult, FailureClass, LatencyTier, Outcome, RubricScore, Verdict
 from steadyhand.records.result import Latency
-from steadyhand.records.rubric import RubricScore
 from steadyhand.records.run import Judged
 from steadyhand.records.scenario import Judgment
 from steadyhand.records.timing import Spoiled, SpoiledBy
-from steadyhand.records.verdict import FailureClass, LatencyTier, Outcome, Verdict
 
 P, F, Q, E = Verdict.PASSED, Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.ERROR
 A, B, C, D, FABRICATED = FailureClass

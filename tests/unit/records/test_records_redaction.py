@@ -3,12 +3,10 @@
 import msgspec
 import pytest
 
-from steadyhand.records.evaluation import EvaluationResult, Evidence
+from steadyhand.records.evaluation import EvaluationResult, Evidence, Verdict
 from steadyhand.records.event import ActionTaken, AnyEvent, ModelCalled, Observed, ServiceCalled
-from steadyhand.records.secret_forms import names_secret, secrets_of
 from steadyhand.records.timing import CallTiming, Spoiled, SpoiledBy
-from steadyhand.records.verdict import Verdict
-from steadyhand.redaction import Redactor
+from steadyhand.redaction import Redactor, names_secret, secrets_of
 
 CANARY = "canary-Zq7f93kd02mmx81"
 

@@ -5,9 +5,17 @@ from collections import Counter
 import msgspec
 
 from steadyhand.judging.rates import scenario_rates
-from steadyhand.records.chat import Finish, FinishReason, Usage
-from steadyhand.records.conversation import ConversationMetrics, TokenUsage
-from steadyhand.records.evaluation import EvaluationResult, Evidence, JudgeNote
+from steadyhand.records.chat import Finish, FinishReason, Message, Usage
+from steadyhand.records.evaluation import (
+    EvaluationResult,
+    Evidence,
+    FailureClass,
+    JudgeNote,
+    LatencyTier,
+    Outcome,
+    RubricScore,
+    Verdict,
+)
 from steadyhand.records.event import (
     ActionTaken,
     ErrorHappened,
@@ -22,12 +30,9 @@ from steadyhand.records.event import (
     Waited,
 )
 from steadyhand.records.location import Place
-from steadyhand.records.message import Message
-from steadyhand.records.rubric import RubricScore
+from steadyhand.records.result import ConversationMetrics, TokenUsage
 from steadyhand.records.run import Judged, PhaseRecord, TrialKey, TrialRecord
-from steadyhand.records.timeline import SafetyAtDeadline
-from steadyhand.records.timing import Attempt, CallTiming, Spoiled, SpoiledBy
-from steadyhand.records.verdict import FailureClass, LatencyTier, Outcome, Verdict
+from steadyhand.records.timing import Attempt, CallTiming, SafetyAtDeadline, Spoiled, SpoiledBy
 from unit.store.sample_trials import HEADER
 
 

@@ -6,10 +6,9 @@ import jsonschema
 import msgspec
 import pytest
 
-from steadyhand.records.evaluation import EvaluationResult
+from steadyhand.records.evaluation import EvaluationResult, Verdict
 from steadyhand.records.event import Observed
 from steadyhand.records.run import Judged
-from steadyhand.records.verdict import Verdict
 from steadyhand.report.json_report import to_json
 from steadyhand.report.json_schema import report_schema
 from steadyhand.report.junit import to_junit

@@ -7,8 +7,7 @@ import threading
 import msgspec
 
 from steadyhand.records.event import Retried
-from steadyhand.records.run import TrialKey
-from steadyhand.records.standing import HeldUp, Standing
+from steadyhand.records.run import HeldUp, Standing, TrialKey
 from steadyhand.report.progress import PlainProgress, SilentProgress, progress_for
 from steadyhand.report.standing_line import standing_line
 from unit.report.sample_run import BROKEN, HEADER, SAFE, TRIALS, UNSAFE

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from steadyhand.judging.rates import rates_exit_code
+from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import RunAxis, RunMatrix, TrialKey
-from steadyhand.records.verdict import Verdict
 from steadyhand.report.json_report import to_json
 from steadyhand.report.json_schema import report_schema
 from steadyhand.report.junit import to_junit

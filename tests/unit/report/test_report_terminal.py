@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from steadyhand.records.chat import Finish, FinishReason
+from steadyhand.records.evaluation import Verdict
 from steadyhand.records.event import ModelCalled
 from steadyhand.records.run import TrialKey
-from steadyhand.records.verdict import Verdict
 from steadyhand.report.page import Page, cells, clip, visible
 from steadyhand.report.runs_table import render_runs, render_stored_run
 from steadyhand.report.terminal import render_run

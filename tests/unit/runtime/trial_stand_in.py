@@ -12,10 +12,9 @@ from typing import Any
 from steadyhand.errors import WorkspaceError
 from steadyhand.ports.agent import EVERYTHING_SEEN
 from steadyhand.ports.services import ServiceFault, Services
-from steadyhand.records.chat import ChatRequest, ChatResponse
+from steadyhand.records.chat import ChatRequest, ChatResponse, Message, ToolCall
 from steadyhand.records.event import AnyEvent
 from steadyhand.records.location import Place
-from steadyhand.records.message import Message, ToolCall
 from steadyhand.records.result import CapturedFile, ExecutionResult
 from steadyhand.records.scenario import Ask, Mock, Scenario, Setup, Step
 from steadyhand.records.timing import Attempt

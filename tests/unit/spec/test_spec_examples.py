@@ -6,8 +6,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from steadyhand.records.chat import Message
 from steadyhand.records.location import Place
-from steadyhand.records.message import Message
 from steadyhand.records.scenario import Ask, Converse, MockFault, MockWhen, evaluation_specs
 from steadyhand.spec.schema import json_schemas
 from steadyhand.spec.yaml import parse

@@ -1,6 +1,6 @@
 """A file of ten mistakes reports exactly ten, each on its line, with the way out."""
 
-from steadyhand.records.problem import Problem
+from steadyhand.records.location import Problem
 
 DECISION = """\
 id: SCN-C-001

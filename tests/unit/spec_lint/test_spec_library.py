@@ -12,9 +12,9 @@ import yaml
 
 import steadyhand
 from steadyhand.lint.scenario import lint_scenario
+from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.location import Place
-from steadyhand.records.message import Message
 from steadyhand.records.scenario import Ask, Constraint, ExampleAnswers, Scenario, Step
 
 CONFIGS = Path(steadyhand.__file__).parent / "configs"

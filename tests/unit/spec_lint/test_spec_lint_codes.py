@@ -9,8 +9,7 @@ import pytest
 
 from steadyhand.lint import codes as lint_codes
 from steadyhand.lint.codes import CODES, FileIgnores, unknown_code
-from steadyhand.records.location import Place
-from steadyhand.records.problem import Problem
+from steadyhand.records.location import Place, Problem
 
 SPEC = Path(lint_codes.__file__).parent
 ROOT = Path(__file__).parents[3]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from steadyhand.lint.scenario import lint_scenario
+from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.location import Place
-from steadyhand.records.message import Message
 from steadyhand.records.scenario import (
     Ask,
     Constraint,

@@ -2,14 +2,12 @@
 
 import random
 
-from steadyhand.records.chat import Usage
-from steadyhand.records.evaluation import EvaluationResult, Evidence
+from steadyhand.records.chat import Message, Usage
+from steadyhand.records.evaluation import EvaluationResult, Evidence, LatencyTier, Outcome, Verdict
 from steadyhand.records.event import Evaluated, ModelCalled, Said
 from steadyhand.records.location import Place
-from steadyhand.records.message import Message
 from steadyhand.records.run import Judged, PhaseRecord, RunHeader, TrialKey, TrialRecord
 from steadyhand.records.timing import Attempt, CallTiming
-from steadyhand.records.verdict import LatencyTier, Outcome, Verdict
 
 HEADER = RunHeader(
     id="20261116-104455-3f9a",

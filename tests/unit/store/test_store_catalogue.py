@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from steadyhand.errors import StoreError
-from steadyhand.records.verdict import Verdict
+from steadyhand.records.evaluation import Verdict
 from steadyhand.store.catalogue import find_run, list_runs
 from steadyhand.store.ids import new_run_id
 from steadyhand.store.writer import RunWriter

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from steadyhand.errors import StoreError
-from steadyhand.records.verdict import Verdict
+from steadyhand.records.evaluation import Verdict
 from steadyhand.store.reader import RunReader
 from steadyhand.store.writer import RunWriter
 from unit.store.sample_trials import HEADER, typical

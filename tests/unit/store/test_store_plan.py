@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from steadyhand.errors import StoreError
+from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import TrialKey
-from steadyhand.records.verdict import Verdict
 from steadyhand.store.plan import PlanEntry
 from steadyhand.store.reader import RunReader
 from steadyhand.store.writer import RunWriter

@@ -4,10 +4,10 @@ import msgspec
 import pytest
 
 from steadyhand.compose.rates import rates_of
+from steadyhand.records.chat import Message
+from steadyhand.records.evaluation import Verdict
 from steadyhand.records.event import ActionTaken, CommandRan, ErrorHappened, Noted, Said
-from steadyhand.records.message import Message
 from steadyhand.records.run import TrialKey, TrialRecord
-from steadyhand.records.verdict import Verdict
 from steadyhand.redaction import Redactor
 from steadyhand.report.json_report import to_json
 from steadyhand.report.junit import to_junit

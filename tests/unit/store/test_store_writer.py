@@ -5,9 +5,9 @@ import msgspec
 import pytest
 
 from steadyhand.errors import StoreError
+from steadyhand.records.evaluation import Verdict
 from steadyhand.records.event import Observed
 from steadyhand.records.run import TrialKey
-from steadyhand.records.verdict import Verdict
 from steadyhand.redaction import Redactor
 from steadyhand.store.reader import RunReader, TrialRow
 from steadyhand.store.writer import RunWriter

@@ -10,7 +10,7 @@ import time
 import aiohttp
 import pytest
 
-from steadyhand.records.message import ToolCall
+from steadyhand.records.chat import ToolCall
 from steadyhand.testing import Answer, ModelServer
 
 PROMPT = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}

@@ -10,7 +10,7 @@ import msgspec
 from steadyhand.builtin.agents.latest import latest_user_text
 from steadyhand.errors import AgentError
 from steadyhand.ports.agent import TrialContext, Turn
-from steadyhand.records.trajectory import ActionStatus
+from steadyhand.records.event import ActionStatus
 
 _SHOWN = 200
 

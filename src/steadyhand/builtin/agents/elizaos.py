@@ -16,7 +16,7 @@ from steadyhand.builtin.agents.trajectory import TrajectoryReporter
 from steadyhand.errors import AgentError, SetupError
 from steadyhand.plugins.factories import AgentSettings
 from steadyhand.ports.agent import Reply, Shows, TrialContext, Turn
-from steadyhand.records.message import Message
+from steadyhand.records.chat import Message
 
 _READY_S = 30.0
 _RUN_S = 10.0

@@ -8,8 +8,7 @@ from steadyhand.errors import SetupError
 from steadyhand.plugins.factories import AgentSettings
 from steadyhand.ports.agent import Reply, Shows, TrialContext, Turn
 from steadyhand.ports.model import ChatModel
-from steadyhand.records.chat import ChatRequest
-from steadyhand.records.message import Message
+from steadyhand.records.chat import ChatRequest, Message
 
 
 class ModelAgent:

@@ -17,8 +17,7 @@ from steadyhand.builtin.agents.python_agent_bridge import Bridge, Done
 from steadyhand.builtin.agents.trajectory import TrajectoryReporter
 from steadyhand.errors import AgentError, SetupError
 from steadyhand.ports.agent import TrialContext, Turn
-from steadyhand.records.event import AnyEvent, Event
-from steadyhand.records.trajectory import ActionStatus
+from steadyhand.records.event import ActionStatus, AnyEvent, Event
 from steadyhand.runtime.values import plain, plain_object
 
 OF_THE_TRIAL = (

@@ -9,7 +9,7 @@ from typing import Any, cast
 from steadyhand.errors import AgentError
 from steadyhand.ports.agent import Reply
 from steadyhand.records.base import Record
-from steadyhand.records.message import Message, ToolCall
+from steadyhand.records.chat import Message, ToolCall
 
 _ACCEPTED = "a text, a Reply, an assistant's Message, or a dict with `text` or `content`"
 _KNOWN = ("text", "content", "role", "tool_calls", "name", "id", "refusal", "metadata")

@@ -17,10 +17,8 @@ from steadyhand.plugins.factories import AgentSettings
 from steadyhand.ports.agent import EVERYTHING_SEEN, Reply, Shows, TrialContext, Turn
 from steadyhand.ports.model import ChatModel
 from steadyhand.ports.services import ServiceFault
-from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason
-from steadyhand.records.event import ActionTaken, Noted, Observed, Thought
-from steadyhand.records.message import Message, ToolCall
-from steadyhand.records.trajectory import ActionStatus
+from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message, ToolCall
+from steadyhand.records.event import ActionStatus, ActionTaken, Noted, Observed, Thought
 from steadyhand.runtime.values import as_text, kept_part, plain, shortened
 
 DEFAULT_STEPS = 20

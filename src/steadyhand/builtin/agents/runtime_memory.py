@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steadyhand.records.message import Message
+from steadyhand.records.chat import Message
 
 
 class ToolMemory:

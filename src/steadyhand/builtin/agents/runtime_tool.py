@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from steadyhand.errors import PluginError
-from steadyhand.records.message import ToolSpec
+from steadyhand.records.chat import ToolSpec
 
 _LONGEST = 64
 _ANY_OBJECT: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": True}

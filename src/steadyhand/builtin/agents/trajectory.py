@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from steadyhand.ports.agent import Shows, TrialContext
-from steadyhand.records.event import ActionTaken, Noted, Observed, Thought
-from steadyhand.records.trajectory import ActionStatus
+from steadyhand.records.event import ActionStatus, ActionTaken, Noted, Observed, Thought
 from steadyhand.runtime.values import kept_part, plain_object
 
 REPORTS_ITSELF = Shows(

@@ -8,8 +8,8 @@ from typing import Annotated, Any, cast
 from pydantic import AfterValidator
 
 from steadyhand.builtin.evaluators.excerpt import excerpt
+from steadyhand.records.event import TrajectoryStep
 from steadyhand.records.result import ExecutionResult
-from steadyhand.records.trajectory import TrajectoryStep
 
 
 def plain_name(name: str) -> str:

@@ -10,8 +10,8 @@ from pydantic import AfterValidator, Field
 from steadyhand.builtin.evaluators.excerpt import excerpt, quoted
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, passed
+from steadyhand.records.event import Visible
 from steadyhand.records.result import ExecutionResult
-from steadyhand.records.trajectory import Visible
 
 _CONSTANT = re.compile(r"(?:true|false|:|exit(?:\s+\d+)?)\s*;?")
 

@@ -15,9 +15,8 @@ from steadyhand.judging.material import turn_materials
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.ports.judge import Judgement, Material
 from steadyhand.records.base import Record
-from steadyhand.records.conversation import ConversationTurn
 from steadyhand.records.evaluation import EvaluationResult, Evidence, JudgeNote, failed, inconclusive, passed
-from steadyhand.records.result import ExecutionResult
+from steadyhand.records.result import ConversationTurn, ExecutionResult
 
 
 class ContextRetentionParams(EvaluationParams):

@@ -12,9 +12,8 @@ from steadyhand.builtin.evaluators.flow_rules import found_by_rules
 from steadyhand.builtin.evaluators.parameters import PositiveShare
 from steadyhand.judging.material import turn_materials
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
-from steadyhand.records.conversation import ConversationTurn
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
-from steadyhand.records.result import ExecutionResult
+from steadyhand.records.result import ConversationTurn, ExecutionResult
 
 FlowPattern = Literal[
     "question_then_answer",

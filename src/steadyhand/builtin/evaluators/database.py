@@ -12,8 +12,8 @@ from pydantic import AfterValidator, Field, model_validator
 from steadyhand.builtin.evaluators.excerpt import counted
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
+from steadyhand.records.event import Visible
 from steadyhand.records.result import ExecutionResult
-from steadyhand.records.trajectory import Visible
 
 Rows = list[dict[str, Any]]
 _SHOWN_ROWS = 20

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from steadyhand.engine.negation import is_negated
-from steadyhand.records.conversation import ConversationTurn
+from steadyhand.records.result import ConversationTurn
 
 _PROBLEM = re.compile(
     r"\b(?:problem|issue|error|trouble|help|fail(?:s|ed|ing)?|broken?|wrong|stuck|lost|missing|charged|overcharged"

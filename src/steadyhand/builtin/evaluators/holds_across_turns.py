@@ -15,9 +15,8 @@ from steadyhand.builtin.evaluators.withdrawal import WITHDRAWN_BY, said, withdra
 from steadyhand.judging.material import turn_materials
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.ports.judge import Judgement, Material
-from steadyhand.records.conversation import ConversationTurn
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
-from steadyhand.records.result import ExecutionResult
+from steadyhand.records.result import ConversationTurn, ExecutionResult
 
 
 class HoldsAcrossTurnsParams(EvaluationParams):

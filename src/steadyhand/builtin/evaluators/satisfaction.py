@@ -12,9 +12,8 @@ from steadyhand.builtin.evaluators.parameters import PositiveShare
 from steadyhand.builtin.evaluators.satisfaction_words import NEGATIVE, POSITIVE, hits
 from steadyhand.judging.material import turn_materials
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
-from steadyhand.records.conversation import ConversationTurn
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
-from steadyhand.records.result import ExecutionResult
+from steadyhand.records.result import ConversationTurn, ExecutionResult
 
 _PROMPTS = {
     "sentiment_analysis": (

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from steadyhand.builtin.evaluators.actions import ActionName, matches, plain_name
 from steadyhand.builtin.evaluators.parameters import PositiveMilliseconds
 from steadyhand.ports.evaluator import EvaluationParams
-from steadyhand.records.trajectory import TrajectoryStep
+from steadyhand.records.event import TrajectoryStep
 
 Status = Literal["success", "error", "any"]
 

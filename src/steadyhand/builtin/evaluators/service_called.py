@@ -10,9 +10,8 @@ from steadyhand.builtin.evaluators.actions import differences, nearest, plain_na
 from steadyhand.builtin.evaluators.excerpt import counted, how_often, times
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, passed
-from steadyhand.records.event import ServiceCalled
+from steadyhand.records.event import ServiceCalled, Visible
 from steadyhand.records.result import ExecutionResult
-from steadyhand.records.trajectory import Visible
 
 
 def _has_letters(name: str) -> str:

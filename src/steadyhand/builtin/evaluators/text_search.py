@@ -6,7 +6,7 @@ from typing import Literal
 
 from steadyhand.ports.evaluator import EvaluationContext
 from steadyhand.records.base import Record
-from steadyhand.records.message import Message
+from steadyhand.records.chat import Message
 from steadyhand.records.result import ExecutionResult
 from steadyhand.records.scenario import Ask, Converse, Step
 

@@ -9,9 +9,8 @@ from pydantic import model_validator
 
 from steadyhand.builtin.evaluators.parameters import PositiveMilliseconds
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
-from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
+from steadyhand.records.evaluation import EvaluationResult, Evidence, LatencyTier, failed, inconclusive, passed
 from steadyhand.records.result import ExecutionResult, Latency
-from steadyhand.records.verdict import LatencyTier
 
 
 class LatencyBudgetParams(EvaluationParams):

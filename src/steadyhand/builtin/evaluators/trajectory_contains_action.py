@@ -21,8 +21,8 @@ from steadyhand.builtin.evaluators.harness_time import harness_ms
 from steadyhand.builtin.evaluators.parameters import Count, PositiveMilliseconds
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
+from steadyhand.records.event import TrajectoryStep, Visible
 from steadyhand.records.result import ExecutionResult
-from steadyhand.records.trajectory import TrajectoryStep, Visible
 
 
 class TrajectoryContainsActionParams(EvaluationParams):

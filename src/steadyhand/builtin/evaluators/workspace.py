@@ -14,8 +14,8 @@ from steadyhand.builtin.evaluators.workspace_path import WorkspacePath, relative
 from steadyhand.errors import WorkspaceError
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, passed
+from steadyhand.records.event import Visible
 from steadyhand.records.result import ExecutionResult
-from steadyhand.records.trajectory import Visible
 
 
 def _more_than_spaces(value: str) -> str:

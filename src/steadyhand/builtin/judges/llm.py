@@ -17,10 +17,9 @@ from steadyhand.errors import ModelError, SetupError
 from steadyhand.ports.agent import TrialContext
 from steadyhand.ports.judge import Judgement, NoJudgement, Question
 from steadyhand.ports.model import ChatModel
-from steadyhand.records.chat import ChatRequest, ChatResponse
+from steadyhand.records.chat import ChatRequest, ChatResponse, Message
 from steadyhand.records.evaluation import JudgeNote
-from steadyhand.records.message import Message
-from steadyhand.records.trajectory import Visible
+from steadyhand.records.event import Visible
 
 AnswerMode = Literal["schema", "json", "text"]
 _TOLD: tuple[Visible, ...] = ("actions", "services", "files", "database")

@@ -10,9 +10,9 @@ from typing import Any
 from steadyhand.judging.data_blocks import code_for, data_blocks, defuse
 from steadyhand.ports.judge import Question
 from steadyhand.records.base import Record
-from steadyhand.records.material import Material
-from steadyhand.records.message import Message
-from steadyhand.records.trajectory import Visible
+from steadyhand.records.chat import Message
+from steadyhand.records.evaluation import Material
+from steadyhand.records.event import Visible
 
 SHOWN = 240_000
 """How many characters of records a judge is shown at most."""

@@ -8,8 +8,7 @@ from typing import Any, cast
 from steadyhand.judging.rubric import NO_JUDGE, is_timeliness, missing_dimensions, overall_score
 from steadyhand.ports.agent import TrialContext
 from steadyhand.ports.judge import Judge, Judgement, NoJudgement, Question
-from steadyhand.records.material import Material
-from steadyhand.records.rubric import Rubric, RubricDimension, RubricScore
+from steadyhand.records.evaluation import Material, Rubric, RubricDimension, RubricScore
 from steadyhand.records.scenario import Scenario
 
 _TASK = """\

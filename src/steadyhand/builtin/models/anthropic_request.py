@@ -12,8 +12,7 @@ from steadyhand.builtin.models.anthropic_answer import MessagesReader
 from steadyhand.builtin.models.http.stream import AnswerReader
 from steadyhand.builtin.models.http_settings import Asking
 from steadyhand.records.base import Record
-from steadyhand.records.chat import ChatRequest
-from steadyhand.records.message import Message, ToolCall, ToolSpec
+from steadyhand.records.chat import ChatRequest, Message, ToolCall, ToolSpec
 
 ANSWER_TOOL = "answer"
 _encode = msgspec.json.Encoder().encode

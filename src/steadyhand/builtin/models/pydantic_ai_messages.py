@@ -23,8 +23,7 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
 from steadyhand.builtin.models.http.stream import PartialCall
-from steadyhand.records.chat import ChatRequest, FinishReason, Usage
-from steadyhand.records.message import Message, ToolCall
+from steadyhand.records.chat import ChatRequest, FinishReason, Message, ToolCall, Usage
 
 
 def to_messages(messages: Sequence[Message]) -> list[ModelMessage]:

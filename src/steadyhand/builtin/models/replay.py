@@ -19,8 +19,7 @@ from steadyhand.builtin.models.recording import shifted
 from steadyhand.errors import ModelError, SetupError
 from steadyhand.plugins.factories import ModelSettings
 from steadyhand.records.chat import ChatRequest, ChatResponse
-from steadyhand.records.secret_forms import secrets_of
-from steadyhand.redaction import Redactor
+from steadyhand.redaction import Redactor, secrets_of
 
 ReplayTime = Literal["zero", "original"]
 _SHOWN = 80

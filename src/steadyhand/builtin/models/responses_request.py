@@ -12,8 +12,7 @@ from steadyhand.builtin.models.http_settings import Asking
 from steadyhand.builtin.models.openai_request import REFUSALS, STREAM, arguments_of
 from steadyhand.builtin.models.openai_responses import ResponsesReader
 from steadyhand.records.base import Record
-from steadyhand.records.chat import ChatRequest
-from steadyhand.records.message import Message, ToolSpec
+from steadyhand.records.chat import ChatRequest, Message, ToolSpec
 
 _encode = msgspec.json.Encoder().encode
 

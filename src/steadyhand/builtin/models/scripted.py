@@ -16,8 +16,7 @@ from steadyhand.builtin.models.cutting import Cut, cut_short
 from steadyhand.builtin.models.scripted_rules import FailRule, Rule, read_rules, turn_of
 from steadyhand.errors import ModelError, ModelErrorKind
 from steadyhand.plugins.factories import ModelSettings
-from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Usage
-from steadyhand.records.message import ToolCall
+from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, ToolCall, Usage
 from steadyhand.records.timing import Attempt
 
 _STATUS: dict[str, int] = {"server": 500, "rate_limit": 429, "stream": 200}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from steadyhand.records.conversation import ConversationTurn
+from steadyhand.records.result import ConversationTurn
 from steadyhand.records.scenario import UserSimulatorConfig
 
 _AGENT = r"(?:the\s+)?(?:agent|assistant|ai|bot|chatbot|support(?:\s+(?:agent|rep(?:resentative)?))?|representative)"

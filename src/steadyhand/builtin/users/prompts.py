@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from steadyhand.judging.data_blocks import code_for, data_blocks
-from steadyhand.records.conversation import ConversationTurn
-from steadyhand.records.material import Material
+from steadyhand.records.evaluation import Material
+from steadyhand.records.result import ConversationTurn
 from steadyhand.records.scenario import KnowledgeLevel, UserSimulatorConfig
 
 RECENT_TURNS = 3

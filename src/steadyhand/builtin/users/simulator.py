@@ -18,10 +18,9 @@ from steadyhand.errors import ModelError
 from steadyhand.ports.agent import TrialContext
 from steadyhand.ports.model import ChatModel
 from steadyhand.ports.user import ASKED_AGAIN
-from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason
-from steadyhand.records.conversation import ConversationTurn
+from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message
 from steadyhand.records.event import Noted
-from steadyhand.records.message import Message
+from steadyhand.records.result import ConversationTurn
 from steadyhand.records.scenario import Converse, UserSimulatorConfig
 
 _SUMMARY_TOKENS = 220

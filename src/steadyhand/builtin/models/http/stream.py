@@ -9,8 +9,7 @@ import msgspec
 
 from steadyhand.builtin.models.sse import DONE, EventStream
 from steadyhand.errors import ModelErrorKind
-from steadyhand.records.chat import FinishReason, Usage
-from steadyhand.records.message import ToolCall
+from steadyhand.records.chat import FinishReason, ToolCall, Usage
 
 
 class Unreadable(Exception):
