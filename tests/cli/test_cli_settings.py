@@ -292,7 +292,7 @@ def test_a_check_that_asks_no_judge_is_never_self_judged(shell):
 PLUGIN = """\
 from steadyhand.plugins.plugin import Plugin
 from steadyhand.ports.evaluator import EvaluationParams
-from steadyhand.ports.judge import Material, Question
+from steadyhand.ports.agent import Material, Question
 from steadyhand.records.evaluation import failed, inconclusive, passed
 
 

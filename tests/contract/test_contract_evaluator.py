@@ -18,8 +18,8 @@ from steadyhand.builtin.services.database import make_database
 from steadyhand.plugins.factories import EnvironmentSettings
 from steadyhand.plugins.plugin import Plugin
 from steadyhand.plugins.registry import Registry
+from steadyhand.ports.agent import Judgement
 from steadyhand.ports.evaluator import EvaluationContext, JudgedCheck
-from steadyhand.ports.judge import Judgement
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationSpec, JudgeNote
 from steadyhand.records.result import ConversationResult, ConversationTurn, ExecutionResult, Latency

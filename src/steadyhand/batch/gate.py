@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from steadyhand.batch.limits import Spend
 from steadyhand.batch.provider import Provider, ProviderLimits
 from steadyhand.errors import ModelError
-from steadyhand.ports.clock import Clock
+from steadyhand.ports.model import Clock
 from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.run import HeldUp
 

@@ -8,7 +8,7 @@ from steadyhand.batch.breaker import Breaker
 from steadyhand.batch.limits import Window
 from steadyhand.batch.pace import SPACING_S, Pace
 from steadyhand.errors import ModelError
-from steadyhand.ports.clock import Clock
+from steadyhand.ports.model import Clock
 from steadyhand.records.base import Record
 from steadyhand.records.run import HeldUp
 

@@ -29,13 +29,10 @@ from steadyhand.errors import SetupError
 from steadyhand.judging.rubric import timeliness_of
 from steadyhand.plugins.factories import AgentFactory, AgentSettings, EnvironmentFactory, EnvironmentSettings
 from steadyhand.plugins.registry import Registry
-from steadyhand.ports.agent import Agent, Shows, TrialContext, shows_of
+from steadyhand.ports.agent import Agent, Judge, Shows, TrialContext, UserSimulator, shows_of
 from steadyhand.ports.environment import EnvironmentProvider
-from steadyhand.ports.gate import Gate
-from steadyhand.ports.judge import Judge
-from steadyhand.ports.model import ChatModel
-from steadyhand.ports.sink import EventSink
-from steadyhand.ports.user import UserSimulator
+from steadyhand.ports.model import ChatModel, Gate
+from steadyhand.ports.observer import EventSink
 from steadyhand.records.evaluation import LatencyTier, Material, RubricScore
 from steadyhand.records.scenario import Scenario, evaluation_specs
 

@@ -12,8 +12,8 @@ from steadyhand.compose.settings import ModelRef, Settings
 from steadyhand.errors import SetupError
 from steadyhand.judging.vendor import same_vendor, vendor_of
 from steadyhand.plugins.registry import Registry
+from steadyhand.ports.agent import Judge
 from steadyhand.ports.evaluator import JudgedCheck
-from steadyhand.ports.judge import Judge
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.scenario import Converse, Scenario, evaluation_specs
 

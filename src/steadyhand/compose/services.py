@@ -9,8 +9,8 @@ from steadyhand.builtin.mocks.javascript import QuickJsSandbox
 from steadyhand.builtin.services.database import TrialDatabase
 from steadyhand.errors import FileError
 from steadyhand.plugins.registry import Registry
-from steadyhand.ports.clock import Clock
-from steadyhand.ports.services import Services
+from steadyhand.ports.agent import Services
+from steadyhand.ports.model import Clock
 from steadyhand.records.location import Problem
 from steadyhand.records.scenario import Mock, Scenario
 from steadyhand.runtime.answering import MockSource

@@ -14,17 +14,11 @@ from steadyhand.engine.clock import SystemClock
 from steadyhand.engine.lag import LagMonitor
 from steadyhand.engine.model_call import Caller, OpenGate, RetryPolicy
 from steadyhand.errors import PluginError
-from steadyhand.ports.agent import EVERYTHING_SEEN, Agent, Shows, TrialContext, shows_of
-from steadyhand.ports.clock import Clock
-from steadyhand.ports.database import Database, TrialDatabase
-from steadyhand.ports.environment import EnvironmentProvider
+from steadyhand.ports.agent import EVERYTHING_SEEN, Agent, Judge, Services, Shows, TrialContext, UserSimulator, shows_of
+from steadyhand.ports.environment import Database, EnvironmentProvider, TrialDatabase
 from steadyhand.ports.evaluator import Evaluator
-from steadyhand.ports.gate import Gate
-from steadyhand.ports.judge import Judge
-from steadyhand.ports.model import ChatModel
-from steadyhand.ports.services import Services
-from steadyhand.ports.sink import EventSink
-from steadyhand.ports.user import UserSimulator
+from steadyhand.ports.model import ChatModel, Clock, Gate
+from steadyhand.ports.observer import EventSink
 from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.evaluation import EvaluationSpec, LatencyTier, Material, RubricScore
 from steadyhand.records.event import AnyEvent, Noted

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from steadyhand.ports.user import ASKED_AGAIN
+from steadyhand.ports.agent import ASKED_AGAIN
 from steadyhand.records.chat import Purpose
 from steadyhand.records.event import AnyEvent, ModelCalled, Noted
 from steadyhand.records.result import ConversationMetrics, ConversationResult, SimulatorQuality, TokenUsage

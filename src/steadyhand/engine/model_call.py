@@ -16,9 +16,7 @@ import msgspec
 from steadyhand.engine.lag import LagMonitor
 from steadyhand.engine.waiting import WaitLedger
 from steadyhand.errors import ModelError
-from steadyhand.ports.clock import Clock
-from steadyhand.ports.gate import Gate
-from steadyhand.ports.model import ChatModel
+from steadyhand.ports.model import ChatModel, Clock, Gate
 from steadyhand.records.base import Record
 from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.event import Lagged, ModelCalled, Retried, Waited

@@ -11,8 +11,7 @@ from steadyhand.engine.likeness import likeness
 from steadyhand.engine.negation import Reading, reading
 from steadyhand.errors import PluginError, SteadyhandError, TrialError
 from steadyhand.judging.material import turn_materials
-from steadyhand.ports.agent import TrialContext
-from steadyhand.ports.judge import NoJudgement, Question
+from steadyhand.ports.agent import NoJudgement, Question, TrialContext
 from steadyhand.records.base import Record
 from steadyhand.records.result import ConversationTurn
 from steadyhand.records.scenario import TerminationCondition

@@ -7,8 +7,7 @@ import typing
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from steadyhand.ports.action import Action, ActionContext
-from steadyhand.ports.services import ServiceFault
+from steadyhand.ports.agent import Action, ActionContext, ServiceFault
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

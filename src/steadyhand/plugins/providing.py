@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from steadyhand.errors import SetupError
 from steadyhand.plugins.plugin import Plugin, Service
-from steadyhand.ports.services import ProvidedService
+from steadyhand.ports.agent import ProvidedService
 
 
 def provided_service(name: str, part: Any, plugin: Plugin) -> ProvidedService:

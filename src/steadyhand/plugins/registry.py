@@ -13,9 +13,8 @@ from steadyhand.errors import SetupError
 from steadyhand.plugins.factories import AgentFactory, EnvironmentFactory, ModelFactory, Termination
 from steadyhand.plugins.plugin import Plugin
 from steadyhand.plugins.providing import provided_service
-from steadyhand.ports.action import Action
+from steadyhand.ports.agent import Action, ProvidedService
 from steadyhand.ports.evaluator import EvaluationParams, Evaluator
-from steadyhand.ports.services import ProvidedService
 
 ExtensionPoint = Literal["evaluators", "models", "agents", "environments", "actions", "services", "terminations"]
 _NOUN: dict[ExtensionPoint, str] = {

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from steadyhand.ports.clock import Clock
 from steadyhand.ports.environment import EnvironmentProvider
-from steadyhand.ports.model import ChatModel
+from steadyhand.ports.model import ChatModel, Clock
 from steadyhand.records.base import Record
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message
+from steadyhand.records.evaluation import JudgeNote, Material
 from steadyhand.records.event import EVERYTHING_SEEN, AnyEvent, Shows, Sight, Visible
-from steadyhand.records.scenario import Scenario
+from steadyhand.records.location import Place
+from steadyhand.records.result import ConversationTurn
+from steadyhand.records.scenario import Scenario, UserSimulatorConfig
 
 if TYPE_CHECKING:
-    from steadyhand.ports.database import Database
-    from steadyhand.ports.judge import Judge
-    from steadyhand.ports.services import Services
+    from steadyhand.ports.environment import Database
 
 
 __all__ = ["EVERYTHING_SEEN", "Agent", "Reply", "Shows", "Sight", "TrialContext", "Turn", "Visible", "shows_of"]
@@ -146,3 +146,219 @@ def shows_of(agent: Agent) -> Shows:
     """What the agent declares; a third party's may declare nothing."""
     shows: Shows = getattr(agent, "shows", Shows())
     return shows
+
+
+class Question(Record):
+    """What to judge. `json_schema` replaces the answer's own schema; `votes` is how often to ask.
+
+    `unseen` is what the materials cannot show of what was done. The judge fills it in from the trial, and says whether
+    its answer depends on it.
+    """
+
+    prompt: str
+    materials: tuple[Material, ...]
+    capabilities: tuple[str, ...] = ()
+    json_schema: dict[str, Any] | None = None
+    model_type: str | None = None
+    temperature: float | None = None
+    votes: int | None = None
+    unseen: tuple[Visible, ...] = ()
+
+
+class Judgement(Record):
+    """The judge's word, validated. `fields` is the whole object it answered with.
+
+    `confidence` is how sure the judge is that the answer is yes: 0 certainly no, 1 certainly yes. `needs_unseen` says
+    that the answer depends on what could not be shown: `Question.unseen`.
+    """
+
+    judgment: str
+    note: JudgeNote
+    confidence: float | None = None
+    reasoning: str = ""
+    achieved: dict[str, bool] = {}
+    fields: dict[str, Any] = {}
+    needs_unseen: bool = False
+
+
+class NoJudgement(Exception):
+    """There is no judgement to be had: no judge, an outage, or an answer that stayed unreadable. Inconclusive."""
+
+    def __init__(self, reason: str, *, note: JudgeNote | None = None) -> None:
+        super().__init__(reason)
+        self.note: JudgeNote | None = note
+
+
+class Judge(Protocol):
+    @property
+    def name(self) -> str:
+        """`provider/model`."""
+        ...
+
+    @property
+    def self_judged(self) -> bool:
+        """Whether the model under test is its own judge."""
+        ...
+
+    async def ask(self, question: Question, trial: TrialContext) -> Judgement:
+        """Raises `NoJudgement`."""
+        ...
+
+
+class ActionContext:
+    """What an action may use: the trial it runs in, its services, and its plugin's `config`."""
+
+    def __init__(self, *, trial: TrialContext, services: Services, config: Mapping[str, Any]) -> None:
+        self.trial: TrialContext = trial
+        self.config: Mapping[str, Any] = config
+        self._services: Services = services
+
+    def get_service(self, name: str) -> Any:
+        """An object whose methods are the service's, as coroutines; mocked or real, every call an event."""
+        return self._services.get_service(name)
+
+
+ActionHandler = Callable[[dict[str, Any], ActionContext], Any | Awaitable[Any]]
+
+
+class Action(Record):
+    """`parameters` is a JSON Schema of an object, empty for any object; what an agent sends is checked against it
+    before `handler` runs.
+
+    The handler, a coroutine or a plain function (run in a thread), answers with something that JSON can hold. To
+    refuse, it raises `ports.services.ServiceFault`, which the agent gets to read; anything else it raises is the
+    plugin's fault and ends the trial as an error. `plugin` and `config` are filled in by the registry.
+    """
+
+    name: str
+    handler: ActionHandler
+    description: str = ""
+    parameters: dict[str, Any] = {}
+    plugin: str = ""
+    config: Mapping[str, Any] = {}
+
+
+MockFunction = Callable[..., Any | Awaitable[Any]]
+
+
+class ServiceFault(Exception):
+    """A service answered with an error, real or simulated. It is the agent's to deal with, never a trial error.
+
+    `mock` is the mock that simulated it, None when it is real.
+    """
+
+    def __init__(
+        self, message: str, *, code: str | None = None, status: int | None = None, mock: Place | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code: str | None = code
+        self.status: int | None = status
+        self.mock: Place | None = mock
+
+
+class ProvidedService(Record):
+    """A service that somebody provides: `build` makes it, anew for each trial, when it is first called.
+
+    With `tools`, its public methods are offered to the built-in agent.
+    """
+
+    build: Callable[[], Any]
+    plugin: str
+    tools: bool = False
+
+
+class ServiceMethod(Record):
+    """A service's method that an agent may call directly. `service` is empty for a mock that covers every service."""
+
+    service: str
+    method: str
+    description: str = ""
+    parameters: dict[str, Any] = {}
+
+
+class Services(Protocol):
+    """One per trial; opened in the set-up phase and closed in tear-down."""
+
+    async def open(self, trial: TrialContext) -> None: ...
+
+    @property
+    def actions(self) -> Mapping[str, Action]:
+        """The plugins' actions, by name."""
+        ...
+
+    async def perform(self, action: str, params: dict[str, Any], *, recorded: bool = False) -> Any:
+        """Run an action. `params` already fit its schema. It is an event, unless the caller has it `recorded` itself.
+
+        Raises `ServiceFault`, or the `TrialError` it ended in.
+        """
+        ...
+
+    async def offered(self) -> Sequence[ServiceMethod]:
+        """The methods an agent may call without an action: mocked ones that nobody provides, and those of services
+        whose plugin says so."""
+        ...
+
+    def get_service(self, name: str) -> Any:
+        """An object whose methods are the service's, as coroutines. A name that nobody provides still answers: each
+        call is matched against the mocks, and what none matches raises `ServiceFault`."""
+        ...
+
+    def register_mock(self, key: str, function: MockFunction) -> None:
+        """Answer calls of `service.method` with the function."""
+        ...
+
+    async def call(self, service: str, method: str, args: list[Any], named: dict[str, Any]) -> Any:
+        """Call a method: mocks first, then the real service. Raises `ServiceFault`, `MockError` or `PluginError`."""
+        ...
+
+    async def broken(self) -> Exception | None:
+        """The first failure of a mock or plugin in this trial, also one that its caller caught.
+
+        It is an error of the trial; a `ServiceFault` is not. Waits for a mock's JavaScript that its caller gave up on.
+        """
+        ...
+
+    async def close(self) -> None: ...
+
+
+ASKED_AGAIN = "simulated_user_asked_again"
+"""Topic of the note that a simulated reply was refused. Its `figures` have the `reason`, and `kept: true` when the
+second try was no better and was used all the same."""
+
+
+class UserSimulator(Protocol):
+    """Speaks for the user. One instance serves one trial."""
+
+    async def generate_response(
+        self, history: tuple[ConversationTurn, ...], config: UserSimulatorConfig, trial: TrialContext
+    ) -> str:
+        """The user's next message; with an empty `history`, the first one.
+
+        Raises a `TrialError`, such as `ModelError`, when there is none to be had. A reply that had to be asked for
+        again is told by a `Noted` event with the topic `ASKED_AGAIN`.
+        """
+        ...
+
+
+class ScriptSandbox(Protocol):
+    """No I/O, no access to Python, bounded time and memory. Values go in and out as JSON."""
+
+    async def evaluate(
+        self, expression: str, variables: Mapping[str, Any], *, seed: int | None = None, now_ms: int | None = None
+    ) -> Any:
+        """The value of an expression over the variables, which it can read but not change.
+
+        `seed` makes `Math.random` repeatable, `now_ms` stops the clock at that moment. Raises `MockError` when it
+        throws or exceeds a limit.
+        """
+        ...
+
+    async def call(
+        self, function: str, variables: Mapping[str, Any], *, seed: int | None = None, now_ms: int | None = None
+    ) -> Any:
+        """The result of a function called with the variables' values, in their order. Raises `MockError`."""
+        ...
+
+    def check(self, source: str) -> str | None:
+        """What is wrong with the source's syntax, or None."""
+        ...

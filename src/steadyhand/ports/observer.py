@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from steadyhand.records.event import AnyEvent
 from steadyhand.records.run import RunHeader, TrialKey, TrialRecord
 
 
@@ -24,4 +25,10 @@ class RunObserver(Protocol):
 
     def run_finished(self) -> None:
         """Called once, also when the run was interrupted."""
+        ...
+
+
+class EventSink(Protocol):
+    def emit(self, event: AnyEvent) -> None:
+        """Take an event. Must not block and must not raise."""
         ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 
 from steadyhand.errors import MockError, PluginError, TrialError
-from steadyhand.ports.services import MockFunction, ServiceFault
+from steadyhand.ports.agent import MockFunction, ServiceFault
 from steadyhand.records.location import Place
 from steadyhand.runtime.mock_call import MockAnswer, MockCall
 

@@ -10,9 +10,8 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from steadyhand.errors import MockError
-from steadyhand.ports.clock import Clock
-from steadyhand.ports.scripts import ScriptSandbox
-from steadyhand.ports.services import ServiceFault
+from steadyhand.ports.agent import ScriptSandbox, ServiceFault
+from steadyhand.ports.model import Clock
 from steadyhand.records.base import Record
 from steadyhand.records.scenario import Mock
 from steadyhand.runtime.mock_call import MockAnswer, MockCall

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from steadyhand.ports.services import ServiceMethod
+from steadyhand.ports.agent import ServiceMethod
 from steadyhand.records.scenario import Mock
 
 _ARGS: dict[str, Any] = {"type": "array", "description": "Positional arguments, in order."}

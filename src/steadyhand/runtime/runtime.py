@@ -8,9 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from steadyhand.errors import AgentError, PluginError, SteadyhandError
-from steadyhand.ports.action import Action, ActionContext
-from steadyhand.ports.agent import TrialContext
-from steadyhand.ports.services import MockFunction, ProvidedService, ServiceFault, ServiceMethod
+from steadyhand.ports.agent import (
+    Action,
+    ActionContext,
+    MockFunction,
+    ProvidedService,
+    ServiceFault,
+    ServiceMethod,
+    TrialContext,
+)
 from steadyhand.records.event import ActionStatus, ActionTaken, Noted, Observed, ServiceCalled
 from steadyhand.runtime.answering import MockSource, NoMocks
 from steadyhand.runtime.blame import raised

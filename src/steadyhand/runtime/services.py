@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from steadyhand.errors import PluginError, TrialError
-from steadyhand.ports.agent import TrialContext
-from steadyhand.ports.services import ProvidedService
+from steadyhand.ports.agent import ProvidedService, TrialContext
 from steadyhand.runtime.blame import raised
 from steadyhand.runtime.running import run_either
 

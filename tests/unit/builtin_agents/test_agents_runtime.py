@@ -12,9 +12,7 @@ from steadyhand.errors import LimitExceeded, MockError, PluginError, SetupError
 from steadyhand.plugins.factories import AgentSettings
 from steadyhand.plugins.plugin import Plugin
 from steadyhand.plugins.registry import Registry
-from steadyhand.ports.action import ActionContext
-from steadyhand.ports.agent import Turn
-from steadyhand.ports.services import ServiceFault
+from steadyhand.ports.agent import ActionContext, ServiceFault, Turn
 from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message, ToolCall
 from steadyhand.records.event import ActionTaken, Noted, Observed, ServiceCalled, Thought
 from steadyhand.records.scenario import Character, Mock, MockFault, MockWhen

@@ -18,8 +18,7 @@ from steadyhand.plugins.factories import EnvironmentSettings
 from steadyhand.plugins.plugin import Plugin
 from steadyhand.plugins.registry import Registry
 from steadyhand.ports.agent import EVERYTHING_SEEN, Shows
-from steadyhand.ports.database import Database
-from steadyhand.ports.environment import EnvironmentProvider
+from steadyhand.ports.environment import Database, EnvironmentProvider
 from steadyhand.ports.evaluator import EvaluationContext
 from steadyhand.ports.model import ChatModel
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from steadyhand.ports.agent import Judgement, NoJudgement, Question
 from steadyhand.ports.evaluator import EvaluationContext
-from steadyhand.ports.judge import Judgement, NoJudgement, Question
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, JudgeNote, Verdict
 from steadyhand.records.result import ConversationResult, ConversationTurn, ExecutionResult

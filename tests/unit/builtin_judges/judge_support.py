@@ -9,9 +9,8 @@ from typing import Any
 
 from steadyhand.builtin.judges.llm import LlmJudge
 from steadyhand.errors import ModelError
-from steadyhand.ports.agent import EVERYTHING_SEEN
+from steadyhand.ports.agent import EVERYTHING_SEEN, Judge
 from steadyhand.ports.evaluator import EvaluationContext
-from steadyhand.ports.judge import Judge
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec
 from steadyhand.records.location import Place

@@ -7,7 +7,7 @@ from judge_support import LeastTrial, ScriptedChat, answer, judge_with
 
 from steadyhand.builtin.judges.llm import LlmJudge
 from steadyhand.errors import LimitExceeded, ModelError, SetupError
-from steadyhand.ports.judge import Material, NoJudgement, Question
+from steadyhand.ports.agent import Material, NoJudgement, Question
 from steadyhand.records.chat import ChatRequest, ChatResponse
 
 

@@ -5,7 +5,7 @@ import pytest
 from steadyhand.builtin.judges.answer import answer_schema
 from steadyhand.builtin.judges.prompt import SHOWN, Prompt, build_prompt, not_shown
 from steadyhand.judging.data_blocks import data_blocks, defuse
-from steadyhand.ports.judge import Material, Question
+from steadyhand.ports.agent import Material, Question
 
 
 def question(text: str = "Good day.", prompt: str = "Is it polite?", **more: object) -> Question:

@@ -5,7 +5,7 @@ from judge_support import answer
 
 from steadyhand.builtin.judges.answer import answer_schema, read_answer
 from steadyhand.builtin.judges.reading import Unreadable, read_object
-from steadyhand.ports.judge import Question
+from steadyhand.ports.agent import Question
 
 ASKED = Question(prompt="Is it so?", materials=())
 SKILLED = Question(prompt="Is it so?", materials=(), capabilities=("Greets", "Explains why"))

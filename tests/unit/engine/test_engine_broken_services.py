@@ -21,8 +21,7 @@ from steadyhand.engine.context import TrialParts
 from steadyhand.engine.trial import run_trial
 from steadyhand.plugins.factories import AgentSettings, EnvironmentSettings, ModelSettings
 from steadyhand.plugins.registry import Registry
-from steadyhand.ports.action import Action
-from steadyhand.ports.services import ProvidedService, ServiceFault
+from steadyhand.ports.agent import Action, ProvidedService, ServiceFault
 from steadyhand.records.chat import Message, ToolCall
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import TrialKey, TrialRecord

@@ -13,8 +13,7 @@ from steadyhand.engine.trial import run_trial
 from steadyhand.plugins.factories import EnvironmentSettings
 from steadyhand.plugins.plugin import Plugin
 from steadyhand.plugins.registry import Registry
-from steadyhand.ports.agent import EVERYTHING_SEEN, Reply, TrialContext, Turn
-from steadyhand.ports.judge import Judgement, Question
+from steadyhand.ports.agent import EVERYTHING_SEEN, Judgement, Question, Reply, TrialContext, Turn
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationSpec, JudgeNote
 from steadyhand.records.event import Noted

@@ -16,8 +16,8 @@ from steadyhand.builtin.users.simulator import LlmUserSimulator
 from steadyhand.plugins.factories import AgentSettings, ModelSettings
 from steadyhand.plugins.plugin import Plugin
 from steadyhand.plugins.registry import EvaluationCatalogue, Registry
+from steadyhand.ports.agent import Judgement, Question
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
-from steadyhand.ports.judge import Judgement, Question
 from steadyhand.records.chat import ChatRequest, Message, Usage
 from steadyhand.records.evaluation import EvaluationResult, Verdict, failed, passed
 from steadyhand.records.event import ModelCalled, Said

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from talking import PLACE, USER, ToldAgent, ToldJudge, ToldUser, check, ending, hold, notes, scenario
 
-from steadyhand.ports.judge import NoJudgement
+from steadyhand.ports.agent import NoJudgement
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.scenario import ConversationConfig, ScriptedTurn, TerminationCondition, TerminationJudge
 

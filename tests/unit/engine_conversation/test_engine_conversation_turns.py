@@ -14,9 +14,8 @@ from steadyhand.engine.model_call import OpenAdmission
 from steadyhand.errors import ModelError
 from steadyhand.plugins.plugin import Plugin
 from steadyhand.plugins.registry import Registry
-from steadyhand.ports.agent import EVERYTHING_SEEN, Reply, TrialContext, Turn
+from steadyhand.ports.agent import EVERYTHING_SEEN, ProvidedService, Reply, TrialContext, Turn
 from steadyhand.ports.evaluator import EvaluationParams
-from steadyhand.ports.services import ProvidedService
 from steadyhand.records.chat import ChatResponse
 from steadyhand.records.evaluation import EvaluationSpec, FailureClass, Verdict, passed
 from steadyhand.records.event import LimitReached, ModelCalled, Noted, Said

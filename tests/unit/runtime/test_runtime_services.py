@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from steadyhand.errors import AgentError, MockError, PluginError
-from steadyhand.ports.action import Action, ActionContext
-from steadyhand.ports.services import ProvidedService, ServiceFault
+from steadyhand.ports.agent import Action, ActionContext, ProvidedService, ServiceFault
 from steadyhand.records.event import ActionTaken, Noted, ServiceCalled
 from steadyhand.records.scenario import Mock, MockFault, MockWhen
 from steadyhand.runtime.runtime import AgentRuntime

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from steadyhand.errors import WorkspaceError
-from steadyhand.ports.agent import EVERYTHING_SEEN
-from steadyhand.ports.services import ServiceFault, Services
+from steadyhand.ports.agent import EVERYTHING_SEEN, ServiceFault, Services
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message, ToolCall
 from steadyhand.records.event import AnyEvent
 from steadyhand.records.location import Place

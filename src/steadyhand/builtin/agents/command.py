@@ -25,9 +25,8 @@ from steadyhand.builtin.agents.options import limit_of, time_limit_s
 from steadyhand.builtin.agents.trajectory import REPORTS_ITSELF, TrajectoryReporter
 from steadyhand.errors import AgentError
 from steadyhand.plugins.factories import AgentSettings
-from steadyhand.ports.agent import Reply, Shows, TrialContext, Turn
+from steadyhand.ports.agent import Reply, ServiceFault, Shows, TrialContext, Turn
 from steadyhand.ports.environment import OnThisMachine
-from steadyhand.ports.services import ServiceFault
 from steadyhand.runtime.values import plain
 
 

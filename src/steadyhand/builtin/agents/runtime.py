@@ -14,9 +14,8 @@ from steadyhand.builtin.agents.runtime_tool import Tool, ToolBox, ToolRefusal
 from steadyhand.builtin.agents.runtime_toolbox import build_toolbox
 from steadyhand.errors import LimitExceeded, SetupError
 from steadyhand.plugins.factories import AgentSettings
-from steadyhand.ports.agent import EVERYTHING_SEEN, Reply, Shows, TrialContext, Turn
+from steadyhand.ports.agent import EVERYTHING_SEEN, Reply, ServiceFault, Shows, TrialContext, Turn
 from steadyhand.ports.model import ChatModel
-from steadyhand.ports.services import ServiceFault
 from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message, ToolCall
 from steadyhand.records.event import ActionStatus, ActionTaken, Noted, Observed, Thought
 from steadyhand.runtime.values import as_text, kept_part, plain, shortened

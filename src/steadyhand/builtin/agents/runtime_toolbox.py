@@ -7,8 +7,7 @@ from typing import Any
 
 from steadyhand.builtin.agents.runtime_tool import ToolBox
 from steadyhand.builtin.agents.runtime_tools import add_workspace_tools
-from steadyhand.ports.agent import TrialContext
-from steadyhand.ports.services import ServiceMethod, Services
+from steadyhand.ports.agent import ServiceMethod, Services, TrialContext
 from steadyhand.records.event import Noted
 
 

@@ -12,8 +12,8 @@ from steadyhand.builtin.evaluators.nonblank import Text
 from steadyhand.builtin.evaluators.parameters import PositiveShare
 from steadyhand.engine.keywords import says
 from steadyhand.judging.material import turn_materials
+from steadyhand.ports.agent import Judgement, Material
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
-from steadyhand.ports.judge import Judgement, Material
 from steadyhand.records.base import Record
 from steadyhand.records.evaluation import EvaluationResult, Evidence, JudgeNote, failed, inconclusive, passed
 from steadyhand.records.result import ConversationTurn, ExecutionResult

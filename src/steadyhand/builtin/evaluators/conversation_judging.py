@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import msgspec
 
 from steadyhand.builtin.evaluators.no_judge import no_judge
+from steadyhand.ports.agent import Judgement, Material, NoJudgement, Question
 from steadyhand.ports.evaluator import EvaluationContext
-from steadyhand.ports.judge import Judgement, Material, NoJudgement, Question
 from steadyhand.records.evaluation import EvaluationResult, Evidence, JudgeNote, inconclusive
 
 

@@ -13,8 +13,8 @@ from steadyhand.builtin.evaluators.nonblank import Text
 from steadyhand.builtin.evaluators.patterns import PatternText
 from steadyhand.builtin.evaluators.withdrawal import WITHDRAWN_BY, said, withdrawn
 from steadyhand.judging.material import turn_materials
+from steadyhand.ports.agent import Judgement, Material
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
-from steadyhand.ports.judge import Judgement, Material
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
 from steadyhand.records.result import ConversationTurn, ExecutionResult
 

@@ -10,8 +10,8 @@ from pydantic import Field, field_validator, model_validator
 from steadyhand.judging.answer_schema import check_answer_schema
 from steadyhand.judging.expected import Comparison, Expected, compare, parse_expected
 from steadyhand.judging.material import PARTS, Part, materials_of
+from steadyhand.ports.agent import Judgement, NoJudgement, Question
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
-from steadyhand.ports.judge import Judgement, NoJudgement, Question
 from steadyhand.records.evaluation import EvaluationResult, Evidence, JudgeNote, failed, inconclusive, passed
 from steadyhand.records.result import ExecutionResult
 

@@ -9,8 +9,8 @@ from pydantic import Field, field_validator
 from steadyhand.builtin.evaluators.judge import judged
 from steadyhand.judging.expected import parse_expected
 from steadyhand.judging.material import materials_of
+from steadyhand.ports.agent import Question
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
-from steadyhand.ports.judge import Question
 from steadyhand.records.evaluation import EvaluationResult
 from steadyhand.records.result import ExecutionResult
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from steadyhand.builtin.judges.reading import Unreadable
 from steadyhand.judging.expected import contradiction
-from steadyhand.ports.judge import Question
+from steadyhand.ports.agent import Question
 from steadyhand.records.base import Record
 
 NEEDS_UNSEEN = "needs_unseen"

@@ -14,8 +14,7 @@ from steadyhand.builtin.judges.prompt import SHOWN, Prompt, build_prompt, not_sh
 from steadyhand.builtin.judges.reading import Unreadable, read_object
 from steadyhand.builtin.judges.voting import Ballot, Vote, decide
 from steadyhand.errors import ModelError, SetupError
-from steadyhand.ports.agent import TrialContext
-from steadyhand.ports.judge import Judgement, NoJudgement, Question
+from steadyhand.ports.agent import Judgement, NoJudgement, Question, TrialContext
 from steadyhand.ports.model import ChatModel
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message
 from steadyhand.records.evaluation import JudgeNote

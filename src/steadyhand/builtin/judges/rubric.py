@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from steadyhand.judging.rubric import NO_JUDGE, is_timeliness, missing_dimensions, overall_score
-from steadyhand.ports.agent import TrialContext
-from steadyhand.ports.judge import Judge, Judgement, NoJudgement, Question
+from steadyhand.ports.agent import Judge, Judgement, NoJudgement, Question, TrialContext
 from steadyhand.records.evaluation import Material, Rubric, RubricDimension, RubricScore
 from steadyhand.records.scenario import Scenario
 

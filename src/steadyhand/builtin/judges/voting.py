@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from steadyhand.builtin.judges.answer import Answer
 from steadyhand.builtin.judges.prompt import shortened
-from steadyhand.ports.judge import Judgement, NoJudgement
+from steadyhand.ports.agent import Judgement, NoJudgement
 from steadyhand.records.base import Record
 from steadyhand.records.evaluation import JudgeNote
 

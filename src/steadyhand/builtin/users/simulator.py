@@ -15,9 +15,8 @@ from steadyhand.builtin.users.prompts import (
     turn_prompt,
 )
 from steadyhand.errors import ModelError
-from steadyhand.ports.agent import TrialContext
+from steadyhand.ports.agent import ASKED_AGAIN, TrialContext
 from steadyhand.ports.model import ChatModel
-from steadyhand.ports.user import ASKED_AGAIN
 from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message
 from steadyhand.records.event import Noted
 from steadyhand.records.result import ConversationTurn
