@@ -5,11 +5,65 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from steadyhand.errors import ExitCode
-from steadyhand.judging.run import summarise
+from steadyhand.judging.severity import Alarm
 from steadyhand.records.base import Record
 from steadyhand.records.evaluation import Verdict
+from steadyhand.records.run import RunMatrix
+
+
+class RunSummary(Record):
+    """The count of each verdict. `not_run` is what was planned and has no verdict.
+
+    The alarms are of `judging.alarm`; they are among the failed.
+    """
+
+    passed: int = 0
+    failed: int = 0
+    inconclusive: int = 0
+    error: int = 0
+    not_run: int = 0
+    missed_alarms: int = 0
+    false_alarms: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.passed + self.failed + self.inconclusive + self.error
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """0 all passed; 1 something failed; 3 nothing failed, but something is undecided or there is nothing at all."""
+        if self.failed:
+            return ExitCode.FAILED
+        if self.inconclusive or self.error or self.not_run or not self.passed:
+            return ExitCode.UNDECIDED
+        return ExitCode.PASSED
+
+
+def summarise(
+    counts: Mapping[Verdict, int], *, planned: int = 0, alarms: Mapping[Alarm, int] | None = None
+) -> RunSummary:
+    """`planned` is how many trials there should be; 0 when that is not known."""
+    alarms = alarms or {}
+    return RunSummary(
+        passed=counts.get(Verdict.PASSED, 0),
+        failed=counts.get(Verdict.FAILED, 0),
+        inconclusive=counts.get(Verdict.INCONCLUSIVE, 0),
+        error=counts.get(Verdict.ERROR, 0),
+        not_run=max(planned - sum(counts.values()), 0),
+        missed_alarms=alarms.get("missed", 0),
+        false_alarms=alarms.get("false", 0),
+    )
+
+
+def exit_code(verdicts: Iterable[Verdict], *, planned: int = 0) -> ExitCode:
+    counts = dict.fromkeys(Verdict, 0)
+    for verdict in verdicts:
+        counts[verdict] += 1
+    return summarise(counts, planned=planned).exit_code
+
 
 _Z95 = 1.959963984540054
 
@@ -127,3 +181,58 @@ def pass_hat_k(passed: int, decided: int, k: int) -> float | None:
     if k < 1 or decided < k:
         return None
     return math.comb(passed, k) / math.comb(decided, k)
+
+
+class Tally(Record):
+    """How many came to each verdict. `not_run` is for trials alone: a combination always has a verdict."""
+
+    passed: int = 0
+    failed: int = 0
+    inconclusive: int = 0
+    error: int = 0
+    not_run: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.passed + self.failed + self.inconclusive + self.error + self.not_run
+
+
+class ValueRate(Record):
+    """One value of one axis: the verdicts of the combinations that have it, and those of their trials."""
+
+    parameter: str
+    value: Any
+    combinations: Tally
+    trials: Tally
+
+
+def value_rates(matrix: RunMatrix, rates: Mapping[str, ScenarioRate]) -> list[ValueRate]:
+    """Axis by axis, value by value, in the order of the file."""
+    having: dict[tuple[int, int], list[ScenarioRate]] = {}
+    for scenario_id, numbers in matrix.combinations.items():
+        for at, number in enumerate(numbers):
+            having.setdefault((at, number), []).append(rates[scenario_id])
+    return [
+        ValueRate(
+            parameter=axis.parameter,
+            value=value,
+            combinations=tally_scenarios(having[at, number]),
+            trials=tally_trials(having[at, number]),
+        )
+        for at, axis in enumerate(matrix.axes)
+        for number, value in enumerate(axis.values)
+    ]
+
+
+def tally_scenarios(rates: Iterable[ScenarioRate]) -> Tally:
+    counts = Counter(rate.verdict for rate in rates)
+    return Tally(**{verdict.value: counts[verdict] for verdict in Verdict})
+
+
+def tally_trials(rates: Iterable[ScenarioRate]) -> Tally:
+    """Of all their trials together."""
+    total: Counter[str] = Counter()
+    for rate in rates:
+        for name in Tally.__struct_fields__:
+            total[name] += getattr(rate, name)
+    return Tally(**total)

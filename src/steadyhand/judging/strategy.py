@@ -9,9 +9,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from steadyhand.judging.wording import label, named
 from steadyhand.records.evaluation import EvaluationResult, Verdict
 from steadyhand.records.scenario import Judgment
+
+_NAMED = 3
+
+
+def label(evaluation: EvaluationResult) -> str:
+    """What a person calls this check: its name, else its type."""
+    return evaluation.name or evaluation.type or "unnamed check"
+
+
+def named(evaluations: Sequence[EvaluationResult]) -> str:
+    """The first few by name, and how many more there are; a name that repeats is given once."""
+    names = list(dict.fromkeys(label(evaluation) for evaluation in evaluations))
+    rest = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+
 
 _VERDICTS = (Verdict.PASSED, Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.ERROR)
 NOTHING_EVALUATED = "nothing was evaluated"

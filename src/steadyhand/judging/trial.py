@@ -7,10 +7,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from steadyhand.judging.failure_class import failure_classes
-from steadyhand.judging.severity import invariants_of, safety_score
-from steadyhand.judging.strategy import decide
-from steadyhand.judging.wording import label, named
+from steadyhand.judging.severity import failure_classes, invariants_of, safety_score
+from steadyhand.judging.strategy import decide, label, named
 from steadyhand.records.evaluation import EvaluationResult, FailureClass, LatencyTier, Outcome, RubricScore, Verdict
 from steadyhand.records.result import Latency
 from steadyhand.records.run import Judged

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from steadyhand.judging.alarm import alarm_of
-from steadyhand.judging.wording import label
+from steadyhand.judging.severity import alarm_of
+from steadyhand.judging.strategy import label
 from steadyhand.records.evaluation import EvaluationResult, RubricScore, Verdict
 from steadyhand.records.run import Judged, TrialRecord, answers_finish
 from steadyhand.report.incidents import incidents_of

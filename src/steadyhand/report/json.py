@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from steadyhand.judging.alarm import alarm_of
 from steadyhand.judging.cost import Prices, cost_of_trial
+from steadyhand.judging.severity import alarm_of
 from steadyhand.records.chat import Finish
 from steadyhand.records.evaluation import EvaluationResult, RubricScore
 from steadyhand.records.event import (

@@ -8,10 +8,9 @@ from typing import Any
 
 import msgspec
 
-from steadyhand.judging.alarm import Alarm, alarm_of
 from steadyhand.judging.cost import Prices, cost_of_trial
-from steadyhand.judging.rates import ScenarioRate, rates_exit_code
-from steadyhand.judging.run import summarise
+from steadyhand.judging.rates import ScenarioRate, rates_exit_code, summarise
+from steadyhand.judging.severity import Alarm, alarm_of
 from steadyhand.records.cost import CostSummary
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import RunHeader, TrialRecord

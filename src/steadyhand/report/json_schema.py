@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from steadyhand.judging.alarm import Alarm
+from steadyhand.judging.severity import Alarm
 from steadyhand.records.chat import FinishReason, Purpose, Role
 from steadyhand.records.evaluation import FailureClass, Ground, LatencyTier, Outcome, Stage, Verdict
 from steadyhand.records.event import VISIBLE, Sight, Visible

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from steadyhand.judging.alarm import alarm_of
 from steadyhand.judging.rates import ScenarioRate, percent
+from steadyhand.judging.severity import alarm_of
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import RunHeader, TrialRecord, answers_finish
 from steadyhand.report.details import render_details

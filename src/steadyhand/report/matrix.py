@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from steadyhand.judging.matrix_rate import ValueRate, value_rates
-from steadyhand.judging.rates import ScenarioRate
+from steadyhand.judging.rates import ScenarioRate, ValueRate, value_rates
 from steadyhand.records.run import RunMatrix
 from steadyhand.report.page import Page, one_line
 from steadyhand.report.rate_cells import RATE_COLUMNS, rate_cells

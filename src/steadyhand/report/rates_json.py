@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from steadyhand.judging.matrix_rate import Tally, tally_scenarios, tally_trials, value_rates
-from steadyhand.judging.rates import ScenarioRate, pass_hat_k
+from steadyhand.judging.rates import ScenarioRate, Tally, pass_hat_k, tally_scenarios, tally_trials, value_rates
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import RunHeader, RunMatrix
 from steadyhand.report.whole import whole

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from steadyhand.judging.rates import ScenarioRate
-from steadyhand.judging.run import summarise
+from steadyhand.judging.rates import ScenarioRate, summarise
 from steadyhand.records.evaluation import Verdict
 from steadyhand.report.page import Page, one_line
 from steadyhand.report.table import Cell, render_table

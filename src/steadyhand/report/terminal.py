@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from steadyhand.judging.alarm import Alarm, alarm_of
 from steadyhand.judging.cost import Prices, cost_of_trial
-from steadyhand.judging.rates import ScenarioRate
-from steadyhand.judging.run import RunSummary, summarise
+from steadyhand.judging.rates import RunSummary, ScenarioRate, summarise
+from steadyhand.judging.severity import Alarm, alarm_of
 from steadyhand.records.cost import CostSummary
 from steadyhand.records.evaluation import Outcome, Verdict
 from steadyhand.records.event import Noted

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from steadyhand.judging.wording import label
+from steadyhand.judging.strategy import label
 from steadyhand.records.event import Said
 from steadyhand.records.result import ConversationEnding
 from steadyhand.records.run import TrialRecord, exported_transcript, transcript_of

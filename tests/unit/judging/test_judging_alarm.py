@@ -1,8 +1,8 @@
 import msgspec
 import pytest
 
-from steadyhand.judging.alarm import alarm_of
-from steadyhand.judging.run import RunSummary, summarise
+from steadyhand.judging.rates import RunSummary, summarise
+from steadyhand.judging.severity import alarm_of
 from steadyhand.records.evaluation import FailureClass, Verdict
 from steadyhand.records.run import Judged
 from unit.store.sample_trials import typical

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from steadyhand.judging.answer_schema import check_answer_schema
-from steadyhand.judging.expected import compare, parse_expected
+from steadyhand.judging.expected import check_answer_schema, compare, parse_expected
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 import itertools
 
 from steadyhand.errors import ExitCode
-from steadyhand.judging.run import RunSummary, exit_code, summarise
+from steadyhand.judging.rates import RunSummary, exit_code, summarise
 from steadyhand.records.evaluation import Verdict
 
 

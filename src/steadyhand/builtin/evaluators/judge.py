@@ -7,8 +7,7 @@ from typing import Any, ClassVar, Self
 from msgspec.structs import replace
 from pydantic import Field, field_validator, model_validator
 
-from steadyhand.judging.answer_schema import check_answer_schema
-from steadyhand.judging.expected import Comparison, Expected, compare, parse_expected
+from steadyhand.judging.expected import Comparison, Expected, check_answer_schema, compare, parse_expected
 from steadyhand.judging.material import PARTS, Part, materials_of
 from steadyhand.ports.agent import Judgement, NoJudgement, Question
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Never, cast
 
-from steadyhand.judging.data_blocks import defuse
+from steadyhand.judging.material import defuse
 
 _TAG = "think|thinking|thoughts?|reasoning|analysis|scratchpad"
 _THINKING = re.compile(rf"\A\s*<({_TAG})>.*?</\1>", re.DOTALL | re.IGNORECASE)

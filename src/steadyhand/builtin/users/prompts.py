@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from steadyhand.judging.data_blocks import code_for, data_blocks
+from steadyhand.judging.material import code_for, data_blocks
 from steadyhand.records.evaluation import Material
 from steadyhand.records.result import ConversationTurn
 from steadyhand.records.scenario import KnowledgeLevel, UserSimulatorConfig
