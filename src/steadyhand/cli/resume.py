@@ -15,7 +15,7 @@ from steadyhand.compose.options import RunOptions
 from steadyhand.compose.resuming import resume_run
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import SetupError
-from steadyhand.store.catalogue import find_run
+from steadyhand.store.reader import find_run
 
 _SHOWN = 10
 

@@ -11,7 +11,7 @@ from steadyhand.cli.output import page
 from steadyhand.compose.options import RunOptions
 from steadyhand.compose.settings import Settings
 from steadyhand.report.runs_table import render_runs
-from steadyhand.store.catalogue import list_runs
+from steadyhand.store.reader import list_runs
 
 
 @click.command()

@@ -11,8 +11,7 @@ from steadyhand.cli import options as shared
 from steadyhand.cli.output import report_files, show_run
 from steadyhand.compose.options import RunOptions
 from steadyhand.compose.settings import Settings
-from steadyhand.store.catalogue import find_run
-from steadyhand.store.reader import RunReader
+from steadyhand.store.reader import RunReader, find_run
 
 
 @click.command()

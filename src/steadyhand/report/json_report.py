@@ -18,7 +18,7 @@ from steadyhand.report.cost_json import cost_json
 from steadyhand.report.json import trial_json
 from steadyhand.report.rates_json import matrices_json, scenarios_json, verdicts_json
 from steadyhand.report.whole import whole
-from steadyhand.store.plain import plain
+from steadyhand.store.schema import plain
 
 REPORT_FORMAT = 2
 

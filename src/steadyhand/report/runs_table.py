@@ -10,8 +10,7 @@ from steadyhand.report.page import Page, one_line
 from steadyhand.report.table import Cell, render_table
 from steadyhand.report.terminal import render_run
 from steadyhand.report.transcript import Transcripts
-from steadyhand.store.catalogue import RunEntry
-from steadyhand.store.reader import RunReader
+from steadyhand.store.reader import RunEntry, RunReader
 
 _COLUMNS = ("run", "started", "status", "passed", "failed", "inconclusive", "error", "not run", "command")
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import sqlite3
-from collections.abc import Generator
+import zlib
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, cast
+
+import msgspec
 
 from steadyhand.errors import StoreError
-from steadyhand.records.run import FORMAT_VERSION
+from steadyhand.records.base import Record
+from steadyhand.records.run import FORMAT_VERSION, TrialKey, TrialRecord
 
 SUFFIX = ".sqlite"
 APPLICATION_ID = 0x53544459
@@ -111,3 +116,100 @@ def reading(path: Path) -> Generator[sqlite3.Connection]:
     except (sqlite3.Error, ValueError, TypeError) as error:
         # A damaged page can also come back as a row with the wrong things in it.
         raise StoreError(f"{path} cannot be read as a run record: {error}") from error
+
+
+def plain(value: Any) -> Any:
+    """The same value in built-in types, with what cannot be written put as text.
+
+    Agents, mocks and plugins hand over anything: half a surrogate pair, an integer of a hundred digits, an object. A
+    trial is not lost over it.
+    """
+    return _tidy(msgspec.to_builtins(value, builtin_types=(bytes,), enc_hook=repr))
+
+
+def _tidy(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode("utf-8", "backslashreplace").decode("utf-8")
+        case bool():
+            return value
+        case int():
+            return value if -(2**63) <= value < 2**64 else str(value)
+        case Mapping():
+            items = cast("Mapping[Any, Any]", value).items()
+            return {key if isinstance(key, int) else _tidy(str(key)): _tidy(item) for key, item in items}
+        case list() | tuple():
+            return [_tidy(item) for item in cast("list[Any]", value)]
+        case _:
+            return value
+
+
+_WINDOW = 64 * 1024 - 1
+_CHECKSUM = 4
+# It comes without types.
+_lz4: Any = importlib.import_module("lz4.block")
+_encoder = msgspec.msgpack.Encoder(enc_hook=repr)
+_decoder = msgspec.msgpack.Decoder(TrialRecord)
+
+
+def encode(record: TrialRecord) -> bytes:
+    """Raises `StoreError` when the record holds something that cannot be put in bytes by any means."""
+    try:
+        return _encoder.encode(record)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        pass
+    try:
+        return msgspec.msgpack.encode(plain(record))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise StoreError(f"trial {record.key} cannot be written: {error}") from error
+
+
+def decode(data: bytes) -> TrialRecord:
+    """Raises `StoreError` when the bytes are not a trial of this format."""
+    try:
+        return _decoder.decode(data)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise StoreError(f"a trial of the run record cannot be read: {error}") from error
+
+
+def dictionary_from(data: bytes) -> bytes:
+    """As much of an encoded trial as helps to compress others."""
+    return data[-_WINDOW:]
+
+
+def compress(data: bytes, dictionary: bytes) -> bytes:
+    packed: bytes = _lz4.compress(data, dict=dictionary, store_size=True)
+    return zlib.crc32(data).to_bytes(_CHECKSUM, "big") + packed
+
+
+def decompress(data: bytes, dictionary: bytes) -> bytes:
+    """Raises `StoreError` when the bytes are damaged."""
+    try:
+        found: bytes = _lz4.decompress(data[_CHECKSUM:], dict=dictionary)
+    except (_lz4.LZ4BlockError, ValueError, TypeError, MemoryError, OverflowError) as error:
+        raise StoreError(f"a trial of the run record is damaged: {error}") from error
+    if zlib.crc32(found).to_bytes(_CHECKSUM, "big") != data[:_CHECKSUM]:
+        raise StoreError("a trial of the run record is damaged: its checksum is another")
+    return found
+
+
+class PlanEntry(Record):
+    """One trial. `digest` changes with whatever would make it another trial: its scenario, model, agent or judge."""
+
+    key: TrialKey
+    seed: int = 0
+    digest: str = ""
+
+
+def write_plan(connection: sqlite3.Connection, plan: Iterable[PlanEntry]) -> None:
+    connection.executemany(
+        "INSERT INTO plan (position, scenario_id, idx, seed, digest) VALUES (?, ?, ?, ?, ?)",
+        ((at, e.key.scenario_id, e.key.index, e.seed, e.digest) for at, e in enumerate(plan, start=1)),
+    )
+
+
+def read_plan(connection: sqlite3.Connection) -> Iterator[PlanEntry]:
+    """In order."""
+    rows = connection.execute("SELECT scenario_id, idx, seed, digest FROM plan ORDER BY position")
+    for scenario_id, index, seed, digest in rows:
+        yield PlanEntry(key=TrialKey(scenario_id=scenario_id, index=index), seed=seed, digest=digest)

@@ -13,8 +13,7 @@ from steadyhand.report.page import Page, cells, clip, visible
 from steadyhand.report.runs_table import render_runs, render_stored_run
 from steadyhand.report.terminal import render_run
 from steadyhand.report.wording import milliseconds
-from steadyhand.store.catalogue import list_runs
-from steadyhand.store.reader import RunReader
+from steadyhand.store.reader import RunReader, list_runs
 from steadyhand.store.writer import RunWriter
 from unit.report.sample_run import BROKEN, HEADER, SAFE, TRIALS, UNSAFE
 from unit.store.sample_trials import typical

@@ -7,8 +7,7 @@ import pytest
 
 from steadyhand.errors import StoreError
 from steadyhand.records.evaluation import Verdict
-from steadyhand.store.catalogue import find_run, list_runs
-from steadyhand.store.ids import new_run_id
+from steadyhand.store.reader import find_run, list_runs, new_run_id
 from steadyhand.store.writer import RunWriter
 from unit.store.sample_trials import HEADER, typical
 

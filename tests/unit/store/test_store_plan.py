@@ -9,8 +9,8 @@ import pytest
 from steadyhand.errors import StoreError
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import TrialKey
-from steadyhand.store.plan import PlanEntry
 from steadyhand.store.reader import RunReader
+from steadyhand.store.schema import PlanEntry
 from steadyhand.store.writer import RunWriter
 from unit.store.sample_trials import HEADER, typical
 

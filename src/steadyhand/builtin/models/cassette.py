@@ -19,7 +19,7 @@ from steadyhand.records.base import Record
 from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.timing import Attempt
 from steadyhand.redaction import Redactor
-from steadyhand.store.plain import plain
+from steadyhand.store.schema import plain
 
 CASSETTE_FORMAT = 2
 CASSETTE_FILE = "cassette.jsonl"
