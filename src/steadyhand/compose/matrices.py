@@ -10,10 +10,10 @@ from steadyhand.plugins.registry import EvaluationCatalogue
 from steadyhand.records.location import Problem
 from steadyhand.records.run import RunAxis, RunMatrix
 from steadyhand.records.scenario import Scenario
+from steadyhand.spec.agent import Vocabulary
 from steadyhand.spec.load import Loaded
 from steadyhand.spec.matrix import expand
 from steadyhand.spec.matrix_axes import show_value
-from steadyhand.spec.vocabulary import Vocabulary
 
 
 def expand_matrices(loaded: Loaded, registries: ScenarioRegistries) -> tuple[list[Scenario], list[Problem]]:

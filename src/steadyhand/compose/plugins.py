@@ -10,7 +10,7 @@ import msgspec
 
 from steadyhand.plugins.registry import EvaluationCatalogue, Registry
 from steadyhand.records.scenario import PluginRef, Scenario
-from steadyhand.spec.vocabulary import Vocabulary
+from steadyhand.spec.agent import Vocabulary
 
 if TYPE_CHECKING:
     from steadyhand.plugins.installed import InstalledPlugins

@@ -10,10 +10,9 @@ from steadyhand.errors import FileError
 from steadyhand.records.evaluation import Rubric
 from steadyhand.records.location import Problem
 from steadyhand.records.scenario import Scenario
-from steadyhand.spec.discover import show_file
-from steadyhand.spec.document import read_document
-from steadyhand.spec.findings import Findings
-from steadyhand.spec.naming import nearest
+from steadyhand.spec.load import show_file
+from steadyhand.spec.validation import Findings, nearest
+from steadyhand.spec.yaml import read_document
 
 SHIPPED = Path(__file__).parent.parent / "configs" / "rubrics"
 _ENDINGS = (".yaml", ".yml")

@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 from steadyhand.records.location import Problem
-from steadyhand.spec.document import Document, read_document
-from steadyhand.spec.findings import Findings, describe
-from steadyhand.spec.naming import Path, nearest
+from steadyhand.spec.validation import FieldPath, Findings, describe, nearest
+from steadyhand.spec.yaml import Document, read_document
 
 CODES: dict[str, str] = {
     "truncated-stem": "a stem closed by a word's border, which matches no word",
@@ -100,7 +99,7 @@ def _member(data: Any, part: str | int) -> Any:
         return None
 
 
-def _declared(data: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+def _declared(data: Any, path: FieldPath) -> Iterator[tuple[FieldPath, Any]]:
     """Every `x-lint-ignore` of the file, with its place."""
     if isinstance(data, dict):
         for name, value in cast("dict[str, Any]", data).items():

@@ -2,14 +2,104 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import regex
 
-from steadyhand.spec.lint_stems import is_stem
-from steadyhand.spec.lint_tokens import Token, alternatives, closing, opening, tokenize
+from steadyhand.lint.phrases import is_stem
 from steadyhand.text_match import compiled, search_now
+
+TokenKind = Literal["literal", "escape", "class", "anchor", "dot", "open", "close", "or", "repeat"]
+
+_FLAGS = re.compile(r"\(\?[a-zA-Z0-9]*(?:-[a-zA-Z]+)?\)")
+_OPEN = re.compile(r"\((?:\?(?:<[=!]|[:=!>|]|P?<\w+>|[a-zA-Z]*(?:-[a-zA-Z]+)?:))?")
+_COMMENT = re.compile(r"\(\?#[^)]*\)")
+_REPEAT = re.compile(r"(?:[*+?]|\{\d*(?:,\d*)?\})[?+]?")
+_CLASS = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:[xuU][0-9a-fA-F]+|[pPN]\{[^}]*\}|.)", re.DOTALL)
+_BLANK = re.compile(r"(?:\s+|#[^\n]*)+")
+_KINDS: dict[str, TokenKind] = {")": "close", "|": "or", "^": "anchor", "$": "anchor", ".": "dot"}
+_ANCHORS = frozenset((r"\A", r"\Z", r"\b", r"\B"))
+
+
+class Token(NamedTuple):
+    """`text` as it stands in the pattern; for a literal the character it matches."""
+
+    kind: TokenKind
+    text: str
+
+
+def tokenize(pattern: str, *, verbose: bool) -> list[Token]:
+    """The pattern's tokens, without flags and comments. Expects a pattern that compiles."""
+    tokens: list[Token] = []
+    at = 0
+    while at < len(pattern):
+        skipped = _COMMENT.match(pattern, at) or _FLAGS.match(pattern, at)
+        if skipped is None and verbose:
+            skipped = _BLANK.match(pattern, at)
+        if skipped is not None:
+            at = skipped.end()
+            continue
+        token, at = _token(pattern, at)
+        tokens.append(token)
+    return tokens
+
+
+def _token(pattern: str, at: int) -> tuple[Token, int]:
+    char = pattern[at]
+    if char == "\\" and (found := _ESCAPE.match(pattern, at)):
+        return _escape(found[0]), found.end()
+    if char == "[" and (found := _CLASS.match(pattern, at)):
+        return Token("class", found[0]), found.end()
+    if char == "(" and (found := _OPEN.match(pattern, at)):
+        return Token("open", found[0]), found.end()
+    if found := _REPEAT.match(pattern, at):
+        return Token("repeat", found[0]), found.end()
+    return Token(_KINDS.get(char, "literal"), char), at + 1
+
+
+def _escape(text: str) -> Token:
+    if text in _ANCHORS:
+        return Token("anchor", text)
+    if len(text) == 2 and not text[1].isalnum():
+        return Token("literal", text[1])
+    return Token("escape", text)
+
+
+def closing(tokens: list[Token], start: int) -> int:
+    """The index of the token that closes the group opened at `start`; the last index when none does."""
+    depth = 0
+    for index in range(start, len(tokens)):
+        depth += (tokens[index].kind == "open") - (tokens[index].kind == "close")
+        if depth == 0:
+            return index
+    return len(tokens) - 1
+
+
+def opening(tokens: list[Token], end: int) -> int:
+    """The index of the token that opens the group closed at `end`; 0 when none does."""
+    depth = 0
+    for index in range(end, -1, -1):
+        depth += (tokens[index].kind == "close") - (tokens[index].kind == "open")
+        if depth == 0:
+            return index
+    return 0
+
+
+def alternatives(tokens: list[Token]) -> list[list[Token]]:
+    """The top-level alternatives of the body of a group."""
+    parts: list[list[Token]] = [[]]
+    depth = 0
+    for token in tokens:
+        depth += (token.kind == "open") - (token.kind == "close")
+        if token.kind == "or" and depth == 0:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return parts
+
 
 _EMPTY_CLASSES = frozenset((r"[^\s\S]", r"[^\S\s]", r"[^\w\W]", r"[^\W\w]", r"[^\d\D]", r"[^\D\d]"))
 _CONSUMING = frozenset((r"\w", r"\d", r"\S"))
@@ -178,3 +268,44 @@ def pattern_of(params: dict[str, Any]) -> str | None:
     """The text a check looks for, whichever name its parameter has."""
     value = params.get("pattern", params.get("value"))
     return value if isinstance(value, str) and value else None
+
+
+TOO_MUCH = 0.8
+
+SENTENCES = (
+    "The library opens at nine on weekdays.",
+    "She planted tomatoes along the southern wall.",
+    "Our train was cancelled because of snow.",
+    "Basalt forms when lava cools quickly.",
+    "He repaired the violin with hide glue.",
+    "Tickets cost twelve euros, children pay half.",
+    "A red kite circled above the valley!",
+    "The recipe asks for two cups of flour.",
+    "Their band plays in Lisbon next month.",
+    "Most ferries run twice a day in winter.",
+    "I forgot my umbrella at the cinema.",
+    "Old maps show a river that no longer exists.",
+    "Paper was expensive in the Middle Ages.",
+    "Which of the two keys fits this door?",
+    "The cat sleeps on the radiator.",
+    "Prices rose by 3.2 percent last year.",
+    "They painted the boat blue and white.",
+    "Clouds of dust hid the far hills.",
+    "My neighbour keeps bees on the roof.",
+    "The committee met for three hours.",
+    "Honey does not spoil if it is kept dry.",
+    "We walked home along the canal.",
+    "A sonnet has fourteen lines.",
+    "Copper turns green in damp air.",
+    "The museum lent its best vase to Vienna.",
+    "Nobody answered the telephone.",
+    "Swallows return in April.",
+    "This bridge was built in 1887.",
+    "The tailor shortened both sleeves.",
+    "Rain is expected towards evening.",
+)
+
+
+def breadth(pattern: Pattern) -> float:
+    """The share of unrelated sentences that the pattern is found in."""
+    return sum(pattern.found_in(sentence) for sentence in SENTENCES) / len(SENTENCES)

@@ -10,12 +10,11 @@ from typing import NamedTuple
 
 import regex
 
-from steadyhand.lint.patterns import Pattern, impossible_parts, pattern_of, truncated_stems
+from steadyhand.lint.patterns import TOO_MUCH, Pattern, breadth, impossible_parts, pattern_of, truncated_stems
 from steadyhand.lint.phrases import asserted_in, names_a_deed, negated_in
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Ask, Converse, Scenario, Step
-from steadyhand.spec.lint_breadth import TOO_MUCH, breadth
 from steadyhand.text_match import find, find_forbidden
 
 _UNREADABLE = (regex.error, OverflowError, RecursionError, ValueError, TimeoutError)

@@ -12,7 +12,7 @@ from steadyhand.report.page import Page, one_line
 from steadyhand.report.rate_cells import RATE_COLUMNS, rate_cells
 from steadyhand.report.table import Cell, render_table
 from steadyhand.report.wording import axis_value
-from steadyhand.spec.matrix_path import parse_path
+from steadyhand.spec.matrix_axes import parse_path
 
 _ROWS = 200
 

@@ -2,25 +2,206 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import Any, cast
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
+from pydantic import BaseModel, ValidationError
+
+from steadyhand.errors import UsageError
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationSpec
-from steadyhand.records.scenario import Ask, Character, Converse, Judgment, RunCode, Scenario, Setup, Step
-from steadyhand.spec.agent_plugins import plugin_refs
-from steadyhand.spec.agent_rules import check_agent_rules
-from steadyhand.spec.agent_shapes import AgentShape, CharacterShape, RunStepShape
-from steadyhand.spec.conversation import lower_conversation
-from steadyhand.spec.default_id import default_id
-from steadyhand.spec.document import Document
-from steadyhand.spec.evaluations import Catalogue, read_evaluations
-from steadyhand.spec.findings import Findings
-from steadyhand.spec.mappings import mappings
-from steadyhand.spec.naming import Path
-from steadyhand.spec.setup import digest_with, lower_setup, read_sql
-from steadyhand.spec.validation import validate
-from steadyhand.spec.virtual_paths import read_virtual_fs
+from steadyhand.records.scenario import Ask, Character, Converse, Judgment, PluginRef, RunCode, Scenario, Setup, Step
+from steadyhand.spec.agent_shapes import (
+    AgentShape,
+    CharacterShape,
+    EvaluationHead,
+    MockShape,
+    PluginShape,
+    RunStepShape,
+)
+from steadyhand.spec.conversation import check_conversation, lower_conversation
+from steadyhand.spec.ids import default_id
+from steadyhand.spec.setup import digest_with, lower_setup, read_sql, read_virtual_fs
+from steadyhand.spec.validation import FieldPath, Findings, advice, describe, mappings, nearest, validate
+from steadyhand.spec.yaml import Document
+
+_ANSWERS = ("response", "responseFn", "error")
+
+
+def check_agent_rules(data: dict[str, Any], environments: Collection[str], findings: Findings) -> None:
+    _check_environment(data.get("environment"), environments, findings)
+    _check_plugins(data.get("plugins"), findings)
+    setup = data.get("setup")
+    if isinstance(setup, dict):
+        for index, mock in mappings(cast("dict[str, Any]", setup).get("mocks")):
+            _check_mock(mock, ("setup", "mocks", index), findings)
+    for index, step in mappings(data.get("run")):
+        _check_step(step, ("run", index), findings)
+    _check_judgment(data, findings)
+
+
+def _check_environment(environment: Any, environments: Collection[str], findings: Findings) -> None:
+    if not isinstance(environment, dict):
+        return
+    type_ = cast("dict[str, Any]", environment).get("type")
+    if isinstance(type_, str) and type_ and type_ not in environments:
+        message = f"unknown environment type {describe(type_)}{advice(type_, sorted(environments))}"
+        findings.error(("environment", "type"), message, "bad-value")
+
+
+def _check_plugins(plugins: Any, findings: Findings) -> None:
+    if not isinstance(plugins, list):
+        return
+    seen: dict[str, int] = {}
+    for index, entry in enumerate(cast("list[Any]", plugins)):
+        name = cast("dict[str, Any]", entry).get("name") if isinstance(entry, dict) else entry
+        if not isinstance(name, str):
+            continue
+        if name in seen:
+            first = findings.document.locate(("plugins", seen[name]))
+            message = f"plugin `{name}` is already listed on line {first.line}; keep one of them"
+            findings.error(("plugins", index), message, "duplicate-plugin")
+        seen.setdefault(name, index)
+
+
+def _check_mock(mock: dict[str, Any], path: FieldPath, findings: Findings) -> None:
+    if any(key in mock for key in _ANSWERS):
+        return
+    known = [field.alias or name for name, field in MockShape.model_fields.items()]
+    if any(key not in known and nearest(key, known) in _ANSWERS for key in mock):
+        return
+    message = "the mock answers nothing; expected at least one of `response`, `responseFn` and `error`"
+    findings.error(path, message, "missing-key")
+
+
+def _check_step(step: dict[str, Any], path: FieldPath, findings: Findings) -> None:
+    given = [key for key in ("input", "code", "conversation") if step.get(key) is not None]
+    if not given:
+        known = RunStepShape.model_fields
+        if not any(key not in known and nearest(key, known) in {"input", "code", "conversation"} for key in step):
+            message = "the step does nothing; expected `input`, `code` or `conversation`"
+            findings.error(path, message, "missing-key")
+    elif "code" in given and len(given) > 1:
+        message = f"found `code` beside `{given[0] if given[0] != 'code' else given[1]}`; make it a step of its own"
+        findings.error((*path, "code"), message, "conflict", key=True)
+    if step.get("lang") is not None and "code" not in given:
+        findings.warning((*path, "lang"), "is not used without `code`", "unused-key", key=True)
+    conversation = step.get("conversation")
+    if isinstance(conversation, dict):
+        opened = bool(step.get("input"))
+        check_conversation(cast("dict[str, Any]", conversation), (*path, "conversation"), findings, opened=opened)
+
+
+def _check_judgment(data: dict[str, Any], findings: Findings) -> None:
+    judgment = data.get("judgment")
+    if not isinstance(judgment, dict):
+        return
+    strategy = cast("dict[str, Any]", judgment).get("strategy")
+    threshold = cast("dict[str, Any]", judgment).get("threshold")
+    if strategy == "weighted" and threshold is None:
+        keys = set(cast("dict[str, Any]", judgment)) - {"strategy", "threshold"}
+        if not any(nearest(key, ["threshold"]) for key in keys):
+            message = "required key `threshold` is missing: the strategy weighted needs it"
+            findings.error(("judgment", "threshold"), message, "missing-key")
+    elif isinstance(strategy, str) and strategy in {"all_pass", "any_pass", "majority_pass"} and threshold is not None:
+        message = f"is not used by the strategy {strategy}; only weighted has a threshold"
+        findings.error(("judgment", "threshold"), message, "conflict", key=True)
+
+
+Catalogue = Mapping[str, type[BaseModel]]
+COMMON_KEYS = frozenset(EvaluationHead.model_fields)
+
+
+def read_evaluations(
+    entries: Any, path: FieldPath, catalogue: Catalogue, findings: Findings
+) -> tuple[EvaluationSpec, ...]:
+    """Those of `entries` that are right. What is not even a list of mappings is for the caller's shape to report."""
+    if not isinstance(entries, list):
+        return ()
+    found: list[EvaluationSpec] = []
+    for index, entry in enumerate(cast("list[Any]", entries)):
+        if isinstance(entry, dict):
+            spec = _read(cast("dict[str, Any]", entry), (*path, index), catalogue, findings)
+            if spec is not None:
+                found.append(spec)
+    return tuple(found)
+
+
+def _read(entry: dict[str, Any], path: FieldPath, catalogue: Catalogue, findings: Findings) -> EvaluationSpec | None:
+    type_ = entry.get("type")
+    if isinstance(type_, str) and type_ and type_ not in catalogue:
+        hint = advice(type_, sorted(catalogue))
+        findings.error((*path, "type"), f"unknown evaluation type {describe(type_)}{hint}", "unknown-type")
+        validate(EvaluationHead, _head(entry), path, findings)
+        return None
+    if not isinstance(type_, str) or not type_:
+        # Without a type nothing is known of the other keys but that one of them may be `type` misspelt.
+        stray = {
+            key: value for key, value in entry.items() if key in COMMON_KEYS or nearest(key, COMMON_KEYS) == "type"
+        }
+        validate(EvaluationHead, stray, path, findings)
+        return None
+    head = validate(EvaluationHead, _head(entry), path, findings)
+    rest = {key: value for key, value in entry.items() if key not in COMMON_KEYS}
+    params = validate(catalogue[type_], rest, path, findings, also=COMMON_KEYS)
+    if head is None or params is None:
+        return None
+    return EvaluationSpec(
+        type=type_,
+        place=findings.document.locate(path),
+        params=params.model_dump(exclude_unset=True, by_alias=False),
+        description=head.description,
+        weight=head.weight,
+    )
+
+
+def _head(entry: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in entry.items() if key in COMMON_KEYS}
+
+
+class Vocabulary(NamedTuple):
+    catalogue: Catalogue
+    environments: Collection[str]
+
+
+Extend = Callable[[Sequence[PluginRef], str], Vocabulary]
+
+
+def plugin_refs(document: Document) -> tuple[PluginRef, ...]:
+    """Those that are written as they should be; the others are for the shape of the file to report."""
+    data = cast("dict[str, Any]", document.data)
+    entries = data.get("plugins")
+    if not isinstance(entries, list):
+        return ()
+    found: list[PluginRef] = []
+    for index, entry in enumerate(cast("list[Any]", entries)):
+        try:
+            shape = PluginShape.model_validate({"name": entry} if isinstance(entry, str) else entry)
+        except ValidationError:
+            continue
+        found.append(
+            PluginRef(
+                name=shape.name,
+                place=document.locate(("plugins", index)),
+                version=shape.version,
+                enabled=shape.enabled,
+                config=shape.config,
+            )
+        )
+    return tuple(found)
+
+
+def vocabulary_of(document: Document, findings: Findings, base: Vocabulary, extend: Extend | None) -> Vocabulary:
+    """The base, extended by the scenario's plugins. A plugin that cannot be had is a finding at its place."""
+    refs = plugin_refs(document)
+    if extend is None or not refs:
+        return base
+    try:
+        return extend(refs, document.file)
+    except UsageError as error:
+        findings.error(("plugins",), str(error), "plugin")
+        return base
+
 
 Specs = dict[tuple[int, str], tuple[EvaluationSpec, ...]]
 
@@ -49,7 +230,7 @@ def read_agent(
     )
 
 
-def _groups(data: dict[str, Any]) -> Iterator[tuple[int, str, Path, Any]]:
+def _groups(data: dict[str, Any]) -> Iterator[tuple[int, str, FieldPath, Any]]:
     """Every list of evaluations: the step's index, the stage, its path, and what is there."""
     for index, step in mappings(data.get("run")):
         yield index, "step", ("run", index, "evaluations"), step.get("evaluations")

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import re
+import tomllib
 from pathlib import Path
+from typing import Any, cast
 
-from steadyhand.records.config import Config
+from pydantic import Field
+
+from steadyhand.errors import FileError
+from steadyhand.records.config import Config, Price, ProviderConfig
+from steadyhand.records.location import Place, Problem
+from steadyhand.spec.load import show_file
+from steadyhand.spec.validation import FieldPath, Findings, FreeForm, Name, Shape, describe, show_path, validate
 
 FILE = "steadyhand.toml"
 PROJECT = "pyproject.toml"
@@ -26,9 +36,6 @@ def find_config(folder: Path) -> Config:
 
 
 def _read(file: Path) -> Config:
-    from steadyhand.spec.config_files import (
-        read_config,  # most folders have no settings, and need not know how to read any
-    )
 
     return read_config(file)
 
@@ -46,3 +53,141 @@ def _mentions_us(project: Path) -> bool:
         return b"tool.steadyhand" in content
     tool = data.get("tool")
     return isinstance(tool, dict) and "steadyhand" in tool
+
+
+class ProviderShape(Shape):
+    """How to reach a model provider."""
+
+    base_url: Name | None = None
+    api_key_env: Name | None = Field(default=None, description="Name of the environment variable that holds the key")
+    stream: bool | None = None
+    requests_per_minute: float | None = Field(default=None, gt=0)
+    tokens_per_minute: float | None = Field(default=None, gt=0)
+    options: FreeForm = {}
+
+
+class PriceShape(Shape):
+    """Price per million tokens."""
+
+    input: float = Field(ge=0)
+    output: float = Field(ge=0)
+
+
+class ConfigShape(Shape):
+    """Settings of a project. Paths are relative to the file; command-line flags win."""
+
+    model: Name | None = Field(default=None, description="Model under test, provider/model")
+    judge: Name | None = Field(default=None, description="Model that judges, provider/model")
+    user_model: Name | None = Field(default=None, description="Model that plays the user, provider/model")
+    agent: Name | None = None
+    environment: Name | None = None
+    env_file: Name | None = None
+    out: Name | None = Field(default=None, description="Folder of run records")
+    seed: int | None = None
+    concurrency: int | None = Field(default=None, ge=1)
+    timeout_s: float | None = Field(default=None, gt=0)
+    retries: int | None = Field(default=None, ge=0, le=20)
+    rubrics: Name | None = Field(default=None, description="Folder of rubrics")
+    sandbox: bool | None = None
+    allow_commands: bool | None = None
+    strict_judge: bool | None = None
+    votes: int | None = Field(default=None, ge=1)
+    models: dict[str, Name] = Field(default={}, description="Aliases, such as TEXT_SMALL, to provider/model")
+    providers: dict[str, ProviderShape] = {}
+    prices: dict[str, PriceShape] = Field(default={}, description="By provider/model")
+
+
+_TABLE = ("tool", "steadyhand")
+_LINE_OF_ERROR = re.compile(r"(.*?) \(at line (\d+), column (\d+)\)", re.DOTALL)
+
+
+def read_config(file: Path) -> Config:
+    """The settings in one file; a `pyproject.toml` is read at `[tool.steadyhand]`. Raises `FileError`."""
+    shown = show_file(str(file), os.getcwd())  # noqa: PTH109
+    text = _read_text(file, shown)
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        match = _LINE_OF_ERROR.fullmatch(str(error))
+        message, line, column = (match[1], int(match[2]), int(match[3])) if match else (str(error), 0, 0)
+        place = Place(file=shown, line=line, column=column)
+        raise FileError([Problem(place=place, message=f"not valid TOML: {message}", code="toml-syntax")]) from None
+    prefix: FieldPath = ()
+    table: Any = data
+    if file.name == PROJECT:
+        prefix = _TABLE
+        for key in _TABLE:
+            table = cast("dict[str, Any]", table).get(key, {}) if isinstance(table, dict) else {}
+    findings = Findings(TomlText(shown, text))
+    if not isinstance(table, dict):
+        findings.error(prefix, f"expected a table, found {describe(table)}", "wrong-type")
+        raise FileError(findings.problems)
+    shape = validate(ConfigShape, table, prefix, findings)
+    if shape is None:
+        raise FileError(findings.problems)
+    return _lower(shape, file)
+
+
+def _read_text(file: Path, shown: str) -> str:
+    try:
+        return file.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        problem = Problem(place=Place(file=shown), message=f"cannot be read: {error.strerror}", code="unreadable")
+    except UnicodeDecodeError:
+        problem = Problem(place=Place(file=shown), message="is not UTF-8 text", code="not-utf8")
+    raise FileError([problem])
+
+
+def _lower(shape: ConfigShape, file: Path) -> Config:
+    plain = {name: getattr(shape, name) for name in ConfigShape.model_fields if name not in {"providers", "prices"}}
+    return Config(
+        folder=file.absolute().parent,
+        file=file.absolute(),
+        providers={name: _provider(provider) for name, provider in shape.providers.items()},
+        prices={name: Price(input=price.input, output=price.output) for name, price in shape.prices.items()},
+        **plain,
+    )
+
+
+def _provider(shape: ProviderShape) -> ProviderConfig:
+    return ProviderConfig(**{name: getattr(shape, name) for name in ProviderShape.model_fields})
+
+
+class TomlText:
+    """Finds a field's line by looking for its table and key in the text, since the TOML reader keeps no positions.
+
+    Good for files as people write them; a key inside an inline table is pointed to at the line of that table.
+    """
+
+    def __init__(self, file: str, text: str) -> None:
+        self._file: str = file
+        self._lines: list[str] = text.splitlines()
+
+    def locate(self, path: FieldPath, *, key: bool = False) -> Place:  # both stand on the key's line
+        names = [str(part) for part in path if isinstance(part, str)]
+        for count in range(len(names), 0, -1):
+            found = self._find(names[:count])
+            if found:
+                return Place(file=self._file, line=found[0], column=found[1], path=show_path(path))
+        return Place(file=self._file, line=1, column=1, path=show_path(path))
+
+    def _find(self, names: list[str]) -> tuple[int, int] | None:
+        table: list[str] = []
+        for number, line in enumerate(self._lines, start=1):
+            text = line.strip()
+            if text.startswith("["):
+                table = _split_key(text.strip("[] \t").split("]")[0])
+                reached = table
+            else:
+                key, equals, _ = text.partition("=")
+                if not equals or text.startswith("#"):
+                    continue
+                reached = [*table, *_split_key(key)]
+            if reached[: len(names)] == names:
+                return number, len(line) - len(line.lstrip()) + 1
+        return None
+
+
+def _split_key(text: str) -> list[str]:
+    """The parts of a dotted TOML key, quotes taken off."""
+    return [a or b or c for a, b, c in re.findall(r"\"([^\"]*)\"|'([^']*)'|([\w-]+)", text)]

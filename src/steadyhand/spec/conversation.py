@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Any, cast
+
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.scenario import (
     ConversationConfig,
@@ -11,15 +14,20 @@ from steadyhand.records.scenario import (
     TerminationJudge,
     UserSimulatorConfig,
 )
-from steadyhand.spec.document import Document
-from steadyhand.spec.naming import Path
-from steadyhand.spec.shapes.conversation import ConversationShape, TerminationConditionShape, UserSimulatorShape
+from steadyhand.spec.agent_shapes import (
+    ConversationShape,
+    ScriptedTurnShape,
+    TerminationConditionShape,
+    UserSimulatorShape,
+)
+from steadyhand.spec.validation import FieldPath, Findings, mappings, nearest
+from steadyhand.spec.yaml import Document
 
 
 def lower_conversation(
     shape: ConversationShape,
     document: Document,
-    path: Path,
+    path: FieldPath,
     *,
     turn: tuple[EvaluationSpec, ...],
     final: tuple[EvaluationSpec, ...],
@@ -65,7 +73,7 @@ def _simulator(shape: UserSimulatorShape) -> UserSimulatorConfig:
     )
 
 
-def _condition(shape: TerminationConditionShape, document: Document, path: Path) -> TerminationCondition:
+def _condition(shape: TerminationConditionShape, document: Document, path: FieldPath) -> TerminationCondition:
     judge = shape.llm_judge
     return TerminationCondition(
         type=shape.type,
@@ -75,3 +83,54 @@ def _condition(shape: TerminationConditionShape, document: Document, path: Path)
         function=shape.function,
         llm_judge=TerminationJudge(prompt=judge.prompt, threshold=judge.threshold) if judge else None,
     )
+
+
+_APPLY_BY_THEMSELVES = ("max_turns_reached", "conversation_stuck")
+_WAYS = ("keywords", "llm_judge", "function")
+
+
+def check_conversation(conversation: dict[str, Any], path: FieldPath, findings: Findings, *, opened: bool) -> None:
+    """`opened` is whether the step has an `input`, which is the user's first message."""
+    script = conversation.get("script")
+    scripted = len(cast("list[Any]", script)) if isinstance(script, list) else 0
+    simulated = conversation.get("user_simulator") is not None
+    known = ConversationShape.model_fields
+    if not simulated and not scripted and not _misspelt(conversation, known, {"user_simulator", "script"}):
+        message = "required key `user_simulator` is missing: without a `script` nobody plays the user"
+        findings.error((*path, "user_simulator"), message, "missing-key")
+    turns = conversation.get("max_turns")
+    if turns is None:
+        if (simulated or not scripted) and not _misspelt(conversation, known, {"max_turns"}):
+            findings.error((*path, "max_turns"), "required key `max_turns` is missing", "missing-key")
+    elif isinstance(turns, int) and not isinstance(turns, bool) and 2 <= turns < scripted + opened:
+        # A line that is never said would take its checks with it.
+        message = f"expected at least {scripted + opened}, to say all of the script; found {turns}"
+        findings.error((*path, "max_turns"), message, "out-of-range")
+    for index, entry in mappings(script):
+        _check_entry(entry, (*path, "script", index), findings, simulated=simulated)
+    for index, condition in mappings(conversation.get("termination_conditions")):
+        _check_condition(condition, (*path, "termination_conditions", index), findings)
+
+
+def _check_entry(entry: dict[str, Any], path: FieldPath, findings: Findings, *, simulated: bool) -> None:
+    says, simulates = entry.get("say") is not None, entry.get("simulate") is True
+    if says and simulates:
+        findings.error((*path, "simulate"), "found `simulate` beside `say`; keep one of them", "conflict", key=True)
+    elif simulates and not simulated:
+        message = "needs a `user_simulator` in the conversation, and there is none"
+        findings.error((*path, "simulate"), message, "missing-key", key=True)
+    elif not says and not simulates and not _misspelt(entry, ScriptedTurnShape.model_fields, {"say", "simulate"}):
+        findings.error(path, "the user says nothing; expected `say` or `simulate: true`", "missing-key")
+
+
+def _check_condition(condition: dict[str, Any], path: FieldPath, findings: Findings) -> None:
+    type_ = condition.get("type")
+    if not isinstance(type_, str) or type_ in _APPLY_BY_THEMSELVES or any(condition.get(way) for way in _WAYS):
+        return
+    message = "can never apply; give it `keywords`, an `llm_judge` or a plugin's `function`"
+    findings.warning(path, message, "never-applies")
+
+
+def _misspelt(entry: dict[str, Any], known: Collection[str], wanted: set[str]) -> bool:
+    """Whether an unknown key is reported already that was meant to be one of those wanted."""
+    return any(key not in known and nearest(key, known) in wanted for key in entry)

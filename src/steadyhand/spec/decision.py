@@ -22,12 +22,9 @@ from steadyhand.records.scenario import (
     Step,
 )
 from steadyhand.spec.decision_shapes import DecisionShape, InvariantShape
-from steadyhand.spec.document import Document
-from steadyhand.spec.findings import Findings, describe
-from steadyhand.spec.mappings import mappings
-from steadyhand.spec.naming import nearest
 from steadyhand.spec.patterns import Finding, inspect_pattern, is_blank
-from steadyhand.spec.validation import validate
+from steadyhand.spec.validation import Findings, describe, mappings, nearest, validate
+from steadyhand.spec.yaml import Document
 
 _ID = re.compile(r"SCN-(?:LB-[A-Z0-9_]+|([A-Z])-[0-9]{3,})")
 _DEFERRING = "_defer"

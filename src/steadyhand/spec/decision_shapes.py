@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from steadyhand.spec.shapes.base import FreeForm, Name, PassRate, Shape, Share, Trials
+from steadyhand.spec.validation import FreeForm, Name, PassRate, Shape, Share, Trials
 
 CheckType = Literal["regex", "contains", "not_contains", "judge"]
 Budget = Annotated[float, Field(gt=0)]

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import msgspec
 
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Scenario
-from steadyhand.spec.default_id import slug
+
+_ENDING = re.compile(r"(?:\.scenario)?(?:\.ya?ml|\.json)?\Z", re.IGNORECASE)
+
+
+def default_id(file: str) -> str:
+    """An id from a file's name: `Refund Flow.scenario.yaml` is `refund-flow`."""
+    name = PurePath(file).name
+    return slug(_ENDING.sub("", name))
+
+
+def slug(text: str) -> str:
+    return re.sub(r"[^\w.]+", "-", text.lower()).strip("-") or "scenario"
 
 
 class Identified(msgspec.Struct):

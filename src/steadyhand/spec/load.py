@@ -3,22 +3,179 @@
 from __future__ import annotations
 
 import gc
+import glob
 import os
 from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
+from typing import Any, Literal, NamedTuple, cast
 
 from steadyhand.records.base import Record
 from steadyhand.records.evaluation import Rubric
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Matrix, Scenario
-from steadyhand.spec.dialects import SHAPES, misspelt, recognise
-from steadyhand.spec.discover import Found, discover
-from steadyhand.spec.document import Document, read_document
-from steadyhand.spec.evaluations import Catalogue
-from steadyhand.spec.findings import Findings, describe
+from steadyhand.spec.agent import Catalogue, Extend, Vocabulary
 from steadyhand.spec.ids import Identified, settle_ids
 from steadyhand.spec.patterns import Finding, inspect_pattern
-from steadyhand.spec.vocabulary import Extend, Vocabulary
+from steadyhand.spec.validation import Findings, describe, nearest
+from steadyhand.spec.yaml import Document, read_document
+
+_ENDINGS = (".yaml", ".yml")
+_PROMISING = tuple(f"{kind}{ending}" for kind in (".scenario", ".matrix") for ending in (*_ENDINGS, ".json"))
+_SKIPPED = frozenset({"node_modules", "__pycache__"})
+
+
+class Found(NamedTuple):
+    """`named` is whether the user named this very file, rather than a folder it is in."""
+
+    path: str
+    file: str
+    named: bool
+
+    @property
+    def must_load(self) -> bool:
+        """Whether it is a mistake when the file is in no known format.
+
+        It is when somebody named the file, its own name says what it is, or ends in `.YAML`: tools write it small.
+        """
+        return self.named or self.path.lower().endswith(_PROMISING) or not self.path.endswith(_ENDINGS)
+
+
+def discover(paths: Sequence[str | os.PathLike[str]]) -> tuple[list[Found], list[Problem]]:
+    """Every file once, in the order named, folders sorted; and a problem for each name that stands for nothing."""
+    found: dict[str, Found] = {}
+    problems: list[Problem] = []
+    base = os.getcwd()  # noqa: PTH109
+    for each in paths:
+        given = os.fspath(each)
+        matches, problem = _expand(given)
+        if problem is not None:
+            problems.append(problem)
+        for path, named in matches:
+            key = os.path.realpath(path) if len(paths) > 1 else path
+            known = found.get(key)
+            if known is None or (named and not known.named):
+                found[key] = Found(path, show_file(path, base), named)
+    return list(found.values()), problems
+
+
+def show_file(path: str, base: str) -> str:
+    """`path` as messages name it: relative when it is below the folder `base`."""
+    prefix = base if base.endswith(os.sep) else base + os.sep
+    return path.removeprefix(prefix).removeprefix(f".{os.sep}")
+
+
+def _expand(given: str) -> tuple[list[tuple[str, bool]], Problem | None]:
+    if os.path.isdir(given):  # noqa: PTH112
+        below = [(path, False) for path in _walk(given)]
+        return below, None if below else _problem(given, "the folder holds no .yaml or .yml file", "no-scenarios")
+    if os.path.isfile(given):  # noqa: PTH113
+        return [(given, True)], None
+    if os.path.exists(given):  # noqa: PTH110
+        return [], _problem(given, "expected a file or folder, found a pipe or device", "unreadable")
+    if not glob.has_magic(given):
+        return [], _problem(given, "no such file or folder", "missing-file")
+    matches = sorted(glob.glob(given, recursive=True))  # noqa: PTH207
+    expanded: list[tuple[str, bool]] = []
+    for match in matches:
+        if os.path.isdir(match):  # noqa: PTH112
+            expanded.extend((path, False) for path in _walk(match))
+        elif _is_yaml(match) and os.path.isfile(match):  # noqa: PTH113
+            expanded.append((match, False))
+    return expanded, None if expanded else _problem(given, "the pattern matches no .yaml or .yml file", "no-match")
+
+
+def _walk(folder: str) -> list[str]:
+    """The YAML files below a folder, in order. Hidden folders, environments and packages are left out."""
+    files: list[str] = []
+    folders: list[str] = []
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            name = entry.name
+            if entry.is_dir(follow_symlinks=False):
+                if not name.startswith(".") and name not in _SKIPPED:
+                    folders.append(entry.path)
+            elif _is_yaml(name) and not name.startswith(".") and _readable(entry):
+                files.append(entry.path)
+    for below in folders:
+        if not os.path.exists(os.path.join(below, "pyvenv.cfg")):  # noqa: PTH110, PTH118
+            files.extend(_walk(below))
+    return files
+
+
+def _is_yaml(name: str) -> bool:
+    """By its ending. JSON is YAML, and is read where the name says that it is for us."""
+    return name.lower().endswith((*_ENDINGS, *_PROMISING))
+
+
+def _readable(entry: os.DirEntry[str]) -> bool:
+    """Not a pipe or device, which would block. A link to nowhere stays in, to be reported."""
+    return entry.is_file() or not os.path.exists(entry.path)  # noqa: PTH110
+
+
+def _problem(given: str, message: str, code: str) -> Problem:
+    return Problem(place=Place(file=given), message=message, code=code)
+
+
+Dialect = Literal["agent", "decision", "matrix", "rubric"]
+
+DECIDING: tuple[tuple[str, Dialect], ...] = (
+    ("matrix", "matrix"),
+    ("base_scenario", "matrix"),
+    ("run", "agent"),
+    ("messages", "decision"),
+    ("dimensions", "rubric"),
+)
+# Keys that only a file of ours has. `name`, `description`, `id` and `tags` stand in many other YAML files.
+_ENTRIES = {
+    "run": frozenset({"input", "code", "conversation", "evaluations"}),
+    "messages": frozenset({"role", "content"}),
+}
+_TELLING: dict[Dialect, frozenset[str]] = {
+    "agent": frozenset({"environment", "setup", "judgment", "plugins", "character"}),
+    "decision": frozenset({"domain", "latency_budget", "safety_invariants", "constraint", "rubric", "expected_action"}),
+    "matrix": frozenset({"runs_per_combination"}),
+    "rubric": frozenset(),
+}
+
+
+def recognise(data: Any) -> Dialect | None:
+    """The format that the keys speak for, or None when they speak for none."""
+    if not isinstance(data, dict):
+        return None
+    keys = cast("dict[str, Any]", data)
+    for key, dialect in DECIDING:
+        if key in keys:
+            return dialect
+    best: Dialect | None = None
+    most = 0
+    for dialect, telling in _TELLING.items():
+        votes = len(telling & keys.keys())
+        if votes > most:
+            best, most = dialect, votes
+    return best
+
+
+def misspelt(data: Any) -> tuple[str, str] | None:
+    """A key that was meant to be `run` or `messages`, with the right one; None when there is none.
+
+    The name alone does not say: `images` of a Kubernetes file is nearly `messages`. What the key holds has to fit too.
+    """
+    if not isinstance(data, dict):
+        return None
+    for key, value in cast("dict[str, Any]", data).items():
+        meant = nearest(key, _ENTRIES)
+        entries = cast("list[Any]", value) if isinstance(value, list) else []
+        keys = {name for entry in entries if isinstance(entry, dict) for name in cast("dict[str, Any]", entry)}
+        if meant is not None and keys & _ENTRIES[meant]:
+            return key, meant
+    return None
+
+
+SHAPES = (
+    "an agent scenario has `run`, a decision scenario `messages`, a matrix `matrix` and `base_scenario`, "
+    "a rubric `dimensions`"
+)
+
 
 ENVIRONMENTS = ("local", "e2b")
 
@@ -118,7 +275,7 @@ class _Reader:
 
             self._keep(read_decision(document, findings, self._inspect), file, document)
         elif dialect == "matrix":
-            from steadyhand.spec.matrix_file import read_matrix
+            from steadyhand.spec.matrix import read_matrix
 
             matrix = read_matrix(document, findings)
             self.matrices.extend([matrix] if matrix else [])
@@ -131,8 +288,7 @@ class _Reader:
         self.problems.extend(findings.problems)
 
     def _read_agent(self, document: Document, findings: Findings) -> Scenario | None:
-        from steadyhand.spec.agent import read_agent
-        from steadyhand.spec.agent_plugins import vocabulary_of
+        from steadyhand.spec.agent import read_agent, vocabulary_of
 
         catalogue, environments = vocabulary_of(document, findings, self._vocabulary, self._extend)
         return read_agent(document, findings, catalogue=catalogue, environments=environments)

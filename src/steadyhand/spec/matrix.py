@@ -5,23 +5,22 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import os.path
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
+from pydantic import Field
 
 from steadyhand.records.location import Place, Problem
-from steadyhand.records.scenario import Matrix, MatrixCell, MatrixSetting, Scenario
-from steadyhand.spec.agent import read_agent
-from steadyhand.spec.agent_plugins import vocabulary_of
+from steadyhand.records.scenario import Matrix, MatrixAxis, MatrixCell, MatrixSetting, Scenario
+from steadyhand.spec.agent import Extend, Vocabulary, read_agent, vocabulary_of
 from steadyhand.spec.decision import read_decision
-from steadyhand.spec.dialects import recognise
-from steadyhand.spec.document import Document, read_document
-from steadyhand.spec.findings import Findings
-from steadyhand.spec.matrix_axes import OVERRIDES, Axis, read_axes
-from steadyhand.spec.matrix_path import with_value
-from steadyhand.spec.naming import Path
-from steadyhand.spec.vocabulary import Extend, Vocabulary
+from steadyhand.spec.ids import default_id
+from steadyhand.spec.load import recognise
+from steadyhand.spec.matrix_axes import OVERRIDES, Axis, read_axes, with_value
+from steadyhand.spec.validation import FieldPath, Findings, Name, Shape, Trials, mappings, validate
+from steadyhand.spec.yaml import Document, read_document
 
 MOST = 100_000
 _CLASHES = 20
@@ -144,7 +143,7 @@ class _Expansion:
             if not found:
                 self._clashes.append(f"the combination {named} is not a valid scenario: {told}")
 
-    def _errors_alone(self, path: Path, setting: MatrixSetting) -> list[Problem]:
+    def _errors_alone(self, path: FieldPath, setting: MatrixSetting) -> list[Problem]:
         if setting.place not in self._alone:
             data = with_value(self._base.data, path, setting.value)
             self._alone[setting.place] = self._reader.read(self._base.with_data(data))[1]
@@ -153,3 +152,67 @@ class _Expansion:
 
 def _same(error: Problem, others: Sequence[Problem]) -> bool:
     return any((error.place.path, error.message) == (other.place.path, other.message) for other in others)
+
+
+class MatrixAxisShape(Shape):
+    """One field of the base scenario, and the values it takes."""
+
+    parameter: Name = Field(description="Path of a field of the base scenario, such as run[0].input")
+    values: list[Any] = Field(min_length=1)
+
+
+class MatrixShape(Shape):
+    """A scenario to run in every combination of some values."""
+
+    name: Name | None = Field(default=None, description="Default: made from the file's name")
+    description: str = ""
+    base_scenario: Name = Field(description="Path of the scenario, relative to this file")
+    runs_per_combination: Trials | None = Field(
+        default=None, description="Default: as often as the base scenario says, or once. --trials wins"
+    )
+    matrix: list[MatrixAxisShape] = Field(min_length=1)
+
+
+def read_matrix(document: Document, findings: Findings) -> Matrix | None:
+    """The matrix, or None when `findings` holds an error."""
+    data = cast("dict[str, Any]", document.data)
+    shape = validate(MatrixShape, data, (), findings)
+    base = _check_base(data.get("base_scenario"), document, findings)
+    _check_axes(data.get("matrix"), findings)
+    if shape is None or findings.failed:
+        return None
+    return Matrix(
+        name=shape.name or default_id(document.file),
+        place=document.locate(()),
+        digest=document.digest,
+        base_scenario=base,
+        axes=tuple(
+            MatrixAxis(parameter=axis.parameter, values=tuple(axis.values), place=document.locate(("matrix", index)))
+            for index, axis in enumerate(shape.matrix)
+        ),
+        description=shape.description,
+        runs_per_combination=shape.runs_per_combination,
+    )
+
+
+def _check_base(base: Any, document: Document, findings: Findings) -> str:
+    if not isinstance(base, str) or not base:
+        return ""
+    path = os.path.normpath(os.path.join(document.folder, base))  # noqa: PTH118  # `..` must go without following links
+    if not os.path.isfile(path):  # noqa: PTH113
+        message = f"expected a scenario file, relative to the matrix file; found none at `{path}`"
+        findings.error(("base_scenario",), message, "missing-file")
+    return path
+
+
+def _check_axes(axes: Any, findings: Findings) -> None:
+    seen: dict[str, int] = {}
+    for index, axis in mappings(axes):
+        parameter = axis.get("parameter")
+        if not isinstance(parameter, str):
+            continue
+        if parameter in seen:
+            line = findings.document.locate(("matrix", seen[parameter])).line
+            message = f"`{parameter}` is already varied on line {line}; put all values there"
+            findings.error(("matrix", index, "parameter"), message, "duplicate-parameter")
+        seen.setdefault(parameter, index)

@@ -4,15 +4,85 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, NamedTuple
+import re
+from typing import Any, NamedTuple, cast
 
 from steadyhand.records.location import Problem
 from steadyhand.records.scenario import Matrix, MatrixSetting
-from steadyhand.spec.dialects import recognise
-from steadyhand.spec.document import Document
-from steadyhand.spec.findings import describe
-from steadyhand.spec.matrix_path import WrongPath, check_path, parse_path
-from steadyhand.spec.naming import Path
+from steadyhand.spec.load import recognise
+from steadyhand.spec.validation import FieldPath, advice, describe, show_path
+from steadyhand.spec.yaml import Document
+
+_PART = re.compile(r"(?:^|\.)([^.\[\]'\"]+)|\[(\d+)\]|\[(?:'([^']*)'|\"([^\"]*)\")\]")
+OPEN_ROOT = "character"
+"""May be varied in a scenario that does not have it."""
+
+
+class WrongPath(Exception):
+    """The path is malformed, or leads nowhere in the base scenario; the message says where it stops."""
+
+
+def parse_path(text: str) -> FieldPath:
+    """Raises `WrongPath` unless it is names joined by dots, with indexes and quoted names in brackets."""
+    parts: list[str | int] = []
+    at = 0
+    while at < len(text):
+        match = _PART.match(text, at)
+        if match is None:
+            raise WrongPath(f"`{text}` is not a path; expected one such as `run[0].conversation.max_turns`")
+        name, index, single, double = match.groups()
+        parts.append(int(index) if index is not None else next(x for x in (name, single, double) if x is not None))
+        at = match.end()
+    if not parts:
+        raise WrongPath("the path is empty; expected one such as `run[0].input`")
+    return tuple(parts)
+
+
+def check_path(data: Any, path: FieldPath) -> None:
+    """Raises `WrongPath` when nothing of the base scenario stands there.
+
+    A field that is left out in the base is no parameter: a misspelt one among free-form keys would be varied to no
+    effect. Only `character` may be new, since it is ours to give.
+    """
+    if path[0] == OPEN_ROOT and len(path) > 1 and all(isinstance(part, str) for part in path):
+        return
+    value = data
+    for depth, part in enumerate(path):
+        where = f"`{show_path(path[:depth])}`" if depth else "the base scenario"
+        value = _item(value, part, where) if isinstance(part, int) else _member(value, part, where)
+
+
+def _item(value: Any, index: int, where: str) -> Any:
+    if not isinstance(value, list):
+        raise WrongPath(f"{where} is {describe(value)}, not a list, so it has no entry [{index}]")
+    entries = cast("list[Any]", value)
+    if index >= len(entries):
+        held = f"entries [0] to [{len(entries) - 1}]" if len(entries) > 1 else "one entry, [0]" if entries else "none"
+        raise WrongPath(f"index [{index}] is out of bounds: {where} has {held}")
+    return entries[index]
+
+
+def _member(value: Any, name: str, where: str) -> Any:
+    if not isinstance(value, dict):
+        raise WrongPath(f"{where} is {describe(value)}, so it has no `{name}`")
+    members = cast("dict[str, Any]", value)
+    if name not in members:
+        hint = advice(name, members)
+        raise WrongPath(f"{where} has no `{name}`{hint}; a parameter must be set in the base scenario to be varied")
+    return members[name]
+
+
+def with_value(data: Any, path: FieldPath, value: Any) -> Any:
+    """A copy of `data` in which `value` stands at `path`; what is not on the way is shared."""
+    part, rest = path[0], path[1:]
+    if isinstance(part, int):
+        entries = list(cast("list[Any]", data))
+        entries[part] = with_value(entries[part], rest, value) if rest else value
+        return entries
+    members = dict(cast("dict[str, Any]", data)) if isinstance(data, dict) else dict[str, Any]()
+    members[part] = with_value(members.get(part), rest, value) if rest else value
+    return members
+
 
 OVERRIDES = ("model", "agent", "judge")
 _SHOWN = 40
@@ -24,7 +94,7 @@ class Axis(NamedTuple):
     """`path` is None for what overrides the settings of the run."""
 
     parameter: str
-    path: Path | None
+    path: FieldPath | None
     settings: tuple[MatrixSetting, ...]
 
 
@@ -55,7 +125,7 @@ class _Reader:
 
     def _axis(self, index: int) -> Axis:
         axis = self._matrix.axes[index]
-        path: Path | None = None
+        path: FieldPath | None = None
         try:
             path = None if axis.parameter in OVERRIDES else self._path(axis.parameter)
             for other in self.sound:
@@ -75,7 +145,7 @@ class _Reader:
             settings[setting.shown] = setting
         return Axis(axis.parameter, path, tuple(settings.values()))
 
-    def _path(self, parameter: str) -> Path:
+    def _path(self, parameter: str) -> FieldPath:
         """Raises `WrongPath` for what cannot be varied."""
         path = parse_path(parameter)
         if path == ("id",):
@@ -87,7 +157,7 @@ class _Reader:
         check_path(self._base.data, path)
         return path
 
-    def _problem(self, path: Path, message: str, code: str) -> None:
+    def _problem(self, path: FieldPath, message: str, code: str) -> None:
         self.problems.append(Problem(place=self._own.locate(path), message=message, code=code))
 
 

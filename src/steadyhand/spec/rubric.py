@@ -5,13 +5,36 @@ from __future__ import annotations
 import math
 from typing import Any, cast
 
+from pydantic import Field
+
 from steadyhand.records.evaluation import Anchor, Rubric, RubricDimension
-from steadyhand.spec.document import Document
-from steadyhand.spec.findings import Findings
-from steadyhand.spec.mappings import mappings
-from steadyhand.spec.naming import Path
-from steadyhand.spec.shapes.rubric import RubricShape
-from steadyhand.spec.validation import validate
+from steadyhand.spec.validation import FieldPath, Findings, FreeForm, Name, Shape, Share, mappings, validate
+from steadyhand.spec.yaml import Document
+
+
+class DimensionShape(Shape):
+    """One thing that is scored."""
+
+    name: Name
+    weight: Share
+    description: str
+    anchors: dict[str, str] = Field(
+        default={}, description="Score from 0 to 1, to what a reply of that score looks like"
+    )
+
+
+class RubricShape(Shape):
+    """What a judge scores a reply by. The weights of the dimensions sum to 1."""
+
+    name: Name
+    version: str | int | float | None = None
+    domain: str | None = None
+    description: str = ""
+    dimensions: list[DimensionShape] = Field(min_length=1)
+    failure_classes: FreeForm | list[Any] = Field(
+        default={}, description="What the author calls each class; reports use the classes A to E"
+    )
+
 
 _TOLERANCE = 0.001
 
@@ -68,7 +91,7 @@ def _check_dimensions(dimensions: Any, findings: Findings) -> None:
         findings.error(("dimensions",), message, "out-of-range")
 
 
-def _check_anchors(anchors: dict[str, Any], path: Path, findings: Findings) -> None:
+def _check_anchors(anchors: dict[str, Any], path: FieldPath, findings: Findings) -> None:
     seen: set[float] = set()
     for score in anchors:
         try:

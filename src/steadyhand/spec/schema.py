@@ -10,15 +10,14 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
-from steadyhand.spec.agent_shapes import AgentShape
+from steadyhand.spec.agent import Catalogue
+from steadyhand.spec.agent_shapes import AgentShape, EvaluationHead
+from steadyhand.spec.config import ConfigShape
 from steadyhand.spec.decision_shapes import DecisionShape
-from steadyhand.spec.evaluations import Catalogue
 from steadyhand.spec.load import ENVIRONMENTS
-from steadyhand.spec.shapes.base import Shape
-from steadyhand.spec.shapes.config import ConfigShape
-from steadyhand.spec.shapes.evaluation import EvaluationHead
-from steadyhand.spec.shapes.matrix import MatrixShape
-from steadyhand.spec.shapes.rubric import RubricShape
+from steadyhand.spec.matrix import MatrixShape
+from steadyhand.spec.rubric import RubricShape
+from steadyhand.spec.validation import Shape
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _SHAPES: dict[str, tuple[str, type[Shape]]] = {

@@ -2,18 +2,107 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import types
 import typing
 from collections import defaultdict
-from collections.abc import Collection, Mapping
-from typing import Any, TypeVar, cast
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeVar, cast
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from steadyhand.spec.findings import Findings, describe
-from steadyhand.spec.naming import Path, advice, nearest
+from steadyhand.records.location import Place, Problem
+
+PathPart = str | int
+FieldPath = tuple[PathPart, ...]
+
+
+def show_path(path: FieldPath) -> str:
+    """A field's path as people write it: `run[0].evaluations[1].pattern`."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif part.isidentifier() or (part and part.replace("-", "_").isidentifier()):
+            text += f".{part}" if text else part
+        else:
+            text += f"[{part!r}]"
+    return text
+
+
+def nearest(name: str, allowed: Iterable[str]) -> str | None:
+    """The allowed name most like `name`, or None when nothing is near. `maxTurns` is near to `max_turns`."""
+    by_letters: dict[str, str] = {}
+    for right in allowed:
+        by_letters.setdefault(_letters(right), right)
+    wanted = _letters(name)
+    if wanted in by_letters:
+        return by_letters[wanted]
+    near = difflib.get_close_matches(wanted, by_letters, n=1, cutoff=0.6)
+    return by_letters[near[0]] if near else None
+
+
+def advice(name: str, allowed: Iterable[str]) -> str:
+    """`; did you mean `x`? (allowed: x, y)`, as far as it applies."""
+    names = list(allowed)
+    near = nearest(name, names)
+    hint = f"; did you mean `{near}`?" if near else ""
+    return f"{hint} (allowed: {', '.join(names)})" if names else hint
+
+
+def _letters(name: str) -> str:
+    return name.replace("_", "").replace("-", "").replace(" ", "").lower()
+
+
+class Located(Protocol):
+    """A file that can say where a field of it stands."""
+
+    def locate(self, path: FieldPath, *, key: bool = False) -> Place: ...
+
+
+class Findings:
+    """Collects the problems of one document. `failed` once one of them is an error."""
+
+    def __init__(self, document: Located, problems: Sequence[Problem] = ()) -> None:
+        self.document: Located = document
+        self._problems: list[Problem] = list(problems)
+
+    def error(self, path: FieldPath, message: str, code: str, *, key: bool = False) -> None:
+        self._add(path, message, code, "error", key)
+
+    def warning(self, path: FieldPath, message: str, code: str, *, key: bool = False) -> None:
+        self._add(path, message, code, "warning", key)
+
+    def _add(self, path: FieldPath, message: str, code: str, level: Literal["error", "warning"], key: bool) -> None:
+        place = self.document.locate(path, key=key)
+        self._problems.append(Problem(place=place, message=message, code=code, level=level))
+
+    @property
+    def failed(self) -> bool:
+        return any(problem.level == "error" for problem in self._problems)
+
+    @property
+    def problems(self) -> list[Problem]:
+        return sorted(self._problems, key=lambda problem: (problem.place.line, problem.place.column))
+
+
+def describe(value: Any) -> str:
+    """A value as a message names it."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        short = value if len(value) <= 60 else value[:57] + "..."
+        return f'the text "{short}"'
+    if isinstance(value, int | float):
+        return f"the number {value}"
+    if isinstance(value, list):
+        return "a list" if value else "an empty list"
+    return "a mapping" if isinstance(value, dict) else str(value)
+
 
 ShapeT = TypeVar("ShapeT", bound=BaseModel)
 
@@ -41,7 +130,7 @@ _QUOTED = re.compile(r"'([^']*)'")
 
 
 def validate(
-    shape: type[ShapeT], data: Any, path: Path, findings: Findings, *, also: Collection[str] = ()
+    shape: type[ShapeT], data: Any, path: FieldPath, findings: Findings, *, also: Collection[str] = ()
 ) -> ShapeT | None:
     """`data` as a `shape`, or None with its mistakes added to `findings`.
 
@@ -70,7 +159,7 @@ def _without_extensions(data: Any, details: list[ErrorDetails]) -> Any:
     """A copy of `data` without the keys that the details call unknown and that start with `x-`."""
     dropped = {detail["loc"] for detail in details if _is_extension(detail)}
 
-    def copy(value: Any, loc: Path) -> Any:
+    def copy(value: Any, loc: FieldPath) -> Any:
         if isinstance(value, dict):
             pairs = cast("dict[str, Any]", value).items()
             return {key: copy(item, (*loc, key)) for key, item in pairs if (*loc, key) not in dropped}
@@ -83,7 +172,7 @@ def _without_extensions(data: Any, details: list[ErrorDetails]) -> Any:
 
 class _Report:
     def __init__(
-        self, shape: type[BaseModel], data: Any, path: Path, findings: Findings, also: Collection[str]
+        self, shape: type[BaseModel], data: Any, path: FieldPath, findings: Findings, also: Collection[str]
     ) -> None:
         self._shape = shape
         self._data = data
@@ -92,9 +181,9 @@ class _Report:
         self._also = also
 
     def add(self, details: list[ErrorDetails]) -> None:
-        unknown: defaultdict[Path, list[str]] = defaultdict(list)
-        missing: defaultdict[Path, list[str]] = defaultdict(list)
-        values: defaultdict[Path, list[ErrorDetails]] = defaultdict(list)
+        unknown: defaultdict[FieldPath, list[str]] = defaultdict(list)
+        missing: defaultdict[FieldPath, list[str]] = defaultdict(list)
+        values: defaultdict[FieldPath, list[ErrorDetails]] = defaultdict(list)
         for detail in details:
             loc = detail["loc"]
             if detail["type"] == "extra_forbidden":
@@ -112,7 +201,7 @@ class _Report:
         for loc, group in values.items():
             self._value(loc, group)
 
-    def _real(self, loc: Path) -> Path:
+    def _real(self, loc: FieldPath) -> FieldPath:
         """The part of a location that stands in the file: branches of a union are named in it too."""
         value, real = self._data, list[str | int]()
         for part in loc:
@@ -125,7 +214,7 @@ class _Report:
                 value = cast("Any", value)[part]
         return tuple(real)
 
-    def _unknown(self, loc: Path, names: list[str], missing: list[str]) -> None:
+    def _unknown(self, loc: FieldPath, names: list[str], missing: list[str]) -> None:
         """A misspelt required key is one mistake: it is taken off `missing`."""
         at = _shape_at(self._shape, loc)
         keys = _keys(at) if at else []
@@ -142,7 +231,7 @@ class _Report:
             message = f"unknown key `{name}`{hint}{allowed}"
             self._findings.error((*self._path, *loc, name), message, "unknown-key", key=True)
 
-    def _value(self, loc: Path, group: list[ErrorDetails]) -> None:
+    def _value(self, loc: FieldPath, group: list[ErrorDetails]) -> None:
         path = (*self._path, *loc)
         if len(group) > 1 and all(detail["type"] in _EXPECTED for detail in group):
             expected = " or ".join(dict.fromkeys(_EXPECTED[detail["type"]] for detail in group))
@@ -208,7 +297,7 @@ def _count(words: str, number: int, kind: str) -> str:
     return f"{words} {number} {plural}"
 
 
-def _value_at(data: Any, loc: Path) -> Any:
+def _value_at(data: Any, loc: FieldPath) -> Any:
     for part in loc:
         data = data[part]
     return data
@@ -218,7 +307,7 @@ def _keys(shape: type[BaseModel]) -> list[str]:
     return [field.alias or name for name, field in shape.model_fields.items()]
 
 
-def _shape_at(shape: type[BaseModel], loc: Path) -> type[BaseModel] | None:
+def _shape_at(shape: type[BaseModel], loc: FieldPath) -> type[BaseModel] | None:
     current: Any = shape
     for part in loc:
         current = _inner(current, part)
@@ -256,3 +345,28 @@ def _options(annotation: Any) -> list[Any]:
     if origin in {typing.Union, types.UnionType}:
         return [option for argument in typing.get_args(annotation) for option in _options(argument)]
     return [annotation]
+
+
+def mappings(entries: Any) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The mappings of what should be a list of mappings, with their index."""
+    if isinstance(entries, list):
+        for index, entry in enumerate(cast("list[Any]", entries)):
+            if isinstance(entry, dict):
+                yield index, cast("dict[str, Any]", entry)
+
+
+class Shape(BaseModel):
+    """What a user may write. A key that may be left out has a default; `null` is accepted where that is None."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, defer_build=True
+    )
+
+
+Name = Annotated[str, Field(min_length=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Temperature = Annotated[float, Field(ge=0, le=2)]
+Milliseconds = Annotated[int, Field(gt=0)]
+FreeForm = dict[str, Any]
+Trials = Annotated[int, Field(ge=1, le=100_000)]
+PassRate = Annotated[float, Field(gt=0, le=1)]

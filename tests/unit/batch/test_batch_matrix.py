@@ -4,9 +4,9 @@ import pytest
 from steadyhand.batch.plan import Plan
 from steadyhand.compose.registry import build_registry
 from steadyhand.plugins.registry import EvaluationCatalogue
+from steadyhand.spec.agent import Vocabulary
 from steadyhand.spec.load import load
 from steadyhand.spec.matrix import expand
-from steadyhand.spec.vocabulary import Vocabulary
 
 BASE = """\
 id: talk

@@ -6,8 +6,8 @@ import json
 import jsonschema
 import pytest
 
-from steadyhand.spec.naming import show_path
 from steadyhand.spec.schema import json_schemas
+from steadyhand.spec.validation import show_path
 
 MISSING = object()
 

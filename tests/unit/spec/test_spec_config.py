@@ -2,8 +2,7 @@ import pytest
 
 from steadyhand.errors import FileError
 from steadyhand.records.config import Config, Price, ProviderConfig
-from steadyhand.spec.config import find_config
-from steadyhand.spec.config_files import read_config
+from steadyhand.spec.config import find_config, read_config
 
 FULL = """\
 model = "openai/gpt"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from steadyhand.spec.lint_tokens import alternatives, closing, opening, tokenize
+from steadyhand.lint.patterns import alternatives, closing, opening, tokenize
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from steadyhand.spec.lostbench_time import hours_of, latency_budget, time_pressure
+from steadyhand.importers.lostbench.case import hours_of, latency_budget, time_pressure
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 from steadyhand.errors import SetupError
 from steadyhand.importers.lostbench.case import Unmappable, map_case
-from steadyhand.importers.lostbench.source import Skipped, read_source
+from steadyhand.importers.lostbench.source import Skipped, read_source, to_yaml
 from steadyhand.spec.load import load
-from steadyhand.spec.lostbench_text import to_yaml
 
 
 class Imported(NamedTuple):
