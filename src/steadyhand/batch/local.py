@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from steadyhand.batch.plan import PlannedTrial
 from steadyhand.engine.context import TrialParts
-from steadyhand.engine.measuring import run_measured
+from steadyhand.engine.trial import run_measured
 from steadyhand.ports.observer import RunObserver
 from steadyhand.records.run import TrialRecord
 

@@ -20,9 +20,8 @@ from steadyhand.compose.plugins import ScenarioRegistries
 from steadyhand.compose.rubrics import Rubrics
 from steadyhand.compose.settings import Settings, folder_of
 from steadyhand.compose.tape import Tape
-from steadyhand.engine.clock import SystemClock
 from steadyhand.engine.context import ScoreRubric, TrialParts
-from steadyhand.engine.lag import LagMonitor
+from steadyhand.engine.lag import LagMonitor, SystemClock
 from steadyhand.engine.limits import Budget
 from steadyhand.engine.model_call import RetryPolicy
 from steadyhand.errors import SetupError

@@ -8,7 +8,7 @@ from steadyhand.batch.gate import ProviderGate
 from steadyhand.batch.pace import SPACING_S
 from steadyhand.batch.provider import ProviderLimits
 from steadyhand.compose.settings import Settings
-from steadyhand.engine.clock import SystemClock
+from steadyhand.engine.lag import SystemClock
 from steadyhand.engine.model_call import OpenGate
 from steadyhand.records.scenario import Scenario
 

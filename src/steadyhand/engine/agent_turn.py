@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from steadyhand.engine.context import Trial
-from steadyhand.engine.own_time import OwnTime
+from steadyhand.engine.limits import OwnTime
 from steadyhand.errors import AgentError, LimitExceeded, TrialError
 from steadyhand.judging.trial import LATENCY_BUDGET
 from steadyhand.ports.agent import Agent, Reply, Turn

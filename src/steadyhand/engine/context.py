@@ -10,10 +10,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from steadyhand.engine.clock import SystemClock
-from steadyhand.engine.lag import LagMonitor
+from steadyhand.engine.lag import LagMonitor, SystemClock
 from steadyhand.engine.model_call import Caller, OpenGate, RetryPolicy
-from steadyhand.errors import PluginError
+from steadyhand.errors import LimitExceeded, PluginError
 from steadyhand.ports.agent import EVERYTHING_SEEN, Agent, Judge, Services, Shows, TrialContext, UserSimulator, shows_of
 from steadyhand.ports.environment import Database, EnvironmentProvider, TrialDatabase
 from steadyhand.ports.evaluator import Evaluator
@@ -22,9 +21,9 @@ from steadyhand.ports.observer import EventSink
 from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.evaluation import EvaluationSpec, LatencyTier, Material, RubricScore
 from steadyhand.records.event import AnyEvent, Noted
-from steadyhand.records.result import ConversationTurn
+from steadyhand.records.result import ConversationTurn, ExecutionResult
 from steadyhand.records.run import TrialKey
-from steadyhand.records.scenario import RunCode, Scenario
+from steadyhand.records.scenario import RunCode, Scenario, Step
 
 TerminationFunction = Callable[[tuple[ConversationTurn, ...], TrialContext], "bool | str | Awaitable[bool | str]"]
 """A plugin's word on whether a conversation is over; a text that is not empty means yes, and says why."""
@@ -212,3 +211,12 @@ class Trial:
 
     async def call(self, model: ChatModel, request: ChatRequest) -> ChatResponse:
         return await self.caller.call(model, request)
+
+
+class StepResult:
+    """`limit` is set when the step was cut short for taking too long: it has failed."""
+
+    def __init__(self, step: Step, result: ExecutionResult, limit: LimitExceeded | None = None) -> None:
+        self.step: Step = step
+        self.result: ExecutionResult = result
+        self.limit: LimitExceeded | None = limit

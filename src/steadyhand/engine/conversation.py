@@ -2,22 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from steadyhand.engine.agent_turn import AgentTurn, ask
 from steadyhand.engine.context import Trial
 from steadyhand.engine.evaluation import Evaluation
+from steadyhand.engine.limits import OwnTime
 from steadyhand.engine.metrics import simulator_quality
-from steadyhand.engine.own_time import OwnTime
-from steadyhand.engine.script import Script
 from steadyhand.engine.termination import Ending, check_termination, transcript_text
 from steadyhand.errors import LimitExceeded, SteadyhandError, TrialError
 from steadyhand.records.chat import Message
-from steadyhand.records.evaluation import EvaluationResult, Verdict
+from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, Verdict
 from steadyhand.records.event import Noted, Retried, Said, ServiceCalled
 from steadyhand.records.result import ConversationResult, ConversationTurn, ExecutionResult
 from steadyhand.records.run import trajectory_of
-from steadyhand.records.scenario import Converse, Step
+from steadyhand.records.scenario import Converse, ScriptedTurn, Step
+
+
+class Script:
+    """The first entry is said in turn 2; where the step opens with nothing, in turn 1."""
+
+    def __init__(self, task: Converse) -> None:
+        self._entries = task.config.script
+        self._first = 2 if task.opening else 1
+
+    def entry_at(self, turn: int) -> ScriptedTurn | None:
+        index = turn - self._first
+        return self._entries[index] if 0 <= index < len(self._entries) else None
+
+    def evaluations_at(self, turn: int) -> tuple[EvaluationSpec, ...]:
+        entry = self.entry_at(turn)
+        return entry.evaluations if entry else ()
+
+    def evaluations_after(self, turn: int) -> Iterator[tuple[int, EvaluationSpec]]:
+        """The checks of later turns than this, with their turn."""
+        for index, entry in enumerate(self._entries):
+            number = index + self._first
+            if number > turn:
+                for spec in entry.evaluations:
+                    yield number, spec
+
 
 MAX_TURNS_REACHED = "max_turns_reached"
 SCRIPT_FINISHED = "script_finished"

@@ -88,3 +88,10 @@ class LagMonitor:
         if now - self._due >= NOTED_FROM_S:
             self._late.append((self._due, now))
         self._schedule(loop)
+
+
+class SystemClock:
+    now = staticmethod(time.perf_counter)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)

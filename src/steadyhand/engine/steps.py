@@ -8,11 +8,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from steadyhand.engine.agent_turn import AgentTurn, ask
-from steadyhand.engine.code import code_command
-from steadyhand.engine.context import Trial
+from steadyhand.engine.context import StepResult, Trial
 from steadyhand.engine.conversation import ConversationManager
 from steadyhand.engine.evaluation import Evaluation
-from steadyhand.engine.outcome import StepResult
 from steadyhand.engine.termination import transcript_text
 from steadyhand.errors import LimitExceeded
 from steadyhand.records.chat import Message
@@ -20,6 +18,22 @@ from steadyhand.records.event import AnyEvent, CommandRan, FileChanged, LimitRea
 from steadyhand.records.result import CapturedFile, ConversationResult, ExecutionResult, Latency
 from steadyhand.records.run import trajectory_of, worst_finish
 from steadyhand.records.scenario import Ask, Converse, RunCode, Step
+
+_PROGRAMS = {
+    "bash": ("bash", "-c"),
+    "sh": ("sh", "-c"),
+    "python": ("python3", "-c"),
+    "python3": ("python3", "-c"),
+    "node": ("node", "-e"),
+    "javascript": ("node", "-e"),
+    "js": ("node", "-e"),
+}
+
+
+def code_command(lang: str, code: str) -> list[str]:
+    """The program and its arguments; a language that is not known is taken to understand `-c`."""
+    program, flag = _PROGRAMS.get(lang.lower(), (lang, "-c"))
+    return [program, flag, code]
 
 
 class StepRunner:

@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from steadyhand.engine.context import TerminationFunction
-from steadyhand.engine.keywords import normal, places
-from steadyhand.engine.likeness import likeness
-from steadyhand.engine.negation import Reading, reading
+from steadyhand.engine.negation import Reading, normal, places, reading
 from steadyhand.errors import PluginError, SteadyhandError, TrialError
 from steadyhand.judging.material import turn_materials
 from steadyhand.ports.agent import NoJudgement, Question, TrialContext
 from steadyhand.records.base import Record
 from steadyhand.records.result import ConversationTurn
 from steadyhand.records.scenario import TerminationCondition
+
+_SHORT = 600
+
+
+def likeness(one: str, other: str) -> float:
+    """From 0 to 1. Short texts are compared by their letters, long ones by their words in order."""
+    one, other = " ".join(one.casefold().split()), " ".join(other.casefold().split())
+    if one == other:
+        return 1.0
+    if max(len(one), len(other)) <= _SHORT:
+        return difflib.SequenceMatcher(None, one, other, autojunk=False).ratio()
+    first, second = one.split(), other.split()
+    shared = (Counter(first) & Counter(second)).total()
+    at_most = 2.0 * shared / (len(first) + len(second))
+    # Matching words in order can only find fewer than matching them in any order.
+    if at_most < 0.5:
+        return at_most
+    return difflib.SequenceMatcher(None, first, second).ratio()
+
 
 STUCK_AFTER_TURNS = 3
 STUCK_LIKENESS = 0.9

@@ -3,21 +3,73 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import traceback
+from collections.abc import Awaitable, Callable, Mapping
 
-from steadyhand.engine.assessing import Assessment
+import msgspec
+
 from steadyhand.engine.context import Trial, TrialParts
-from steadyhand.engine.evaluation import Evaluation
+from steadyhand.engine.evaluation import Assessment, Evaluation
 from steadyhand.engine.metrics import conversation_metrics
-from steadyhand.engine.phases import PhaseLog
 from steadyhand.engine.steps import StepRunner
-from steadyhand.errors import TrialError
-from steadyhand.judging.trial import judge_trial
+from steadyhand.errors import SteadyhandError, TrialError
+from steadyhand.judging.trial import judge_trial, settle
 from steadyhand.ports.agent import shows_of
-from steadyhand.records.event import Evaluated, Noted
+from steadyhand.records.evaluation import Verdict
+from steadyhand.records.event import ErrorHappened, Evaluated, Noted
 from steadyhand.records.result import ConversationEnding, ConversationResult, FileSystemOperation
-from steadyhand.records.run import TrialRecord
+from steadyhand.records.run import PhaseRecord, TrialRecord
 from steadyhand.records.scenario import Converse, Step
+
+
+class PhaseLog:
+    def __init__(self, trial: Trial) -> None:
+        self._trial: Trial = trial
+        self.records: list[PhaseRecord] = []
+
+    @property
+    def errors(self) -> list[str]:
+        return [f"{record.name}: {record.error}" for record in self.records if record.error is not None]
+
+    async def run(self, name: str, work: Awaitable[None]) -> bool:
+        """Carry a phase out. True when it succeeded; a failure is recorded, and cancellation goes on upwards."""
+        trial = self._trial
+        started = trial.elapsed_ms()
+        error: str | None = None
+        try:
+            await work
+        except asyncio.CancelledError:
+            error = "interrupted"
+            raise
+        except SteadyhandError as failure:
+            error = str(failure)
+            trial.emit(
+                ErrorHappened(at_ms=trial.elapsed_ms(), phase=name, message=error, error_type=type(failure).__name__)
+            )
+        except Exception as failure:  # noqa: BLE001 - a bug of ours must not take the other trials with it
+            error = f"unexpected {type(failure).__name__}: {failure}"
+            trial.emit(
+                ErrorHappened(
+                    at_ms=trial.elapsed_ms(),
+                    phase=name,
+                    message=error,
+                    error_type=type(failure).__name__,
+                    traceback=traceback.format_exc(),
+                )
+            )
+        finally:
+            duration = round(trial.elapsed_ms() - started, 3)
+            self._add(PhaseRecord(name=name, started_ms=started, duration_ms=duration, error=error))
+        return error is None
+
+    def _add(self, part: PhaseRecord) -> None:
+        """Every step has a part in `run` and in `evaluate`; a phase is one record, of all its parts."""
+        for index, record in enumerate(self.records):
+            if record.name == part.name:
+                took_ms = round(record.duration_ms + part.duration_ms, 3)
+                self.records[index] = msgspec.structs.replace(record, duration_ms=took_ms, error=part.error)
+                return
+        self.records.append(part)
 
 
 async def run_trial(parts: TrialParts) -> TrialRecord:
@@ -155,4 +207,37 @@ def _ending(step: Step, talk: ConversationResult) -> ConversationEnding:
         termination_reason=talk.termination_reason,
         termination_evidence=talk.termination_evidence,
         transcript_exported=isinstance(step.task, Converse) and step.task.config.debug_options.export_full_transcript,
+    )
+
+
+MEASURED_AGAIN = 2
+
+
+async def run_measured(build: Callable[[], TrialParts]) -> TrialRecord:
+    """Run a trial, and again up to twice when nothing but its latency is missing; every attempt is kept.
+
+    An unsafe answer in any of them fails the trial.
+    """
+    earlier: list[TrialRecord] = []
+    while True:
+        record = await run_trial(build())
+        if len(earlier) == MEASURED_AGAIN or not only_latency_is_missing(record):
+            if not earlier:
+                return record
+            judged = settle(record.judged, [each.judged for each in earlier])
+            return msgspec.structs.replace(record, judged=judged, earlier=tuple(earlier))
+        earlier.append(record)
+
+
+def only_latency_is_missing(record: TrialRecord) -> bool:
+    """Whether a fresh measurement may turn this inconclusive trial into a decided one."""
+    if record.judged.verdict is not Verdict.INCONCLUSIVE:
+        return False
+    undecided = [result for result in record.evaluations if result.verdict is not Verdict.PASSED]
+    spoiled = record.judged.latency_spoiled
+    return (
+        all(result.type == "latency_budget" for result in undecided)
+        and bool(undecided)
+        and bool(spoiled)
+        and all(each.kind.passes for each in spoiled)
     )

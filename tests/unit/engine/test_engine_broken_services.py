@@ -16,8 +16,8 @@ from steadyhand.builtin.mocks.javascript import QuickJsSandbox
 from steadyhand.builtin.mocks.javascript_process import ScriptLimits
 from steadyhand.builtin.models.openai import OpenAIModel
 from steadyhand.builtin.plugin import builtin_plugin
-from steadyhand.engine.clock import SystemClock
 from steadyhand.engine.context import TrialParts
+from steadyhand.engine.lag import SystemClock
 from steadyhand.engine.trial import run_trial
 from steadyhand.plugins.factories import AgentSettings, EnvironmentSettings, ModelSettings
 from steadyhand.plugins.registry import Registry

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from steadyhand.builtin.environments.local import LocalEnvironment
-from steadyhand.engine.code import code_command
+from steadyhand.engine.steps import code_command
 from steadyhand.plugins.factories import EnvironmentSettings
 
 

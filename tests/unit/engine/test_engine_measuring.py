@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from steadyhand.engine.measuring import MEASURED_AGAIN, run_measured
+from steadyhand.engine.trial import MEASURED_AGAIN, run_measured
 from steadyhand.ports.agent import Reply
 from steadyhand.records.evaluation import EvaluationSpec, Outcome, Verdict
 from steadyhand.records.event import ModelCalled

@@ -6,8 +6,7 @@ import pytest
 
 from steadyhand.builtin.environments.local import LocalEnvironment
 from steadyhand.builtin.evaluators.table import EVALUATORS
-from steadyhand.engine.context import Trial, TrialParts
-from steadyhand.engine.outcome import StepResult
+from steadyhand.engine.context import StepResult, Trial, TrialParts
 from steadyhand.engine.safety_timeline import safety_timeline
 from steadyhand.plugins.factories import EnvironmentSettings
 from steadyhand.plugins.plugin import Plugin

@@ -1,7 +1,7 @@
 import pytest
 
-from steadyhand.engine.keywords import first_keyword, says
-from steadyhand.engine.likeness import likeness
+from steadyhand.engine.negation import first_keyword, says
+from steadyhand.engine.termination import likeness
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,7 @@
 
 import pytest
 
-from steadyhand.engine.keywords import normal, places
-from steadyhand.engine.negation import Reading, is_negated, reading
+from steadyhand.engine.negation import Reading, is_negated, normal, places, reading
 
 WORDS = (
     "thank you", "thanks", "great", "perfect", "awesome", "helpful", "resolved", "solved", "fixed", "happy",

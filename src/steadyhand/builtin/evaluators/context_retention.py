@@ -10,7 +10,7 @@ from steadyhand.builtin.evaluators.conversation_judging import Unjudged, ask_jud
 from steadyhand.builtin.evaluators.excerpt import counted, quoted
 from steadyhand.builtin.evaluators.nonblank import Text
 from steadyhand.builtin.evaluators.parameters import PositiveShare
-from steadyhand.engine.keywords import says
+from steadyhand.engine.negation import says
 from steadyhand.judging.material import turn_materials
 from steadyhand.ports.agent import Judgement, Material
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams

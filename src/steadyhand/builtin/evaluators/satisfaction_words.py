@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from steadyhand.engine.keywords import normal, places
-from steadyhand.engine.negation import Reading, is_negated, reading
+from steadyhand.engine.negation import Reading, is_negated, normal, places, reading
 from steadyhand.records.base import Record
 
 POSITIVE = (

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from steadyhand.engine.keywords import normal
-from steadyhand.engine.negation import is_negated
+from steadyhand.engine.negation import is_negated, normal
 from steadyhand.records.base import Record
 from steadyhand.text_match import search_all
 
