@@ -23,7 +23,7 @@ import aiohttp
 
 from benchmarks.figures import Figure
 from steadyhand.builtin.models.openai import OpenAIModel
-from steadyhand.plugins.factories import ModelSettings
+from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.records.chat import ChatRequest, Message
 
 CALLS = 1000

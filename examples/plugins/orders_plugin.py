@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from steadyhand.plugins.action import ActionContext, ServiceFault, action
-from steadyhand.plugins.plugin import Plugin
+from steadyhand.plugins.plugin import ActionContext, Plugin, ServiceFault, action
 from steadyhand.ports.agent import TrialContext
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed

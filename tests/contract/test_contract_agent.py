@@ -29,7 +29,7 @@ from steadyhand.builtin.models.openai import OpenAIModel
 from steadyhand.builtin.services.database import make_database
 from steadyhand.engine.trial import run_trial
 from steadyhand.errors import AgentError, ModelError
-from steadyhand.plugins.factories import AgentSettings, ModelSettings
+from steadyhand.plugins.plugin import AgentSettings, ModelSettings
 from steadyhand.ports.agent import Agent, Reply, Shows, Turn, Visible, shows_of
 from steadyhand.records.chat import Message, ToolCall
 from steadyhand.records.evaluation import EvaluationSpec, Verdict

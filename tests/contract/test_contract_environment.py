@@ -16,7 +16,7 @@ from steadyhand.builtin.environments.e2b import E2BEnvironment
 from steadyhand.builtin.environments.local import LocalEnvironment
 from steadyhand.builtin.environments.sandbox import sandbox_available
 from steadyhand.errors import WorkspaceError
-from steadyhand.plugins.factories import EnvironmentSettings
+from steadyhand.plugins.plugin import EnvironmentSettings
 from steadyhand.ports.environment import EnvironmentProvider
 from steadyhand.records.result import FileSystemOperation
 from steadyhand.testing.e2b_server import E2BServer

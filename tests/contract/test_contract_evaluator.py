@@ -15,8 +15,7 @@ from steadyhand.builtin.environments.local import LocalEnvironment
 from steadyhand.builtin.evaluators.table import EVALUATORS
 from steadyhand.builtin.plugin import builtin_plugin
 from steadyhand.builtin.services.database import make_database
-from steadyhand.plugins.factories import EnvironmentSettings
-from steadyhand.plugins.plugin import Plugin
+from steadyhand.plugins.plugin import EnvironmentSettings, Plugin
 from steadyhand.plugins.registry import Registry
 from steadyhand.ports.agent import Judgement
 from steadyhand.ports.evaluator import EvaluationContext, JudgedCheck

@@ -20,7 +20,7 @@ from steadyhand.builtin.models import local_server
 from steadyhand.builtin.models.local import LocalModel, find_library, find_weights
 from steadyhand.builtin.models.openai import OpenAIModel
 from steadyhand.errors import ModelError
-from steadyhand.plugins.factories import ModelSettings
+from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message, ToolSpec
 
 pytestmark = pytest.mark.local

@@ -8,7 +8,7 @@ from __future__ import annotations
 from urllib.parse import urldefrag
 
 from steadyhand.errors import SetupError
-from steadyhand.plugins.factories import AgentSettings, ModelSettings
+from steadyhand.plugins.plugin import AgentSettings, ModelSettings
 from steadyhand.ports.agent import Agent
 
 KEY_VARIABLE = "STEADYHAND_AGENT_KEY"

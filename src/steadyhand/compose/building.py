@@ -26,7 +26,7 @@ from steadyhand.engine.limits import Budget
 from steadyhand.engine.model_call import RetryPolicy
 from steadyhand.errors import SetupError
 from steadyhand.judging.rubric import timeliness_of
-from steadyhand.plugins.factories import AgentFactory, AgentSettings, EnvironmentFactory, EnvironmentSettings
+from steadyhand.plugins.plugin import AgentFactory, AgentSettings, EnvironmentFactory, EnvironmentSettings
 from steadyhand.plugins.registry import Registry
 from steadyhand.ports.agent import Agent, Judge, Shows, TrialContext, UserSimulator, shows_of
 from steadyhand.ports.environment import EnvironmentProvider

@@ -9,7 +9,7 @@ from typing import Any
 from steadyhand.compose.plugins import ScenarioRegistries
 from steadyhand.compose.settings import ModelRef, Settings
 from steadyhand.compose.tape import Tape
-from steadyhand.plugins.factories import ModelSettings
+from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.ports.model import ChatModel
 from steadyhand.records.config import ProviderConfig
 from steadyhand.records.scenario import Scenario

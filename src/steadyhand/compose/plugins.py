@@ -13,7 +13,7 @@ from steadyhand.records.scenario import PluginRef, Scenario
 from steadyhand.spec.agent import Vocabulary
 
 if TYPE_CHECKING:
-    from steadyhand.plugins.installed import InstalledPlugins
+    from steadyhand.plugins.discovery import InstalledPlugins
 
 
 class _Found(NamedTuple):
@@ -53,7 +53,7 @@ class ScenarioRegistries:
         folder = Path(file).absolute().parent
         key = (folder, msgspec.json.encode([(ref.name, ref.version, ref.enabled, ref.config) for ref in refs]))
         if key not in self._known:
-            from steadyhand.plugins.installed import InstalledPlugins
+            from steadyhand.plugins.discovery import InstalledPlugins
             from steadyhand.plugins.resolve import resolve_plugins
 
             self._installed = self._installed or InstalledPlugins()

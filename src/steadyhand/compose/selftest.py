@@ -8,7 +8,7 @@ from pathlib import Path
 from steadyhand.compose.plugins import ScenarioRegistries
 from steadyhand.engine.context import Trial, TrialParts
 from steadyhand.engine.evaluation import Evaluation
-from steadyhand.plugins.factories import EnvironmentSettings
+from steadyhand.plugins.plugin import EnvironmentSettings
 from steadyhand.records.base import Record
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, Verdict

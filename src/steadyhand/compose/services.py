@@ -13,8 +13,7 @@ from steadyhand.ports.agent import Services
 from steadyhand.ports.model import Clock
 from steadyhand.records.location import Problem
 from steadyhand.records.scenario import Mock, Scenario
-from steadyhand.runtime.answering import MockSource
-from steadyhand.runtime.mocks import MockTable
+from steadyhand.runtime.mocks import MockSource, MockTable
 from steadyhand.runtime.runtime import AgentRuntime
 
 

@@ -11,8 +11,12 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from steadyhand.errors import SetupError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 
 def load_file(path: Path, *, noun: str = "plugin file") -> ModuleType:
@@ -70,3 +74,29 @@ def _neighbours(folder: Path) -> Generator[None]:
             file = getattr(sys.modules[name], "__file__", None)
             if file and Path(file).is_relative_to(folder) and not name.startswith("steadyhand_plugin_file_"):
                 del sys.modules[name]
+
+
+GROUP = "steadyhand.plugins"
+
+
+class InstalledPlugins:
+    """The entry points of the group `steadyhand.plugins`, read when first asked for and then kept.
+
+    Make one per run: reading them looks at every installed package.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[str, EntryPoint] | None = None
+
+    def _entries(self) -> dict[str, EntryPoint]:
+        if self._found is None:
+            from importlib.metadata import entry_points
+
+            self._found = {entry.name: entry for entry in entry_points(group=GROUP)}
+        return self._found
+
+    def get(self, name: str) -> EntryPoint | None:
+        return self._entries().get(name)
+
+    def names(self) -> list[str]:
+        return sorted(self._entries())

@@ -6,10 +6,22 @@ start-up light, the text `package.module:name`, imported when it is first asked 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import functools
+import inspect
+import typing
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from steadyhand.errors import SetupError
+from steadyhand.ports.agent import Action, ActionContext, Agent, ProvidedService, ServiceFault, TrialContext
+from steadyhand.ports.environment import EnvironmentProvider
+from steadyhand.ports.model import ChatModel
 from steadyhand.records.base import Record
+from steadyhand.records.result import ConversationTurn
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 
 class Plugin(Record):
@@ -48,3 +60,148 @@ class Service(Record):
 
     factory: Any
     tools: bool = False
+
+
+class ModelSettings(Record):
+    """What a model is built from. `name` is what stands after the first `/`."""
+
+    name: str
+    folder: Path
+    variables: Mapping[str, str] = {}
+    timeout_s: float = 60.0
+    options: Mapping[str, Any] = {}
+
+
+class AgentSettings(Record):
+    """What an agent is built from. `target` is what stands after the first `:`; `model` the chat model it may use."""
+
+    target: str = ""
+    model: Any = None
+    folder: Path
+    variables: Mapping[str, str] = {}
+    options: Mapping[str, Any] = {}
+
+
+class EnvironmentSettings(Record):
+    """What an environment is built from. `root` is the folder that workspaces are made in."""
+
+    root: Path
+    trial_id: str
+    variables: Mapping[str, str] = {}
+    options: Mapping[str, Any] = {}
+
+
+class ModelFactory(Protocol):
+    def __call__(self, settings: ModelSettings) -> ChatModel:
+        """Raises `SetupError` when a key, package or file is missing. Opens no connection yet."""
+        ...
+
+
+class AgentFactory(Protocol):
+    def __call__(self, settings: AgentSettings) -> Agent: ...
+
+
+class EnvironmentFactory(Protocol):
+    def __call__(self, settings: EnvironmentSettings) -> EnvironmentProvider: ...
+
+
+class ServiceFactory(Protocol):
+    def __call__(self, config: Mapping[str, Any]) -> Any:
+        """A service for one trial. If it has `start(trial)` and `stop()`, they are called before its first call and
+        at the end of the trial."""
+        ...
+
+
+class Termination(Protocol):
+    def __call__(self, turns: tuple[ConversationTurn, ...], trial: TrialContext) -> bool | str | Awaitable[bool | str]:
+        """Whether the conversation is over after these turns. A text that is not empty means yes, and says why."""
+        ...
+
+
+__all__ = ["Action", "ActionContext", "ServiceFault", "action", "make_action"]
+
+
+def action(*, description: str | None = None, name: str | None = None) -> Callable[[Callable[..., Any]], Action]:
+    """Decorate a function to make it an `Action`, named as the function unless `name` says otherwise.
+
+    Its parameters, with their hints and defaults, are the action's; one annotated `ActionContext` gets the context.
+    Left out, the description is the first paragraph of the docstring. Raises `TypeError` for `*args`, `**kwargs`,
+    positional-only parameters and parameters without a hint.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Action:
+        return make_action(function, name=name or function.__name__, description=description)
+
+    return decorate
+
+
+def make_action(function: Callable[..., Any], *, name: str, description: str | None = None) -> Action:
+    """What `action` makes of a function."""
+    model, context_name = _parameters(function, name)
+    described = description if description is not None else (inspect.getdoc(function) or "").split("\n\n")[0]
+    schema = model.model_json_schema()
+    schema.pop("title", None)
+
+    def arguments(params: dict[str, Any], context: ActionContext) -> dict[str, Any]:
+        from pydantic import ValidationError
+
+        try:
+            given = model.model_validate(params)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise ServiceFault(f"bad arguments: {where}: {first['msg']}", code="BAD_ARGUMENTS") from None
+        values: dict[str, Any] = {field: getattr(given, field) for field in type(given).model_fields}
+        if context_name is not None:
+            values[context_name] = context
+        return values
+
+    async def run_async(params: dict[str, Any], context: ActionContext) -> Any:
+        return await function(**arguments(params, context))
+
+    def run_sync(params: dict[str, Any], context: ActionContext) -> Any:
+        return function(**arguments(params, context))
+
+    handler = run_async if inspect.iscoroutinefunction(function) else run_sync
+    return Action(name=name, description=described, parameters=schema, handler=handler)
+
+
+def _parameters(function: Callable[..., Any], name: str) -> tuple[type[BaseModel], str | None]:
+    """A model of the parameters, and the name of the one that takes the context."""
+    from pydantic import ConfigDict, create_model
+
+    hints = typing.get_type_hints(function, include_extras=True)
+    fields: dict[str, Any] = {}
+    context_name: str | None = None
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise TypeError(f"action {name!r}: parameter {parameter.name!r} must be one that can be passed by name")
+        if parameter.name not in hints:
+            raise TypeError(f"action {name!r}: parameter {parameter.name!r} needs a type hint")
+        if hints[parameter.name] is ActionContext:
+            context_name = parameter.name
+            continue
+        default: Any = ... if parameter.default is parameter.empty else parameter.default
+        fields[parameter.name] = (hints[parameter.name], default)
+    return create_model(name, __config__=ConfigDict(extra="forbid"), **fields), context_name
+
+
+def provided_service(name: str, part: Any, plugin: Plugin) -> ProvidedService:
+    """A factory is called with the plugin's `config`; any other object is the service itself, shared by all trials.
+
+    Raises `SetupError` for a shared object that wants to be started or stopped: trials run side by side.
+    """
+    tools = False
+    if isinstance(part, Service):
+        part, tools = part.factory, part.tools
+    if part is None:
+        raise SetupError(f"plugin {plugin.name!r}: service {name!r} is None")
+    if inspect.isclass(part) or inspect.isroutine(part) or isinstance(part, functools.partial):
+        build = functools.partial(cast("Callable[..., Any]", part), plugin.config)
+        return ProvidedService(build=build, plugin=plugin.name, tools=tools)
+    if hasattr(part, "start") or hasattr(part, "stop"):
+        raise SetupError(
+            f"plugin {plugin.name!r}: service {name!r} has `start` or `stop` and is one object for all trials; "
+            "give a class or a function of the configuration, so that each trial gets its own"
+        )
+    return ProvidedService(build=lambda: part, plugin=plugin.name, tools=tools)

@@ -10,9 +10,14 @@ from typing import Any, Literal, cast
 import msgspec
 
 from steadyhand.errors import SetupError
-from steadyhand.plugins.factories import AgentFactory, EnvironmentFactory, ModelFactory, Termination
-from steadyhand.plugins.plugin import Plugin
-from steadyhand.plugins.providing import provided_service
+from steadyhand.plugins.plugin import (
+    AgentFactory,
+    EnvironmentFactory,
+    ModelFactory,
+    Plugin,
+    Termination,
+    provided_service,
+)
 from steadyhand.ports.agent import Action, ProvidedService
 from steadyhand.ports.evaluator import EvaluationParams, Evaluator
 
@@ -99,7 +104,7 @@ class Registry:
         if not isinstance(part, Action):
             if not callable(part):
                 raise SetupError(f"plugin {owner.name!r}: action {name!r} is a {type(part).__name__}, not an Action")
-            from steadyhand.plugins.action import make_action
+            from steadyhand.plugins.plugin import make_action
 
             try:
                 part = make_action(part, name=name)

@@ -13,14 +13,72 @@ from typing import Any
 import msgspec
 
 from steadyhand.errors import SetupError, UsageError
-from steadyhand.plugins.discovery import fault, load_file
-from steadyhand.plugins.elizaos import is_covered, is_npm_name
-from steadyhand.plugins.installed import GROUP, InstalledPlugins
+from steadyhand.plugins.discovery import GROUP, InstalledPlugins, fault, load_file
 from steadyhand.plugins.plugin import Plugin
 from steadyhand.plugins.registry import Registry
-from steadyhand.plugins.version import check_version
 from steadyhand.records.base import Record
 from steadyhand.records.scenario import PluginRef
+
+_NPM_NAME = re.compile(r"@[a-z0-9~-][a-z0-9._~-]*/[a-z0-9~-][a-z0-9._~-]*", re.IGNORECASE)
+_SCOPES = ("@elizaos/", "@elizaos-plugins/")
+_COVERED = frozenset(
+    {
+        "core",
+        "plugin-bootstrap",
+        "plugin-message-handling",
+        "plugin-node",
+        "plugin-sql",
+        "plugin-inmemorydb",
+        "plugin-e2b",
+        "plugin-anthropic",
+        "plugin-elizacloud",
+        "plugin-google-genai",
+        "plugin-google",
+        "plugin-groq",
+        "plugin-local-ai",
+        "plugin-local-embedding",
+        "plugin-mistral",
+        "plugin-ollama",
+        "plugin-openai",
+        "plugin-openrouter",
+        "plugin-redpill",
+        "plugin-vercel-ai-gateway",
+    }
+)
+
+
+def is_npm_name(name: str) -> bool:
+    """Whether it is written `@scope/name`, as packages of the JavaScript world are."""
+    return _NPM_NAME.fullmatch(name) is not None
+
+
+def is_covered(name: str) -> bool:
+    """Whether the runtime itself does what this plugin is for: message handling, storage, model providers."""
+    lowered = name.lower()
+    return any(lowered.startswith(scope) and lowered[len(scope) :] in _COVERED for scope in _SCOPES)
+
+
+def check_version(found: str, wanted: str) -> None:
+    """`wanted` is a version (`1.2.0`), specifiers (`>=1,<2`) or `*`. Raises `SetupError` when `found` is not it."""
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+    from packaging.version import InvalidVersion, Version
+
+    if wanted.strip() in ("*", "latest"):
+        return
+    if found == "0":
+        raise SetupError(f"version {wanted} is asked for, and the plugin does not say its version (`Plugin.version`)")
+    try:
+        wanted_set = SpecifierSet(wanted if any(sign in wanted for sign in "<>=~!") else f"=={wanted}")
+    except InvalidSpecifier:
+        message = f"version {wanted!r} is not understood; write a version such as 1.2.0, or specifiers such as >=1,<2"
+        raise SetupError(message) from None
+    try:
+        version = Version(found)
+    except InvalidVersion:
+        raise SetupError(f"its version {found!r} cannot be compared with {wanted!r}") from None
+    if not wanted_set.contains(version, prereleases=True):
+        raise SetupError(f"version {wanted} is asked for, and this is {found}")
+
 
 _FILE = re.compile(r"(?P<file>.+\.py)(?::(?P<attribute>[A-Za-z_]\w*))?")
 _IMPORT = re.compile(r"(?P<module>[A-Za-z_][\w.]*):(?P<attribute>[A-Za-z_]\w*)")

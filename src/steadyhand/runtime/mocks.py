@@ -5,17 +5,126 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import inspect
 import random as random_module
-from collections.abc import Coroutine, Sequence
-from typing import Any
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, Protocol, cast
 
-from steadyhand.errors import MockError
-from steadyhand.ports.agent import ScriptSandbox, ServiceFault
+from steadyhand.errors import MockError, PluginError, TrialError
+from steadyhand.ports.agent import MockFunction, ScriptSandbox, ServiceFault
 from steadyhand.ports.model import Clock
 from steadyhand.records.base import Record
-from steadyhand.records.scenario import Mock
-from steadyhand.runtime.mock_call import MockAnswer, MockCall
-from steadyhand.runtime.mock_matching import holds, precedence
+from steadyhand.records.location import Place
+from steadyhand.records.scenario import Mock, MockWhen
+
+
+class MockCall(Record):
+    """One call of a service's method: positional `args`, named parameters as `input`, and the trial's `context`.
+
+    One object is the same whether it is passed as the named parameters or as the only argument: agents differ in this,
+    and a mock must not have to know.
+    """
+
+    service: str
+    method: str
+    args: list[Any] = []
+    input: dict[str, Any] = {}
+    context: dict[str, Any] = {}
+
+    @property
+    def name(self) -> str:
+        return f"{self.service}.{self.method}"
+
+    @property
+    def named(self) -> Mapping[str, Any]:
+        """The named parameters, or the only argument if that is an object."""
+        if not self.input and len(self.args) == 1 and isinstance(self.args[0], Mapping):
+            return cast("Mapping[str, Any]", self.args[0])
+        return self.input
+
+    @property
+    def positional(self) -> list[Any]:
+        """The arguments, or the named parameters as the only one."""
+        return [self.input] if self.input and not self.args else self.args
+
+
+class MockAnswer(Record):
+    """What a mock gave, and which mock it was."""
+
+    value: Any
+    place: Place
+
+
+_WEIGHTS = {"args": 10, "input": 8, "context": 6, "matcher": 4, "partial_args": 2}
+
+
+def precedence(when: MockWhen) -> int:
+    """How specific it is: the sum over the conditions it names. 0 for one that names none."""
+    return sum(weight for field, weight in _WEIGHTS.items() if getattr(when, field) is not None)
+
+
+def holds(when: MockWhen, call: MockCall) -> bool:
+    """Whether every condition but the matcher holds."""
+    return (
+        (when.args is None or _args_match(when.args, call))
+        and (when.input is None or includes(call.named, when.input))
+        and (when.context is None or includes(call.context, when.context))
+        and (when.partial_args is None or _starts_with(call.positional, when.partial_args))
+    )
+
+
+def same(found: Any, expected: Any) -> bool:
+    """Deep equality of JSON values: numbers by value, true and false are no numbers, tuples are lists."""
+    wanted, given = _as_object(expected), _as_object(found)
+    if wanted is not None and given is not None:
+        return len(given) == len(wanted) and all(key in given and same(given[key], wanted[key]) for key in wanted)
+    elements, given_elements = _as_list(expected), _as_list(found)
+    if elements is not None and given_elements is not None:
+        return len(given_elements) == len(elements) and all(map(same, given_elements, elements))
+    return _same_scalar(found, expected)
+
+
+def includes(found: Any, expected: Any) -> bool:
+    """As `same`, but objects, at any depth, may have more keys than expected. Lists have the expected length."""
+    wanted, given = _as_object(expected), _as_object(found)
+    if wanted is not None and given is not None:
+        return all(key in given and includes(given[key], wanted[key]) for key in wanted)
+    elements, given_elements = _as_list(expected), _as_list(found)
+    if elements is not None and given_elements is not None:
+        return len(given_elements) == len(elements) and all(map(includes, given_elements, elements))
+    return _same_scalar(found, expected)
+
+
+def _same_scalar(found: Any, expected: Any) -> bool:
+    if isinstance(expected, bool) or isinstance(found, bool):
+        return found is expected
+    try:
+        return bool(found == expected)
+    except (TypeError, ValueError):
+        return False  # an agent's own type that does not compare with what a file can hold
+
+
+def _args_match(expected: list[Any], call: MockCall) -> bool:
+    """The whole list, or, where every element is itself a list, any one of them."""
+    choices: list[Any] = [expected]
+    if expected and all(_as_list(element) is not None for element in expected):
+        choices.extend(expected)
+    return any(same(given, choice) for choice in choices for given in (call.args, call.positional))
+
+
+def _starts_with(found: list[Any], expected: list[Any]) -> bool:
+    return len(found) >= len(expected) and all(map(includes, found, expected))
+
+
+def _as_object(value: Any) -> Mapping[Any, Any] | None:
+    return cast("Mapping[Any, Any]", value) if isinstance(value, Mapping) else None
+
+
+def _as_list(value: Any) -> Sequence[Any] | None:
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray):
+        return cast("Sequence[Any]", value)
+    return None
+
 
 __all__ = ["MockAnswer", "MockCall", "MockTable"]
 
@@ -149,3 +258,90 @@ def _named(mock: Mock, call: MockCall, field: str, error: MockError) -> MockErro
     return MockError(
         f"{mock.place}: the {field} of the mock of {mock.service or '*'}.{mock.method}, called as {call.name}: {error}"
     )
+
+
+class MockRegistry:
+    """One per trial."""
+
+    def __init__(self) -> None:
+        self._functions: dict[tuple[str, str], MockFunction] = {}
+
+    def register(self, key: str, function: MockFunction) -> None:
+        """Answer `service.method` with a function, sync or async; the last one registered counts.
+
+        Raises `PluginError` when the key does not name a service and a method.
+        """
+        service, _, method = key.rpartition(".")
+        if not service or not method:
+            raise PluginError(
+                f"register_mock got the key {key!r}; expected 'service.method', such as 'github.readFile'"
+            )
+        self._functions[service, method] = function
+
+    def methods(self) -> list[tuple[str | None, str]]:
+        """Every (service, method) registered, in order, in the form of `MockTable.methods`."""
+        return list(self._functions)
+
+    def covers(self, service: str, method: str) -> bool:
+        return (service, method) in self._functions
+
+    async def answer(self, call: MockCall) -> MockAnswer | None:
+        """What the function registered for the method gives, or None when there is none.
+
+        It is called with the arguments and named parameters of the call. A `ServiceFault` it raises is the simulated
+        failure; anything else it raises is a `MockError` that names it.
+        """
+        function = self._functions.get((call.service, call.method))
+        if function is None:
+            return None
+        place = Place(file=f"register_mock({call.name!r})")
+        try:
+            value = function(*call.args, **call.input)
+            if inspect.isawaitable(value):
+                value = await value
+        except ServiceFault as fault:
+            fault.mock = fault.mock or place
+            raise
+        except TrialError:
+            raise
+        except Exception as error:
+            raise MockError(
+                f"the function registered as mock of {call.name} raised {type(error).__name__}: {error}; "
+                "to simulate a failure of the service, raise ServiceFault"
+            ) from error
+        return MockAnswer(value=value, place=place)
+
+
+class MockSource(Protocol):
+    """The scenario's mocks."""
+
+    async def answer(self, call: MockCall) -> MockAnswer | None:
+        """The answer of the mock that matches best, or None. Raises `ServiceFault` for a simulated error and
+        `MockError` when a mock's JavaScript fails."""
+        ...
+
+    def methods(self) -> Sequence[tuple[str | None, str]]:
+        """The mocked methods as (service, method); no service means every service."""
+        ...
+
+    def covers(self, service: str, method: str) -> bool:
+        """Whether any mock may answer this method."""
+        ...
+
+    async def settle(self) -> MockError | None:
+        """Wait for JavaScript whose caller gave up on it. The first failure among it, or None."""
+        ...
+
+
+class NoMocks:
+    async def answer(self, call: MockCall) -> MockAnswer | None:
+        return None
+
+    def methods(self) -> Sequence[tuple[str | None, str]]:
+        return ()
+
+    def covers(self, service: str, method: str) -> bool:
+        return False
+
+    async def settle(self) -> MockError | None:
+        return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from steadyhand.errors import AgentError, PluginError, SteadyhandError
@@ -18,15 +18,35 @@ from steadyhand.ports.agent import (
     TrialContext,
 )
 from steadyhand.records.event import ActionStatus, ActionTaken, Noted, Observed, ServiceCalled
-from steadyhand.runtime.answering import MockSource, NoMocks
-from steadyhand.runtime.blame import raised
-from steadyhand.runtime.mock_call import MockAnswer, MockCall
-from steadyhand.runtime.mock_registry import MockRegistry
-from steadyhand.runtime.offering import mocked_method, real_method
-from steadyhand.runtime.proxy import ServiceProxy
-from steadyhand.runtime.running import run_either
-from steadyhand.runtime.services import LiveServices, methods_of
-from steadyhand.runtime.values import Unreadable, bounded, plain, plain_object
+from steadyhand.runtime.mocks import MockAnswer, MockCall, MockRegistry, MockSource, NoMocks
+from steadyhand.runtime.services import LiveServices, methods_of, mocked_method, real_method
+from steadyhand.runtime.values import Unreadable, bounded, plain, plain_object, raised, run_either
+
+Call = Callable[[str, str, list[Any], dict[str, Any]], Awaitable[Any]]
+
+
+class ServiceProxy:
+    """Stands for a service that may be mocked, real, or not there at all; which of them is settled at each call."""
+
+    __slots__ = ("_call", "_name")
+
+    def __init__(self, name: str, call: Call) -> None:
+        self._name: str = name
+        self._call: Call = call
+
+    def __getattr__(self, method: str) -> Callable[..., Awaitable[Any]]:
+        if method.startswith("_"):
+            raise AttributeError(f"service {self._name!r} has no public method {method!r}")
+        name, call = self._name, self._call
+
+        async def invoke(*args: Any, **named: Any) -> Any:
+            return await call(name, method, list(args), named)
+
+        invoke.__name__ = method
+        return invoke
+
+    def __repr__(self) -> str:
+        return f"<service {self._name!r}>"
 
 
 class AgentRuntime:

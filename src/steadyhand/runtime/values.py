@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+import traceback
+from collections.abc import Callable
 from typing import Any, cast
 
 import msgspec
@@ -78,3 +82,24 @@ def kept_part(value: Any, limit: int = EVENT_LIMIT) -> tuple[Any, bool]:
         copy = f"[{error}]"
     text = as_text(copy)
     return (copy, False) if len(text) <= limit else (shortened(text, limit), True)
+
+
+async def run_either(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
+    """The function's result. A plain function runs in a thread, so that it cannot hold up the other trials."""
+    if _is_async(function):
+        return await function(*args, **named)
+    result = await asyncio.to_thread(function, *args, **named)
+    return await result if inspect.isawaitable(result) else result
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - an object may be callable by a coroutine method
+    )
+
+
+def raised(error: BaseException) -> str:
+    """What was raised, and the file and line it was raised at."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" (raised at {frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {error}{where}"

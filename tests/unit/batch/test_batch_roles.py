@@ -9,7 +9,7 @@ from steadyhand.batch.provider import ProviderLimits
 from steadyhand.builtin.agents.model import ModelAgent
 from steadyhand.builtin.judges.llm import LlmJudge
 from steadyhand.builtin.users.simulator import LlmUserSimulator
-from steadyhand.plugins.factories import AgentSettings
+from steadyhand.plugins.plugin import AgentSettings
 from steadyhand.records.chat import ChatResponse, Usage
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.event import ModelCalled, Waited

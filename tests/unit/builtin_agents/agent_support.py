@@ -9,7 +9,7 @@ from steadyhand.builtin.environments.local import LocalEnvironment
 from steadyhand.builtin.plugin import builtin_plugin
 from steadyhand.engine.context import Trial, TrialParts
 from steadyhand.engine.model_call import RetryPolicy
-from steadyhand.plugins.factories import AgentSettings, EnvironmentSettings
+from steadyhand.plugins.plugin import AgentSettings, EnvironmentSettings
 from steadyhand.plugins.registry import Registry
 from steadyhand.ports.agent import Agent, Turn
 from steadyhand.records.chat import Message

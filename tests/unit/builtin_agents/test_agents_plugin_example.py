@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from steadyhand.builtin.agents.runtime import RuntimeAgent
-from steadyhand.plugins.factories import AgentSettings
+from steadyhand.plugins.plugin import AgentSettings
 from steadyhand.plugins.registry import Registry
 from steadyhand.plugins.resolve import resolve_plugins
 from steadyhand.ports.agent import Turn

@@ -9,8 +9,7 @@ import pytest
 
 from steadyhand.builtin.agents.runtime import RuntimeAgent
 from steadyhand.errors import LimitExceeded, MockError, PluginError, SetupError
-from steadyhand.plugins.factories import AgentSettings
-from steadyhand.plugins.plugin import Plugin
+from steadyhand.plugins.plugin import AgentSettings, Plugin
 from steadyhand.plugins.registry import Registry
 from steadyhand.ports.agent import ActionContext, ServiceFault, Turn
 from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message, ToolCall
@@ -187,7 +186,7 @@ async def test_a_failing_mock_ends_the_trial(tmp_path: Path):
 
 
 async def test_a_schema_that_is_none_is_the_plugins_fault(tmp_path: Path):
-    from steadyhand.plugins.action import Action
+    from steadyhand.plugins.plugin import Action
 
     bad = Action(name="odd", handler=lambda params, context: 1, parameters={"type": "objekt"})
     played = await Played(tmp_path, calls(("odd", {})), plugin=Plugin(name="p", actions={"odd": bad})).open()

@@ -12,7 +12,7 @@ pytest.importorskip("e2b", reason="the package e2b is not installed")
 from steadyhand.builtin.environments.e2b import E2BEnvironment
 from steadyhand.builtin.environments.limits import LocalLimits
 from steadyhand.errors import SetupError, WorkspaceError
-from steadyhand.plugins.factories import EnvironmentSettings
+from steadyhand.plugins.plugin import EnvironmentSettings
 from steadyhand.records.result import FileSystemOperation
 from steadyhand.testing.e2b_server import E2BServer
 

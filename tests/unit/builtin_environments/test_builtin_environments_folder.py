@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 
 from steadyhand.builtin.environments.local import LocalEnvironment
-from steadyhand.plugins.factories import EnvironmentSettings
+from steadyhand.plugins.plugin import EnvironmentSettings
 from steadyhand.ports.environment import OnThisMachine
 
 

@@ -17,7 +17,7 @@ import uvloop
 from steadyhand.builtin.environments.limits import LocalLimits
 from steadyhand.builtin.environments.local import LocalEnvironment
 from steadyhand.errors import WorkspaceError
-from steadyhand.plugins.factories import EnvironmentSettings
+from steadyhand.plugins.plugin import EnvironmentSettings
 from steadyhand.records.result import FileSystemOperation
 
 linux_only = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="strays are found through /proc")

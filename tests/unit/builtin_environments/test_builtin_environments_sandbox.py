@@ -14,7 +14,7 @@ from steadyhand.builtin.environments.local import LocalEnvironment
 from steadyhand.builtin.environments.process import Command
 from steadyhand.builtin.environments.sandbox import Confinement, bubblewrap, sandbox_available, search_path
 from steadyhand.errors import SetupError, WorkspaceError
-from steadyhand.plugins.factories import EnvironmentSettings
+from steadyhand.plugins.plugin import EnvironmentSettings
 
 REFUSAL = sandbox_available()
 needs_sandbox = pytest.mark.skipif(REFUSAL is not None, reason=str(REFUSAL))

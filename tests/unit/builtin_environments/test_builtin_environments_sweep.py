@@ -15,13 +15,13 @@ from steadyhand.builtin.environments.local import LocalEnvironment
 from steadyhand.builtin.environments.owner import owner_file, write_owner
 from steadyhand.builtin.environments.removal import remove_tree
 from steadyhand.builtin.environments.sweep import sweep
-from steadyhand.plugins.factories import EnvironmentSettings
+from steadyhand.plugins.plugin import EnvironmentSettings
 
 HARNESS = """
 import asyncio, sys
 from pathlib import Path
 from steadyhand.builtin.environments.local import LocalEnvironment
-from steadyhand.plugins.factories import EnvironmentSettings
+from steadyhand.plugins.plugin import EnvironmentSettings
 
 async def main():
     local = LocalEnvironment(EnvironmentSettings(root=Path(sys.argv[1]), trial_id="victim"))

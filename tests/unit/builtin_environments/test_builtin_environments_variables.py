@@ -6,7 +6,7 @@ import pytest
 
 from steadyhand.builtin.environments.local import LocalEnvironment
 from steadyhand.builtin.environments.sandbox import sandbox_available
-from steadyhand.plugins.factories import EnvironmentSettings
+from steadyhand.plugins.plugin import EnvironmentSettings
 
 
 @pytest.mark.parametrize("sandbox", [False, True])

@@ -14,8 +14,7 @@ import pytest
 
 from steadyhand.builtin.environments.local import LocalEnvironment
 from steadyhand.builtin.evaluators.table import EVALUATORS
-from steadyhand.plugins.factories import EnvironmentSettings
-from steadyhand.plugins.plugin import Plugin
+from steadyhand.plugins.plugin import EnvironmentSettings, Plugin
 from steadyhand.plugins.registry import Registry
 from steadyhand.ports.agent import EVERYTHING_SEEN, Shows
 from steadyhand.ports.environment import Database, EnvironmentProvider

@@ -12,7 +12,7 @@ import pytest
 from steadyhand.builtin.models.anthropic import AnthropicModel
 from steadyhand.builtin.models.http.errors import retry_after_s
 from steadyhand.errors import ModelError, SetupError
-from steadyhand.plugins.factories import ModelSettings
+from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message, ToolCall, ToolSpec, Usage
 from steadyhand.testing import Answer, ModelServer
 

@@ -12,7 +12,7 @@ from steadyhand.builtin.models.cutting import cut_short
 from steadyhand.builtin.models.openai import OpenAIModel
 from steadyhand.builtin.models.scripted import ScriptedModel
 from steadyhand.errors import ModelError
-from steadyhand.plugins.factories import ModelSettings
+from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message, ToolCall, Usage
 from steadyhand.records.timing import Attempt
 from steadyhand.testing import Answer, ModelServer

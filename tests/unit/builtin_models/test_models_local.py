@@ -9,7 +9,7 @@ import pytest
 
 from steadyhand.builtin.models.local import LocalModel, find_weights
 from steadyhand.errors import SetupError
-from steadyhand.plugins.factories import ModelSettings
+from steadyhand.plugins.plugin import ModelSettings
 
 
 def build(name: str, folder: Path = Path(), **options) -> LocalModel:

@@ -13,7 +13,7 @@ import pytest
 from steadyhand.builtin.models.openai import OpenAIModel
 from steadyhand.builtin.models.stamps import Stamps
 from steadyhand.errors import SetupError
-from steadyhand.plugins.factories import ModelSettings
+from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message, ToolCall, ToolSpec, Usage
 from steadyhand.testing import Answer, ModelServer
 

@@ -14,7 +14,7 @@ import pytest
 from steadyhand.builtin.models.http.errors import retry_after_s
 from steadyhand.builtin.models.openai import OpenAIModel
 from steadyhand.errors import ModelError
-from steadyhand.plugins.factories import ModelSettings
+from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.records.chat import ChatRequest, Message
 from steadyhand.testing import Answer, ModelServer
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from steadyhand.errors import ModelError, SetupError
-from steadyhand.plugins.factories import ModelSettings
+from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message, ToolCall, ToolSpec
 
 pytest.importorskip("pydantic_ai", reason="the extra [providers] is not installed")
@@ -232,7 +232,7 @@ def test_without_the_library_the_message_says_how_to_get_it():
     program = (
         "import sys; sys.modules['pydantic_ai'] = None; from pathlib import Path\n"
         "from steadyhand.builtin.models.pydantic_ai import PydanticAIModel\n"
-        "from steadyhand.plugins.factories import ModelSettings\n"
+        "from steadyhand.plugins.plugin import ModelSettings\n"
         "from steadyhand.errors import SetupError\n"
         "try:\n    PydanticAIModel(ModelSettings(name='google:g', folder=Path()))\n"
         "except SetupError as error:\n    print(error)\n"

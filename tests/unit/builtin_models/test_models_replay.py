@@ -12,7 +12,7 @@ from steadyhand.builtin.models.recording import RecordingModel
 from steadyhand.builtin.models.replay import Cassette, ReplayedModel, ReplayProvider
 from steadyhand.builtin.models.scripted import ScriptedModel
 from steadyhand.errors import ModelError, SetupError
-from steadyhand.plugins.factories import ModelSettings
+from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message, ToolSpec
 from steadyhand.records.timing import Attempt
 from steadyhand.redaction import Redactor

@@ -11,7 +11,7 @@ import pytest
 
 from steadyhand.builtin.models.openai import OpenAIModel
 from steadyhand.errors import ModelError, SetupError
-from steadyhand.plugins.factories import ModelSettings
+from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message, ToolCall, ToolSpec, Usage
 from steadyhand.testing import Answer, ModelServer
 

@@ -10,7 +10,7 @@ import pytest
 
 from steadyhand.builtin.models.scripted import ScriptedModel
 from steadyhand.errors import ModelError, SetupError
-from steadyhand.plugins.factories import ModelSettings
+from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message, ToolCall, Usage
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from steadyhand.builtin.models.openai import OpenAIModel
 from steadyhand.errors import ModelError
-from steadyhand.plugins.factories import ModelSettings
+from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message
 
 TLS = Path(__file__).parent / "tls"

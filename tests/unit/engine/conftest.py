@@ -11,7 +11,7 @@ import pytest
 from steadyhand.builtin.environments.local import LocalEnvironment
 from steadyhand.builtin.plugin import builtin_plugin
 from steadyhand.engine.context import TrialParts
-from steadyhand.plugins.factories import EnvironmentSettings
+from steadyhand.plugins.plugin import EnvironmentSettings
 from steadyhand.plugins.registry import Registry
 from steadyhand.ports.agent import EVERYTHING_SEEN, Reply, TrialContext, Turn
 from steadyhand.records.chat import Message

@@ -19,7 +19,7 @@ from steadyhand.builtin.plugin import builtin_plugin
 from steadyhand.engine.context import TrialParts
 from steadyhand.engine.lag import SystemClock
 from steadyhand.engine.trial import run_trial
-from steadyhand.plugins.factories import AgentSettings, EnvironmentSettings, ModelSettings
+from steadyhand.plugins.plugin import AgentSettings, EnvironmentSettings, ModelSettings
 from steadyhand.plugins.registry import Registry
 from steadyhand.ports.agent import Action, ProvidedService, ServiceFault
 from steadyhand.records.chat import Message, ToolCall

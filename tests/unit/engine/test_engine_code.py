@@ -6,7 +6,7 @@ import pytest
 
 from steadyhand.builtin.environments.local import LocalEnvironment
 from steadyhand.engine.steps import code_command
-from steadyhand.plugins.factories import EnvironmentSettings
+from steadyhand.plugins.plugin import EnvironmentSettings
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ from steadyhand.engine.context import TrialParts
 from steadyhand.engine.trial import run_trial
 from steadyhand.errors import PluginError
 from steadyhand.judging.rubric import NO_JUDGE, NOT_REACHED
-from steadyhand.plugins.factories import AgentSettings, EnvironmentSettings, ModelSettings
-from steadyhand.plugins.plugin import Plugin
+from steadyhand.plugins.plugin import AgentSettings, EnvironmentSettings, ModelSettings, Plugin
 from steadyhand.plugins.registry import Registry
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationSpec, FailureClass, LatencyTier, Outcome, RubricScore, Verdict

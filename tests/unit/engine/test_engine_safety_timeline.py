@@ -8,8 +8,7 @@ from steadyhand.builtin.environments.local import LocalEnvironment
 from steadyhand.builtin.evaluators.table import EVALUATORS
 from steadyhand.engine.context import StepResult, Trial, TrialParts
 from steadyhand.engine.safety_timeline import safety_timeline
-from steadyhand.plugins.factories import EnvironmentSettings
-from steadyhand.plugins.plugin import Plugin
+from steadyhand.plugins.plugin import EnvironmentSettings, Plugin
 from steadyhand.plugins.registry import Registry
 from steadyhand.records.chat import Finish, FinishReason
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, Verdict

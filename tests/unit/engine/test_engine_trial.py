@@ -11,7 +11,7 @@ from steadyhand.builtin.environments.local import LocalEnvironment
 from steadyhand.builtin.services.database import make_database
 from steadyhand.engine.trial import run_trial
 from steadyhand.errors import AgentError, ModelError, WorkspaceError
-from steadyhand.plugins.factories import EnvironmentSettings
+from steadyhand.plugins.plugin import EnvironmentSettings
 from steadyhand.ports.agent import EVERYTHING_SEEN, Shows
 from steadyhand.ports.evaluator import EvaluationParams
 from steadyhand.records.chat import Message

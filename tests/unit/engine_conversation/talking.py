@@ -10,8 +10,7 @@ from steadyhand.builtin.environments.local import LocalEnvironment
 from steadyhand.builtin.evaluators.table import EVALUATORS
 from steadyhand.engine.context import TrialParts
 from steadyhand.engine.trial import run_trial
-from steadyhand.plugins.factories import EnvironmentSettings
-from steadyhand.plugins.plugin import Plugin
+from steadyhand.plugins.plugin import EnvironmentSettings, Plugin
 from steadyhand.plugins.registry import Registry
 from steadyhand.ports.agent import EVERYTHING_SEEN, Judgement, Question, Reply, TrialContext, Turn
 from steadyhand.records.chat import Message

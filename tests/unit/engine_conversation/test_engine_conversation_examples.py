@@ -11,8 +11,7 @@ from steadyhand.builtin.agents.model import ModelAgent
 from steadyhand.builtin.evaluators.table import EVALUATORS
 from steadyhand.builtin.models.scripted import ScriptedModel
 from steadyhand.builtin.users.simulator import LlmUserSimulator
-from steadyhand.plugins.factories import AgentSettings, ModelSettings
-from steadyhand.plugins.plugin import Plugin
+from steadyhand.plugins.plugin import AgentSettings, ModelSettings, Plugin
 from steadyhand.plugins.registry import EvaluationCatalogue, Registry
 from steadyhand.records.evaluation import Verdict
 from steadyhand.spec.load import load

@@ -13,8 +13,7 @@ from steadyhand.builtin.agents.model import ModelAgent
 from steadyhand.builtin.evaluators.table import EVALUATORS
 from steadyhand.builtin.models.openai import OpenAIModel
 from steadyhand.builtin.users.simulator import LlmUserSimulator
-from steadyhand.plugins.factories import AgentSettings, ModelSettings
-from steadyhand.plugins.plugin import Plugin
+from steadyhand.plugins.plugin import AgentSettings, ModelSettings, Plugin
 from steadyhand.plugins.registry import EvaluationCatalogue, Registry
 from steadyhand.ports.agent import Judgement, Question
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams

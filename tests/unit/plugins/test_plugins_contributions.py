@@ -7,8 +7,7 @@ import pytest
 from pydantic import Field
 
 from steadyhand.errors import SetupError
-from steadyhand.plugins.action import Action, ActionContext, ServiceFault, action
-from steadyhand.plugins.plugin import Plugin, Service
+from steadyhand.plugins.plugin import Action, ActionContext, Plugin, Service, ServiceFault, action
 from steadyhand.plugins.registry import Registry
 from steadyhand.runtime.runtime import AgentRuntime
 from unit.runtime.trial_stand_in import TrialStandIn

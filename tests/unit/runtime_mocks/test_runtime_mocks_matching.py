@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from steadyhand.records.scenario import MockWhen
-from steadyhand.runtime.mock_call import MockCall
-from steadyhand.runtime.mock_matching import holds, includes, precedence, same
+from steadyhand.runtime.mocks import MockCall, holds, includes, precedence, same
 
 
 def call(*args: Any, context: dict[str, Any] | None = None, **named: Any) -> MockCall:

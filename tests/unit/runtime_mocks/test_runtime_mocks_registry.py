@@ -6,8 +6,7 @@ import pytest
 
 from steadyhand.errors import LimitExceeded, MockError, PluginError
 from steadyhand.ports.agent import ServiceFault
-from steadyhand.runtime.mock_call import MockCall
-from steadyhand.runtime.mock_registry import MockRegistry
+from steadyhand.runtime.mocks import MockCall, MockRegistry
 
 
 def call(*args: Any, **named: Any) -> MockCall:

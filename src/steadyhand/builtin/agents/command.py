@@ -24,7 +24,7 @@ from steadyhand.builtin.agents.command_process import LONGEST_LINE, LineProcess,
 from steadyhand.builtin.agents.options import limit_of, time_limit_s
 from steadyhand.builtin.agents.trajectory import REPORTS_ITSELF, TrajectoryReporter
 from steadyhand.errors import AgentError
-from steadyhand.plugins.factories import AgentSettings
+from steadyhand.plugins.plugin import AgentSettings
 from steadyhand.ports.agent import Reply, ServiceFault, Shows, TrialContext, Turn
 from steadyhand.ports.environment import OnThisMachine
 from steadyhand.runtime.values import plain

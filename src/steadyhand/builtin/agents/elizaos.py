@@ -14,7 +14,7 @@ from steadyhand.builtin.agents.options import limit_of, time_limit_s
 from steadyhand.builtin.agents.shown_url import shown_url
 from steadyhand.builtin.agents.trajectory import TrajectoryReporter
 from steadyhand.errors import AgentError, SetupError
-from steadyhand.plugins.factories import AgentSettings
+from steadyhand.plugins.plugin import AgentSettings
 from steadyhand.ports.agent import Reply, Shows, TrialContext, Turn
 from steadyhand.records.chat import Message
 

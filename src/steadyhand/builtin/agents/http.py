@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from steadyhand.builtin.agents.shown_url import shown_url
 from steadyhand.errors import AgentError, ModelError
-from steadyhand.plugins.factories import AgentSettings
+from steadyhand.plugins.plugin import AgentSettings
 from steadyhand.ports.agent import Reply, Shows, TrialContext, Turn
 from steadyhand.ports.model import ChatModel
 from steadyhand.records.chat import ChatRequest, ChatResponse

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from steadyhand.errors import SetupError
-from steadyhand.plugins.factories import AgentSettings
+from steadyhand.plugins.plugin import AgentSettings
 from steadyhand.ports.agent import Reply, Shows, TrialContext, Turn
 from steadyhand.ports.model import ChatModel
 from steadyhand.records.chat import ChatRequest, Message

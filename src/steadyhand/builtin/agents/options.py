@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from steadyhand.errors import SetupError
-from steadyhand.plugins.factories import AgentSettings
+from steadyhand.plugins.plugin import AgentSettings
 from steadyhand.ports.agent import Turn
 
 DEFAULT_LIMIT_S = 300.0

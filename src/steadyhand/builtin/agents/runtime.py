@@ -13,7 +13,7 @@ from steadyhand.builtin.agents.runtime_prompt import system_prompt
 from steadyhand.builtin.agents.runtime_tool import Tool, ToolBox, ToolRefusal
 from steadyhand.builtin.agents.runtime_toolbox import build_toolbox
 from steadyhand.errors import LimitExceeded, SetupError
-from steadyhand.plugins.factories import AgentSettings
+from steadyhand.plugins.plugin import AgentSettings
 from steadyhand.ports.agent import EVERYTHING_SEEN, Reply, ServiceFault, Shows, TrialContext, Turn
 from steadyhand.ports.model import ChatModel
 from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message, ToolCall

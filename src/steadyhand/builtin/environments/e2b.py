@@ -17,7 +17,7 @@ from steadyhand.builtin.environments.files import LeadsOut, split_path
 from steadyhand.builtin.environments.limits import LocalLimits
 from steadyhand.builtin.environments.output import BoundedOutput
 from steadyhand.errors import WorkspaceError
-from steadyhand.plugins.factories import EnvironmentSettings
+from steadyhand.plugins.plugin import EnvironmentSettings
 from steadyhand.records.result import CapturedFile, ExecutionResult, FileSystemOperation
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypedDict
 
 from steadyhand.errors import SetupError
-from steadyhand.plugins.factories import EnvironmentSettings
+from steadyhand.plugins.plugin import EnvironmentSettings
 from steadyhand.records.base import Record
 
 _KEY = "E2B_API_KEY"

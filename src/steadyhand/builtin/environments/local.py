@@ -27,7 +27,7 @@ from steadyhand.builtin.environments.process import Command, run_command
 from steadyhand.builtin.environments.sandbox import Confinement, bubblewrap, program_folders, sandbox_available
 from steadyhand.builtin.environments.sweep import remove_workspace, scratch_folder
 from steadyhand.errors import SetupError, WorkspaceError
-from steadyhand.plugins.factories import EnvironmentSettings
+from steadyhand.plugins.plugin import EnvironmentSettings
 from steadyhand.records.result import CapturedFile, ExecutionResult, FileSystemOperation
 
 _INHERITED = ("PATH", "LANG", "TERM", "TZ")

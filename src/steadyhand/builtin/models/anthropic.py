@@ -5,7 +5,7 @@ from __future__ import annotations
 from steadyhand.builtin.models.anthropic_request import Messages
 from steadyhand.builtin.models.anthropic_settings import read_settings
 from steadyhand.builtin.models.http.model import HttpModel
-from steadyhand.plugins.factories import ModelSettings
+from steadyhand.plugins.plugin import ModelSettings
 
 
 class AnthropicModel(HttpModel):

@@ -14,7 +14,7 @@ from steadyhand.builtin.models.http_settings import (
     reject_unknown,
 )
 from steadyhand.errors import SetupError
-from steadyhand.plugins.factories import ModelSettings
+from steadyhand.plugins.plugin import ModelSettings
 
 PUBLIC_URL = "https://api.anthropic.com"
 VERSION = "2023-06-01"

@@ -34,7 +34,7 @@ from steadyhand.builtin.models.http.model import HttpModel
 from steadyhand.builtin.models.http_settings import Asking, HttpSettings, reject_unknown
 from steadyhand.builtin.models.openai_request import ChatCompletions
 from steadyhand.errors import ModelError, SetupError
-from steadyhand.plugins.factories import ModelSettings
+from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.records.base import Record
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message
 

@@ -6,7 +6,7 @@ from steadyhand.builtin.models.http.model import HttpModel
 from steadyhand.builtin.models.openai_request import ChatCompletions
 from steadyhand.builtin.models.openai_settings import read_settings
 from steadyhand.builtin.models.responses_request import Responses
-from steadyhand.plugins.factories import ModelSettings
+from steadyhand.plugins.plugin import ModelSettings
 
 
 class OpenAIModel(HttpModel):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from steadyhand.builtin.models.http_settings import read_flag, reject_unknown
 from steadyhand.builtin.models.pydantic_ai_call import BridgedModel
 from steadyhand.errors import SetupError
-from steadyhand.plugins.factories import ModelSettings
+from steadyhand.plugins.plugin import ModelSettings
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model

@@ -17,7 +17,7 @@ import msgspec
 from steadyhand.builtin.models.cassette import Exchange, RecordedFailure, read_cassette, request_key
 from steadyhand.builtin.models.recording import shifted
 from steadyhand.errors import ModelError, SetupError
-from steadyhand.plugins.factories import ModelSettings
+from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.redaction import Redactor, secrets_of
 

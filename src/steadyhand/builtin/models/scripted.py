@@ -15,7 +15,7 @@ import msgspec
 from steadyhand.builtin.models.cutting import Cut, cut_short
 from steadyhand.builtin.models.scripted_rules import FailRule, Rule, read_rules, turn_of
 from steadyhand.errors import ModelError, ModelErrorKind
-from steadyhand.plugins.factories import ModelSettings
+from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, ToolCall, Usage
 from steadyhand.records.timing import Attempt
 
