@@ -9,6 +9,14 @@ import signal
 from asyncio.subprocess import PIPE, Process, SubprocessStreamProtocol
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from steadyhand.builtin.agents.trajectory import latest_user_text
+from steadyhand.errors import AgentError
+from steadyhand.ports.agent import TrialContext, Turn
+from steadyhand.records.event import ActionStatus
 
 LONGEST_LINE = 4 * 1024 * 1024
 _STDERR_KEPT = 4096
@@ -118,3 +126,94 @@ class LineProcess:
         assert self._process.stderr is not None
         while piece := await self._process.stderr.read(65_536):
             self._stderr = (self._stderr + piece)[-_STDERR_KEPT:]
+
+
+_SHOWN = 200
+
+
+class ThoughtLine(msgspec.Struct, tag="thought", forbid_unknown_fields=True):
+    text: str
+
+
+class ActionLine(msgspec.Struct, tag="action", forbid_unknown_fields=True):
+    """With `result`, what came back from it is noted too."""
+
+    name: str
+    params: dict[str, Any] = {}
+    status: ActionStatus = "success"
+    result: Any = msgspec.UNSET
+    duration_ms: float = 0.0
+
+
+class ObservationLine(msgspec.Struct, tag="observation", forbid_unknown_fields=True):
+    """What came back from the last action of this name."""
+
+    name: str
+    content: Any = None
+
+
+class CallLine(msgspec.Struct, tag="call", forbid_unknown_fields=True):
+    """Asks for a service's method; a line of type `result` or `fault` with the same `id` comes back."""
+
+    service: str
+    method: str
+    id: Any = None
+    args: list[Any] = []
+    params: dict[str, Any] = {}
+
+
+class ReplyLine(msgspec.Struct, tag="reply", forbid_unknown_fields=True):
+    """Ends the turn. `number`, when given, must be the turn's."""
+
+    text: str
+    number: int | None = None
+
+
+class FailureLine(msgspec.Struct, tag="error", forbid_unknown_fields=True):
+    """The program could not do it, and says so."""
+
+    message: str
+
+
+Line = ThoughtLine | ActionLine | ObservationLine | CallLine | ReplyLine | FailureLine
+_decoder = msgspec.json.Decoder(Line)
+_EXPECTED = "a JSON object with a `type` of thought, action, observation, call, error or reply"
+
+
+def turn_line(turn: Turn, trial: TrialContext, workspace: Path) -> bytes:
+    remaining = None if turn.deadline is None else max(0.0, turn.deadline - trial.clock.now())
+    return msgspec.json.encode(
+        {
+            "type": "turn",
+            "number": turn.number,
+            "input": latest_user_text(turn),
+            "messages": [{"role": message.role, "content": message.content} for message in turn.messages],
+            "seed": trial.seed,
+            "workspace": str(workspace),
+            "remaining_s": remaining,
+        }
+    )
+
+
+def read_line_of(raw: bytes) -> Line:
+    """Raises `AgentError` for a line that is not of the protocol."""
+    try:
+        return _decoder.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise AgentError(
+            f"it wrote {shown(raw)} to stdout ({error}); expected {_EXPECTED}, and everything else on stderr"
+        ) from error
+
+
+def is_report(raw: bytes) -> bool:
+    """Whether the line says what the program did, and asks for nothing."""
+    try:
+        return isinstance(_decoder.decode(raw), ThoughtLine | ActionLine | ObservationLine)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+
+
+def shown(raw: bytes) -> str:
+    """A line as messages quote it."""
+    text = raw.decode("utf-8", "replace")
+    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")

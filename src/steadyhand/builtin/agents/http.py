@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steadyhand.builtin.agents.shown_url import shown_url
+from steadyhand.builtin.agents.options import shown_url
 from steadyhand.errors import AgentError, ModelError
 from steadyhand.plugins.plugin import AgentSettings
 from steadyhand.ports.agent import Reply, Shows, TrialContext, Turn

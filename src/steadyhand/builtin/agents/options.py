@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from steadyhand.errors import SetupError
 from steadyhand.plugins.plugin import AgentSettings
 from steadyhand.ports.agent import Turn
@@ -23,3 +26,18 @@ def limit_of(turn: Turn, limit_s: float) -> float | None:
     The scenario's limit fails the step. This one is an error, since nobody said how long is too long.
     """
     return None if turn.deadline is not None else limit_s
+
+
+def file_beside(name: str, folder: Path, *, wanted_by: str) -> Path:
+    """A file relative to the scenario's folder or, failing that, to the current one. Raises `SetupError`."""
+    looked = [base / name for base in dict.fromkeys((folder, Path.cwd()))]
+    for candidate in looked:
+        if candidate.is_file():
+            return candidate.resolve()
+    places = " nor ".join(str(candidate.parent.resolve()) for candidate in looked)
+    raise SetupError(f"{wanted_by}: there is no file {name!r}, neither in {places}")
+
+
+def shown_url(url: str) -> str:
+    """Without its query, where people put keys."""
+    return re.sub(r"\?[^#]*", "", url)

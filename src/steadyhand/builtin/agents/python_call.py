@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import contextvars
+import inspect
+import math
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
-from steadyhand.errors import AgentError
+import msgspec
+
+from steadyhand.builtin.agents.trajectory import TrajectoryReporter, latest_user_text
+from steadyhand.errors import AgentError, SetupError
+from steadyhand.ports.agent import TrialContext, Turn
+from steadyhand.records.event import ActionStatus, AnyEvent, Event
+from steadyhand.runtime.values import plain, plain_object
 
 BLOCK_LIMIT_S = 5.0
 
@@ -139,3 +148,268 @@ class Guarded:
     def _ring(self, number: int, frame: FrameType | None) -> None:
         if self._armed:
             raise _Blocked("an unknown place" if frame is None else place_of(frame, self._file))
+
+
+class Done:
+    """Nothing more to wait for; lets a helper be called with and without `await`."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        return
+        yield  # makes this a generator, which is what `await` asks for
+
+
+class Bridge:
+    """Leads calls of one turn back to the event loop, until the turn is over; then it refuses them."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop: asyncio.AbstractEventLoop = loop
+        self._waiting: set[concurrent.futures.Future[Any]] = set()
+        self._home: int = threading.get_ident()
+        self._open: bool = True
+        self.faults: list[Exception] = []
+
+    def post(self, function: Callable[[], None], *, late: Callable[[], None] | None = None) -> None:
+        """Call it on the loop, some time soon and in order; after the end of the turn, `late` instead.
+
+        What is posted before the end counts, and what it raises is kept in `faults`.
+        """
+        wanted = function if self._open else late
+        if wanted is None:
+            return
+
+        def call() -> None:
+            try:
+                wanted()
+            except Exception as error:  # noqa: BLE001 - kept for whoever looks after the turn
+                self.faults.append(error)
+
+        try:
+            self._loop.call_soon_threadsafe(call)
+        except RuntimeError:  # the run is over and its loop closed, while the thread still goes on
+            self._open = False
+
+    def wait(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Run a coroutine on the loop and wait for what it gives. Raises what it raises."""
+        if threading.get_ident() == self._home or not self._open:
+            work.close()
+            raise RuntimeError("the turn is over" if not self._open else "this blocks; make the agent an `async def`")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        self._waiting.add(future)
+        try:
+            return future.result()
+        finally:
+            self._waiting.discard(future)
+
+    def end(self) -> None:
+        """The turn is over: what still waits is cancelled."""
+        self._open = False
+        for future in list(self._waiting):
+            future.cancel()
+
+    def blocking(self, target: Any) -> Any:
+        return None if target is None else _Blocking(target, self)
+
+
+class _Blocking:
+    """Stands for an object whose coroutine methods are called as if they were plain ones."""
+
+    def __init__(self, target: Any, bridge: Bridge) -> None:
+        self._target = target
+        self._bridge = bridge
+
+    def __getattr__(self, name: str) -> Any:
+        found: Any = getattr(self._target, name)
+        bridge = self._bridge
+        if inspect.iscoroutinefunction(found):
+            return lambda *args, **named: bridge.wait(found(*args, **named))  # pyright: ignore[reportUnknownLambdaType, reportUnknownVariableType] - passes on whatever it gets
+        if name == "get_service":
+            return lambda service: bridge.blocking(found(service))  # pyright: ignore[reportUnknownLambdaType, reportUnknownVariableType] - likewise
+        if name == "emit":
+            return lambda event: bridge.post(lambda: found(event))  # pyright: ignore[reportUnknownLambdaType, reportUnknownVariableType] - likewise
+        return bridge.blocking(found) if name in ("services", "environment") else found
+
+
+OF_THE_TRIAL = (
+    "action", "emit", "environment", "get_service", "seed", "services", "thought", "trial", "workspace",
+)  # fmt: skip
+OF_A_TURN = ("message", "input", "text", "messages", "turn", "deadline", "remaining", *OF_THE_TRIAL)
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """The offered parameters that a function has, by how they are passed."""
+
+    positional: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*self.positional, *self.named)
+
+
+def wanted_by(function: Callable[..., Any], *, offered: tuple[str, ...], where: str, bound: bool = False) -> Wanted:
+    """Raises `SetupError` for a parameter that must be given and is not offered.
+
+    `bound` says that the first parameter is `self` and will be there.
+    """
+    try:
+        parameters = list(inspect.signature(function).parameters.values())[1 if bound else 0 :]
+    except (TypeError, ValueError) as error:
+        raise SetupError(f"{where}: its parameters cannot be read: {error}") from error
+    positional: list[str] = []
+    named: list[str] = []
+    for parameter in parameters:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        if parameter.name in offered:
+            (positional if parameter.kind is parameter.POSITIONAL_ONLY else named).append(parameter.name)
+        elif parameter.default is parameter.empty:
+            raise SetupError(
+                f"{where}: nothing is offered under the name of its parameter {parameter.name!r}; "
+                f"offered are: {', '.join(offered)}"
+            )
+    return Wanted(positional=tuple(positional), named=tuple(named))
+
+
+class Offer:
+    """The values for one call of the agent. In a thread, what would be awaited is called plainly instead."""
+
+    def __init__(
+        self,
+        trial: TrialContext,
+        reporter: TrajectoryReporter,
+        *,
+        workspace: Path | None,
+        turn: Turn | None = None,
+        in_thread: bool = False,
+    ) -> None:
+        self._trial = trial
+        self._reporter = reporter
+        self._workspace = workspace
+        self._turn = turn
+        self._in_thread = in_thread
+        self._bridge = Bridge(asyncio.get_running_loop())
+        self._ended = False
+
+    def bind(self, function: Callable[..., Any], wanted: Wanted) -> Callable[[], Any]:
+        """The function with its arguments, ready to be called."""
+        positional = [self._value(name) for name in wanted.positional]
+        named = {name: self._value(name) for name in wanted.named}
+        return lambda: function(*positional, **named)
+
+    def end(self) -> None:
+        """What the agent still reports is not counted, since it would count for another turn; the trial notes it."""
+        self._ended = True
+        self._bridge.end()
+
+    def check(self) -> None:
+        """Raises `AgentError` when the agent reported something that cannot be read, also if its code went on: what it
+        did is not known then."""
+        if self._bridge.faults:
+            fault = self._bridge.faults[0]
+            self._bridge.faults.clear()
+            raise AgentError(f"it reported what cannot be read: {fault}") from fault
+
+    def _value(self, name: str) -> Any:
+        if name not in OF_THE_TRIAL:
+            assert self._turn is not None, f"{name} is not offered outside a turn"
+            return self._of_turn(name, self._turn)
+        if name in ("action", "thought", "emit", "get_service"):
+            return getattr(self, name)
+        if name == "workspace":
+            return self._workspace
+        if name == "seed":
+            return self._trial.seed
+        found = self._trial if name == "trial" else getattr(self._trial, name)
+        return self._bridge.blocking(found) if self._in_thread else found
+
+    def _of_turn(self, name: str, turn: Turn) -> Any:
+        match name:
+            case "turn":
+                return turn
+            case "messages":
+                return list(turn.messages)
+            case "deadline":
+                return turn.deadline
+            case "remaining":
+                return math.inf if turn.deadline is None else max(0.0, turn.deadline - self._trial.clock.now())
+            case _:
+                return latest_user_text(turn)
+
+    def action(
+        self,
+        name: str,
+        params: dict[str, Any] | None = None,
+        result: Any = None,
+        *,
+        status: ActionStatus = "success",
+        duration_ms: float = 0.0,
+    ) -> Done:
+        """Report an action that has just ended, and what came back from it. Raises `TypeError` or `ValueError` for
+        what is not one."""
+        with self._kept():
+            given = _checked_action(name, params, status, duration_ms)
+            came_back = plain(result)
+
+        def report() -> None:
+            self._reporter.action(name, given, status=status, duration_ms=duration_ms)
+            self._reporter.observation(name, came_back)
+
+        self._post(report, f"the action {name!r}")
+        return Done()
+
+    def thought(self, text: str) -> Done:
+        with self._kept():
+            said = str(text)
+        self._post(lambda: self._reporter.thought(said), "a thought")
+        return Done()
+
+    def emit(self, event: AnyEvent) -> None:
+        """Raises `TypeError` or `ValueError` for what is not an event, or does not hold what such an event holds."""
+        with self._kept():
+            checked = _checked_event(event)
+        self._post(lambda: self._trial.emit(checked), f"an event ({type(event).__name__})")
+
+    def get_service(self, name: str) -> Any:
+        services = self._trial.services
+        if services is None:
+            raise RuntimeError(f"this trial has no services, so there is no {name!r}: the scenario sets no mocks")
+        service = services.get_service(name)
+        return self._bridge.blocking(service) if self._in_thread else service
+
+    @contextlib.contextmanager
+    def _kept(self) -> Generator[None]:
+        """What is wrong with a report is kept: the agent may catch it and go on as if nothing had been done."""
+        try:
+            yield
+        except Exception as error:
+            self._bridge.faults.append(error)
+            raise
+
+    def _post(self, function: Callable[[], None], what: str) -> None:
+        def late() -> None:
+            self._reporter.note(f"the agent reported {what} after its turn, so it does not count", level="warning")
+
+        if self._in_thread:
+            self._bridge.post(function, late=late)
+        elif self._ended:
+            late()
+        else:
+            function()
+
+
+def _checked_action(name: object, params: object, status: object, duration_ms: object) -> dict[str, Any]:
+    """The parameters, as they are recorded. The agent's code is not typed, so nothing is taken for granted."""
+    if not isinstance(name, str) or not isinstance(params, dict | None):
+        raise TypeError("action(name, params, result): the name is a text and the parameters are a dict")
+    if status not in ("success", "error"):
+        raise ValueError(f"the status of an action is 'success' or 'error', not {status!r}")
+    if isinstance(duration_ms, bool) or not isinstance(duration_ms, int | float) or not 0 <= duration_ms < math.inf:
+        raise TypeError(f"the duration_ms of an action is a number of milliseconds, not {duration_ms!r}")
+    return plain_object(cast("dict[str, Any]", params) or {})
+
+
+def _checked_event(event: object) -> AnyEvent:
+    if not isinstance(event, Event):
+        raise TypeError(f"emit takes an event of steadyhand.records.event, not a {type(event).__name__}")
+    copy = msgspec.to_builtins(event, str_keys=True, enc_hook=str)
+    return cast("AnyEvent", msgspec.convert(copy, type(event)))

@@ -8,17 +8,53 @@ from typing import Any
 
 import msgspec
 
-from steadyhand.builtin.agents.runtime_memory import ToolMemory
-from steadyhand.builtin.agents.runtime_prompt import system_prompt
-from steadyhand.builtin.agents.runtime_tool import Tool, ToolBox, ToolRefusal
-from steadyhand.builtin.agents.runtime_toolbox import build_toolbox
+from steadyhand.builtin.agents.runtime_tools import Tool, ToolBox, ToolRefusal, build_toolbox
 from steadyhand.errors import LimitExceeded, SetupError
 from steadyhand.plugins.plugin import AgentSettings
 from steadyhand.ports.agent import EVERYTHING_SEEN, Reply, ServiceFault, Shows, TrialContext, Turn
 from steadyhand.ports.model import ChatModel
 from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message, ToolCall
 from steadyhand.records.event import ActionStatus, ActionTaken, Noted, Observed, Thought
+from steadyhand.records.scenario import Character
 from steadyhand.runtime.values import as_text, kept_part, plain, shortened
+
+
+class ToolMemory:
+    """A turn's messages hold what was said; the tool calls and answers in between are kept here."""
+
+    def __init__(self) -> None:
+        self._turns: list[tuple[tuple[Message, ...], list[Message]]] = []
+
+    def begin(self, messages: tuple[Message, ...]) -> tuple[list[Message], list[Message]]:
+        """The exchange with the tool messages of earlier turns, and the list that this turn's are to be added to.
+
+        An earlier turn counts only when the exchange still begins as it did then.
+        """
+        whole: list[Message] = []
+        done = 0
+        for prefix, between in self._turns:
+            if done <= len(prefix) and messages[: len(prefix)] == prefix:
+                whole += [*messages[done : len(prefix)], *between]
+                done = len(prefix)
+        whole += messages[done:]
+        between: list[Message] = []
+        self._turns.append((messages, between))
+        return whole, between
+
+
+_TASK = "Do what the user asks, with your tools where they help, and then answer the user."
+
+
+def system_prompt(character: Character | None) -> str:
+    """The character's own `system`, under its name and above its bio; without a `system`, a short general one."""
+    parts: list[str] = []
+    if character is not None and character.name:
+        parts.append(f"You are {character.name}.")
+    parts.append(character.system if character is not None and character.system else _TASK)
+    if character is not None and character.bio:
+        parts.append("About you:\n" + "\n".join(f"- {line}" for line in character.bio))
+    return "\n\n".join(parts)
+
 
 DEFAULT_STEPS = 20
 _TOOL_TEXT_LIMIT = 65_536

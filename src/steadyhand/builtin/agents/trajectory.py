@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from steadyhand.ports.agent import Shows, TrialContext
+from steadyhand.ports.agent import Shows, TrialContext, Turn
 from steadyhand.records.event import ActionStatus, ActionTaken, Noted, Observed, Thought
 from steadyhand.runtime.values import kept_part, plain_object
 
@@ -61,3 +61,8 @@ class TrajectoryReporter:
 
     def note(self, message: str, *, level: str = "info") -> None:
         self._trial.emit(Noted(at_ms=self._trial.elapsed_ms(), message=message, level=level))
+
+
+def latest_user_text(turn: Turn) -> str:
+    """The last message of the user; empty when there is none."""
+    return next((message.content for message in reversed(turn.messages) if message.role == "user"), "")
