@@ -6,7 +6,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from steadyhand.builtin.environments.sweep import sweep
+from steadyhand.builtin.environments.cleanup import sweep
 from steadyhand.errors import SetupError
 
 

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("e2b", reason="the package e2b is not installed")
 
 from steadyhand.builtin.environments.e2b import E2BEnvironment
-from steadyhand.builtin.environments.limits import LocalLimits
+from steadyhand.builtin.environments.files import LocalLimits
 from steadyhand.errors import SetupError, WorkspaceError
 from steadyhand.plugins.plugin import EnvironmentSettings
 from steadyhand.records.result import FileSystemOperation

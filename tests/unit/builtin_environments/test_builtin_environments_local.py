@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from steadyhand.builtin.environments.limits import LocalLimits
+from steadyhand.builtin.environments.files import LocalLimits
 from steadyhand.builtin.environments.local import LocalEnvironment
 from steadyhand.errors import WorkspaceError
 from steadyhand.plugins.plugin import EnvironmentSettings

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from steadyhand.builtin.environments.output import BoundedOutput
+from steadyhand.builtin.environments.process import BoundedOutput
 
 
 @pytest.mark.parametrize(

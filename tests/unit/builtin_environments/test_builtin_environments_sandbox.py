@@ -9,10 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from steadyhand.builtin.environments.confined import run_confined
 from steadyhand.builtin.environments.local import LocalEnvironment
 from steadyhand.builtin.environments.process import Command
-from steadyhand.builtin.environments.sandbox import Confinement, bubblewrap, sandbox_available, search_path
+from steadyhand.builtin.environments.sandbox import (
+    Confinement,
+    bubblewrap,
+    run_confined,
+    sandbox_available,
+    search_path,
+)
 from steadyhand.errors import SetupError, WorkspaceError
 from steadyhand.plugins.plugin import EnvironmentSettings
 

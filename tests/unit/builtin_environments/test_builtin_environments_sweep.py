@@ -11,10 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from steadyhand.builtin.environments.cleanup import owner_file, remove_tree, sweep, write_owner
 from steadyhand.builtin.environments.local import LocalEnvironment
-from steadyhand.builtin.environments.owner import owner_file, write_owner
-from steadyhand.builtin.environments.removal import remove_tree
-from steadyhand.builtin.environments.sweep import sweep
 from steadyhand.plugins.plugin import EnvironmentSettings
 
 HARNESS = """

@@ -6,22 +6,149 @@ import asyncio
 import contextlib
 import re
 import secrets
+import shlex
 import time
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from steadyhand.builtin.environments.e2b_command import command_line, kill_line, locate_line
-from steadyhand.builtin.environments.e2b_options import E2BOptions, read_options
-from steadyhand.builtin.environments.files import LeadsOut, split_path
-from steadyhand.builtin.environments.limits import LocalLimits
-from steadyhand.builtin.environments.output import BoundedOutput
-from steadyhand.errors import WorkspaceError
+from steadyhand.builtin.environments.cleanup import COMMAND_MARK
+from steadyhand.builtin.environments.files import LeadsOut, LocalLimits, split_path
+from steadyhand.builtin.environments.process import BoundedOutput
+from steadyhand.errors import SetupError, WorkspaceError
 from steadyhand.plugins.plugin import EnvironmentSettings
+from steadyhand.records.base import Record
 from steadyhand.records.result import CapturedFile, ExecutionResult, FileSystemOperation
 
 if TYPE_CHECKING:
     from e2b import AsyncCommandHandle, AsyncSandbox
+
+
+_LOCATE = """\
+at=$(readlink -f -- "$1") && here=$(pwd -P) && [ -f "$at" ] || exit 1
+case $at in "$here"/*) printf '%s %s' "$(stat -c %s -- "$at")" "${at#"$here"/}" ;; *) exit 1 ;; esac"""
+
+
+def command_line(command: str | Sequence[str], env: Mapping[str, str], mark: str) -> str:
+    """Run `command`, then kill what it left running, and end with its exit code.
+
+    Everything it starts carries the mark in its environment. The shell around it turns death by a signal into
+    128 and the signal's number, and is kept from writing about it into the command's output. Variables are set here,
+    since the sandbox's login shell would replace some of them. Raises `WorkspaceError` for what cannot be passed on.
+    """
+    words = [command] if isinstance(command, str) else list(command)
+    if not words:
+        raise WorkspaceError("there is no command to run: the list of arguments is empty")
+    if any("\0" in text for text in (*words, *env, *env.values())):
+        raise WorkspaceError("could not run the command: it, or a variable given to it, has a NUL character")
+    if any(not name or "=" in name for name in env):
+        raise WorkspaceError("could not run the command: a variable given to it has no name, or one with `=` in it")
+    run = ["bash", "-c", command] if isinstance(command, str) else ["bash", "-c", 'exec "$@"', "bash", *words]
+    variables = [f"{name}={value}" for name, value in {**env, COMMAND_MARK: mark}.items()]
+    started = shlex.join(["env", *variables, *run])
+    return f"exec 3>&2 2>/dev/null; {started} 2>&3 3>&-; code=$?; exec 3>&-; {kill_line(mark)}; exit $code"
+
+
+def kill_line(mark: str) -> str:
+    """Kill everything that carries the mark."""
+    entry = shlex.quote(f"{COMMAND_MARK}={mark}")
+    return (
+        f"for number in $(grep -lzsxF {entry} /proc/[0-9]*/environ | cut -d/ -f3); do "
+        "kill -KILL $number 2>/dev/null; done; true"
+    )
+
+
+def locate_line(path: str) -> str:
+    """Print size and place of the regular file at `path`, links resolved; fail when it is not below this folder."""
+    return shlex.join(["bash", "-c", _LOCATE, "bash", path])
+
+
+_KEY = "E2B_API_KEY"
+
+
+class Connection(TypedDict):
+    api_key: str
+    domain: str | None
+    api_url: str | None
+    sandbox_url: str | None
+    debug: bool
+
+
+class E2BOptions(Record):
+    """`timeout_s` is how long E2B lets the sandbox live; `internet` whether commands reach the network."""
+
+    api_key: str
+    template: str | None = None
+    timeout_s: int = 3600
+    internet: bool = True
+    workspace: str = "/home/user/workspace"
+    domain: str | None = None
+    api_url: str | None = None
+    sandbox_url: str | None = None
+
+    def connection(self) -> Connection:
+        """Everything said outright, so that the SDK looks for nothing in the process's environment."""
+        return Connection(
+            api_key=self.api_key,
+            domain=self.domain,
+            api_url=self.api_url,
+            sandbox_url=self.sandbox_url,
+            debug=False,  # it would connect to a port of this machine, which is no sandbox
+        )
+
+
+def read_options(settings: EnvironmentSettings) -> E2BOptions:
+    """Raises `SetupError` for a missing package or key and for a wrong option."""
+    try:
+        import e2b  # noqa: F401  # pyright: ignore[reportUnusedImport] - here, since it takes a while
+    except ImportError as error:
+        raise SetupError(
+            f"the e2b environment needs the package e2b ({error}): pip install 'steadyhand[e2b]', "
+            "or choose another with --environment local"
+        ) from error
+    key = settings.variables.get(_KEY, "").strip()
+    if not key:
+        raise SetupError(
+            f"the e2b environment needs a key: set {_KEY} in the environment or the --env-file (keys: "
+            "https://e2b.dev/dashboard), or choose another environment with --environment local"
+        )
+    given = {name: value for name, value in settings.options.items() if name != "sandbox"}
+    return E2BOptions(
+        api_key=key,
+        template=_option(given, "template", str, None),
+        timeout_s=_positive(_option(given, "timeout_s", int, 3600)),
+        internet=_option(given, "internet", bool, True),
+        workspace=_absolute(_option(given, "workspace", str, "/home/user/workspace")),
+        domain=settings.variables.get("E2B_DOMAIN"),
+        api_url=settings.variables.get("E2B_API_URL"),
+        sandbox_url=settings.variables.get("E2B_SANDBOX_URL"),
+    )
+
+
+def _option(given: dict[str, Any], name: str, kind: type, default: Any) -> Any:
+    value: object = given.get(name, default)
+    if value is default:
+        return default
+    if type(value) is not kind:
+        raise SetupError(f"environment option `{name}` of e2b must be {_ARTICLES[kind]}, not {value!r}")
+    return value
+
+
+_ARTICLES = {str: "a text", int: "a whole number", bool: "true or false"}
+
+
+def _positive(seconds: int) -> int:
+    if seconds <= 0:
+        raise SetupError(f"environment option `timeout_s` of e2b must be more than 0, not {seconds}")
+    return seconds
+
+
+def _absolute(folder: str) -> str:
+    folder = folder.rstrip("/")
+    if not folder.startswith("/"):
+        raise SetupError(f"environment option `workspace` of e2b must be an absolute path below /, not {folder!r}")
+    return folder
+
 
 _STDIN_CHUNK = 64 * 1024
 _DEEPEST = 1000

@@ -9,8 +9,11 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from steadyhand.records.base import Record
+from steadyhand.records.result import CapturedFile
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAX_LINKS = 40
@@ -128,3 +131,70 @@ class _Walk:
         for descriptor in self._folders:
             os.close(descriptor)
         self._folders.clear()
+
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+class LocalLimits(Record):
+    """Bounds of the local environment. Sizes are in bytes, times in seconds."""
+
+    command_timeout_s: float = 60.0
+    output: int = MIB
+    read: int = 64 * MIB
+    captured_file: int = MIB
+    captured_total: int = 16 * MIB
+    captured_files: int = 2_000
+
+
+def regular_files(root: Path) -> list[tuple[str, int]]:
+    """Relative path and size of every regular file below `root`, sorted by path. Links are not followed."""
+    return sorted(_walk(root))
+
+
+def _walk(root: Path) -> Iterator[tuple[str, int]]:
+    pending = [""]
+    while pending:
+        folder = pending.pop()
+        try:
+            entries = list(os.scandir(root / folder))
+        except OSError:
+            continue  # removed meanwhile, or closed to us
+        for entry in entries:
+            path = f"{folder}{entry.name}"
+            try:
+                found = entry.stat(follow_symlinks=False)
+            except OSError:
+                continue
+            if stat.S_ISDIR(found.st_mode):
+                pending.append(f"{path}/")
+            elif stat.S_ISREG(found.st_mode):
+                yield path, found.st_size
+
+
+def capture_files(root: Path, limits: LocalLimits) -> dict[str, CapturedFile]:
+    """Every file with its content; past the limits on size and number only its size."""
+    captured: dict[str, CapturedFile] = {}
+    room = limits.captured_total
+    for number, (path, size) in enumerate(regular_files(root)):
+        content = None
+        if number < limits.captured_files and size <= min(limits.captured_file, room):
+            content = _content(root, path, size)
+        if content is not None:
+            room -= len(content)
+        captured[path] = CapturedFile(size=size, content=content)
+    return captured
+
+
+def _content(root: Path, path: str, size: int) -> bytes | None:
+    """The first `size` bytes, which is all unless the file grows under our hands; None when it cannot be read."""
+    try:
+        descriptor = open_inside(root, path.split("/"), os.O_RDONLY)
+    except (OSError, LeadsOut):
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        try:
+            return file.read(size)
+        except OSError:
+            return None

@@ -17,15 +17,30 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from steadyhand.builtin.environments.capture import capture_files, regular_files
-from steadyhand.builtin.environments.cleanup import COMMAND_MARK, TRIAL_MARK, kill_command
-from steadyhand.builtin.environments.confined import run_confined
-from steadyhand.builtin.environments.files import LeadsOut, open_inside, split_path
-from steadyhand.builtin.environments.limits import LocalLimits
-from steadyhand.builtin.environments.owner import write_owner
+from steadyhand.builtin.environments.cleanup import (
+    COMMAND_MARK,
+    TRIAL_MARK,
+    kill_command,
+    remove_workspace,
+    scratch_folder,
+    write_owner,
+)
+from steadyhand.builtin.environments.files import (
+    LeadsOut,
+    LocalLimits,
+    capture_files,
+    open_inside,
+    regular_files,
+    split_path,
+)
 from steadyhand.builtin.environments.process import Command, run_command
-from steadyhand.builtin.environments.sandbox import Confinement, bubblewrap, program_folders, sandbox_available
-from steadyhand.builtin.environments.sweep import remove_workspace, scratch_folder
+from steadyhand.builtin.environments.sandbox import (
+    Confinement,
+    bubblewrap,
+    program_folders,
+    run_confined,
+    sandbox_available,
+)
 from steadyhand.errors import SetupError, WorkspaceError
 from steadyhand.plugins.plugin import EnvironmentSettings
 from steadyhand.records.result import CapturedFile, ExecutionResult, FileSystemOperation

@@ -11,10 +11,15 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
+from steadyhand.builtin.environments.process import Command, run_command
+from steadyhand.errors import WorkspaceError
 from steadyhand.records.base import Record
+from steadyhand.records.result import ExecutionResult
 
 _TIMEOUT_S = 20.0
 _SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
@@ -171,3 +176,35 @@ def _frame(program: str) -> list[str]:
     for name in _SETTINGS:
         argv += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
     return argv
+
+
+async def run_confined(
+    command: Command, confinement: Confinement, kill_strays: Callable[[int], None]
+) -> ExecutionResult:
+    """As `run_command`. Raises `WorkspaceError` when the sandbox could not be made: the command has not run then.
+
+    Bubblewrap says on a pipe of its own that the command ended, which nothing inside can reach; the exit code and the
+    output alone could be the command's as well.
+    """
+    report, status = os.pipe()
+    try:
+        try:
+            argv = confinement.argv(command.argv, status=status)
+            confined = msgspec.structs.replace(command, argv=argv, pass_fds=(status,))
+            result = await run_command(confined, kill_strays)
+        finally:
+            os.close(status)
+        os.set_blocking(report, False)
+        if not result.timed_out and b'"exit-code"' not in _said(report):
+            reason = result.stderr.strip() or f"bubblewrap ended with exit code {result.exit_code}"
+            raise WorkspaceError(f"the sandbox could not be made: {reason}")
+        return result
+    finally:
+        os.close(report)
+
+
+def _said(report: int) -> bytes:
+    try:
+        return os.read(report, 65536)
+    except BlockingIOError:
+        return b""
