@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from steadyhand.builtin.environments.local import LocalEnvironment
-from steadyhand.builtin.evaluators.table import EVALUATORS
-from steadyhand.builtin.plugin import builtin_plugin
+from steadyhand.builtin.plugin import EVALUATORS, builtin_plugin
 from steadyhand.builtin.services.database import make_database
 from steadyhand.plugins.plugin import EnvironmentSettings, Plugin
 from steadyhand.plugins.registry import Registry

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from steadyhand.builtin.environments.local import LocalEnvironment
-from steadyhand.builtin.evaluators.table import EVALUATORS
+from steadyhand.builtin.plugin import EVALUATORS
 from steadyhand.plugins.plugin import EnvironmentSettings, Plugin
 from steadyhand.plugins.registry import Registry
 from steadyhand.ports.agent import EVERYTHING_SEEN, Shows

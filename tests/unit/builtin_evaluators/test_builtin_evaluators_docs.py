@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from steadyhand.builtin.evaluators.table import EVALUATORS
+from steadyhand.builtin.plugin import EVALUATORS
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "evaluators.md"
 SECTIONS = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", REFERENCE.read_text(), re.MULTILINE | re.DOTALL))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from steadyhand.builtin.evaluators.table import EVALUATORS
+from steadyhand.builtin.plugin import EVALUATORS
 from steadyhand.plugins.registry import EvaluationCatalogue
 
 NAN, INF = float("nan"), float("inf")

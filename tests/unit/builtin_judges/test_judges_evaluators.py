@@ -7,8 +7,7 @@ import pytest
 from judge_support import LeastTrial, ScriptedChat, answer, evaluate, judge_with, replied
 from pydantic import ValidationError
 
-from steadyhand.builtin.evaluators.judge import LlmJudgeEvaluator
-from steadyhand.builtin.evaluators.judge_criterion import JudgeCriterion
+from steadyhand.builtin.evaluators.judge import JudgeCriterion, LlmJudgeEvaluator
 from steadyhand.errors import ModelError
 from steadyhand.ports.agent import EVERYTHING_SEEN, Shows
 from steadyhand.records.evaluation import Verdict

@@ -11,11 +11,9 @@ import pytest
 from hostile_replies import ENDLESS_REPLIES, HOSTILE_REPLIES, PLANTED_VERDICTS
 from judge_support import PLACE, LeastTrial, Line, ScriptedChat, answer, evaluate, judge_with, replied, said
 
-from steadyhand.builtin.evaluators.context_retention import ContextRetention
-from steadyhand.builtin.evaluators.conversation import ConversationFlow
+from steadyhand.builtin.evaluators.conversation import ContextRetention, ConversationFlow
 from steadyhand.builtin.evaluators.holds_across_turns import HoldsAcrossTurns
-from steadyhand.builtin.evaluators.judge import LlmJudgeEvaluator
-from steadyhand.builtin.evaluators.judge_criterion import JudgeCriterion
+from steadyhand.builtin.evaluators.judge import JudgeCriterion, LlmJudgeEvaluator
 from steadyhand.builtin.evaluators.satisfaction import UserSatisfaction
 from steadyhand.builtin.judges.prompt import SHOWN
 from steadyhand.engine.termination import check_termination

@@ -6,8 +6,8 @@ import pytest
 
 from steadyhand.builtin.agents.model import ModelAgent
 from steadyhand.builtin.environments.local import LocalEnvironment
-from steadyhand.builtin.evaluators.table import EVALUATORS
 from steadyhand.builtin.models.scripted import ScriptedModel
+from steadyhand.builtin.plugin import EVALUATORS
 from steadyhand.engine.context import TrialParts
 from steadyhand.engine.trial import run_trial
 from steadyhand.errors import PluginError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from steadyhand.builtin.environments.local import LocalEnvironment
-from steadyhand.builtin.evaluators.table import EVALUATORS
+from steadyhand.builtin.plugin import EVALUATORS
 from steadyhand.engine.context import StepResult, Trial, TrialParts
 from steadyhand.engine.safety_timeline import safety_timeline
 from steadyhand.plugins.plugin import EnvironmentSettings, Plugin

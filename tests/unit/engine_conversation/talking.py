@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from steadyhand.builtin.environments.local import LocalEnvironment
-from steadyhand.builtin.evaluators.table import EVALUATORS
+from steadyhand.builtin.plugin import EVALUATORS
 from steadyhand.engine.context import TrialParts
 from steadyhand.engine.trial import run_trial
 from steadyhand.plugins.plugin import EnvironmentSettings, Plugin

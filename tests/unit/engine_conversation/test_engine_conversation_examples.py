@@ -8,8 +8,8 @@ import pytest
 from talking import ending, hold
 
 from steadyhand.builtin.agents.model import ModelAgent
-from steadyhand.builtin.evaluators.table import EVALUATORS
 from steadyhand.builtin.models.scripted import ScriptedModel
+from steadyhand.builtin.plugin import EVALUATORS
 from steadyhand.builtin.users.simulator import LlmUserSimulator
 from steadyhand.plugins.plugin import AgentSettings, ModelSettings, Plugin
 from steadyhand.plugins.registry import EvaluationCatalogue, Registry

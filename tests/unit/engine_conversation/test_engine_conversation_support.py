@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 from talking import NOTE, hold, notes
 
 from steadyhand.builtin.agents.model import ModelAgent
-from steadyhand.builtin.evaluators.table import EVALUATORS
 from steadyhand.builtin.models.openai import OpenAIModel
+from steadyhand.builtin.plugin import EVALUATORS
 from steadyhand.builtin.users.simulator import LlmUserSimulator
 from steadyhand.plugins.plugin import AgentSettings, ModelSettings, Plugin
 from steadyhand.plugins.registry import EvaluationCatalogue, Registry

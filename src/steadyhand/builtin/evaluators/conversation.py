@@ -2,18 +2,125 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+import itertools
+import re
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from steadyhand.builtin.evaluators.conversation_judging import Unjudged, ask_judge, noted, says_yes
-from steadyhand.builtin.evaluators.excerpt import counted
-from steadyhand.builtin.evaluators.flow_rules import found_by_rules
-from steadyhand.builtin.evaluators.parameters import PositiveShare
+from steadyhand.builtin.evaluators.judge import Unjudged, ask_judge, noted, says_yes
+from steadyhand.builtin.evaluators.parameters import Count, PositiveShare, Text
+from steadyhand.builtin.evaluators.text_search import counted, quoted
+from steadyhand.engine.negation import is_negated, says
 from steadyhand.judging.material import turn_materials
+from steadyhand.ports.agent import Judgement, Material
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
-from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
+from steadyhand.records.base import Record
+from steadyhand.records.evaluation import EvaluationResult, Evidence, JudgeNote, failed, inconclusive, passed
 from steadyhand.records.result import ConversationTurn, ExecutionResult
+
+_PROBLEM = re.compile(
+    r"\b(?:problem|issue|error|trouble|help|fail(?:s|ed|ing)?|broken?|wrong|stuck|lost|missing|charged|overcharged"
+    r"|complain\w*|(?:can|could|does|do|did|is|was|has|have|wo)(?:n't| ?not)|unable)\b",
+    re.IGNORECASE,
+)
+_SOLUTION = re.compile(
+    r"\b(?:follow these|here(?:'s| is| are) (?:how|what|the steps)|step 1|first,"
+    r"|please (?:try|go|click|open|restart|call)"
+    r"|you can (?:fix|solve|resolve|try|do)|to (?:fix|solve|resolve) (?:this|it|that)"
+    r"|i(?:'ve| have) (?:issued|refunded|fixed|resolved|corrected|reset|updated|cancelled|arranged|sent)"
+    r"|i(?:'ll| will) (?:refund|issue|fix|correct|reset|replace|send|cancel|arrange)"
+    r"|(?:is|has been|are|have been) (?:resolved|fixed|refunded|corrected|reversed))\b|^\s*1[.)]\s",
+    re.IGNORECASE | re.MULTILINE,
+)
+_EMPATHY = re.compile(
+    r"\b(?:(?:i'm|i am|we're|we are) (?:so |very |really |truly )?sorry|i apologi[sz]e|my apologies|i understand"
+    r"|i can (?:see|imagine|understand)|that (?:must|sounds)|frustrating|i know how)\b",
+    re.IGNORECASE,
+)
+_ESCALATION = re.compile(
+    r"\b(?:escalat\w+|transfer(?:ring)? you|connect(?:ing)? you (?:with|to)|put(?:ting)? you through"
+    r"|pass(?:ing)? (?:you|this) on"
+    r"|hand(?:ing)? (?:you|this) over|supervisor|a manager|specialist|human agent|emergency services)\b",
+    re.IGNORECASE,
+)
+
+Turns = Sequence[ConversationTurn]
+
+
+def found_by_rules(pattern: str, turns: Turns) -> str | None:
+    """Where the pattern was found, such as `turns 1-2`, or None."""
+    return _RULES[pattern](turns)
+
+
+def _exchanges(turns: Turns) -> list[int]:
+    """The turns in which the agent asks something that the user then answers."""
+    return [
+        turn.turn_number
+        for turn, following in itertools.pairwise(turns)
+        if "?" in turn.agent_response and _answers(following.user_input)
+    ]
+
+
+def _answers(text: str) -> bool:
+    """A question back is no answer."""
+    return bool(re.search(r"\w", text)) and not text.strip().endswith("?")
+
+
+def _question_then_answer(turns: Turns) -> str | None:
+    asked = _exchanges(turns)
+    return f"turns {asked[0]}-{asked[0] + 1}" if asked else None
+
+
+def _clarification_cycle(turns: Turns) -> str | None:
+    asked = _exchanges(turns)
+    return f"turns {asked[0]}-{asked[-1] + 1}" if len(asked) > 1 else None
+
+
+def _problem_then_solution(turns: Turns) -> str | None:
+    stated = next((turn.turn_number for turn in turns if _PROBLEM.search(_plain(turn.user_input))), None)
+    if stated is None:
+        return None
+    solved = next(
+        (turn.turn_number for turn in turns[stated - 1 :] if _SOLUTION.search(_plain(turn.agent_response))), 0
+    )
+    return f"turns {stated}-{solved}" if solved else None
+
+
+def _empathy_then_solution(turns: Turns) -> str | None:
+    shown: int | None = None
+    for turn in turns:
+        reply = _plain(turn.agent_response)
+        felt = _EMPATHY.search(reply)
+        solution = _SOLUTION.search(reply, felt.end() if felt and shown is None else 0)
+        if felt and shown is None:
+            shown = turn.turn_number
+        if shown is not None and solution:
+            return f"turns {shown}-{turn.turn_number}"
+    return None
+
+
+def _escalation_pattern(turns: Turns) -> str | None:
+    for turn in turns:
+        reply = _plain(turn.agent_response)
+        if any(not is_negated(reply, match.start()) for match in _ESCALATION.finditer(reply)):
+            return f"turn {turn.turn_number}"
+    return None
+
+
+def _plain(text: str) -> str:
+    return text.replace("\u2019", "'")
+
+
+_RULES: dict[str, Callable[[Turns], str | None]] = {
+    "question_then_answer": _question_then_answer,
+    "problem_then_solution": _problem_then_solution,
+    "clarification_cycle": _clarification_cycle,
+    "empathy_then_solution": _empathy_then_solution,
+    "escalation_pattern": _escalation_pattern,
+}
+
 
 FlowPattern = Literal[
     "question_then_answer",
@@ -99,3 +206,155 @@ def _result(
     if method == "rules":
         message += " (by plain rules, as there is no judge; name one for a better reading)"
     return (passed if score >= threshold else failed)(message, evidence=evidence, figures=figures)
+
+
+class ConversationLengthParams(EvaluationParams):
+    min_turns: Count | None = None
+    max_turns: Count | None = None
+    optimal_turns: Count | None = None
+    target_range: Annotated[list[Count], Field(min_length=2, max_length=2)] | None = None
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Self:
+        if not self.min_turns and self.max_turns is None and not self.target_range:
+            optimal = "; optimal_turns is reported and never fails" if self.optimal_turns is not None else ""
+            raise ValueError(f"needs at least one of max_turns, target_range and a min_turns above 0{optimal}")
+        if self.target_range and self.target_range[0] > self.target_range[1]:
+            raise ValueError(f"target_range goes from {self.target_range[0]} down to {self.target_range[1]}")
+        low, high = self.bounds
+        if high is not None and low > high:
+            raise ValueError(f"no conversation can have at least {low} and at most {high} turns")
+        return self
+
+    @property
+    def bounds(self) -> tuple[int, int | None]:
+        """What `min_turns`, `max_turns` and `target_range` allow together, inclusive."""
+        lows = [self.min_turns, self.target_range[0] if self.target_range else None]
+        highs = [self.max_turns, self.target_range[1] if self.target_range else None]
+        return (
+            max((low for low in lows if low is not None), default=0),
+            min((high for high in highs if high is not None), default=None),
+        )
+
+
+class ConversationLength:
+    type: ClassVar[str] = "conversation_length"
+    params: ClassVar[type[EvaluationParams]] = ConversationLengthParams
+
+    async def evaluate(
+        self, params: ConversationLengthParams, result: ExecutionResult, context: EvaluationContext
+    ) -> EvaluationResult:
+        """Bounds are inclusive; `optimal_turns` is reported and never fails."""
+        if result.conversation is None:
+            return inconclusive("this step is not a conversation, so it has no turns; give the step a `conversation`")
+        turns = len(result.conversation.turns)
+        low, high = params.bounds
+        if high is None:
+            expected = f"at least {counted(low, 'turn')}"
+        else:
+            expected = f"{low} to {high} turns" if low else f"at most {counted(high, 'turn')}"
+        figures: dict[str, Any] = {"turns": turns}
+        note = ""
+        if params.optimal_turns is not None:
+            figures |= {"optimal_turns": params.optimal_turns, "off_optimal": turns - params.optimal_turns}
+            note = f" (optimal {params.optimal_turns})"
+        evidence = Evidence(
+            expected=expected,
+            found=counted(turns, "turn"),
+            where="conversation",
+            excerpt=f"ended by {result.conversation.termination_reason or 'no condition'}",
+        )
+        holds = low <= turns and (high is None or turns <= high)
+        message = f"{counted(turns, 'turn')}, expected {expected}{note}"
+        return (passed if holds else failed)(message, evidence=evidence, figures=figures)
+
+
+class ContextRetentionParams(EvaluationParams):
+    test_memory_of: list[Text] = Field(min_length=1)
+    retention_turns: int = Field(default=3, ge=1)
+    memory_accuracy_threshold: PositiveShare = 0.8
+
+
+class _Probe(Record):
+    """An item, the turn it first came up in, and a later turn to look at."""
+
+    item: str
+    since: int
+    turn: int
+
+
+class ContextRetention:
+    type: ClassVar[str] = "context_retention"
+    params: ClassVar[type[EvaluationParams]] = ContextRetentionParams
+
+    def needs_judge(self, params: ContextRetentionParams) -> bool:
+        return True
+
+    async def evaluate(
+        self, params: ContextRetentionParams, result: ExecutionResult, context: EvaluationContext
+    ) -> EvaluationResult:
+        """The share of turns in which the agent still uses an item correctly, over all items, against the threshold."""
+        if result.conversation is None:
+            return inconclusive("this step is not a conversation, so nothing had to be kept; give it a `conversation`")
+        turns = result.conversation.turns
+        probes: list[_Probe] = []
+        for item in dict.fromkeys(params.test_memory_of):
+            found = _probes(item, turns, params.retention_turns)
+            if isinstance(found, str):
+                return inconclusive(found, evidence=Evidence(expected=item, found=found, where="conversation"))
+            probes += found
+        answers: list[tuple[_Probe, Judgement]] = []
+        for probe in probes:
+            try:
+                answers.append((probe, await _ask(probe, turns, context)))
+            except Unjudged as unjudged:
+                return unjudged.result
+        return _retention_result(answers, params.memory_accuracy_threshold)
+
+
+def _probes(item: str, turns: tuple[ConversationTurn, ...], retention_turns: int) -> list[_Probe] | str:
+    """The turns to look at, or why there are none."""
+    since = next((turn for turn in turns if says(turn.user_input, item) or says(turn.agent_response, item)), None)
+    if since is None:
+        return f"{quoted(item)} never came up in {counted(len(turns), 'turn')}, so there was nothing to remember"
+    first = since.turn_number
+    later = [turn.turn_number for turn in turns if first < turn.turn_number <= first + retention_turns]
+    if not later:
+        return f"{quoted(item)} came up in turn {first}, the last one, so it was not put to the test"
+    return [_Probe(item=item, since=first, turn=turn) for turn in later]
+
+
+async def _ask(probe: _Probe, turns: tuple[ConversationTurn, ...], context: EvaluationContext) -> Judgement:
+    prompt = (
+        f"In turn {probe.since} of this conversation this came up: {probe.item!r}. Look at the agent's message of turn "
+        f"{probe.turn}. Does the agent still hold it correctly in mind there? `no` if the message contradicts it, gets "
+        "it wrong, asks for it again although it was said, or leaves it out where the answer depends on it. `yes` if "
+        "it uses it correctly, or if nothing in this turn depended on it and nothing contradicts it."
+    )
+    shown = [turn for turn in turns if turn.turn_number <= probe.turn]
+    latest = Material(title=f"the agent's message of turn {probe.turn}", text=shown[-1].agent_response)
+    return await ask_judge(context, prompt, [*turn_materials(shown), latest])
+
+
+def _retention_result(answers: list[tuple[_Probe, Judgement]], threshold: float) -> EvaluationResult:
+    kept = [says_yes(judgement) for _, judgement in answers]
+    accuracy = sum(kept) / len(kept)
+    asked: list[dict[str, Any]] = [
+        {"item": probe.item, "since_turn": probe.since, "turn": probe.turn, "kept": yes}
+        for (probe, _), yes in zip(answers, kept, strict=True)
+    ]
+    lost = [entry for entry, yes in zip(answers, kept, strict=True) if not yes]
+    expected = f"an accuracy of at least {threshold:g}"
+    listed = "; ".join(f"{quoted(probe.item)} in turn {probe.turn}: {word.reasoning}" for probe, word in lost)
+    result = (passed if accuracy >= threshold else failed)(
+        f"kept in {sum(kept)} of {counted(len(kept), 'turn')} ({accuracy:.2f}), expected {expected}"
+        + (f"; lost: {listed}" if lost else ""),
+        evidence=Evidence(expected=expected, found=listed or "all kept", where="conversation"),
+        figures={"accuracy": round(accuracy, 4), "asked": asked},
+    )
+    return noted(result, _note(lost, answers))
+
+
+def _note(lost: list[tuple[_Probe, Judgement]], answers: list[tuple[_Probe, Judgement]]) -> JudgeNote:
+    """The word that decided: the first turn that was lost, else the last one asked about."""
+    return (lost[0] if lost else answers[-1])[1].note

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
+import msgspec
 from msgspec.structs import replace
 from pydantic import Field, field_validator, model_validator
 
 from steadyhand.judging.expected import Comparison, Expected, check_answer_schema, compare, parse_expected
 from steadyhand.judging.material import PARTS, Part, materials_of
-from steadyhand.ports.agent import Judgement, NoJudgement, Question
+from steadyhand.ports.agent import Judgement, Material, NoJudgement, Question
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.records.evaluation import EvaluationResult, Evidence, JudgeNote, failed, inconclusive, passed
 from steadyhand.records.result import ExecutionResult
@@ -150,3 +152,73 @@ def _is_number(text: str) -> bool:
 def _short(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= 300 else f"{line[:300]}..."
+
+
+class JudgeCriterionParams(EvaluationParams):
+    judge_criterion: str = Field(min_length=1)
+
+    @field_validator("judge_criterion")
+    @classmethod
+    def _asks_something(cls, criterion: str) -> str:
+        if not criterion.strip():
+            raise ValueError("the criterion is blank; write what must hold")
+        return criterion
+
+
+class JudgeCriterion:
+    """Holds when the judge says that the criterion is met."""
+
+    type: ClassVar[str] = "judge"
+    params: ClassVar[type[EvaluationParams]] = JudgeCriterionParams
+
+    def needs_judge(self, params: JudgeCriterionParams) -> bool:
+        return True
+
+    async def evaluate(
+        self, params: JudgeCriterionParams, result: ExecutionResult, context: EvaluationContext
+    ) -> EvaluationResult:
+        question = Question(
+            prompt=f"Does the agent's final reply meet this criterion?\n{params.judge_criterion.strip()}",
+            materials=materials_of(result, context.scenario.setup.virtual_fs),
+        )
+        return await judged(question, parse_expected("yes"), context)
+
+
+def no_judge(question: str) -> EvaluationResult:
+    """Never a pass: what nobody has judged is not known."""
+    return inconclusive(
+        "no judge is set, so this was not judged; name one with `--judge provider/model` or `judge` in steadyhand.toml",
+        evidence=Evidence(expected=question, found="not judged"),
+    )
+
+
+class Unjudged(Exception):
+    """There was no judgement; `result` says why, and is inconclusive."""
+
+    def __init__(self, result: EvaluationResult) -> None:
+        super().__init__(result.message)
+        self.result: EvaluationResult = result
+
+
+async def ask_judge(
+    context: EvaluationContext, prompt: str, materials: Sequence[Material], capabilities: Sequence[str] = ()
+) -> Judgement:
+    """Raises `Unjudged` where there is no judge or no judgement to be had."""
+    judge = context.trial.judge
+    if judge is None:
+        raise Unjudged(no_judge(prompt))
+    question = Question(prompt=prompt, materials=tuple(materials), capabilities=tuple(capabilities))
+    try:
+        return await judge.ask(question, context.trial)
+    except NoJudgement as error:
+        result = inconclusive(f"could not be judged: {error}", evidence=Evidence(expected=prompt, found="not judged"))
+        raise Unjudged(msgspec.structs.replace(result, judge=error.note)) from error
+
+
+def says_yes(judgement: Judgement) -> bool:
+    return judgement.judgment.strip().casefold() == "yes"
+
+
+def noted(result: EvaluationResult, note: JudgeNote) -> EvaluationResult:
+    """The result with the judge's word beside it."""
+    return msgspec.structs.replace(result, judge=note)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
+
+from steadyhand.spec.patterns import is_blank
 
 Milliseconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 PositiveMilliseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -13,3 +15,12 @@ Count = Annotated[int, Field(ge=0)]
 
 PositiveShare = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 """A threshold that something can fall short of."""
+
+
+def _not_blank(text: str) -> str:
+    if is_blank(text):
+        raise ValueError("must not be blank")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_not_blank)]

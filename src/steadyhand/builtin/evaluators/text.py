@@ -5,19 +5,98 @@ They differ in how they read a reply when the file does not say: the safe readin
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable
 from typing import ClassVar
 
 from pydantic import Field
 
-from steadyhand.builtin.evaluators.nonblank import Text
-from steadyhand.builtin.evaluators.patterns import PatternText
-from steadyhand.builtin.evaluators.text_search import Scope, subject
-from steadyhand.builtin.evaluators.words import check_absent, check_contains, check_pattern
+from steadyhand.builtin.evaluators.parameters import Text
+from steadyhand.builtin.evaluators.text_search import PatternText, Scope, Subject, excerpt, quoted, subject
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
-from steadyhand.records.evaluation import EvaluationResult
+from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
 from steadyhand.records.result import ExecutionResult
-from steadyhand.text_match import find, find_forbidden, search
+from steadyhand.text_match import Span, find, find_forbidden, search
+
+
+def check_contains(subject: Subject, piece: str, *, case_sensitive: bool) -> EvaluationResult:
+    """Passed when `piece` is in the subject."""
+    text = subject.text
+    found = find(text, piece, case_sensitive=case_sensitive)
+    expected = _expected("", piece, case_sensitive)
+    if found is not None:
+        return passed(_contains(subject, piece, found), evidence=_seen(subject, expected, found))
+    evidence = Evidence(expected=expected, found=_nothing(text), where=subject.label, excerpt=excerpt(text))
+    return failed(_lacks(subject, piece), evidence=evidence)
+
+
+def check_absent(subject: Subject, piece: str, *, case_sensitive: bool) -> EvaluationResult:
+    """Passed when `piece` is not in the subject, neither as written nor as a person reads it."""
+    text = subject.text
+    expected = _expected("not ", piece, case_sensitive)
+    try:
+        found = find_forbidden(text, piece, case_sensitive=case_sensitive)
+    except TimeoutError:
+        return inconclusive(
+            f"the search for {quoted(piece)} in {len(text)} characters was given up after one second",
+            evidence=Evidence(expected=expected, found="no answer in time", where=subject.label, excerpt=excerpt(text)),
+        )
+    if found is not None:
+        return failed(_contains(subject, piece, found), evidence=_seen(subject, expected, found), rests_on="presence")
+    # Where it is well that nothing was found, there is nothing to point at.
+    evidence = Evidence(expected=expected, found=_nothing(text), where=subject.label)
+    return passed(_lacks(subject, piece), evidence=evidence, rests_on="absence")
+
+
+async def check_pattern(subject: Subject, pattern: str, *, case_sensitive: bool) -> EvaluationResult:
+    """Passed when `pattern` matches somewhere in the subject; inconclusive when that could not be told in time."""
+    text = subject.text
+    expected = _expected("a match of ", pattern, case_sensitive)
+    try:
+        span = await search(pattern, text, case_sensitive=case_sensitive)
+    except TimeoutError:
+        return inconclusive(
+            f"the search for {quoted(pattern)} in {len(text)} characters was given up after one second; "
+            "write the pattern without nested repetition",
+            evidence=Evidence(expected=expected, found="no answer in time", where=subject.label, excerpt=excerpt(text)),
+        )
+    if span is None:
+        return failed(
+            f"{subject.label} has no match of {quoted(pattern)}" + ("; it was empty" if not text.strip() else ""),
+            evidence=Evidence(expected=expected, found=_nothing(text), where=subject.label, excerpt=excerpt(text)),
+        )
+    message = f"{subject.label} matches {quoted(pattern)} ({subject.where(*span)})"
+    # A match of no characters has found that something is not there: `^(?!.*password)`.
+    ground = "absence" if span[0] == span[1] else None
+    return passed(message, evidence=_seen(subject, expected, span), rests_on=ground)
+
+
+@functools.lru_cache(maxsize=512)
+def _expected(what: str, piece: str, case_sensitive: bool) -> str:
+    return f"{what}{quoted(piece)}, {'case included' if case_sensitive else 'ignoring case'}"
+
+
+def _contains(subject: Subject, piece: str, found: Span) -> str:
+    return f"{subject.label} contains {quoted(piece)} ({subject.where(*found)})"
+
+
+def _lacks(subject: Subject, piece: str) -> str:
+    empty = "; it was empty" if not subject.text.strip() else ""
+    return f"{subject.label} does not contain {quoted(piece)}{empty}"
+
+
+def _seen(subject: Subject, expected: str, span: Span) -> Evidence:
+    text = subject.text
+    return Evidence(
+        expected=expected,
+        found=excerpt(text[slice(*span)]),
+        where=subject.where(*span),
+        excerpt=excerpt(text, *span),
+    )
+
+
+def _nothing(text: str) -> str:
+    return "nothing of the kind" if text.strip() else "an empty text"
 
 
 class RegexInvariantParams(EvaluationParams):
@@ -88,3 +167,37 @@ class NotContains:
             return find_forbidden(text, params.pattern, case_sensitive=params.case_sensitive) is None
 
         return lacks
+
+
+class StringContainsParams(EvaluationParams):
+    value: Text = Field(min_length=1)
+    case_sensitive: bool = False
+    scope: Scope = "reply"
+
+
+class StringContains:
+    type: ClassVar[str] = "string_contains"
+    params: ClassVar[type[EvaluationParams]] = StringContainsParams
+
+    async def evaluate(
+        self, params: StringContainsParams, result: ExecutionResult, context: EvaluationContext
+    ) -> EvaluationResult:
+        words = subject(result, params.scope, context)
+        return check_contains(words, params.value, case_sensitive=params.case_sensitive)
+
+
+class RegexMatchParams(EvaluationParams):
+    pattern: PatternText
+    case_sensitive: bool = False
+    scope: Scope = "reply"
+
+
+class RegexMatch:
+    type: ClassVar[str] = "regex_match"
+    params: ClassVar[type[EvaluationParams]] = RegexMatchParams
+
+    async def evaluate(
+        self, params: RegexMatchParams, result: ExecutionResult, context: EvaluationContext
+    ) -> EvaluationResult:
+        words = subject(result, params.scope, context)
+        return await check_pattern(words, params.pattern, case_sensitive=params.case_sensitive)

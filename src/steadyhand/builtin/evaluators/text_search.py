@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import functools
+from typing import Annotated, Literal
+
+import regex
+from pydantic import AfterValidator, Field
 
 from steadyhand.ports.evaluator import EvaluationContext
 from steadyhand.records.base import Record
 from steadyhand.records.chat import Message
 from steadyhand.records.result import ExecutionResult
 from steadyhand.records.scenario import Ask, Converse, Step
+from steadyhand.spec.patterns import inspect_pattern
+from steadyhand.text_match import compiled
 
 Scope = Literal["reply", "agent", "transcript"]
 _GAP = "\n\n"
@@ -104,3 +110,59 @@ def _opening(step: Step, context: EvaluationContext) -> tuple[Message, ...]:
             return opening if context.spec in own else ()
         case _:
             return ()
+
+
+def _compiles(pattern: str) -> str:
+    try:
+        compiled(pattern, case_sensitive=True)
+        compiled(pattern, case_sensitive=False)
+    except regex.error as error:
+        raise ValueError(f"not a valid regular expression: {error}") from error
+    if inspect_pattern(pattern).always:
+        raise ValueError("matches every text, even an empty one, so it can never fail")
+    return pattern
+
+
+PatternText = Annotated[str, Field(min_length=1), AfterValidator(_compiles)]
+"""A regular expression in a file: compiled when the file is loaded, so that a bad one is an error there."""
+
+
+LIMIT = 200
+
+
+def excerpt(text: str, start: int = 0, end: int | None = None) -> str:
+    """At most `LIMIT` characters around `text[start:end]`; without a place, the beginning."""
+    if len(text) <= LIMIT:
+        return text
+    if end is None or end - start >= LIMIT:
+        first = start
+    else:
+        first = max(0, min(start - (LIMIT - (end - start)) // 2, len(text) - LIMIT))
+    last = min(len(text), first + LIMIT)
+    return f"{'...' if first else ''}{text[first:last]}{'...' if last < len(text) else ''}"
+
+
+@functools.lru_cache(maxsize=512)
+def quoted(text: str) -> str:
+    """The text in quotation marks on one line, shortened. It is what a scenario asks for, again in every trial."""
+    shown = excerpt(text).replace("\r", "\\r").replace("\n", "\\n")
+    mark = '"' if "'" in shown else "'"
+    return f"{mark}{shown}{mark}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Such as `1 turn` and `2 turns`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def times(number: int) -> str:
+    return {0: "never", 1: "once", 2: "twice"}.get(number, f"{number} times")
+
+
+def how_often(least: int, most: int | None) -> str:
+    """The bounds of a count, such as `at least once` and `2 to 3 times`."""
+    if most is None:
+        return f"at least {times(least)}"
+    if least == most:
+        return times(most) if most == 0 else f"exactly {times(most)}"
+    return f"at most {times(most)}" if least == 0 else f"{least} to {most} times"

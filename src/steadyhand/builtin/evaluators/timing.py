@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import model_validator
 
-from steadyhand.builtin.evaluators.parameters import PositiveMilliseconds
+from steadyhand.builtin.evaluators.parameters import Milliseconds, PositiveMilliseconds
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.records.evaluation import EvaluationResult, Evidence, LatencyTier, failed, inconclusive, passed
 from steadyhand.records.result import ExecutionResult, Latency
+from steadyhand.records.timing import Spoiled, SpoiledBy
 
 
 class LatencyBudgetParams(EvaluationParams):
@@ -97,3 +98,87 @@ def _cut(params: LatencyBudgetParams, ms: float) -> EvaluationResult:
         return inconclusive(message, evidence=evidence, figures=figures)
     message = f"the answer was not complete after {ms:.1f} ms, when the call was cut off"
     return failed(message, evidence=evidence, figures={**figures, "tier": LatencyTier.EXCEEDED.value})
+
+
+class ExecutionTimeParams(EvaluationParams):
+    max_duration_ms: Milliseconds | None = None
+    min_duration_ms: Milliseconds | None = None
+    target_duration_ms: Milliseconds | None = None
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Self:
+        low, high = self.min_duration_ms, self.max_duration_ms
+        if not low and high is None:
+            target = "; target_duration_ms is reported and never fails" if self.target_duration_ms is not None else ""
+            raise ValueError(f"needs at least one of max_duration_ms and a min_duration_ms above 0{target}")
+        if low is not None and high is not None and low > high:
+            raise ValueError(f"min_duration_ms ({low:g}) is above max_duration_ms ({high:g})")
+        return self
+
+
+class ExecutionTime:
+    type: ClassVar[str] = "execution_time"
+    params: ClassVar[type[EvaluationParams]] = ExecutionTimeParams
+
+    async def evaluate(
+        self, params: ExecutionTimeParams, result: ExecutionResult, context: EvaluationContext
+    ) -> EvaluationResult:
+        """Bounds are inclusive. The target is reported and never fails."""
+        took = result.duration_ms
+        if not math.isfinite(took):
+            return inconclusive("the agent's time was not measured")
+        not_live = [str(each) for each in _spoiled(result) if each.kind is SpoiledBy.NOT_LIVE]
+        if not_live:
+            return inconclusive(f"the agent's time says nothing about a live run: {'; '.join(not_live)}")
+        figures: dict[str, Any] = {"duration_ms": took}
+        note = ""
+        if params.target_duration_ms is not None:
+            within = took <= params.target_duration_ms
+            figures |= {"target_duration_ms": params.target_duration_ms, "within_target": within}
+            note = f" (target {params.target_duration_ms:g} ms {'met' if within else 'missed'})"
+        low, high = params.min_duration_ms, params.max_duration_ms
+        evidence = Evidence(expected=_expected(low, high), found=f"{took:.1f} ms", where="the agent's own time")
+        broken = _broken(took, low, high)
+        if broken is not None:
+            return failed(f"took {took:.1f} ms, {broken}{note}", evidence=evidence, figures=figures)
+        return passed(f"took {took:.1f} ms{note}", evidence=evidence, figures=figures)
+
+
+def _broken(took: float, low: float | None, high: float | None) -> str | None:
+    if high is not None and took > high:
+        return f"above the maximum of {high:g} ms"
+    if low is not None and took < low:
+        return f"below the minimum of {low:g} ms"
+    return None
+
+
+def _spoiled(result: ExecutionResult) -> tuple[Spoiled, ...]:
+    return () if result.latency is None else result.latency.spoiled
+
+
+def _expected(low: float | None, high: float | None) -> str:
+    bounds = [f"at least {low:g} ms"] if low is not None else []
+    bounds += [f"at most {high:g} ms"] if high is not None else []
+    return " and ".join(bounds)
+
+
+def harness_ms(result: ExecutionResult, start_ms: float, end_ms: float) -> float:
+    """Milliseconds that model calls begun between two moments waited in our queue, failed and were backed off, and
+    those between the turns of a conversation, when the user was simulated and checks were made.
+
+    Calls that waited side by side are all counted, so it is the most that can have been ours.
+    """
+    waited_ms = sum(
+        call.timing.attempts[-1].started_ms
+        for call in result.calls
+        if start_ms <= call.at_ms < end_ms and call.timing.attempts
+    )
+    return waited_ms + _between_turns_ms(result, start_ms, end_ms)
+
+
+def _between_turns_ms(result: ExecutionResult, start_ms: float, end_ms: float) -> float:
+    turns = result.conversation.turns if result.conversation is not None else ()
+    if not turns:
+        return 0.0
+    inside_ms = [min(end_ms, turn.ended_at_ms) - max(start_ms, turn.started_at_ms) for turn in turns]
+    return max(0.0, end_ms - start_ms - sum(ms for ms in inside_ms if ms > 0))
