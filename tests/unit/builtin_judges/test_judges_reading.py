@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 from judge_support import answer
 
-from steadyhand.builtin.judges.answer import answer_schema, read_answer
-from steadyhand.builtin.judges.reading import Unreadable, read_object
+from steadyhand.builtin.judges.answer import Unreadable, answer_schema, read_answer, read_object
 from steadyhand.ports.agent import Question
 
 ASKED = Question(prompt="Is it so?", materials=())

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from steadyhand.builtin.mocks.javascript import QuickJsSandbox
-from steadyhand.builtin.mocks.javascript_process import ScriptLimits
+from steadyhand.builtin.mocks.javascript import QuickJsSandbox, ScriptLimits
 from steadyhand.errors import MockError
 
 CALL = {"args": ["a test", 3], "input": {"city": "Oslo", "tags": ["x"]}, "context": {"user_id": "7"}}

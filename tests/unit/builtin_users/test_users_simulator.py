@@ -8,9 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from steadyhand.builtin.users.cleaning import clean
-from steadyhand.builtin.users.faults import fault_of
-from steadyhand.builtin.users.simulator import LlmUserSimulator
+from steadyhand.builtin.users.simulator import LlmUserSimulator, clean, fault_of
 from steadyhand.errors import ModelError
 from steadyhand.records.chat import FinishReason
 from steadyhand.records.event import Noted, TrajectoryStep

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from steadyhand.builtin.environments.local import LocalEnvironment
-from steadyhand.builtin.mocks.javascript import QuickJsSandbox
-from steadyhand.builtin.mocks.javascript_process import ScriptLimits
+from steadyhand.builtin.mocks.javascript import QuickJsSandbox, ScriptLimits
 from steadyhand.builtin.models.openai import OpenAIModel
 from steadyhand.builtin.plugin import builtin_plugin
 from steadyhand.engine.context import TrialParts

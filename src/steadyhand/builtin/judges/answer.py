@@ -3,13 +3,210 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+import json
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Never, cast
 
-from steadyhand.builtin.judges.reading import Unreadable
 from steadyhand.judging.expected import contradiction
+from steadyhand.judging.material import defuse
 from steadyhand.ports.agent import Question
 from steadyhand.records.base import Record
+
+_TAG = "think|thinking|thoughts?|reasoning|analysis|scratchpad"
+_THINKING = re.compile(rf"\A\s*<({_TAG})>.*?</\1>", re.DOTALL | re.IGNORECASE)
+_THINKING_TAG = re.compile(rf"<(/?)(?:{_TAG})>", re.IGNORECASE)
+# A model that copies may drop or add space, and drop hidden characters, which `shown` spells out.
+_NEITHER_HERE_NOR_THERE = re.compile(r"\s+|\\u\{[0-9a-f]+\}")
+_SPELLED_OUT = re.compile(r"\\u\{[0-9a-f]+\}")
+_JSON_ESCAPE = re.compile(r"\\(?:u([0-9a-f]{4})|[nrtbf])", re.IGNORECASE)
+_WORD = re.compile(r"(?:\d+(?:\.\d+)?|\.\d+)(?:e[+-]?\d+)?(?![^\W_])|[^\W_]+")
+_TELLING = 4
+_EFFORT = 2_000_000
+_LONGEST = 200_000
+
+
+class Unreadable(Exception):
+    """The answer cannot be used; the message says why, in words fit for the judge and the user."""
+
+
+def read_object(answer: str, *, shown: str = "", nonce: str | None = None) -> dict[str, Any]:
+    """The object that the answer consists of, whatever words or fences stand around it.
+
+    Raises `Unreadable` when there is none, when there are several that differ, when a brace does not begin valid
+    JSON, when a key is given twice, when the answer is endless, carries our marks or breaks off while it is still
+    thinking, and when the object is a quotation, in whatever spelling, from `shown`, the data that is judged, as it was
+    defused for the judge.
+    """
+    if nonce is not None and nonce in answer.casefold():
+        raise Unreadable("it repeats the marks around the data instead of answering")
+    if len(answer) > _LONGEST:
+        raise Unreadable(f"it is {len(answer)} characters long")
+    found = _answered(_THINKING.sub("", answer, count=1))
+    if not found:
+        raise Unreadable("it holds no JSON object")
+    value, source = found[0].value, found[0].source
+    if any(_canonical(other.value) != _canonical(value) for other in found[1:]):
+        raise Unreadable("it holds several JSON objects that differ")
+    if _quoted(value, source, shown) or _respelled(value, shown):
+        raise Unreadable("its JSON object is a quotation from the data, not an answer")
+    return value
+
+
+class _Found(NamedTuple):
+    value: dict[str, Any]
+    source: str
+    at: int
+
+
+def _answered(text: str) -> list[_Found]:
+    """The objects that are no drafts: those after the last end of thinking that stands outside of them."""
+    if _THINKING_TAG.match(text.lstrip()):
+        raise Unreadable("it breaks off while it is still thinking")
+    found = _objects(text)
+    tags = [tag for tag in _THINKING_TAG.finditer(text) if not any(_holds(each, tag.start()) for each in found)]
+    if not tags:
+        return found
+    if not tags[-1][1]:
+        raise Unreadable("it breaks off while it is still thinking")
+    return [each for each in found if each.at > tags[-1].start()]
+
+
+def _holds(found: _Found, at: int) -> bool:
+    return found.at <= at < found.at + len(found.source)
+
+
+def _objects(text: str) -> list[_Found]:
+    found: list[_Found] = []
+    at = text.find("{")
+    while at >= 0:
+        value, end = _decode(text, at)
+        found.append(_Found(value, text[at:end], at))
+        at = text.find("{", end)
+    return found
+
+
+def _decode(text: str, at: int) -> tuple[dict[str, Any], int]:
+    decoder = json.JSONDecoder(object_pairs_hook=_distinct, parse_constant=_no_constant)
+    try:
+        value, end = decoder.raw_decode(text, at)
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise Unreadable("its JSON holds half a character (a lone surrogate)") from None
+    except RecursionError:
+        raise Unreadable("its JSON is nested too deeply") from None
+    except ValueError as error:
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+        raise Unreadable(f"its JSON is invalid: {reason}") from None
+    return cast("dict[str, Any]", value), end
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    seen: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in seen:
+            raise ValueError(f"the key {key!r} is given twice")
+        seen[key] = value
+    return seen
+
+
+def _no_constant(name: str) -> Never:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _quoted(value: dict[str, Any], source: str, shown: str) -> bool:
+    if "{" not in shown:
+        return False
+    squeezed = _NEITHER_HERE_NOR_THERE.sub("", shown)
+    for text in (source, _canonical(value)):
+        if _NEITHER_HERE_NOR_THERE.sub("", defuse(text)) in squeezed:
+            return True
+    wanted = _canonical(value)
+    return any(other.keys() == value.keys() and _canonical(other) == wanted for other in _embedded(shown))
+
+
+def _respelled(value: dict[str, Any], shown: str) -> bool:
+    """Whether the data says all that the object says, member by member, in any order, notation, case or way to write
+    numbers; or gives the very same reasoning at length."""
+    said_of = ((key, _words(_SPELLED_OUT.sub("", defuse(str(item))))) for key, item in _leaves(value, ""))
+    members = [(key, words) for key, words in said_of if words]
+    folded = unicodedata.normalize("NFKC", _SPELLED_OUT.sub("", shown)).casefold()
+    if not any(key.casefold() in folded for key, _ in members):
+        return False
+    spelled = [folded]
+    if "\\" in folded:
+        spelled.append(_JSON_ESCAPE.sub(lambda escape: chr(int(escape[1], 16)) if escape[1] else " ", folded))
+    for text in spelled:
+        said = f" {' '.join(_words(text))} "
+        held = [(key, words) for key, words in members if f" {' '.join([*_words(key), *words])} " in said]
+        if len(held) == len(members) > 1:
+            return True
+        if any(key.casefold() == "reasoning" and len(words) >= _TELLING for key, words in held):
+            return True
+    return False
+
+
+def _leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:
+    """Every plain value with the key it stands under."""
+    if isinstance(value, dict):
+        for name, item in cast("dict[str, Any]", value).items():
+            yield from _leaves(item, name)
+    elif isinstance(value, list):
+        for item in cast("list[Any]", value):
+            yield from _leaves(item, key)
+    elif value is not None:
+        yield key, value
+
+
+def _words(text: str) -> list[str]:
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    return [_number(word) if word[0].isdigit() or word[0] == "." else word for word in _WORD.findall(folded)]
+
+
+def _number(word: str) -> str:
+    try:
+        return repr(float(word))
+    except ValueError:
+        return word
+
+
+def _embedded(text: str) -> Iterator[dict[str, Any]]:
+    """The JSON objects of the text and those nested in them, as far as a bounded effort finds them."""
+    decoder = json.JSONDecoder()
+    effort = _EFFORT
+    at = text.find("{")
+    while at >= 0 and effort > 0:
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except json.JSONDecodeError as error:
+            effort -= max(1, error.pos - at)
+            at = text.find("{", at + 1)
+            continue
+        except (ValueError, RecursionError):
+            effort -= 10_000
+            at = text.find("{", at + 1)
+            continue
+        yield from _nested(value)
+        effort -= end - at
+        at = text.find("{", end)
+
+
+def _nested(value: Any) -> Iterator[dict[str, Any]]:
+    waiting: list[Any] = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            found = cast("dict[str, Any]", item)
+            yield found
+            waiting.extend(found.values())
+        elif isinstance(item, list):
+            waiting.extend(cast("list[Any]", item))
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+
 
 NEEDS_UNSEEN = "needs_unseen"
 
