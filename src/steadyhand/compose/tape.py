@@ -40,7 +40,7 @@ class Tape:
 
             return ReplayedModel(name, self._cassette)
         if self._writer is not None:
-            from steadyhand.builtin.models.recording import RecordingModel
+            from steadyhand.builtin.models.cassette import RecordingModel
 
             return RecordingModel(build(), self._writer)
         return build()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from steadyhand.builtin.models.cutting import cut_short
+from steadyhand.builtin.models.http.model import cut_short
 from steadyhand.builtin.models.openai import OpenAIModel
 from steadyhand.builtin.models.scripted import ScriptedModel
 from steadyhand.errors import ModelError

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from steadyhand.builtin.models.http.connection import Stamps
 from steadyhand.builtin.models.openai import OpenAIModel
-from steadyhand.builtin.models.stamps import Stamps
 from steadyhand.errors import SetupError
 from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message, ToolCall, ToolSpec, Usage

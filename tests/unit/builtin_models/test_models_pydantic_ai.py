@@ -22,8 +22,7 @@ from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, UnexpectedMode
 from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import DeltaToolCall, FunctionModel
 
-from steadyhand.builtin.models.pydantic_ai import PydanticAIModel
-from steadyhand.builtin.models.pydantic_ai_call import INCLUDES, BridgedModel, CallClock
+from steadyhand.builtin.models.pydantic_ai import INCLUDES, BridgedModel, CallClock, PydanticAIModel
 
 ASKED = ChatRequest(messages=(Message(role="user", content="hi"),))
 

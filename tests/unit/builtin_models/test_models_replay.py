@@ -6,9 +6,8 @@ import time
 import msgspec
 import pytest
 
-from steadyhand.builtin.models.cassette import CASSETTE_FILE, CassetteWriter, read_cassette, request_key
+from steadyhand.builtin.models.cassette import CASSETTE_FILE, CassetteWriter, RecordingModel, read_cassette, request_key
 from steadyhand.builtin.models.openai import OpenAIModel
-from steadyhand.builtin.models.recording import RecordingModel
 from steadyhand.builtin.models.replay import Cassette, ReplayedModel, ReplayProvider
 from steadyhand.builtin.models.scripted import ScriptedModel
 from steadyhand.errors import ModelError, SetupError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from steadyhand.builtin.models.sse import EventStream
+from steadyhand.builtin.models.http.stream import EventStream
 
 STREAM = (
     b": a comment\n\n"

@@ -2,10 +2,362 @@
 
 from __future__ import annotations
 
-from steadyhand.builtin.models.anthropic_request import Messages
-from steadyhand.builtin.models.anthropic_settings import read_settings
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+from steadyhand.builtin.models.http.client import (
+    OPTIONS,
+    Asking,
+    HttpSettings,
+    read_endpoint,
+    read_flag,
+    read_headers,
+    read_key,
+    read_mapping,
+    reject_unknown,
+)
 from steadyhand.builtin.models.http.model import HttpModel
+from steadyhand.builtin.models.http.stream import AnswerReader, ErrorInAnswer, PartialCall, Unreadable, not_read
+from steadyhand.errors import ModelErrorKind, SetupError
 from steadyhand.plugins.plugin import ModelSettings
+from steadyhand.records.base import Record
+from steadyhand.records.chat import ChatRequest, Message, ToolCall, ToolSpec, Usage
+
+_encode = msgspec.json.Encoder().encode
+_ERRORS: dict[str, ModelErrorKind] = {
+    "rate_limit_error": "rate_limit",
+    "invalid_request_error": "refused",
+    "not_found_error": "refused",
+    "request_too_large": "refused",
+    "billing_error": "refused",
+    "authentication_error": "auth",
+    "permission_error": "auth",
+}
+
+
+class _Block(msgspec.Struct, gc=False):
+    type: str | None = None
+    text: str | None = None
+    id: str | None = None
+    name: str | None = None
+    input: Any = None
+
+
+class _Usage(msgspec.Struct, gc=False):
+    input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+class _Message(msgspec.Struct, gc=False):
+    type: str | None = None
+    content: list[_Block] | None = None
+    stop_reason: str | None = None
+    usage: _Usage | None = None
+    error: Any = None
+
+
+class _Delta(msgspec.Struct, gc=False):
+    type: str | None = None
+    text: str | None = None
+    partial_json: str | None = None
+    stop_reason: str | None = None
+
+
+class _Error(msgspec.Struct, gc=False):
+    type: str | None = None
+    message: str | None = None
+
+
+class _Event(msgspec.Struct, gc=False):
+    type: str | None = None
+    index: int | None = None
+    message: _Message | None = None
+    content_block: _Block | None = None
+    delta: _Delta | None = None
+    usage: _Usage | None = None
+    error: _Error | None = None
+
+
+_decode_event = msgspec.json.Decoder(_Event).decode
+_decode_message = msgspec.json.Decoder(_Message).decode
+
+
+class MessagesReader(AnswerReader):
+    """Reads a message. A stream is over only with `message_stop`; events and blocks that are not known are skipped.
+
+    `answer_tool` names the tool that stands in for an output format: its input is the text of the answer.
+    """
+
+    ends: ClassVar[tuple[bytes, ...]] = (b"message_stop", b'"error"')
+    __slots__ = ("_answer_tool", "_as_text", "_input")  # _input: tokens read, fresh, written to and read from a cache
+
+    def __init__(self, *, answer_tool: str | None = None) -> None:
+        super().__init__()
+        self._answer_tool = answer_tool
+        self._as_text: set[int | None] = set()
+        self._input: list[int | None] = [None, None, None]
+
+    def whole(self, body: bytes) -> None:
+        try:
+            message = _decode_message(body)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise not_read(error, body) from error
+        if message.type == "error":
+            raise _reported(msgspec.convert(message.error, _Error | None))
+        if message.content is None:
+            raise Unreadable("it has no content")
+        for index, block in enumerate(message.content):
+            self._start(block, index, len(body))
+        self._count(message.usage, final=True)
+        self._stopped(message.stop_reason)
+        self.seen = True
+
+    def read(self, data: bytes, end: int) -> None:
+        try:
+            event = _decode_event(data)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise not_read(error, data) from error
+        match event.type:
+            case "content_block_delta":
+                if event.delta is not None:
+                    self._continue(event.delta, event.index, end)
+            case "content_block_start":
+                if event.content_block is not None:
+                    self._start(event.content_block, event.index, end)
+            case "message_start":
+                self.seen = True
+                if event.message is not None:
+                    self._count(event.message.usage, final=False)
+            case "message_delta":
+                self._count(event.usage, final=True)
+                self._stopped(event.delta.stop_reason if event.delta is not None else None)
+            case "message_stop":
+                self.done = end
+            case "error":
+                raise _reported(event.error)
+            case None:
+                raise _reported(event.error) if event.error is not None else Unreadable("an event has no type")
+            case _:
+                pass
+
+    def _start(self, block: _Block, index: int | None, end: int) -> None:
+        """A block begins; what it already holds is all of it in a whole answer, and nothing in a stream."""
+        if block.type == "text":
+            if block.text:
+                self.add_text(block.text, end)
+        elif block.type == "tool_use":
+            if self._answer_tool is not None and block.name == self._answer_tool:
+                self._as_text.add(index)
+                if block.input:
+                    self.add_text(_encode(block.input).decode(), end)
+                return
+            call = PartialCall(block.id or "", block.name or "")
+            if block.input:
+                call.arguments.append(_encode(block.input).decode())
+            self.calls.append((index, call))
+            if self.first_token is None:
+                self.first_token = end
+
+    def _continue(self, delta: _Delta, index: int | None, end: int) -> None:
+        if delta.type == "text_delta":
+            if delta.text:
+                self.add_text(delta.text, end)
+        elif delta.type == "input_json_delta" and delta.partial_json:
+            if index in self._as_text:
+                self.add_text(delta.partial_json, end)
+                return
+            call = self.call_numbered(index)
+            if call is not None:
+                call.arguments.append(delta.partial_json)
+
+    def _count(self, usage: _Usage | None, *, final: bool) -> None:
+        """Tokens read, cached or not, are told at the start; tokens written, in all, with the end."""
+        if usage is None:
+            return
+        told = (usage.input_tokens, usage.cache_creation_input_tokens, usage.cache_read_input_tokens)
+        self._input = [known if new is None else new for known, new in zip(self._input, told, strict=True)]
+        if final and self._input[0] is not None and usage.output_tokens is not None:
+            read = sum(part or 0 for part in self._input)
+            self.usage = Usage(input_tokens=read, output_tokens=usage.output_tokens)
+
+    def _stopped(self, reason: str | None) -> None:
+        if reason is None:
+            return
+        if reason == "tool_use" and self._as_text and not self.calls:
+            reason = "end_turn"
+        self.finish_reason = reason
+
+
+def _reported(error: _Error | None) -> ErrorInAnswer:
+    if error is None:
+        return ErrorInAnswer("no message")
+    kind = _ERRORS.get(error.type or "", "server")
+    message = error.message or "no message"
+    text = f"{error.type}: {message}" if error.type else message
+    return ErrorInAnswer(text, kind=kind, retryable=kind in ("server", "rate_limit"))
+
+
+ANSWER_TOOL = "answer"
+_encode_message = msgspec.json.Encoder().encode
+_FORMAT = re.compile(r"output_config|output_format|structured output|schema|extra inputs", re.IGNORECASE)
+_FORCED = re.compile(r"tool_choice|input_schema", re.IGNORECASE)
+_STREAM = re.compile(r"\bstream(ing|ed)?\b", re.IGNORECASE)
+
+Structure = Literal["format", "tool", "none"]
+
+
+class Messages(Record):
+    """A `Wire`. A wished schema goes out as the output format; where that is refused, as a tool that must be called."""
+
+    asking: Asking
+    stream_refused: bool = False
+    structure: Structure = "format"
+
+    @property
+    def what(self) -> str:
+        return "a message"
+
+    @property
+    def stream(self) -> bool:
+        return self.asking.stream and not self.stream_refused
+
+    def reader(self, request: ChatRequest) -> AnswerReader:
+        return MessagesReader(answer_tool=ANSWER_TOOL if self._structure_for(request) == "tool" else None)
+
+    def token_limit(self, request: ChatRequest) -> int | None:
+        return self.asking.token_limit(request, "max_tokens")
+
+    def without(self, status: int, message: str, request: ChatRequest) -> Messages | None:
+        if status != 400:
+            return None
+        match self._structure_for(request):
+            case "format" if _FORMAT.search(message):
+                return msgspec.structs.replace(self, structure="none" if request.tools else "tool")
+            case "tool" if _FORCED.search(message):
+                return msgspec.structs.replace(self, structure="none")
+            case _:
+                pass
+        if self.stream and _STREAM.search(message):
+            return msgspec.structs.replace(self, stream_refused=True)
+        return None
+
+    def encode(self, request: ChatRequest) -> bytes:
+        asking = self.asking
+        body: dict[str, Any] = {
+            "model": asking.model,
+            "max_tokens": asking.max_tokens if request.max_tokens is None else request.max_tokens,
+            "messages": list(_turns(request.messages)),
+        }
+        system = "\n\n".join(message.content for message in request.messages if message.role == "system")
+        if system.strip():
+            body["system"] = system
+        if self.stream:
+            body["stream"] = True
+        if request.temperature is not None and asking.temperature:
+            body["temperature"] = request.temperature
+        if request.tools:
+            body["tools"] = [_tool(tool) for tool in request.tools]
+        schema = request.json_schema
+        match self._structure_for(request):
+            case "format":
+                body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
+            case "tool":
+                body["tools"] = [
+                    {"name": ANSWER_TOOL, "description": "Gives the answer.", "input_schema": schema},
+                ]
+                body["tool_choice"] = {"type": "tool", "name": ANSWER_TOOL}
+            case "none":
+                pass
+        body.update(asking.body)
+        return _encode_message(body)
+
+    def _structure_for(self, request: ChatRequest) -> Structure:
+        """How this request asks for a schema. A tool that must be called would keep the model from calling others."""
+        if request.json_schema is None or (self.structure == "tool" and request.tools):
+            return "none"
+        return self.structure
+
+
+def _turns(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:
+    """User and assistant in turns, as the interface wants them: neighbours of one role are put together."""
+    role = ""
+    blocks: list[dict[str, Any]] = []
+    for message in messages:
+        if message.role == "system":
+            continue
+        own = "assistant" if message.role == "assistant" else "user"
+        if own != role and blocks:
+            yield {"role": role, "content": blocks}
+            blocks = []
+        role = own
+        blocks.extend(_blocks(message))
+    if blocks:
+        yield {"role": role, "content": blocks}
+
+
+def _blocks(message: Message) -> Iterator[dict[str, Any]]:
+    """A message's content. A block without text is an error there, so an empty one is left out."""
+    if message.role == "tool":
+        yield {"type": "tool_result", "tool_use_id": message.tool_call_id or "", "content": message.content}
+        return
+    if message.content.strip():
+        yield {"type": "text", "text": message.content}
+    for call in message.tool_calls:
+        yield {"type": "tool_use", "id": call.id, "name": call.name, "input": _input(call)}
+
+
+def _input(call: ToolCall) -> dict[str, Any]:
+    """Arguments that were no JSON are handed back as such: the interface takes objects only."""
+    return call.arguments if call.raw is None else {"not_json": call.raw}
+
+
+def _tool(tool: ToolSpec) -> dict[str, Any]:
+    schema = tool.parameters or {"type": "object", "properties": {}}
+    return {"name": tool.name, "description": tool.description, "input_schema": schema}
+
+
+PUBLIC_URL = "https://api.anthropic.com"
+VERSION = "2023-06-01"
+DEFAULT_MAX_TOKENS = 4096
+_OPTIONS = (*(option for option in OPTIONS if option != "send_seed"), "max_tokens")
+
+
+def read_settings(settings: ModelSettings) -> tuple[HttpSettings, Asking]:
+    """Raises `SetupError` for an unknown option, a bad URL, or a key that is missing or cannot be sent."""
+    name = f"anthropic/{settings.name}"
+    options = settings.options
+    reject_unknown(name, options, _OPTIONS)
+    key_variable = str(options.get("api_key_env", "ANTHROPIC_API_KEY"))
+    base_url = options.get("base_url") or settings.variables.get("ANTHROPIC_BASE_URL") or PUBLIC_URL
+    url, host = read_endpoint(name, base_url, endpoint="/v1/messages", expected="")
+    key = read_key(name, key_variable, settings.variables)
+    if not key and base_url == PUBLIC_URL:
+        raise SetupError(
+            f"{name} needs a key: set {key_variable} in the environment or an --env-file, "
+            f"or set ANTHROPIC_BASE_URL to a server that needs none"
+        )
+    max_tokens = options.get("max_tokens", DEFAULT_MAX_TOKENS)
+    if not isinstance(max_tokens, int) or isinstance(max_tokens, bool) or max_tokens < 1:
+        raise SetupError(f"{name}: option max_tokens is {max_tokens!r}, expected a whole number above 0")
+    headers = {"anthropic-version": VERSION}
+    if key:
+        headers["x-api-key"] = key
+    headers.update(read_headers(name, options))
+    http = HttpSettings(
+        url=url, host=host, key=key, key_variable=key_variable, headers=headers, timeout_s=settings.timeout_s
+    )
+    return http, Asking(
+        model=settings.name,
+        stream=read_flag(name, options, "stream", default=True),
+        temperature=read_flag(name, options, "send_temperature", default=True),
+        body=read_mapping(name, options, "body"),
+        max_tokens=max_tokens,
+    )
 
 
 class AnthropicModel(HttpModel):

@@ -30,9 +30,9 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from steadyhand.builtin.models.http.client import Asking, HttpSettings, reject_unknown
 from steadyhand.builtin.models.http.model import HttpModel
-from steadyhand.builtin.models.http_settings import Asking, HttpSettings, reject_unknown
-from steadyhand.builtin.models.openai_request import ChatCompletions
+from steadyhand.builtin.models.openai_chat import ChatCompletions
 from steadyhand.errors import ModelError, SetupError
 from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.records.base import Record

@@ -6,18 +6,249 @@ are marked so: they are shown and never graded.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
+from time import perf_counter
 from typing import TYPE_CHECKING
 
-from steadyhand.builtin.models.http_settings import read_flag, reject_unknown
-from steadyhand.builtin.models.pydantic_ai_call import BridgedModel
-from steadyhand.errors import SetupError
+import msgspec
+
+from steadyhand.builtin.models.http.client import read_flag, reject_unknown
+from steadyhand.builtin.models.http.errors import Endpoint, status_error
+from steadyhand.builtin.models.http.model import Cut, cut_short
+from steadyhand.builtin.models.http.stream import message_in
+from steadyhand.errors import ModelError, SetupError
 from steadyhand.plugins.plugin import ModelSettings
+from steadyhand.records.chat import ChatRequest, ChatResponse
+from steadyhand.records.timing import Attempt
 
 if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelResponse
     from pydantic_ai.models import Model
+    from pydantic_ai.settings import ModelSettings as PydanticSettings
+
+
+INCLUDES = "the pydantic-ai library and the vendor's own client"
+
+
+class BridgedModel:
+    """A `ports.model.ChatModel` around a model of Pydantic AI. `secrets` are blotted out of messages."""
+
+    def __init__(
+        self,
+        name: str,
+        model: Model,
+        *,
+        timeout_s: float = 60.0,
+        stream: bool = True,
+        send_seed: bool = False,
+        send_temperature: bool = True,
+        secrets: tuple[str, ...] = (),
+    ) -> None:
+        # Loaded here and not by the first attempt: its importing would be in the times of every call in flight.
+        from steadyhand.builtin.models import pydantic_ai_messages
+
+        self._words = pydantic_ai_messages
+        self._name = name
+        self._model = model
+        self._timeout_s = timeout_s
+        self._stream = stream
+        self._send_seed = send_seed
+        self._send_temperature = send_temperature
+        self._secrets = secrets
+        self._opened: AsyncExitStack | None = None
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def attempt(self, request: ChatRequest, *, zero: float) -> ChatResponse:
+        """Ask once; see `ports.model.ChatModel.attempt`."""
+        limit = self._timeout_s if request.timeout_s is None else request.timeout_s
+        await self._open()
+        clock = CallClock(zero)
+        try:
+            async with asyncio.timeout(limit), Cut(request.cut_after_ms) as cut:
+                cut.start(clock.begun)
+                response = self._answer(request, await self._ask(request, clock), clock)
+                if request.cut_after_ms is None or (response.attempt.latency_ms or 0.0) <= request.cut_after_ms:
+                    return response
+        except Exception as error:
+            failure = self._failure(error, limit)
+            failure.attempt = clock.attempt(streamed=self._stream, status=failure.status, error=str(failure))
+            raise failure from error
+        so_far = msgspec.structs.replace(clock.so_far(streamed=self._stream), timing_includes=INCLUDES)
+        return cut_short(so_far, request.cut_after_ms or 0.0)
+
+    async def close(self) -> None:
+        if self._opened is not None:
+            opened, self._opened = self._opened, None
+            await opened.aclose()
+
+    async def _open(self) -> None:
+        """The vendor's client is closed with the model that was entered, and only then."""
+        if self._opened is None:
+            self._opened = AsyncExitStack()
+            await self._opened.enter_async_context(self._model)
+
+    def _answer(self, request: ChatRequest, response: ModelResponse, clock: CallClock) -> ChatResponse:
+        words = self._words
+        reason, raw = words.finish_of(response)
+        return ChatResponse(
+            text=words.text_of(response),
+            attempt=clock.attempt(streamed=self._stream),
+            tool_calls=words.tool_calls_of(response),
+            usage=words.usage_of(response),
+            chunks=tuple(clock.chunks),
+            finish_reason=reason,
+            finish_raw=raw,
+            token_limit=request.max_tokens,
+            timing_includes=INCLUDES,
+        )
+
+    async def _ask(self, request: ChatRequest, clock: CallClock) -> ModelResponse:
+        from pydantic_ai.direct import model_request
+
+        clock.begin()
+        if self._stream:
+            try:
+                return await self._ask_streaming(request, clock)
+            except NotImplementedError:
+                self._stream = False
+                clock.begin()
+        response = await model_request(
+            self._model,
+            self._words.to_messages(request.messages),
+            model_settings=self._settings(request),
+            model_request_parameters=self._words.to_parameters(request, self._model),
+            instrument=False,
+        )
+        clock.arrived(self._words.text_of(response))
+        return response
+
+    async def _ask_streaming(self, request: ChatRequest, clock: CallClock) -> ModelResponse:
+        from pydantic_ai.direct import model_request_stream
+        from pydantic_ai.messages import PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta, ToolCallPart
+
+        async with model_request_stream(
+            self._model,
+            self._words.to_messages(request.messages),
+            model_settings=self._settings(request),
+            model_request_parameters=self._words.to_parameters(request, self._model),
+            instrument=False,
+        ) as stream:
+            async for event in stream:
+                match event:
+                    case PartStartEvent(part=TextPart(content=text)) if text:
+                        clock.arrived(text)
+                    case PartDeltaEvent(delta=TextPartDelta(content_delta=text)) if text:
+                        clock.arrived(text)
+                    case PartStartEvent(part=ToolCallPart()):
+                        clock.arrived("")
+                    case _:
+                        pass
+            clock.arrived("", token=False)
+            return stream.get()
+
+    def _settings(self, request: ChatRequest) -> PydanticSettings:
+        return self._words.to_settings(request, seed=self._send_seed, temperature=self._send_temperature)
+
+    def _failure(self, error: Exception, limit: float) -> ModelError:
+        """Whatever the library or the vendor's client raised, as a `ModelError`."""
+        from pydantic_ai import exceptions
+
+        said = self._shown(str(error) or type(error).__name__)
+        match error:
+            case TimeoutError():
+                return ModelError(
+                    f"{self._name}: no complete answer within {limit:g} s", kind="timeout", retryable=True
+                )
+            case exceptions.ModelHTTPError():
+                message = self._shown(message_in(error.body) or error.message)
+                endpoint = Endpoint(host=self._name, key_variable="the vendor's key")
+                return status_error(
+                    endpoint,
+                    error.status_code,
+                    message,
+                    code=error.provider_error_code,
+                    headers=error.headers or {},
+                )
+            case exceptions.ModelAPIError():
+                return ModelError(f"{self._name}: {said}", kind="connect", retryable=True)
+            case exceptions.UserError():
+                return ModelError(f"{self._name} refused the request: {said}", kind="refused")
+            case exceptions.UnexpectedModelBehavior():
+                return ModelError(f"{self._name}: the answer cannot be read: {said}", kind="malformed", retryable=True)
+            case _:
+                return ModelError(
+                    f"{self._name}: {type(error).__name__}: {said}", kind="server", retryable=isinstance(error, OSError)
+                )
+
+    def _shown(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text if len(text) <= 300 else text[:297] + "..."
+
+
+class CallClock:
+    """Stamps one attempt that comes out of a library and not off a socket of ours.
+
+    `begin` is when the library was handed the request, `arrived` each time it gave something.
+    """
+
+    def __init__(self, zero: float) -> None:
+        self._zero = zero
+        self._begun: float = perf_counter()
+        self._times: list[float] = []
+        self._first_token: float | None = None
+        self._texts: list[str] = []
+        self.chunks: list[tuple[float, int]] = []
+
+    @property
+    def begun(self) -> float:
+        """In seconds of `time.perf_counter()`."""
+        return self._begun
+
+    @property
+    def text(self) -> str:
+        return "".join(self._texts)
+
+    def begin(self) -> None:
+        self._begun = perf_counter()
+
+    def arrived(self, text: str, *, token: bool = True) -> None:
+        """Something came: a piece of text, or (when empty) a call or the end of the answer."""
+        now = perf_counter()
+        self._times.append(now)
+        if token and self._first_token is None:
+            self._first_token = now
+        if text:
+            self._texts.append(text)
+            self.chunks.append((round((now - self._begun) * 1000, 3), len(text)))
+
+    def attempt(self, *, streamed: bool = True, status: int | None = None, error: str | None = None) -> Attempt:
+        begun = self._after(self._begun)
+        assert begun is not None
+        return Attempt(
+            started_ms=begun,
+            sent_ms=begun,
+            first_byte_ms=self._after(self._times[0] if self._times else None),
+            first_token_ms=self._after(self._first_token) if streamed else None,
+            last_byte_ms=None if error is not None else self._after(self._times[-1] if self._times else None),
+            status=status,
+            streamed=streamed,
+            error=error,
+        )
+
+    def so_far(self, *, streamed: bool = True) -> ChatResponse:
+        """What has arrived, as an answer."""
+        return ChatResponse(text=self.text, attempt=self.attempt(streamed=streamed), chunks=tuple(self.chunks))
+
+    def _after(self, moment: float | None) -> float | None:
+        return None if moment is None else round((moment - self._zero) * 1000, 3)
+
 
 _OPTIONS = ("stream", "send_seed", "send_temperature")
 _SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD")

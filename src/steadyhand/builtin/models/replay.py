@@ -14,8 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from steadyhand.builtin.models.cassette import Exchange, RecordedFailure, read_cassette, request_key
-from steadyhand.builtin.models.recording import shifted
+from steadyhand.builtin.models.cassette import Exchange, RecordedFailure, read_cassette, request_key, shifted
 from steadyhand.errors import ModelError, SetupError
 from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.records.chat import ChatRequest, ChatResponse
