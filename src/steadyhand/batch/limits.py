@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 
 WINDOW_S = 60.5
 """Half a second more than a minute: a request may reach the server a little later than the next one after it."""
@@ -50,3 +51,77 @@ class Window:
         if self._spent and spend.at >= self._spent[0].at:
             self._total += amount - spend.amount
             spend.amount = amount
+
+
+SPACING_S = 0.00025
+OPENING_S = 0.001
+_SHORTEST_SPAN_S = 1.0
+_LONGEST_SPAN_S = 10.0
+_KEPT = 1024
+_LONGEST_S = 5.0
+_NOTHING_S = 0.002
+_CLOSER = 0.98
+_WIDER = 1.25
+_OUTCOMES = 20
+_FEWEST = 5
+_OFTEN = 0.3
+
+
+class Pace:
+    """Starts are spaced by a quarter of a millisecond: 64 calls fired together are all stamped late by the work of
+    starting the others. Where more calls than ever are under way each opens a connection, which is work for both sides,
+    and a millisecond lies between them.
+
+    When many calls are refused for being too many, they are spaced as calls were taken lately. From then on every
+    answer brings them a little closer, and every refusal takes them apart again. So a run whose limits nobody
+    configured finds them, and its calls wait for their turn, which keeps their latency, instead of being refused and
+    tried again, which spoils it. A refusal now and then, of calls that are far apart, changes nothing.
+    """
+
+    def __init__(self, shortest_s: float = SPACING_S) -> None:
+        self._shortest_s: float = shortest_s
+        self._spacing_s: float = shortest_s
+        self._next_start: float = 0.0
+        self._first_start: float | None = None
+        self._taken: deque[float] = deque(maxlen=_KEPT)
+        self._refused: deque[bool] = deque(maxlen=_OUTCOMES)
+
+    @property
+    def slowed(self) -> bool:
+        return self._spacing_s > self._shortest_s
+
+    def wait_s(self, now: float, *, opening: bool = False) -> float:
+        """Take the next start, which may be `opening` a connection; how long it is until then."""
+        if not self._spacing_s:
+            return 0.0
+        due = max(now, self._next_start)
+        self._next_start = due + (max(self._spacing_s, OPENING_S) if opening else self._spacing_s)
+        return due - now
+
+    def started(self, now: float) -> None:
+        if self._first_start is None:
+            self._first_start = now
+        self._taken.append(now)
+
+    def answered(self) -> None:
+        self._refused.append(False)
+        if self.slowed:
+            closer_s = self._spacing_s * _CLOSER
+            self._spacing_s = closer_s if closer_s > _NOTHING_S else self._shortest_s
+
+    def limited(self, now: float, *, started: float) -> None:
+        """The call that was started then has been refused, since there were too many."""
+        with suppress(ValueError):
+            self._taken.remove(started)
+        self._refused.append(True)
+        if len(self._refused) >= _FEWEST and sum(self._refused) >= _OFTEN * len(self._refused):
+            self._spacing_s = max(self._spacing_s, self._as_taken_lately(now), _NOTHING_S)
+        elif self.slowed:
+            self._spacing_s = min(self._spacing_s * _WIDER, _LONGEST_S)
+
+    def _as_taken_lately(self, now: float) -> float:
+        """Seconds between two calls that were not refused."""
+        since = self._taken[0] if len(self._taken) >= _KEPT - 1 else self._first_start
+        span_s = min(max(now - (since or 0.0), _SHORTEST_SPAN_S), _LONGEST_SPAN_S)
+        taken = sum(now - at <= span_s for at in self._taken)
+        return min(span_s / max(taken, 1), _LONGEST_S)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from steadyhand.batch.gate import ProviderGate
-from steadyhand.batch.pace import SPACING_S
-from steadyhand.batch.provider import ProviderLimits
+from steadyhand.batch.limits import SPACING_S
+from steadyhand.batch.provider import ProviderGate, ProviderLimits
 from steadyhand.compose.settings import Settings
 from steadyhand.engine.lag import SystemClock
 from steadyhand.engine.model_call import OpenGate

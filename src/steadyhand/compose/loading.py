@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from steadyhand.batch.select import select
+from steadyhand.batch.plan import select
 from steadyhand.compose.options import Selection
 from steadyhand.compose.plugins import ScenarioRegistries, environments_of
 from steadyhand.errors import FileError, SetupError

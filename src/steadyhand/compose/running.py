@@ -13,10 +13,9 @@ from pathlib import Path
 import msgspec
 
 import steadyhand
-from steadyhand.batch.gate import ProviderGate
-from steadyhand.batch.interrupt import Interrupts
-from steadyhand.batch.local import LocalBatch
+from steadyhand.batch.local import Interrupts, LocalBatch
 from steadyhand.batch.plan import Plan, PlannedTrial
+from steadyhand.batch.provider import ProviderGate
 from steadyhand.compose.building import Builder
 from steadyhand.compose.fingerprint import Fingerprints, total
 from steadyhand.compose.gates import build_gate, needs_network

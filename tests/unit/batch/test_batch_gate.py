@@ -2,11 +2,8 @@ import asyncio
 
 import pytest
 
-from steadyhand.batch.breaker import GIVE_UP_S, TOLERATED
-from steadyhand.batch.gate import ProviderGate, provider_of
-from steadyhand.batch.limits import WINDOW_S, Window
-from steadyhand.batch.pace import OPENING_S, SPACING_S
-from steadyhand.batch.provider import ProviderLimits
+from steadyhand.batch.limits import OPENING_S, SPACING_S, WINDOW_S, Window
+from steadyhand.batch.provider import GIVE_UP_S, TOLERATED, ProviderGate, ProviderLimits, provider_of
 from steadyhand.errors import ModelError
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message, Usage
 from steadyhand.records.run import HeldUp

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from steadyhand.batch.gate import ProviderGate
-from steadyhand.batch.pace import SPACING_S, Pace
+from steadyhand.batch.limits import SPACING_S, Pace
+from steadyhand.batch.provider import ProviderGate
 from steadyhand.engine.model_call import Caller, RetryPolicy
 from steadyhand.errors import ModelError
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from steadyhand.batch.gate import ProviderGate
-from steadyhand.batch.provider import ProviderLimits
+from steadyhand.batch.provider import ProviderGate, ProviderLimits
 from steadyhand.builtin.agents.model import ModelAgent
 from steadyhand.builtin.judges.llm import LlmJudge
 from steadyhand.builtin.users.simulator import LlmUserSimulator
