@@ -14,8 +14,8 @@ from steadyhand.compose.rates import rates_of
 from steadyhand.compose.running import Run
 from steadyhand.errors import ExitCode, SteadyhandError
 from steadyhand.judging.rates import rates_exit_code
+from steadyhand.report.details import Transcripts
 from steadyhand.report.progress import progress_for
-from steadyhand.report.transcript import Transcripts
 from steadyhand.store.reader import RunReader
 
 

@@ -12,9 +12,9 @@ import click
 
 from steadyhand.compose.rates import rates_of
 from steadyhand.errors import SetupError
-from steadyhand.report.page import Page
-from steadyhand.report.runs_table import render_stored_run
-from steadyhand.report.transcript import Transcripts
+from steadyhand.report.details import Transcripts
+from steadyhand.report.table import Page
+from steadyhand.report.terminal import render_stored_run
 from steadyhand.store.reader import RunReader
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -48,7 +48,7 @@ def show_run(
     rates = rates_of(reader)
     unwritten: list[str] = []
     if json_file is not None:
-        from steadyhand.report.json_report import to_json
+        from steadyhand.report.json import to_json
 
         unwritten += _write(json_file, to_json(reader.header, reader.trials(), rates))
     if junit_file is not None:

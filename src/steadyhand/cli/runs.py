@@ -10,7 +10,7 @@ from steadyhand.cli import options as shared
 from steadyhand.cli.output import page
 from steadyhand.compose.options import RunOptions
 from steadyhand.compose.settings import Settings
-from steadyhand.report.runs_table import render_runs
+from steadyhand.report.terminal import render_runs
 from steadyhand.store.reader import list_runs
 
 

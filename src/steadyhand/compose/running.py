@@ -39,7 +39,7 @@ from steadyhand.records.evaluation import EvaluationSpec, Verdict
 from steadyhand.records.run import RunHeader, RunMatrix, Standing, TrialRecord
 from steadyhand.records.scenario import Scenario
 from steadyhand.redaction import Redactor
-from steadyhand.report.redacted_progress import RedactedProgress
+from steadyhand.report.progress import RedactedProgress
 from steadyhand.store.reader import RunReader, new_run_id
 from steadyhand.store.schema import PlanEntry
 from steadyhand.store.writer import RunWriter

@@ -2,16 +2,223 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from typing import Any, Literal
 
 from steadyhand.judging.severity import alarm_of
 from steadyhand.judging.strategy import label
+from steadyhand.judging.trial import LATENCY_BUDGET
 from steadyhand.records.evaluation import EvaluationResult, RubricScore, Verdict
-from steadyhand.records.run import Judged, TrialRecord, answers_finish
-from steadyhand.report.incidents import incidents_of
-from steadyhand.report.page import Page, clip, one_line, visible
-from steadyhand.report.transcript import render_endings, render_transcript
+from steadyhand.records.event import AnyEvent, Lagged, Retried, Said, Waited
+from steadyhand.records.result import ConversationEnding
+from steadyhand.records.run import Judged, TrialRecord, answers_finish, exported_transcript, transcript_of
+from steadyhand.report import wording
+from steadyhand.report.table import Page, clip, one_line, visible
 from steadyhand.report.wording import milliseconds, safe_by_deadline, scenario_label
+
+_REASONS = 3
+_REASON = 100
+_MOST_REASONS = 200
+_OTHER = "other reasons"
+_KINDS = frozenset((Retried, Waited, Lagged))
+_INCIDENT_INDENT = 2
+_SHOWN_WAIT_MS = 100.0
+
+
+class Incidents:
+    """Counts those of trials, repeated measurements included. Lag is told only where it may take a grade away."""
+
+    def __init__(self) -> None:
+        self._retries: Counter[str] = Counter()
+        self._waits: Counter[str] = Counter()
+        self._waited_ms: float = 0.0
+        self._lagged: int = 0
+        self._worst_lag_ms: float = 0.0
+        self._measured_again: int = 0
+
+    def add(self, trial: TrialRecord) -> None:
+        self._measured_again += len(trial.earlier)
+        for each in (*trial.earlier, trial):
+            found = [event for event in each.events if type(event) in _KINDS]  # few trials have any
+            if found:
+                graded = any(check.type == LATENCY_BUDGET for check in each.evaluations)
+                for event in found:
+                    self._count(event, graded=graded)
+
+    def _count(self, event: AnyEvent, *, graded: bool) -> None:
+        match event:
+            case Retried():
+                self._retries[_known(event.reason, self._retries)] += 1
+            case Waited():
+                self._waits[_known(event.reason, self._waits)] += 1
+                self._waited_ms += event.wait_ms
+            case Lagged() if graded:
+                self._lagged += 1
+                self._worst_lag_ms = max(self._worst_lag_ms, event.lag_ms)
+            case _:
+                pass
+
+    def short(self) -> str:
+        """In a few words for the line of a trial or of a run, such as `2 retries, waited 4.0 s`."""
+        found: list[str] = []
+        if retries := self._retries.total():
+            found.append(f"{retries} {'retry' if retries == 1 else 'retries'}")
+        if self._waited_ms >= _SHOWN_WAIT_MS:
+            found.append(f"waited {wording.seconds(self._waited_ms)}")
+        if self._lagged:
+            found.append(f"lag {wording.milliseconds(self._worst_lag_ms)}")
+        if self._measured_again:
+            found.append(f"{self._measured_again} measured again")
+        return ", ".join(found)
+
+    def told(self) -> Iterator[tuple[str, str]]:
+        """A name and what there is to say, for each kind that occurred."""
+        if self._retries:
+            yield "retries", _times_seen(self._retries)
+        if self._waits:
+            yield "waits", f"{wording.seconds(self._waited_ms)} in all: {_times_seen(self._waits)}"
+        if self._lagged:
+            yield "lag", f"{_number(self._lagged, 'call')}, up to {wording.milliseconds(self._worst_lag_ms)}"
+        if self._measured_again:
+            yield "repeats", f"measured again {_number(self._measured_again, 'time')}"
+
+
+def incidents_of(trial: TrialRecord) -> Iterator[tuple[str, str]]:
+    """The same for one trial."""
+    return _of(trial).told()
+
+
+def short_incidents(trial: TrialRecord) -> str:
+    return _of(trial).short()
+
+
+def render_incidents(incidents: Incidents, page: Page) -> Iterator[str]:
+    """The lines about all of them; none when nothing happened."""
+    told = list(incidents.told())
+    if not told:
+        return
+    yield "on the way, and in no latency:"
+    width = max(len(name) for name, _ in told)
+    for name, what in told:
+        hang = _INCIDENT_INDENT + width + 2
+        lines = list(page.wrap(what, indent=hang)) or [""]
+        yield f"{' ' * _INCIDENT_INDENT}{page.paint(name.ljust(width), 'faint')}  {lines[0]}"
+        yield from (" " * hang + line for line in lines[1:])
+
+
+def incident_json(event: AnyEvent) -> dict[str, Any] | None:
+    """One as the JSON report tells it; None for an event that is none."""
+    match event:
+        case Retried():
+            told = {"type": "retry", "reason": event.reason, "ms": event.wait_ms}
+        case Waited():
+            told = {"type": "wait", "reason": event.reason, "ms": event.wait_ms}
+        case Lagged():
+            told = {"type": "lag", "reason": f"the limit is {event.limit_ms:g} ms", "ms": event.lag_ms}
+        case _:
+            return None
+    at = {"at_ms": event.at_ms, "step": event.step, "turn": event.turn}
+    return {"type": told["type"], **at, "model": event.model, "purpose": event.purpose, **told}
+
+
+def _of(trial: TrialRecord) -> Incidents:
+    found = Incidents()
+    found.add(trial)
+    return found
+
+
+def _known(reason: str, reasons: Counter[str]) -> str:
+    """The reason, unless there are too many to keep: servers put numbers of requests into their messages."""
+    return reason if reason in reasons or len(reasons) < _MOST_REASONS else _OTHER
+
+
+def _times_seen(reasons: Counter[str]) -> str:
+    shown = [f"{count} x {clip(one_line(reason), _REASON)}" for reason, count in reasons.most_common(_REASONS)]
+    rest = sum(reasons.values()) - sum(count for _, count in reasons.most_common(_REASONS))
+    return "; ".join(shown) + (f"; {rest} x for other reasons" if rest else "")
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
+Transcripts = Literal["all", "failed", "none"]
+_LAST = 4
+_LINES = 40
+_TALK_INDENT = 4
+
+
+def is_conversation(trial: TrialRecord) -> bool:
+    return any(said.turn is not None for said in transcript_of(trial.events))
+
+
+def render_transcript(trial: TrialRecord, page: Page) -> Iterator[str]:
+    """The whole conversation; of a trial that is none, the last few messages."""
+    said = exported_transcript(trial)
+    for talk in trial.conversations:
+        if not talk.transcript_exported:
+            yield f"  transcript of step {talk.step + 1} left out: `export_full_transcript` is false"
+    if not said:
+        return
+    if any(event.turn is not None for event in said):
+        yield "  transcript"
+        yield from _turns(trial, said, page)
+        return
+    yield "  transcript" + (f" (the last {_LAST} of {len(said)} messages)" if len(said) > _LAST else "")
+    for event in said[-_LAST:]:
+        yield from _message(event, page, most=4)
+
+
+def ending_line(talk: ConversationEnding) -> str:
+    """Such as `user_expresses_satisfaction, early, after turn 2`."""
+    early = ", early" if talk.terminated_early else ""
+    return f"{talk.termination_reason or 'no condition'}{early}, after turn {talk.turns}"
+
+
+def render_endings(trial: TrialRecord, page: Page) -> Iterator[str]:
+    """How each conversation ended, and why."""
+    for talk in trial.conversations:
+        evidence = f": {talk.termination_evidence}" if talk.termination_evidence else ""
+        step = f" (step {talk.step + 1})" if len(trial.conversations) > 1 else ""
+        lines = list(page.wrap(f"{ending_line(talk)}{step}{evidence}", indent=12))
+        yield f"  {page.paint('ended by', 'faint')}  {lines[0]}"
+        yield from (" " * 12 + line for line in lines[1:])
+
+
+def _turns(trial: TrialRecord, said: tuple[Said, ...], page: Page) -> Iterator[str]:
+    at: tuple[int | None, int | None] = (None, None)
+    for index, event in enumerate(said):
+        if (event.step, event.turn) != at:
+            at = (event.step, event.turn)
+            if event.turn is not None:
+                yield " " * _TALK_INDENT + page.paint(_heading(event, said), "faint")
+        yield from _message(event, page, most=_LINES)
+        last_of_turn = index + 1 == len(said) or (said[index + 1].step, said[index + 1].turn) != at
+        if last_of_turn and event.turn is not None:
+            yield from _checks(trial, event, page)
+
+
+def _heading(first: Said, said: tuple[Said, ...]) -> str:
+    times = [event.at_ms for event in said if (event.step, event.turn) == (first.step, first.turn)]
+    return f"turn {first.turn}, {milliseconds(max(times) - first.at_ms)}"
+
+
+def _checks(trial: TrialRecord, event: Said, page: Page) -> Iterator[str]:
+    for check in trial.evaluations:
+        if (check.stage, check.step, check.turn) == ("turn", event.step, event.turn):
+            verdict = page.paint(check.verdict, check.verdict)
+            yield f"{' ' * (_TALK_INDENT + 2)}{verdict}  {one_line(label(check))}: {one_line(check.message)}"
+
+
+def _message(event: Said, page: Page, *, most: int) -> Iterator[str]:
+    name = event.message.role.ljust(9)
+    hang = _TALK_INDENT + len(name) + 2
+    lines = list(page.wrap(event.message.content or "(no text)", indent=hang, most=most)) or [""]
+    yield f"{' ' * _TALK_INDENT}{page.paint(name, 'faint')}  {lines[0]}".rstrip()
+    for line in lines[1:]:
+        yield (" " * hang + line).rstrip()
+
 
 _CHECKS = 10
 _INDENT = 2

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
 
 from steadyhand.judging.cost import Prices, cost_of_trial
-from steadyhand.judging.severity import alarm_of
+from steadyhand.judging.rates import (
+    ScenarioRate,
+    Tally,
+    pass_hat_k,
+    rates_exit_code,
+    summarise,
+    tally_scenarios,
+    tally_trials,
+    value_rates,
+)
+from steadyhand.judging.severity import Alarm, alarm_of
 from steadyhand.records.chat import Finish
-from steadyhand.records.evaluation import EvaluationResult, RubricScore
+from steadyhand.records.cost import CostSummary, Spent
+from steadyhand.records.evaluation import EvaluationResult, RubricScore, Verdict
 from steadyhand.records.event import (
     VISIBLE,
     ActionTaken,
@@ -21,10 +35,38 @@ from steadyhand.records.event import (
     Thought,
 )
 from steadyhand.records.result import ConversationEnding
-from steadyhand.records.run import TrialRecord, answers_finish, exported_transcript
-from steadyhand.report.cost_json import cost_json
-from steadyhand.report.incidents import incident_json
-from steadyhand.report.whole import whole
+from steadyhand.records.run import RunHeader, RunMatrix, TrialRecord, answers_finish, exported_transcript
+from steadyhand.report.details import incident_json
+from steadyhand.store.schema import plain
+
+
+def cost_json(summary: CostSummary) -> dict[str, Any]:
+    """`complete` is false when a call was not counted or has no known price: then the figures are lower bounds."""
+    return {
+        **_spent(summary.total),
+        "complete": summary.complete,
+        "list_prices": summary.list_prices,
+        "by_purpose": {purpose: _spent(spent) for purpose, spent in summary.by_purpose.items()},
+        "by_model": {model: _spent(spent) for model, spent in summary.by_model.items()},
+    }
+
+
+def _spent(spent: Spent) -> dict[str, Any]:
+    return {
+        "calls": spent.calls,
+        "input_tokens": spent.input_tokens,
+        "output_tokens": spent.output_tokens,
+        "cost": spent.cost,
+    }
+
+
+def whole(value: Any) -> Any:
+    """Like `msgspec.to_builtins`, but with what is at its default. Values that users brought stay as they are."""
+    if isinstance(value, msgspec.Struct):
+        return {name: whole(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, tuple):
+        return [whole(item) for item in cast("tuple[Any, ...]", value)]
+    return value
 
 
 def trial_json(trial: TrialRecord, prices: Prices) -> dict[str, Any]:
@@ -238,3 +280,101 @@ def _errors(trial: TrialRecord) -> list[dict[str, Any]]:
             at = phase.started_ms + phase.duration_ms
             found.append({"phase": phase.name, "message": phase.error, "type": None, "at_ms": at, "traceback": None})
     return found
+
+
+_LARGEST_K = 5
+
+
+def scenarios_json(header: RunHeader, rates: Sequence[ScenarioRate]) -> list[dict[str, Any]]:
+    """One entry for each scenario of the run, combinations of a matrix among them, in the order of the plan."""
+    matrices = {each: matrix for matrix in header.matrices for each in matrix.combinations}
+    return [_scenario(rate, matrices.get(rate.scenario_id)) for rate in rates]
+
+
+def matrices_json(header: RunHeader, rates: Sequence[ScenarioRate]) -> list[dict[str, Any]]:
+    by_id = {rate.scenario_id: rate for rate in rates}
+    return [_matrix(matrix, by_id) for matrix in header.matrices]
+
+
+def verdicts_json(rates: Sequence[ScenarioRate]) -> dict[str, int]:
+    """How many scenarios came to each verdict."""
+    return _verdicts(tally_scenarios(rates))
+
+
+def _scenario(rate: ScenarioRate, matrix: RunMatrix | None) -> dict[str, Any]:
+    decided = rate.passed + rate.failed
+    return {
+        "id": rate.scenario_id,
+        "verdict": rate.verdict.value,
+        "reason": rate.reason,
+        "required": rate.required,
+        "trials": _tally(tally_trials([rate])),
+        "share": rate.share,
+        "interval": list(rate.interval) if rate.interval else None,
+        "pass_hat_k": {str(k): pass_hat_k(rate.passed, decided, k) for k in range(1, min(_LARGEST_K, decided) + 1)},
+        "matrix": None
+        if matrix is None
+        else {"name": matrix.name, "file": matrix.file, "parameters": matrix.parameters(rate.scenario_id)},
+    }
+
+
+def _matrix(matrix: RunMatrix, rates: Mapping[str, ScenarioRate]) -> dict[str, Any]:
+    axes: dict[str, list[dict[str, Any]]] = {}
+    for each in value_rates(matrix, rates):
+        found = {"value": each.value, "combinations": _verdicts(each.combinations), "trials": _tally(each.trials)}
+        axes.setdefault(each.parameter, []).append(found)
+    listed = [{"parameter": parameter, "values": values} for parameter, values in axes.items()]
+    return {"name": matrix.name, "file": matrix.file, "combinations": list(matrix.combinations), "axes": listed}
+
+
+def _tally(found: Tally) -> dict[str, int]:
+    return {**whole(found), "total": found.total}
+
+
+def _verdicts(found: Tally) -> dict[str, int]:
+    return {**{verdict.value: getattr(found, verdict.value) for verdict in Verdict}, "total": found.total}
+
+
+REPORT_FORMAT = 2
+
+
+def to_json(header: RunHeader, trials: Iterable[TrialRecord], rates: Sequence[ScenarioRate]) -> Iterator[bytes]:
+    """The report in pieces, one line per trial, so that a run of any length is written as it is read.
+
+    `rates` says what became of each scenario of the plan, and so decides the exit code.
+
+    The summary stands at the end because it is counted from the trials that were written.
+    """
+    yield b'{"format":%d,\n"run":%b,\n"trials":[' % (REPORT_FORMAT, _encode(_run(header)))
+    prices = Prices.of_run(header)
+    spent = CostSummary()
+    counts: Counter[Verdict] = Counter()
+    alarms: Counter[Alarm] = Counter()
+    for trial in trials:
+        yield (b",\n" if counts else b"\n") + _encode(trial_json(trial, prices))
+        counts[trial.judged.verdict] += 1
+        spent = spent.plus(cost_of_trial(trial, prices))
+        if alarm := alarm_of(trial):
+            alarms[alarm] += 1
+    summary = summarise(counts, planned=header.planned, alarms=alarms)
+    told = {
+        **whole(summary),
+        "total": summary.total,
+        "scenarios": verdicts_json(rates),
+        "exit_code": int(rates_exit_code(rates)),
+        "cost": cost_json(spent),
+    }
+    yield b'\n],\n"scenarios":%b,\n' % _encode(scenarios_json(header, rates))
+    yield b'"matrices":%b,\n"summary":%b}\n' % (_encode(matrices_json(header, rates)), _encode(told))
+
+
+def _run(header: RunHeader) -> dict[str, Any]:
+    """The header as it is; what its matrices came to stands under `matrices`."""
+    return {name: value for name, value in whole(header).items() if name != "matrices"}
+
+
+def _encode(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value, enc_hook=repr)
+    except (ValueError, TypeError):
+        return msgspec.json.encode(plain(value))

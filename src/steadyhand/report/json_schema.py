@@ -9,7 +9,7 @@ from steadyhand.records.chat import FinishReason, Purpose, Role
 from steadyhand.records.evaluation import FailureClass, Ground, LatencyTier, Outcome, Stage, Verdict
 from steadyhand.records.event import VISIBLE, Sight, Visible
 from steadyhand.records.scenario import Expected
-from steadyhand.report.json_report import REPORT_FORMAT
+from steadyhand.report.json import REPORT_FORMAT
 
 _TEXT = {"type": "string"}
 _NUMBER = {"type": "number"}

@@ -17,7 +17,7 @@ from steadyhand.judging.severity import alarm_of
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import RunHeader, TrialRecord, answers_finish
 from steadyhand.report.details import render_details
-from steadyhand.report.page import Page
+from steadyhand.report.table import Page
 from steadyhand.report.wording import axis_value, scenario_label
 
 _INVALID = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

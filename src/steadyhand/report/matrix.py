@@ -8,10 +8,8 @@ from typing import Any
 
 from steadyhand.judging.rates import ScenarioRate, ValueRate, value_rates
 from steadyhand.records.run import RunMatrix
-from steadyhand.report.page import Page, one_line
-from steadyhand.report.rate_cells import RATE_COLUMNS, rate_cells
-from steadyhand.report.table import Cell, render_table
-from steadyhand.report.wording import axis_value
+from steadyhand.report.table import Cell, Page, one_line, render_table
+from steadyhand.report.wording import RATE_COLUMNS, axis_value, rate_cells
 from steadyhand.spec.matrix_axes import parse_path
 
 _ROWS = 200

@@ -2,18 +2,45 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from steadyhand.ports.observer import RunObserver
 from steadyhand.records.evaluation import Verdict
-from steadyhand.records.run import RunHeader, Standing, TrialKey, TrialRecord
+from steadyhand.records.run import HeldUp, RunHeader, Standing, TrialKey, TrialRecord
+from steadyhand.redaction import Redactor
 from steadyhand.report import wording
-from steadyhand.report.incidents import short_incidents
-from steadyhand.report.page import one_line
-from steadyhand.report.standing_line import standing_line
+from steadyhand.report.details import Incidents, short_incidents
+from steadyhand.report.table import clip, one_line
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.live import Live
+
+
+_SHOWN_LAG_MS = 5.0
+_SHOWN_WAIT_S = 0.5
+
+
+def standing_line(standing: Standing) -> str:
+    """Such as `waiting 42 s: openai limits the rate (429), 8 calls; lag 12 ms`; nothing when nothing does."""
+    told = [_wait(each) for each in standing.waits if each.left_s >= _SHOWN_WAIT_S or each.down]
+    if standing.lag_ms >= _SHOWN_LAG_MS:
+        told.append(f"lag {standing.lag_ms:.0f} ms")
+    return "; ".join(told)
+
+
+def _wait(held: HeldUp) -> str:
+    calls = "1 call" if held.calls == 1 else f"{held.calls} calls"
+    seconds = math.ceil(held.left_s)
+    if held.down:
+        return f"{held.down} is down, trying again {f'in {seconds} s' if seconds else 'now'}, {calls}"
+    return f"waiting {seconds} s: {held.reason}, {calls}"
+
 
 _WAITS_EVERY_S = 10.0
 _WIDEST = max(map(len, Verdict))
@@ -24,8 +51,6 @@ def progress_for(stream: TextIO, *, enabled: bool = True, standing: Callable[[],
     if not enabled:
         return SilentProgress()
     if stream.isatty():
-        from steadyhand.report.live_progress import LiveProgress
-
         return LiveProgress(stream, standing)
     return PlainProgress(stream, standing)
 
@@ -91,3 +116,131 @@ class PlainProgress(SilentProgress):
         with suppress(OSError, ValueError):
             self._stream.write(line + "\n")
             self._stream.flush()
+
+
+_PER_SECOND = 5
+_SHOWN = 3
+_STYLES = {
+    Verdict.PASSED: "green",
+    Verdict.FAILED: "bold red",
+    Verdict.INCONCLUSIVE: "yellow",
+    Verdict.ERROR: "bold magenta",
+}
+
+
+class LiveProgress:
+    """A bar with what is done, the count of each verdict, what runs now, what it waits for. It goes away at the end."""
+
+    def __init__(self, stream: TextIO, standing: Callable[[], Standing] = Standing) -> None:
+        self._stream: TextIO = stream
+        self._standing: Callable[[], Standing] = standing
+        self._live: Live | None = None
+        self._planned: int = 0
+        self._began: float = 0.0
+        self._counts: dict[Verdict, int] = dict.fromkeys(Verdict, 0)
+        self._running: dict[TrialKey, str] = {}
+        self._incidents: Incidents = Incidents()
+
+    def run_started(self, header: RunHeader) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._planned = header.planned
+        self._began = time.monotonic()
+        self._live = Live(
+            console=Console(file=self._stream),
+            get_renderable=self._draw,
+            refresh_per_second=_PER_SECOND,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        with suppress(OSError, ValueError):
+            self._live.start()
+
+    def trial_started(self, key: TrialKey, name: str) -> None:
+        self._running[key] = name
+
+    def trial_finished(self, record: TrialRecord) -> None:
+        self._running.pop(record.key, None)
+        self._counts[record.judged.verdict] += 1
+        self._incidents.add(record)
+
+    def noted(self, message: str) -> None:
+        """Also before the run has started, when there is no bar yet."""
+        note = f"note: {one_line(message)}"
+        with suppress(OSError, ValueError):
+            if self._live is not None:
+                self._live.console.print(note, markup=False, highlight=False)
+            else:
+                self._stream.write(note + "\n")
+                self._stream.flush()
+
+    def run_finished(self) -> None:
+        live, self._live = self._live, None
+        if live is not None:
+            with suppress(OSError, ValueError):
+                live.stop()
+
+    def _draw(self) -> RenderableType:
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        done = sum(self._counts.values())
+        elapsed = wording.seconds((time.monotonic() - self._began) * 1000)
+        counts = Text("  ").join(
+            Text(f"{count} {verdict}", style=_STYLES[verdict]) for verdict, count in self._counts.items() if count
+        )
+        line = Table.grid(padding=(0, 2))
+        bar = ProgressBar(total=self._planned or None, completed=done, width=24, pulse=not self._planned)
+        line.add_row(bar, f"{done}/{self._planned or '?'}", counts, Text(elapsed, style="dim"))
+        if happened := self._incidents.short():
+            line.add_row("", "", Text(happened, style="yellow"), "")
+        held_up = Text(standing_line(self._standing()), style="yellow")
+        now = Text(self._now(), style="dim", no_wrap=True, overflow="ellipsis")
+        return Group(line, held_up, now) if held_up else Group(line, now)
+
+    def _now(self) -> str:
+        running = list(self._running.copy().items())
+        shown = [clip(one_line(f"{key.scenario_id} {name}"), 40) for key, name in running[:_SHOWN]]
+        rest = len(running) - _SHOWN
+        return ", ".join(shown) + (f" and {rest} more" if rest > 0 else "")
+
+
+class RedactedProgress:
+    """A `ports.observer.RunObserver` that takes secrets out of what another one shows while a run goes on.
+
+    A finished trial has none any more: it is shown as it was written.
+    """
+
+    def __init__(self, shown: RunObserver, redactor: Redactor) -> None:
+        self._shown: RunObserver = shown
+        self._redactor: Redactor = redactor
+        self._clean: dict[str, str] = {}
+
+    def run_started(self, header: RunHeader) -> None:
+        self._shown.run_started(self._redactor.value(header))
+
+    def trial_started(self, key: TrialKey, name: str) -> None:
+        scenario_id = self._text(key.scenario_id)
+        if scenario_id is not key.scenario_id:
+            key = TrialKey(scenario_id=scenario_id, index=key.index)
+        self._shown.trial_started(key, self._text(name))
+
+    def trial_finished(self, record: TrialRecord) -> None:
+        self._shown.trial_finished(record)
+
+    def _text(self, text: str) -> str:
+        """A run starts thousands of trials with the same few names."""
+        known = self._clean.get(text)
+        if known is None:
+            known = self._clean[text] = self._redactor.text(text)
+        return known
+
+    def noted(self, message: str) -> None:
+        self._shown.noted(self._redactor.text(message))
+
+    def run_finished(self) -> None:
+        self._shown.run_finished()

@@ -2,10 +2,95 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 
 from steadyhand.records.base import Record
-from steadyhand.report.page import Page, cells, clip, pad
+from steadyhand.records.evaluation import Verdict
+
+_CODES = {
+    "passed": "32",
+    "failed": "1;31",
+    "inconclusive": "33",
+    "error": "1;35",
+    "good": "32",
+    "fair": "33",
+    "bad": "31",
+    "strong": "1",
+    "faint": "2",
+}
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_MINIMUM = 40
+
+
+class Page(Record):
+    width: int = 100
+    colour: bool = False
+
+    def paint(self, text: str, style: str | Verdict) -> str:
+        """The text in a colour, on a page that has colours. `style` is a verdict or one of the names above."""
+        code = _CODES.get(style, "") if self.colour else ""
+        return f"\x1b[{code}m{text}\x1b[0m" if code and text else text
+
+    def wrap(self, text: str, *, indent: int = 0, most: int = 4) -> Iterator[str]:
+        """Lines that fit beside `indent` columns, `most` at most; what is left out is marked."""
+        room = max(self.width, _MINIMUM) - indent
+        lines = [piece for line in visible(text).split("\n") for piece in _pieces(line.rstrip(), room)]
+        if len(lines) > most:
+            lines = [*lines[: most - 1], clip(lines[most - 1] + " " * room, room)]
+        yield from (line.rstrip() for line in lines)
+
+
+def visible(text: str) -> str:
+    """Tabs as blanks and control characters written out: what an agent says must not steer a terminal."""
+    text = text.replace("\r\n", "\n").replace("\t", "    ")
+    return _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode("ascii"), text)
+
+
+def one_line(text: str) -> str:
+    return " ".join(visible(text).split())
+
+
+def cells(text: str) -> int:
+    """How many columns the text takes."""
+    return len(text) if text.isascii() else sum(map(_cell, text))
+
+
+def clip(text: str, width: int) -> str:
+    """The text, cut to `width` columns with an ellipsis if it is longer."""
+    if cells(text) <= width:
+        return text
+    taken = 0
+    for position, character in enumerate(text):
+        taken += _cell(character)
+        if taken > width - 1:
+            return text[:position].rstrip() + "…"
+    return text
+
+
+def pad(text: str, width: int) -> str:
+    return text + " " * (width - cells(text))
+
+
+def _cell(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def _pieces(line: str, room: int) -> Iterator[str]:
+    while cells(line) > room:
+        at, taken = 0, 0
+        while taken + _cell(line[at]) <= room:
+            taken += _cell(line[at])
+            at += 1
+        blank = line.rfind(" ", 1, at + 1)
+        cut = blank if blank > 0 and line[:blank].strip() else at
+        yield line[:cut].rstrip()
+        line = line[cut:].lstrip()
+    yield line
+
 
 _GAP = "  "
 _LEAST = 12

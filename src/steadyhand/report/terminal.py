@@ -15,13 +15,64 @@ from steadyhand.records.evaluation import Outcome, Verdict
 from steadyhand.records.event import Noted
 from steadyhand.records.run import RunHeader, TrialRecord
 from steadyhand.report import wording
-from steadyhand.report.cost_line import cost_line
-from steadyhand.report.details import render_details
-from steadyhand.report.incidents import Incidents, render_incidents
-from steadyhand.report.page import Page, one_line, visible
-from steadyhand.report.scenario_rates import render_scenarios, scenarios_line
-from steadyhand.report.table import Cell, render_table
-from steadyhand.report.transcript import Transcripts, is_conversation, render_endings, render_transcript
+from steadyhand.report.details import (
+    Incidents,
+    Transcripts,
+    is_conversation,
+    render_details,
+    render_endings,
+    render_incidents,
+    render_transcript,
+)
+from steadyhand.report.table import Cell, Page, one_line, render_table, visible
+from steadyhand.report.wording import RATE_COLUMNS, cost_line, rate_cells
+from steadyhand.store.reader import RunEntry, RunReader
+
+_MOST_RATES = 200
+
+
+def render_scenarios(header: RunHeader, rates: Sequence[ScenarioRate], page: Page) -> Iterator[str]:
+    """The lines, each table after an empty one; none when every scenario was to be tried once, outside any matrix."""
+    in_matrix = {each for matrix in header.matrices for each in matrix.combinations}
+    several = [rate for rate in rates if rate.planned > 1 and rate.scenario_id not in in_matrix]
+    if several:
+        yield ""
+        yield from _several(several, page)
+    if header.matrices:
+        from steadyhand.report.matrix import render_matrix
+
+        by_id = {rate.scenario_id: rate for rate in rates}
+        for matrix in header.matrices:
+            yield ""
+            yield from render_matrix(matrix, by_id, page)
+
+
+def scenarios_line(header: RunHeader, rates: Sequence[ScenarioRate], page: Page) -> str | None:
+    """Such as `2 scenarios: 1 passed, 1 failed`, which decides the exit code; None where the trials say it already."""
+    if all(rate.planned <= 1 for rate in rates):
+        return None
+    counts = Counter(rate.verdict for rate in rates)
+    told = ", ".join(page.paint(f"{counts[verdict]} {verdict}", verdict) for verdict in Verdict if counts[verdict])
+    noun = "combination" if sum(len(each.combinations) for each in header.matrices) == len(rates) else "scenario"
+    return f"{len(rates)} {noun}{'s' if len(rates) > 1 else ''}: {told}"
+
+
+def _several(rates: Sequence[ScenarioRate], page: Page) -> Iterator[str]:
+    shown = rates
+    if len(rates) > _MOST_RATES:
+        shown = sorted(rates, key=lambda rate: rate.verdict is Verdict.PASSED)[:_MOST_RATES]
+    rows = [
+        (
+            Cell(text=rate.verdict, style=rate.verdict),
+            Cell(text=one_line(rate.scenario_id)),
+            *rate_cells(rate),
+        )
+        for rate in shown
+    ]
+    yield from render_table(("verdict", "scenario", *RATE_COLUMNS), rows, page, giving_way=1)
+    if len(rates) > _MOST_RATES:
+        yield f"({len(rates) - _MOST_RATES} more scenarios are not listed)"
+
 
 _COLUMNS = (
     "verdict",
@@ -224,3 +275,45 @@ def _warnings(warnings: Counter[str], page: Page) -> Iterator[str]:
         lines = list(page.wrap(message + mark, indent=len("warning: ")))
         yield f"{page.paint('warning:', 'fair')} {lines[0]}"
         yield from (" " * len("warning: ") + line for line in lines[1:])
+
+
+_RUN_COLUMNS = ("run", "started", "status", "passed", "failed", "inconclusive", "error", "not run", "command")
+
+
+def render_runs(runs: Sequence[RunEntry], page: Page) -> Iterator[str]:
+    """The lines of the list, in the order given. A record that cannot be read is listed with the reason."""
+    if not runs:
+        yield "no runs yet"
+        return
+    yield from render_table(_RUN_COLUMNS, [_run_row(run) for run in runs], page, giving_way=len(_RUN_COLUMNS) - 1)
+
+
+def render_stored_run(
+    reader: RunReader, rates: Sequence[ScenarioRate], page: Page, *, transcripts: Transcripts | None = None
+) -> Iterator[str]:
+    """A stored run, as it was shown when it ended. Raises `StoreError` when it cannot be read."""
+    yield from render_run(
+        reader.header, reader.trials(), page, rates=rates, record=reader.path, transcripts=transcripts
+    )
+    if reader.status != "finished":
+        yield f"status: {reader.status}"
+
+
+def _run_row(run: RunEntry) -> tuple[Cell, ...]:
+    if run.header is None:
+        blank = [Cell()] * (len(_RUN_COLUMNS) - 4)
+        return (Cell(text=run.id), Cell(), Cell(text="unreadable", style="bad"), *blank, Cell(text=run.problem or ""))
+    summary = summarise(run.counts, planned=run.header.planned)
+    counts = [_count(run.counts.get(verdict, 0), verdict) for verdict in Verdict]
+    return (
+        Cell(text=run.id),
+        Cell(text=run.header.started_at[:19].replace("T", " ")),
+        Cell(text=run.status, style="good" if run.status == "finished" else "fair"),
+        *counts,
+        _count(summary.not_run, "fair"),
+        Cell(text=one_line(" ".join(run.header.command))),
+    )
+
+
+def _count(count: int, style: str) -> Cell:
+    return Cell(text=str(count), style=style) if count else Cell()

@@ -8,11 +8,14 @@ from typing import Any
 
 import msgspec
 
+from steadyhand.judging.cost import PRICES_AS_OF
+from steadyhand.judging.rates import ScenarioRate, pass_hat_k, percent
 from steadyhand.judging.trial import LATENCY_BUDGET
 from steadyhand.records.chat import FinishReason
+from steadyhand.records.cost import CostSummary, Spent
 from steadyhand.records.evaluation import EvaluationResult, LatencyTier, RubricScore
 from steadyhand.records.run import Judged, TrialRecord, answers_finish
-from steadyhand.report.page import clip, one_line
+from steadyhand.report.table import Cell, clip, one_line
 
 _LONGEST_VALUE = 40
 _ENDED = {
@@ -109,3 +112,52 @@ def scenario_label(trial: TrialRecord, *, numbered: bool) -> str:
     mark = f"#{trial.key.index}" if numbered else ""
     name = " ".join(trial.scenario_name.split()) if trial.scenario_name != trial.key.scenario_id else ""
     return f"{trial.key.scenario_id}{mark}  {name}".rstrip()
+
+
+def cost_line(summary: CostSummary) -> str:
+    """Such as `4 model calls: 1200 tokens (agent 1000, judge 200), cost 0.0031`. What is unknown is said."""
+    total = summary.total
+    if not total.calls:
+        return "no model calls"
+    calls = "1 model call" if total.calls == 1 else f"{total.calls} model calls"
+    parts = [f"{calls}: {_tokens(summary)}", _cost(total)]
+    if summary.list_prices:
+        parts.append(f"by list prices of {PRICES_AS_OF}")
+    if total.not_live:
+        parts.append(f"{total.not_live} not live and free")
+    return ", ".join(parts)
+
+
+def _tokens(summary: CostSummary) -> str:
+    total = summary.total
+    at_least = "" if total.tokens_known else "at least "
+    purposes = ", ".join(f"{purpose} {spent.tokens}" for purpose, spent in summary.by_purpose.items() if spent.tokens)
+    told = f"{at_least}{total.tokens} tokens" + (f" ({purposes})" if len(summary.by_purpose) > 1 and purposes else "")
+    return told + (f" ({total.uncounted} not counted by the server)" if total.uncounted else "")
+
+
+def _cost(total: Spent) -> str:
+    if total.cost_known:
+        return f"cost {total.cost:.4f}"
+    return f"cost at least {total.cost:.4f}" if total.cost else "cost unknown"
+
+
+RATE_COLUMNS = ("passed", "required", "95 % interval", "pass^k", "undecided")
+_LARGEST_K = 5
+
+
+def rate_cells(rate: ScenarioRate) -> tuple[Cell, ...]:
+    """A cell for each of `RATE_COLUMNS`. One trial alone has no rate worth a figure."""
+    decided = rate.passed + rate.failed
+    undecided = rate.total - decided
+    interval, hat = None, None
+    k = min(_LARGEST_K, decided - 1)
+    if rate.planned > 1:
+        interval, hat = rate.interval, pass_hat_k(rate.passed, decided, k)
+    return (
+        Cell(text=f"{rate.passed}/{rate.total}"),
+        Cell(text=percent(rate.required) if rate.planned > 1 else ""),
+        Cell(text=f"{interval[0]:.0%} to {interval[1]:.0%}" if interval else ""),
+        Cell(text=f"k={k}: {hat:.0%}" if hat is not None else ""),
+        Cell(text=str(undecided) if undecided else ""),
+    )

@@ -1,7 +1,7 @@
 import pytest
 
 from steadyhand.records.cost import CostSummary, Spent
-from steadyhand.report.cost_line import cost_line
+from steadyhand.report.wording import cost_line
 
 AGENT = Spent(calls=1, input_tokens=900, output_tokens=100, cost=0.003)
 JUDGE = Spent(calls=1, input_tokens=190, output_tokens=10, cost=0.0001)

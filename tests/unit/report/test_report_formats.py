@@ -9,7 +9,7 @@ import pytest
 from steadyhand.records.evaluation import EvaluationResult, Verdict
 from steadyhand.records.event import Observed
 from steadyhand.records.run import Judged
-from steadyhand.report.json_report import to_json
+from steadyhand.report.json import to_json
 from steadyhand.report.json_schema import report_schema
 from steadyhand.report.junit import to_junit
 from unit.report.sample_run import BROKEN, HEADER, SAFE, TRIALS, UNSAFE, rates_of

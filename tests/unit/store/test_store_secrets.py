@@ -9,9 +9,9 @@ from steadyhand.records.evaluation import Verdict
 from steadyhand.records.event import ActionTaken, CommandRan, ErrorHappened, Noted, Said
 from steadyhand.records.run import TrialKey, TrialRecord
 from steadyhand.redaction import Redactor
-from steadyhand.report.json_report import to_json
+from steadyhand.report.json import to_json
 from steadyhand.report.junit import to_junit
-from steadyhand.report.page import Page
+from steadyhand.report.table import Page
 from steadyhand.report.terminal import render_run
 from steadyhand.store.reader import RunReader
 from steadyhand.store.writer import RunWriter
