@@ -52,9 +52,8 @@ def measure() -> list[Figure]:
 
 
 def _ours(base_url: str, folder: Path) -> float:
-    from steadyhand.compose.loop import run_in_loop
-    from steadyhand.compose.options import RunOptions, Selection
-    from steadyhand.compose.running import Run
+    from steadyhand.compose.running import Run, run_in_loop
+    from steadyhand.compose.settings import RunOptions, Selection
     from steadyhand.records.evaluation import Verdict
     from steadyhand.store.reader import RunReader
 

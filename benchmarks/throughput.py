@@ -148,9 +148,8 @@ def _measure_one(client: str, base_url: str, size: int) -> dict[str, float]:
 
 
 def _ours(base_url: str, size: int, folder: Path) -> dict[str, Any]:
-    from steadyhand.compose.loop import run_in_loop
-    from steadyhand.compose.options import RunOptions, Selection
-    from steadyhand.compose.running import Run
+    from steadyhand.compose.running import Run, run_in_loop
+    from steadyhand.compose.settings import RunOptions, Selection
     from steadyhand.report.progress import SilentProgress
     from steadyhand.store.reader import RunReader
 

@@ -9,9 +9,7 @@ from pathlib import Path
 import click
 
 from steadyhand.cli.output import show_run
-from steadyhand.compose.loop import run_in_loop
-from steadyhand.compose.rates import rates_of
-from steadyhand.compose.running import Run
+from steadyhand.compose.running import Run, rates_of, run_in_loop
 from steadyhand.errors import ExitCode, SteadyhandError
 from steadyhand.judging.rates import rates_exit_code
 from steadyhand.report.details import Transcripts

@@ -5,9 +5,7 @@ from __future__ import annotations
 import click
 
 from steadyhand.cli import options as shared
-from steadyhand.compose.loading import combinations_of, load_files
-from steadyhand.compose.plugins import ScenarioRegistries
-from steadyhand.compose.registry import build_registry
+from steadyhand.compose.loading import ScenarioRegistries, build_registry, combinations_of, load_files
 from steadyhand.errors import ExitCode, FileError
 from steadyhand.lint.codes import FileIgnores, unknown_code
 from steadyhand.lint.scenario import lint_scenario

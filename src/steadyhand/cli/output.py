@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from steadyhand.compose.rates import rates_of
+from steadyhand.compose.running import rates_of
 from steadyhand.errors import SetupError
 from steadyhand.report.details import Transcripts
 from steadyhand.report.table import Page

@@ -11,9 +11,8 @@ import click
 from steadyhand.cli import options as shared
 from steadyhand.cli.carrying_out import carry_out
 from steadyhand.cli.output import report_files
-from steadyhand.compose.options import RunOptions
 from steadyhand.compose.resuming import resume_run
-from steadyhand.compose.settings import Settings
+from steadyhand.compose.settings import RunOptions, Settings
 from steadyhand.errors import SetupError
 from steadyhand.store.reader import find_run
 

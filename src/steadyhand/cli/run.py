@@ -11,8 +11,8 @@ import click
 from steadyhand.cli import options as shared
 from steadyhand.cli.carrying_out import carry_out
 from steadyhand.cli.output import report_files
-from steadyhand.compose.options import RunOptions, Selection
 from steadyhand.compose.running import Run
+from steadyhand.compose.settings import RunOptions, Selection
 from steadyhand.errors import SetupError
 
 _FILE = click.Path(path_type=Path, dir_okay=False)

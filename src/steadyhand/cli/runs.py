@@ -8,8 +8,7 @@ import click
 
 from steadyhand.cli import options as shared
 from steadyhand.cli.output import page
-from steadyhand.compose.options import RunOptions
-from steadyhand.compose.settings import Settings
+from steadyhand.compose.settings import RunOptions, Settings
 from steadyhand.report.terminal import render_runs
 from steadyhand.store.reader import list_runs
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from steadyhand.compose.registry import build_registry
+from steadyhand.compose.loading import build_registry
 from steadyhand.errors import SetupError
 from steadyhand.plugins.registry import EvaluationCatalogue
 from steadyhand.spec.schema import json_schemas

@@ -7,11 +7,9 @@ import asyncio
 import click
 
 from steadyhand.cli import options as shared
-from steadyhand.compose.loading import load_scenarios
-from steadyhand.compose.options import Selection
-from steadyhand.compose.plugins import ScenarioRegistries
-from steadyhand.compose.registry import build_registry
+from steadyhand.compose.loading import ScenarioRegistries, build_registry, load_scenarios
 from steadyhand.compose.selftest import selftest as run_selftest
+from steadyhand.compose.settings import Selection
 from steadyhand.errors import ExitCode, SetupError
 
 

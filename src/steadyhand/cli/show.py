@@ -9,8 +9,7 @@ import click
 
 from steadyhand.cli import options as shared
 from steadyhand.cli.output import report_files, show_run
-from steadyhand.compose.options import RunOptions
-from steadyhand.compose.settings import Settings
+from steadyhand.compose.settings import RunOptions, Settings
 from steadyhand.store.reader import RunReader, find_run
 
 

@@ -9,12 +9,8 @@ import click
 import msgspec
 
 from steadyhand.cli import options as shared
-from steadyhand.compose.loading import combinations_of, load_files
-from steadyhand.compose.options import RunOptions
-from steadyhand.compose.plugins import ScenarioRegistries
-from steadyhand.compose.registry import build_registry
-from steadyhand.compose.rubrics import Rubrics
-from steadyhand.compose.settings import Settings
+from steadyhand.compose.loading import Rubrics, ScenarioRegistries, build_registry, combinations_of, load_files
+from steadyhand.compose.settings import RunOptions, Settings
 from steadyhand.errors import ExitCode
 from steadyhand.spec.load import Loaded
 
@@ -47,7 +43,7 @@ def _load(paths: tuple[str, ...]) -> Loaded:
     combinations, problems = combinations_of(loaded, registries)
     problems += Rubrics(settings).check([*loaded.scenarios, *combinations], read=True)
     if loaded.matrices:
-        from steadyhand.compose.matrix_names import check_names
+        from steadyhand.compose.matrices import check_names
 
         problems += check_names(combinations, settings, registries)
     return msgspec.structs.replace(loaded, problems=tuple(dict.fromkeys([*loaded.problems, *problems])))

@@ -4,40 +4,46 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import random
 import secrets
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from steadyhand.batch.plan import PlannedTrial
+from steadyhand.builtin.mocks.javascript import QuickJsSandbox
+from steadyhand.builtin.services.database import TrialDatabase
 from steadyhand.compose.judges import Judges
-from steadyhand.compose.models import Models
-from steadyhand.compose.needs import needs_agent, needs_services, needs_user, termination_functions
-from steadyhand.compose.plugins import ScenarioRegistries
-from steadyhand.compose.rubrics import Rubrics
+from steadyhand.compose.loading import (
+    Rubrics,
+    ScenarioRegistries,
+    needs_agent,
+    needs_services,
+    needs_user,
+    termination_functions,
+)
+from steadyhand.compose.models import Models, Tape
 from steadyhand.compose.settings import Settings, folder_of
-from steadyhand.compose.tape import Tape
 from steadyhand.engine.context import ScoreRubric, TrialParts
 from steadyhand.engine.lag import LagMonitor, SystemClock
 from steadyhand.engine.limits import Budget
 from steadyhand.engine.model_call import RetryPolicy
-from steadyhand.errors import SetupError
+from steadyhand.errors import FileError, SetupError
 from steadyhand.judging.rubric import timeliness_of
 from steadyhand.plugins.plugin import AgentFactory, AgentSettings, EnvironmentFactory, EnvironmentSettings
 from steadyhand.plugins.registry import Registry
-from steadyhand.ports.agent import Agent, Judge, Shows, TrialContext, UserSimulator, shows_of
+from steadyhand.ports.agent import Agent, Judge, Services, Shows, TrialContext, UserSimulator, shows_of
 from steadyhand.ports.environment import EnvironmentProvider
-from steadyhand.ports.model import ChatModel, Gate
+from steadyhand.ports.model import ChatModel, Clock, Gate
 from steadyhand.ports.observer import EventSink
 from steadyhand.records.evaluation import LatencyTier, Material, RubricScore
-from steadyhand.records.scenario import Scenario, evaluation_specs
-
-if TYPE_CHECKING:
-    from steadyhand.builtin.services.database import TrialDatabase
-    from steadyhand.compose.services import TrialServices
+from steadyhand.records.location import Problem
+from steadyhand.records.scenario import Mock, Scenario, evaluation_specs
+from steadyhand.runtime.mocks import MockSource, MockTable
+from steadyhand.runtime.runtime import AgentRuntime
 
 
 class _Shared(NamedTuple):
@@ -99,8 +105,6 @@ class Builder:
         Raises `UsageError`.
         """
         if any(needs_services(scenario) for scenario in scenarios):
-            from steadyhand.compose.services import TrialServices  # most decisions need none of it
-
             self._services = TrialServices()
             self._services.check(scenarios)
         if self._services is not None or any(self._judges.needed(each) for each in scenarios):
@@ -288,3 +292,45 @@ def _out_of_reach(scenario: Scenario, agent: str, shows: Shows, *, live: bool) -
         for set_up, sight, what, checks in found
         if set_up and sight == "not_seen"
     ]
+
+
+class TrialServices:
+    """Builds the runtime of each trial. The JavaScript sandbox is one for the run, made when a mock has a script."""
+
+    def __init__(self) -> None:
+        self._sandbox = QuickJsSandbox()
+
+    def check(self, scenarios: Sequence[Scenario]) -> None:
+        """Raises `FileError` for every script that is not JavaScript."""
+        problems: list[Problem] = []
+        for scenario in scenarios:
+            for mock in scenario.setup.mocks:
+                for field, source in _scripts(mock):
+                    fault = self._sandbox.check(source)
+                    if fault is not None:
+                        message = f"`{field}` is not valid JavaScript: {fault}"
+                        problems.append(Problem(place=mock.place, message=message, code="bad-script"))
+        if problems:
+            raise FileError(problems)
+
+    def build(
+        self, scenario: Scenario, registry: Registry, *, seed: int, clock: Clock, database: TrialDatabase | None
+    ) -> Services:
+        generator = random.Random(seed)  # noqa: S311 - repeatability, not secrecy
+        mocks: MockSource | None = None
+        if scenario.setup.mocks:
+            mocks = MockTable(scenario.setup.mocks, scripts=self._sandbox, random=generator, clock=clock)
+        services = registry.services()
+        if database is not None:
+            services["database"] = database.service()
+        return AgentRuntime(mocks=mocks, actions=registry.actions(), services=services)
+
+    def close(self) -> None:
+        self._sandbox.close()
+
+
+def _scripts(mock: Mock) -> Iterator[tuple[str, str]]:
+    if mock.when.matcher is not None:
+        yield "matcher", mock.when.matcher
+    if mock.response_fn is not None:
+        yield "responseFn", mock.response_fn

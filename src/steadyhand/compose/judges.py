@@ -5,9 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
+from steadyhand.compose.loading import ScenarioRegistries, user_model_types
 from steadyhand.compose.models import Models
-from steadyhand.compose.needs import user_model_types
-from steadyhand.compose.plugins import ScenarioRegistries
 from steadyhand.compose.settings import ModelRef, Settings
 from steadyhand.errors import SetupError
 from steadyhand.judging.vendor import same_vendor, vendor_of

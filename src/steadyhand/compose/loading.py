@@ -2,16 +2,79 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from steadyhand.batch.plan import select
-from steadyhand.compose.options import Selection
-from steadyhand.compose.plugins import ScenarioRegistries, environments_of
+from steadyhand.builtin.plugin import builtin_plugin
+from steadyhand.compose.settings import Selection, Settings
 from steadyhand.errors import FileError, SetupError
-from steadyhand.plugins.registry import EvaluationCatalogue
+from steadyhand.plugins.registry import EvaluationCatalogue, Registry
+from steadyhand.records.evaluation import Rubric
 from steadyhand.records.location import Problem
-from steadyhand.records.scenario import Scenario
-from steadyhand.spec.load import Loaded, load
+from steadyhand.records.scenario import Converse, PluginRef, RunCode, Scenario, evaluation_specs
+from steadyhand.redaction import Redactor
+from steadyhand.spec.agent import Vocabulary
+from steadyhand.spec.load import Loaded, load, show_file
+from steadyhand.spec.validation import Findings, nearest
+from steadyhand.spec.yaml import read_document
+
+if TYPE_CHECKING:
+    from steadyhand.plugins.discovery import InstalledPlugins
+
+
+class _Found(NamedTuple):
+    registry: Registry
+    warnings: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+class ScenarioRegistries:
+    """Plugins are found once for all scenarios of a folder that name the same ones."""
+
+    def __init__(self, base: Registry, *, live: bool = False) -> None:
+        self.base: Registry = base
+        self._live: bool = live
+        self._installed: InstalledPlugins | None = None
+        self._known: dict[tuple[Path, bytes], _Found] = {}
+
+    def registry(self, scenario: Scenario) -> Registry:
+        """Raises `SetupError` for a plugin that cannot be had."""
+        return self._resolved(scenario.plugins, scenario.place.file).registry
+
+    def warnings(self, scenario: Scenario) -> tuple[str, ...]:
+        return self._resolved(scenario.plugins, scenario.place.file).warnings
+
+    def missing(self, scenario: Scenario) -> tuple[str, ...]:
+        """The plugins that it names and nobody has."""
+        return self._resolved(scenario.plugins, scenario.place.file).missing
+
+    def vocabulary(self, refs: Sequence[PluginRef], file: str) -> Vocabulary:
+        """What a file that names these plugins may say."""
+        registry = self._resolved(refs, file).registry
+        return Vocabulary(EvaluationCatalogue(registry), environments_of(registry))
+
+    def _resolved(self, refs: Sequence[PluginRef], file: str) -> _Found:
+        if not refs:
+            return _Found(self.base)
+        folder = Path(file).absolute().parent
+        key = (folder, msgspec.json.encode([(ref.name, ref.version, ref.enabled, ref.config) for ref in refs]))
+        if key not in self._known:
+            from steadyhand.plugins.discovery import InstalledPlugins
+            from steadyhand.plugins.resolve import resolve_plugins
+
+            self._installed = self._installed or InstalledPlugins()
+            resolved = resolve_plugins(refs, folder=folder, live=self._live, installed=self._installed)
+            self._known[key] = _Found(self.base.extended(resolved.plugins), resolved.warnings, resolved.missing)
+        return self._known[key]
+
+
+def environments_of(registry: Registry) -> list[str]:
+    return registry.names("environments")
+
 
 LIBRARY = Path(__file__).parent.parent / "configs" / "scenarios"
 
@@ -71,3 +134,146 @@ def _nothing(selection: Selection, found: int) -> str:
     if filters and found:
         return f"none of the {found} scenarios matches {' '.join(filters)}"
     return f"no scenarios in {', '.join(selection.paths)}"
+
+
+SHIPPED = Path(__file__).parent.parent / "configs" / "rubrics"
+_ENDINGS = (".yaml", ".yml")
+
+
+class Rubrics:
+    """Each file is looked for and read once."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._found: dict[tuple[str, Path, Path | None], Path | None] = {}
+        self._read: dict[Path, Rubric] = {}
+
+    def get(self, scenario: Scenario) -> Rubric | None:
+        """The scenario's rubric, or None when it names none. Raises `FileError`."""
+        if scenario.rubric is None:
+            return None
+        file = self._find(scenario.rubric, scenario)
+        if file is None:
+            raise FileError([self._missing(scenario.rubric, scenario)])
+        if file not in self._read:
+            self._read[file] = _read(file)
+        return self._read[file]
+
+    def check(self, scenarios: Iterable[Scenario], *, read: bool) -> list[Problem]:
+        """A problem for each rubric that is named and nowhere; with `read`, also those inside the files found."""
+        problems: dict[Problem, None] = {}
+        for scenario in scenarios:
+            if scenario.rubric is None:
+                continue
+            try:
+                if self._find(scenario.rubric, scenario) is None:
+                    problems[self._missing(scenario.rubric, scenario)] = None
+                elif read:
+                    self.get(scenario)
+            except FileError as error:
+                problems |= dict.fromkeys(error.problems)
+        return list(problems)
+
+    def _find(self, name: str, scenario: Scenario) -> Path | None:
+        beside = Path(scenario.place.file).absolute().parent
+        config = self._settings.config(scenario)
+        configured = config.folder / config.rubrics if config.rubrics is not None else None
+        key = (name, beside, configured)
+        if key not in self._found:
+            files = (folder / f"{name}{ending}" for folder in _folders(beside, configured) for ending in _ENDINGS)
+            self._found[key] = next((file for file in files if file.is_file()), None)
+        return self._found[key]
+
+    def _missing(self, name: str, scenario: Scenario) -> Problem:
+        config = self._settings.config(scenario)
+        configured = config.folder / config.rubrics if config.rubrics is not None else None
+        folders = _folders(Path(scenario.place.file).absolute().parent, configured)
+        known = {file.stem for folder in folders[1:] for ending in _ENDINGS for file in folder.glob(f"*{ending}")}
+        near = nearest(name, sorted(known))
+        hint = f"did you mean `{near}`? " if near else ""
+        shipped = ", ".join(sorted(file.stem for file in SHIPPED.glob("*.yaml")))
+        message = (
+            f"rubric {name!r} is neither beside the scenario nor in the folder that `rubrics` in steadyhand.toml "
+            f"names, and does not ship with Steadyhand; {hint}(shipped: {shipped})"
+        )
+        return Problem(place=scenario.rubric_place or scenario.place, message=message, code="unknown-name")
+
+
+def _folders(beside: Path, configured: Path | None) -> list[Path]:
+    return [beside, *([configured] if configured is not None else []), SHIPPED]
+
+
+def _read(file: Path) -> Rubric:
+    from steadyhand.spec.rubric import read_rubric  # most runs score no rubric
+
+    document, faults = read_document(str(file), show_file(str(file), str(Path.cwd())))
+    if document is None:
+        raise FileError(faults)
+    findings = Findings(document, faults)
+    rubric = read_rubric(document, findings)
+    if rubric is None:
+        raise FileError(findings.problems)
+    return rubric
+
+
+def build_registry() -> Registry:
+    return Registry([builtin_plugin()])
+
+
+def with_safe_ids(scenarios: Sequence[Scenario], redactor: Redactor) -> list[Scenario]:
+    """The same scenarios, blotted out where it is needed and still told apart.
+
+    Everything that is recorded of a trial is found again by its id, so the id must be the same before and after secrets
+    are taken out of the record.
+    """
+    taken = {scenario.id for scenario in scenarios}
+    safe: list[Scenario] = []
+    for scenario in scenarios:
+        name = blotted = redactor.text(scenario.id)
+        if blotted != scenario.id:
+            number = 1
+            while name in taken:
+                number += 1
+                name = f"{blotted}~{number}"
+            taken.add(name)
+        safe.append(scenario if name == scenario.id else msgspec.structs.replace(scenario, id=name))
+    return safe
+
+
+def needs_agent(scenario: Scenario) -> bool:
+    """Whether any step asks an agent; a scenario of code alone needs none."""
+    return any(not isinstance(step.task, RunCode) for step in scenario.steps)
+
+
+def needs_services(scenario: Scenario) -> bool:
+    """A plain question to a plain model has no use for them."""
+    return bool(
+        scenario.setup.mocks or scenario.plugins or scenario.setup.database or scenario.default_agent != "model"
+    )
+
+
+def needs_user(scenario: Scenario) -> bool:
+    """Whether a simulated user takes part; a conversation may be scripted alone."""
+    return any(isinstance(step.task, Converse) and step.task.config.user_simulator for step in scenario.steps)
+
+
+def termination_functions(scenario: Scenario) -> list[str]:
+    return [
+        condition.function
+        for step in scenario.steps
+        if isinstance(step.task, Converse)
+        for condition in step.task.config.termination_conditions
+        if condition.function is not None
+    ]
+
+
+def model_types(scenario: Scenario) -> list[str]:
+    """The models, by alias or name, that its checks and its simulated user ask for."""
+    asked = [spec.params.get("model_type") for spec in evaluation_specs(scenario)]
+    return sorted({name for name in (*asked, *user_model_types(scenario)) if isinstance(name, str)})
+
+
+def user_model_types(scenario: Scenario) -> list[str]:
+    """The models, by alias or name, that its simulated users ask for."""
+    simulators = [step.task.config.user_simulator for step in scenario.steps if isinstance(step.task, Converse)]
+    return [simulator.model_type for simulator in simulators if simulator is not None and simulator.model_type]

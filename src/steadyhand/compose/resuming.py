@@ -9,8 +9,8 @@ import msgspec
 
 import steadyhand
 from steadyhand.compose.fingerprint import differences, total
-from steadyhand.compose.options import restore_options
 from steadyhand.compose.running import Run
+from steadyhand.compose.settings import restore_options
 from steadyhand.errors import SetupError, UsageError
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import RunHeader

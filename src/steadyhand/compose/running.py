@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import random
 import secrets
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -16,24 +20,19 @@ import steadyhand
 from steadyhand.batch.local import Interrupts, LocalBatch
 from steadyhand.batch.plan import Plan, PlannedTrial
 from steadyhand.batch.provider import ProviderGate
+from steadyhand.builtin.environments.cleanup import sweep
 from steadyhand.compose.building import Builder
 from steadyhand.compose.fingerprint import Fingerprints, total
-from steadyhand.compose.gates import build_gate, needs_network
 from steadyhand.compose.judges import asks_judge
-from steadyhand.compose.loading import load_scenarios
-from steadyhand.compose.options import RunOptions, Selection, save_options
-from steadyhand.compose.plugins import ScenarioRegistries
-from steadyhand.compose.registry import build_registry
-from steadyhand.compose.rubrics import Rubrics
-from steadyhand.compose.safe_ids import with_safe_ids
-from steadyhand.compose.settings import Settings
-from steadyhand.compose.tape import Tape
-from steadyhand.compose.workspaces import clean_workspaces
+from steadyhand.compose.loading import Rubrics, ScenarioRegistries, build_registry, load_scenarios, with_safe_ids
+from steadyhand.compose.models import Tape, build_gate, needs_network
+from steadyhand.compose.settings import RunOptions, Selection, Settings, save_options
 from steadyhand.engine.lag import LagMonitor
 from steadyhand.engine.limits import Budget
 from steadyhand.engine.model_call import OpenGate
-from steadyhand.errors import FileError, SteadyhandError, StoreError
+from steadyhand.errors import FileError, SetupError, SteadyhandError, StoreError
 from steadyhand.judging.cost import Prices
+from steadyhand.judging.rates import ScenarioRate, scenario_rates
 from steadyhand.ports.observer import RunObserver
 from steadyhand.records.evaluation import EvaluationSpec, Verdict
 from steadyhand.records.run import RunHeader, RunMatrix, Standing, TrialRecord
@@ -43,6 +42,22 @@ from steadyhand.report.progress import RedactedProgress
 from steadyhand.store.reader import RunReader, new_run_id
 from steadyhand.store.schema import PlanEntry
 from steadyhand.store.writer import RunWriter
+
+
+def clean_workspaces() -> Path:
+    """The user's own folder for workspaces, rid of what runs that were killed have left there.
+
+    It is a temporary folder and not one beside the scenarios, so that an agent's `..` does not lead to the answers.
+    Raises `SetupError` when the folder belongs to somebody else.
+    """
+    root = Path(tempfile.gettempdir()) / f"steadyhand-{os.getuid()}"
+    root.mkdir(mode=0o700, exist_ok=True)
+    if root.is_symlink() or root.stat().st_uid != os.getuid():
+        raise SetupError(f"{root} belongs to another user; set TMPDIR to a folder of your own")
+    workspaces = root / "workspaces"
+    workspaces.mkdir(mode=0o700, exist_ok=True)
+    sweep(workspaces)
+    return workspaces
 
 
 class Run:
@@ -81,7 +96,7 @@ class Run:
     def _check_matrices(self, options: RunOptions) -> None:
         if not any(scenario.cell for scenario in self.scenarios):
             return
-        from steadyhand.compose.matrix_names import check_names, check_options
+        from steadyhand.compose.matrices import check_names, check_options
 
         check_options(self.scenarios, options)
         problems = check_names(self.scenarios, self.settings, self._registries)
@@ -239,3 +254,47 @@ class Run:
             writer.close("interrupted" if cut_short else "finished")
         except StoreError as error:
             self.broken = self.broken or error
+
+
+T = TypeVar("T")
+_YOUNG = 20_000
+
+
+def run_in_loop(main: Coroutine[Any, Any, T], *, network: bool) -> T:
+    """Run to the end, on uvloop when there are calls to time; a scripted run is over before it is loaded."""
+    with asyncio.Runner(loop_factory=_quick_loop() if network else None) as runner, _seldom_collecting():
+        return runner.run(main)
+
+
+def _quick_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+@contextmanager
+def _seldom_collecting() -> Generator[None]:
+    """Modules and scenarios stay for the whole run: looking through them again and again holds up the loop.
+
+    Trials are freed when they are let go of; what they leave in cycles is collected, less often.
+    """
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(_YOUNG, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
+
+
+def rates_of(reader: RunReader) -> list[ScenarioRate]:
+    """In the order of the plan."""
+    return scenario_rates(
+        reader.counts_per_scenario(),
+        planned=reader.planned_per_scenario(),
+        required=reader.header.pass_rates,
+        required_of_all=reader.header.pass_rate,
+    )

@@ -5,7 +5,7 @@ import pytest
 from steadyhand.batch.estimate import estimate
 from steadyhand.batch.plan import Plan
 from steadyhand.compose.judges import asks_judge
-from steadyhand.compose.registry import build_registry
+from steadyhand.compose.loading import build_registry
 from steadyhand.plugins.registry import EvaluationCatalogue
 from steadyhand.spec.load import load
 

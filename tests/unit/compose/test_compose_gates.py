@@ -1,11 +1,8 @@
 from pathlib import Path
 
-from steadyhand.compose.gates import build_gate, needs_network
-from steadyhand.compose.loading import load_scenarios
-from steadyhand.compose.options import RunOptions, Selection
-from steadyhand.compose.plugins import ScenarioRegistries
-from steadyhand.compose.registry import build_registry
-from steadyhand.compose.settings import Settings
+from steadyhand.compose.loading import ScenarioRegistries, build_registry, load_scenarios
+from steadyhand.compose.models import build_gate, needs_network
+from steadyhand.compose.settings import RunOptions, Selection, Settings
 from steadyhand.records.chat import ChatRequest, Message
 
 SCENARIO = """\
