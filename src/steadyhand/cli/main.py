@@ -9,6 +9,7 @@ import gc
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -16,6 +17,8 @@ import click
 
 import steadyhand
 from steadyhand.cli import options as shared
+from steadyhand.errors import ExitCode, FileError, StoreError, UsageError
+from steadyhand.redaction import Redactor, secrets_of
 
 _COMMANDS = {
     "run": ("steadyhand.cli.run:run", "Run scenarios and judge them."),
@@ -86,8 +89,6 @@ def main() -> None:
     except click.exceptions.Exit as leave:
         code = leave.exit_code
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - explained, or raised again
-        from steadyhand.cli.failures import explain
-
         code = explain(error)
     _leave(code if isinstance(code, int) else 0)
 
@@ -100,3 +101,28 @@ def _leave(code: int) -> NoReturn:
     except OSError:
         code = code or 1
     os._exit(code)
+
+
+def explain(error: BaseException) -> int:
+    """Show what happened on stderr and say the exit code. A bug of ours is shown with its traceback."""
+    redact = Redactor(secrets_of(os.environ)).text
+    match error:
+        case click.Abort() | KeyboardInterrupt():
+            click.echo("interrupted", err=True)
+            return ExitCode.INTERRUPTED
+        case click.ClickException():
+            error.show(sys.stderr)
+            return ExitCode.USAGE
+        case FileError():
+            click.echo(redact(str(error)), err=True)
+            return ExitCode.USAGE
+        case UsageError() | StoreError():
+            click.echo(redact(f"steadyhand: {error}"), err=True)
+            return ExitCode.USAGE
+        case BrokenPipeError():
+            # Whoever read our output has gone; a message would have nobody to read it.
+            sys.stderr.close()
+            return ExitCode.FAILED
+        case _:
+            click.echo(redact("".join(traceback.format_exception(error))), err=True, nl=False)
+            return ExitCode.FAILED

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from steadyhand.cli import options as shared
-from steadyhand.cli.carrying_out import carry_out
-from steadyhand.cli.output import report_files
+from steadyhand.cli.options import report_files
+from steadyhand.cli.run import carry_out
 from steadyhand.compose.resuming import resume_run
 from steadyhand.compose.settings import RunOptions, Settings
 from steadyhand.errors import SetupError

@@ -2,18 +2,59 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import click
 
+from steadyhand.batch.estimate import estimate
 from steadyhand.cli import options as shared
-from steadyhand.cli.carrying_out import carry_out
-from steadyhand.cli.output import report_files
-from steadyhand.compose.running import Run
+from steadyhand.cli.options import report_files, show_run
+from steadyhand.compose.running import Run, rates_of, run_in_loop
 from steadyhand.compose.settings import RunOptions, Selection
-from steadyhand.errors import SetupError
+from steadyhand.errors import ExitCode, SetupError, SteadyhandError
+from steadyhand.judging.rates import rates_exit_code
+from steadyhand.report.details import Transcripts
+from steadyhand.report.progress import progress_for
+from steadyhand.store.reader import RunReader
+
+
+def carry_out(
+    run: Run,
+    *,
+    silent: bool,
+    json_file: Path | None = None,
+    junit_file: Path | None = None,
+    transcripts: Transcripts | None = None,
+) -> ExitCode:
+    """Run it, report, and say how it went. After an interrupt, or when the disk is full, it reports what there is."""
+    progress = progress_for(sys.stderr, enabled=not silent, standing=run.standing)
+    network = run.needs_network  # it may refuse a model's name: before there is something to await
+    record = run_in_loop(run.execute([progress]), network=network)
+    try:
+        reader = RunReader.open(record)
+        show_run(reader, json_file=json_file, junit_file=junit_file, transcripts=transcripts)
+    except SteadyhandError:
+        if run.broken is None:
+            raise
+        reader = None
+    if run.broken is not None:
+        click.echo(f"steadyhand: {run.redactor.text(str(run.broken))}: {_resume(run)}", err=True)
+    if run.interrupted:
+        click.echo(f"interrupted; carry on with: {_resume(run)}", err=True)
+        return ExitCode.INTERRUPTED
+    code = ExitCode.UNDECIDED if reader is None else rates_exit_code(rates_of(reader))
+    return ExitCode.UNDECIDED if run.broken is not None and code is ExitCode.PASSED else code
+
+
+def _resume(run: Run) -> str:
+    """The command that carries it on."""
+    out = run.settings.options.out
+    return shlex.join(["steadyhand", "resume", run.header.id, *(["--out", str(out)] if out is not None else [])])
+
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _DIR = click.Path(path_type=Path, file_okay=False)
@@ -71,8 +112,6 @@ def run(ctx: click.Context, /, **given: Any) -> None:
         _refuse_reports(files)
     prepared = Run(Selection(**chosen), RunOptions(command=tuple(sys.argv[1:]), **given))
     if dry_run:
-        from steadyhand.cli.dry_run import show_plan
-
         show_plan(prepared)
         return
     ctx.exit(carry_out(prepared, silent=silent, **files))
@@ -82,3 +121,19 @@ def _refuse_reports(files: dict[str, Any]) -> None:
     given = [option for option, name in (("--json", "json_file"), ("--junit", "junit_file")) if files[name] is not None]
     if given:
         raise SetupError(f"--dry-run runs nothing, so there is no report for {' and '.join(given)}; leave out one")
+
+
+def show_plan(run: Run) -> None:
+    """One line per scenario or combination, then the sum."""
+    counts = Counter(each.key.scenario_id for each in run.planned)
+    for scenario_id, trials in counts.items():
+        click.echo(f"{trials} x {scenario_id}" if trials > 1 else scenario_id)
+    settings = run.settings
+    found = estimate(
+        run.planned,
+        agent_of=lambda scenario: settings.agent(scenario).partition(":")[0],
+        asks_judge=run.asks_judge,
+        scores_rubric=lambda scenario: scenario.rubric is not None and settings.judge(scenario) is not None,
+    )
+    click.echo(f"would run {found}")
+    click.echo(f"{settings.concurrency} trials at a time")

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from steadyhand.cli import options as shared
-from steadyhand.cli.output import page
+from steadyhand.cli.options import page
 from steadyhand.compose.settings import RunOptions, Settings
 from steadyhand.report.terminal import render_runs
 from steadyhand.store.reader import list_runs

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from steadyhand.testing.agent import ScriptedAgent
-    from steadyhand.testing.answers import Answer, Behaviour, Served, Times
     from steadyhand.testing.clock import SettableClock
     from steadyhand.testing.elizaos_server import ElizaosAnswer, ElizaosServer
     from steadyhand.testing.model_server import ModelServer
     from steadyhand.testing.sink import RecordingSink
+    from steadyhand.testing.wire import Answer, Behaviour, Served, Times
 
 __all__ = [
     "Answer",
@@ -27,16 +27,16 @@ __all__ = [
 ]
 
 _HOME = {
-    "Answer": "steadyhand.testing.answers",
-    "Behaviour": "steadyhand.testing.answers",
+    "Answer": "steadyhand.testing.wire",
+    "Behaviour": "steadyhand.testing.wire",
     "ElizaosAnswer": "steadyhand.testing.elizaos_server",
     "ElizaosServer": "steadyhand.testing.elizaos_server",
     "ModelServer": "steadyhand.testing.model_server",
     "RecordingSink": "steadyhand.testing.sink",
     "ScriptedAgent": "steadyhand.testing.agent",
-    "Served": "steadyhand.testing.answers",
+    "Served": "steadyhand.testing.wire",
     "SettableClock": "steadyhand.testing.clock",
-    "Times": "steadyhand.testing.answers",
+    "Times": "steadyhand.testing.wire",
 }
 
 

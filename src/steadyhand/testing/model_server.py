@@ -26,9 +26,8 @@ from typing import Any, Self, cast
 import msgspec
 
 from steadyhand.testing import anthropic_wire, openai_wire, responses_wire
-from steadyhand.testing.answers import Answer, Behaviour, Served, Times, answer_for
 from steadyhand.testing.http_server import Connection, Request, hang_up
-from steadyhand.testing.wire import Reply, plain_response
+from steadyhand.testing.wire import Answer, Behaviour, Reply, Served, Times, answer_for, plain_response
 
 _Wire = Callable[[Mapping[str, Any], Answer], Reply]
 _WIRES: dict[str, _Wire] = {

@@ -8,8 +8,7 @@ from typing import Any, cast
 import msgspec
 
 from steadyhand.records.chat import ToolCall
-from steadyhand.testing.answers import Answer
-from steadyhand.testing.wire import Reply, event, event_stream, plain
+from steadyhand.testing.wire import Answer, Reply, event, event_stream, plain
 
 _encode = msgspec.json.Encoder().encode
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import msgspec
 
-from steadyhand.testing.answers import Answer
 from steadyhand.testing.openai_wire import arguments_of, error_body
-from steadyhand.testing.wire import Reply, event, event_stream, plain
+from steadyhand.testing.wire import Answer, Reply, event, event_stream, plain
 
 _encode = msgspec.json.Encoder().encode
 _CUT = {"length": "max_output_tokens", "content_filter": "content_filter", "incomplete": None}
