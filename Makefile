@@ -46,7 +46,7 @@ test-local: $(LOCAL) ## run the tests that need the real model
 	$(BIN)/python -m pytest -q -m local tests/local
 
 test: $(READY) ## run the tests
-	$(BIN)/python -m pytest -q -n auto -m "not slow and not local"
+	$(BIN)/python -m pytest -q -n logical -m "not slow and not local"
 
 test-slow: $(READY) ## run the tests that take minutes
 	$(BIN)/python -m pytest -q -m slow

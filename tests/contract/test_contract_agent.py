@@ -40,7 +40,7 @@ from steadyhand.runtime.mocks import MockTable
 from steadyhand.runtime.runtime import AgentRuntime
 from steadyhand.testing import Answer, ElizaosAnswer, ElizaosServer, ModelServer, ScriptedAgent, Served
 from steadyhand.testing.elizaos_server import ElizaosAction
-from unit.builtin_agents.agent_support import a_trial, an_agent, turn
+from unit.builtin.agents.agent_support import a_trial, an_agent, turn
 from unit.runtime.trial_stand_in import HERE, a_scenario
 
 Open = Callable[[Path], AbstractAsyncContextManager[Callable[[], Agent]]]

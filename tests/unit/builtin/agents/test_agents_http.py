@@ -10,7 +10,7 @@ from steadyhand.records.chat import ToolCall
 from steadyhand.records.event import ModelCalled
 from steadyhand.records.scenario import Character
 from steadyhand.testing import Answer, ModelServer
-from unit.builtin_agents.agent_support import a_trial, an_agent, turn
+from unit.builtin.agents.agent_support import a_trial, an_agent, turn
 from unit.runtime.trial_stand_in import a_scenario
 
 

@@ -10,7 +10,7 @@ import yaml
 
 from steadyhand.builtin.plugin import EVALUATORS
 
-REFERENCE = Path(__file__).parents[3] / "docs" / "evaluators.md"
+REFERENCE = Path(__file__).parents[4] / "docs" / "evaluators.md"
 SECTIONS = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", REFERENCE.read_text(), re.MULTILINE | re.DOTALL))
 INVARIANTS = {"regex", "contains", "not_contains", "judge"}
 

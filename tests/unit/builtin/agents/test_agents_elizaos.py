@@ -10,7 +10,7 @@ from steadyhand.records.chat import Message
 from steadyhand.records.event import ActionTaken, Noted, Observed, Thought
 from steadyhand.testing import ElizaosAnswer, ElizaosServer, SettableClock
 from steadyhand.testing.elizaos_server import ElizaosAction
-from unit.builtin_agents.agent_support import a_trial, an_agent, turn
+from unit.builtin.agents.agent_support import a_trial, an_agent, turn
 
 
 async def replies(tmp_path, target: str, *turns, **settings):

@@ -11,7 +11,7 @@ from steadyhand.lint import codes as lint_codes
 from steadyhand.lint.codes import CODES, FileIgnores, unknown_code
 from steadyhand.records.location import Place, Problem
 
-SPEC = Path(lint_codes.__file__).parent
+SOURCES = Path(lint_codes.__file__).parents[1]
 ROOT = Path(__file__).parents[3]
 FILE = """\
 x-lint-ignore: no-examples
@@ -26,7 +26,9 @@ metadata:
 
 
 def test_every_code_that_can_be_found_is_listed() -> None:
-    written = "".join(path.read_text(encoding="utf-8") for path in SPEC.glob("*.py"))
+    written = "".join(
+        path.read_text(encoding="utf-8") for room in ("spec", "lint") for path in (SOURCES / room).glob("*.py")
+    )
     warned = re.findall(r'\.warning\(\s*(?:[^()"]|\([^()]*\)|f?"[^"]*",\s*(?=f?"))*"([a-z-]+)"', written)
     linted = re.findall(r'(?:\.problem\(|_warning\(scenario\.place, )"([a-z-]+)"', written)
     assert {"id-convention", "unused-key", "unknown-lint-code"} <= set(warned)
