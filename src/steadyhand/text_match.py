@@ -15,6 +15,8 @@ Span = tuple[int, int]
 
 GLANCE_S = 0.005
 PATIENCE_S = 1.0
+LARGEST_PATTERN = 50_000
+"""Compiled, such a pattern takes about 20 MB; `a{99999999}` would take 24 GB."""
 
 _CLUSTER = regex.compile(r"\X")
 
@@ -227,13 +229,44 @@ def _searched(pattern: str, text: str, *, case_sensitive: bool) -> tuple[regex.P
     return compiled(pattern, case_sensitive=False, every_letter=True), unicodedata.normalize("NFC", text)
 
 
+_PIECE = regex.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(\d+)(?:,\d*)?\}|.", regex.DOTALL)
+
+
+def unrolled_size(pattern: str) -> int:
+    """How many pieces a pattern has once every repeat is written out, which is what compiling it does."""
+    groups: list[int] = []
+    total, last = 0, 0
+    for piece in _PIECE.finditer(pattern):
+        if piece[1] is not None:
+            again = max(int(piece[1]) - 1, 0)
+            total, last = total + last * again, last * (again + 1)
+        elif piece[0] == "(":
+            groups.append(total)
+            total = 0
+        elif piece[0] == ")" and groups:
+            last = total + 1
+            total = groups.pop() + last
+        else:
+            total, last = total + 1, 1
+        if total > LARGEST_PATTERN:
+            break
+    return total + sum(groups)
+
+
+def check_size(pattern: str) -> None:
+    """Raises `regex.error` for a pattern that is too large to compile."""
+    if unrolled_size(pattern) > LARGEST_PATTERN:
+        raise regex.error(f"too large: with its repeats written out it has more than {LARGEST_PATTERN:,} pieces")
+
+
 @functools.lru_cache(maxsize=512)
 def compiled(pattern: str, *, case_sensitive: bool, every_letter: bool = False) -> regex.Pattern[str]:
     """The library keeps compiled patterns too, but looking one up there costs more than a search.
 
     `every_letter`: letters that fold to several are folded too, which takes ten times as long and is of no use while
-    both sides are ASCII. Raises `regex.error`.
+    both sides are ASCII. Raises `regex.error`, also for a pattern that would take too much memory.
     """
+    check_size(pattern)
     if case_sensitive:
         return regex.compile(pattern)
     full = regex.FULLCASE if every_letter or not pattern.isascii() else 0

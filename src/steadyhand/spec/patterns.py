@@ -10,6 +10,7 @@ import re
 import unicodedata
 from typing import NamedTuple
 
+_COUNT = re.compile(r"\{(\d+)")
 _LITERAL = re.compile(r"[\w ,'\"/%;:=<>@!~`&-]+")
 _ALIKE = re.compile(
     r"(?:\(\?[ims]{1,3}\))?"  # flags, in front
@@ -47,6 +48,8 @@ def inspect_pattern(pattern: str) -> Finding:
 
 
 def _inspect(pattern: str) -> Finding:
+    if _may_be_large(pattern):
+        return _inspect_with_regex(pattern)
     if _LITERAL.fullmatch(pattern):
         return _FINE
     if _ALIKE.fullmatch(pattern):
@@ -59,6 +62,14 @@ def _inspect(pattern: str) -> Finding:
     return _inspect_with_regex(pattern)
 
 
+def _may_be_large(pattern: str) -> bool:
+    """Whether its repeats could add up to more than is compiled; `re` would not notice."""
+    size = len(pattern)
+    for count in _COUNT.findall(pattern):
+        size *= max(int(count[:6]), 1)
+    return size > 50_000
+
+
 def check_pattern(pattern: str) -> str | None:
     """What is wrong with a regular expression, or None when it compiles."""
     return inspect_pattern(pattern).error
@@ -67,7 +78,10 @@ def check_pattern(pattern: str) -> str | None:
 def _inspect_with_regex(pattern: str) -> Finding:
     import regex  # slow to import, and not needed for most files
 
+    from steadyhand.text_match import check_size
+
     try:
+        check_size(pattern)
         found = regex.compile(pattern).search("", timeout=1.0)
         return _FINE if found is None else Finding(empty=True, always=_cannot_miss(pattern))
     except regex.error as error:
