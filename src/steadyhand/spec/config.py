@@ -49,7 +49,7 @@ def _mentions_us(project: Path) -> bool:
 
     try:
         data = tomllib.loads(content.decode())
-    except ValueError:
+    except (ValueError, RecursionError):
         return b"tool.steadyhand" in content
     tool = data.get("tool")
     return isinstance(tool, dict) and "steadyhand" in tool
@@ -112,6 +112,8 @@ def read_config(file: Path) -> Config:
         message, line, column = (match[1], int(match[2]), int(match[3])) if match else (str(error), 0, 0)
         place = Place(file=shown, line=line, column=column)
         raise FileError([Problem(place=place, message=f"not valid TOML: {message}", code="toml-syntax")]) from None
+    except RecursionError:
+        raise FileError([Problem(place=Place(file=shown), message="nested too deeply", code="toml-syntax")]) from None
     prefix: FieldPath = ()
     table: Any = data
     if file.name == PROJECT:

@@ -94,7 +94,7 @@ def _walk(folder: str) -> list[str]:
             if entry.is_dir(follow_symlinks=False):
                 if not name.startswith(".") and name not in _SKIPPED:
                     folders.append(entry.path)
-            elif _is_yaml(name) and not name.startswith(".") and _readable(entry):
+            elif _is_yaml(name) and not name.startswith(".") and not _is_folder(entry):
                 files.append(entry.path)
     for below in folders:
         if not os.path.exists(os.path.join(below, "pyvenv.cfg")):  # noqa: PTH110, PTH118
@@ -107,9 +107,12 @@ def _is_yaml(name: str) -> bool:
     return name.lower().endswith((*_ENDINGS, *_PROMISING))
 
 
-def _readable(entry: os.DirEntry[str]) -> bool:
-    """Not a pipe or device, which would block. A link to nowhere stays in, to be reported."""
-    return entry.is_file() or not os.path.exists(entry.path)  # noqa: PTH110
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Links to folders are not followed. A pipe, or a link to nowhere or to itself, stays in, to be reported."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def _problem(given: str, message: str, code: str) -> Problem:

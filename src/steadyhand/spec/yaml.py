@@ -6,10 +6,12 @@ they were written as. The composed nodes are kept, since positions are looked up
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import math
 import os
 import re
+import stat
 from pathlib import Path as FilePath
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -287,12 +289,21 @@ def _step(node: Node, part: str | int) -> tuple[Node | None, Node] | None:
 def read_document(path: str, file: str) -> tuple[Document | None, list[Problem]]:
     """Read one file, called `file` in messages. Without a document the problems say why it could not be read."""
     try:
-        with open(path, "rb") as stream:  # noqa: PTH123  # a Path object for each file costs as much as opening it
+        with open(path, "rb", opener=_open_file) as stream:
             content = stream.read(MAX_BYTES + 1)
     except OSError as error:
         reason = error.strerror or str(error)
         return None, [Problem(place=Place(file=file), message=f"cannot be read: {reason}", code="unreadable")]
     return parse_document(content, path, file)
+
+
+def _open_file(path: str, flags: int) -> int:
+    """Without blocking: a pipe that nobody writes to would hold up everything. Raises `OSError`."""
+    opened = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    if stat.S_ISREG(os.fstat(opened).st_mode):
+        return opened
+    os.close(opened)
+    raise OSError(errno.EINVAL, "expected a file, found a folder, pipe or device")
 
 
 def parse_document(content: bytes, path: str, file: str) -> tuple[Document | None, list[Problem]]:

@@ -164,7 +164,7 @@ def find_run(folder: Path, name: str) -> Path:
     """
     paths = _newest_first(folder)
     if name == "last":
-        begun = next((path for path in paths if not never_begun(path)), None)
+        begun = next((path for path in paths if path.is_file() and not never_begun(path)), None)
         if begun is not None:
             return begun
         raise StoreError(f"there are no runs in {folder} yet")
@@ -181,8 +181,15 @@ def find_run(folder: Path, name: str) -> Path:
 
 
 def _newest_first(folder: Path) -> list[Path]:
-    found = [(path.stem[:_STAMP], path.stat().st_mtime_ns, path) for path in folder.glob(f"*{SUFFIX}")]
+    found = [(path.stem[:_STAMP], _changed_ns(path), path) for path in folder.glob(f"*{SUFFIX}")]
     return [path for *_, path in sorted(found, reverse=True)]
+
+
+def _changed_ns(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:  # a link to nowhere or to itself, or a file that has just gone
+        return 0
 
 
 def _some(paths: list[Path]) -> str:

@@ -72,3 +72,18 @@ def test_no_runs_at_all(tmp_path):
         find_run(tmp_path, "last")
     with pytest.raises(StoreError, match="there are no runs yet"):
         find_run(tmp_path, "x")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "loop"])
+def test_what_is_no_file_neither_hides_nor_holds_up_the_others(runs, kind):
+    odd = runs / "99999999-999999-odd.sqlite"
+    if kind == "pipe":
+        os.mkfifo(odd)
+    else:
+        odd.symlink_to(odd)
+    listed = list_runs(runs)
+    assert next(entry.problem for entry in listed if entry.path == odd) is not None
+    assert sum(entry.problem is None for entry in listed) == sum(
+        entry.problem is None for entry in listed if entry.header
+    )
+    assert find_run(runs, "last") != odd
