@@ -320,6 +320,34 @@ async def test_a_connection_that_the_server_closed_behind_our_back_is_not_used_a
     await server.wait_closed()
 
 
+async def test_a_request_on_a_connection_that_is_closed_as_it_is_used_again_is_sent_on_a_fresh_one():
+    """The server hangs up when the second request arrives; no poll beforehand could have seen that."""
+    event = b'data: {"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n" % len(event)
+    connections = 0
+
+    async def answer(reader, writer):
+        nonlocal connections
+        connections += 1
+        asked = await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(int(asked.lower().partition(b"content-length:")[2].split()[0]))
+        writer.write(head + event)
+        await writer.drain()
+        await reader.read(1)
+        writer.transport.abort()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    base_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    model = OpenAIModel(ModelSettings(name="m", folder=Path(), options={"base_url": base_url}))
+    answers = [await ask(model) for _ in range(4)]
+    assert [each.text for each in answers] == ["x"] * 4
+    assert not any(each.attempt.reused_connection for each in answers)
+    assert connections == 4
+    await model.close()
+    server.close()
+    await server.wait_closed()
+
+
 async def test_an_end_that_comes_late_does_not_count_and_keeps_the_connection():
     late = Answer(text="Stop.", write_size=1)
     async with serving(late) as (server, model):

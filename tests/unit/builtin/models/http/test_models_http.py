@@ -122,10 +122,11 @@ async def ask(model: OpenAIModel, request: ChatRequest = ASKED) -> ChatResponse:
         STREAM_HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunked(EVENTS[:9], EVENTS[9:]) + b"0\r\n\r\n",
         sized(JSON_HEAD + b"Content-Encoding: gzip\r\n", gzip.compress(WHOLE)),
         sized(STREAM_HEAD + b"Content-Encoding: gzip\r\n", gzip.compress(EVENTS)),
+        sized(STREAM_HEAD + b"Content-Encoding: gzip\r\n", gzip.compress(EVENTS[:20]) + gzip.compress(EVENTS[20:])),
         b"HTTP/1.1 100 Continue\r\n\r\n" + sized(JSON_HEAD, WHOLE),
         b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nContent-Type: text/plain\r\n\r\n" + sized(JSON_HEAD, WHOLE),
     ],
-    ids=["length", "stream with length", "chunks", "gzip", "gzip stream", "continue", "hints"],
+    ids=["length", "stream with length", "chunks", "gzip", "gzip stream", "gzip of two members", "continue", "hints"],
 )
 async def test_every_way_to_send_a_body_and_the_connection_is_kept(response):
     async with serving(always(response)) as (server, model):
