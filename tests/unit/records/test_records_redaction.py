@@ -1,5 +1,8 @@
 """Secrets are blotted out by value, by shape and by name; nothing else is touched."""
 
+import base64
+from urllib.parse import quote_plus
+
 import msgspec
 import pytest
 
@@ -181,3 +184,35 @@ def test_a_clean_record_is_the_same_object_and_not_suspected():
     event = ActionTaken(at_ms=0, id="1", name="look", params={"tokens": 3, "tool": ["a", {"b": None}]})
     assert Redactor([CANARY]).value(event) is event
     assert not Redactor([CANARY]).suspects(msgspec.msgpack.encode(event))
+
+
+SECRET = "p@ss/w+rd?~of mine"
+
+
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode], ids=["standard", "for URLs"])
+@pytest.mark.parametrize("before", ["", "a", "ab", "user:", "Aladdin:"])
+@pytest.mark.parametrize("after", ["", "x", "xy", " and more"])
+def test_a_known_secret_is_found_in_base64_wherever_it_stands(encode, before, after):
+    sent = encode((before + SECRET + after).encode()).decode()
+    shown = Redactor([SECRET]).text(f"Basic {sent}")
+    padding = "=" * (-len(shown.removeprefix("Basic ").rstrip("=")) % 4)
+    left = base64.b64decode(shown.removeprefix("Basic ").replace("*", "A").rstrip("=") + padding, altchars=b"-_")
+    assert not any(SECRET.encode()[start : start + 4] in left for start in range(1, len(SECRET) - 5))
+    assert Redactor([SECRET]).suspects(sent.encode())
+
+
+@pytest.mark.parametrize("form", [SECRET.encode().hex(), SECRET.encode().hex().upper(), quote_plus(SECRET)])
+def test_a_known_secret_is_found_in_other_forms(form):
+    assert Redactor([SECRET]).text(f"a {form} b") == f"a {'*' * len(form)} b"
+
+
+@pytest.mark.parametrize(
+    ("name", "is_secret"),
+    [
+        ("DB_PASS", True), ("PASS", True), ("GITHUB_PAT", True), ("DB_PWD", True), ("PROXY_AUTH", True),
+        ("COOKIE", True), ("SESSION_COOKIE", True), ("PWD", False), ("OLDPWD", False), ("PATH", False),
+        ("SSH_AUTH_SOCK", False), ("AUTHOR", False), ("COMPASS", False),
+    ],
+)  # fmt: skip
+def test_variables_that_are_called_like_a_secret(name, is_secret):
+    assert bool(secrets_of({name: "long enough to count"})) is is_secret
