@@ -27,6 +27,7 @@ from steadyhand.store.schema import (
     connect,
     recognise,
     remove_record,
+    still_to_do,
     write_plan,
 )
 
@@ -95,9 +96,9 @@ class Positions:
 
 _INSERT = "INSERT INTO trial (name, verdict, outcome, latency_ms, body, position, scenario_id, idx) VALUES "
 _PLACES = "(?, ?, ?, ?, ?, ?, ?, ?)"
-_REPLACE = """
+_REPLACE = f"""
 UPDATE trial SET name=?, verdict=?, outcome=?, latency_ms=?, body=?
-WHERE position=? AND scenario_id=? AND idx=? AND verdict='error'
+WHERE position=? AND scenario_id=? AND idx=? AND verdict='{Verdict.ERROR}'
 """
 
 _GATHER_S = 0.05
@@ -211,7 +212,7 @@ class RunWriter:
         self._check()
         position = self._position(record.key)
         known = self._positions.verdict(position)
-        if known is not None and known is not Verdict.ERROR:
+        if not still_to_do(known):
             raise StoreError(f"trial {record.key} is in the run record already, as {known}; only an error is replaced")
         data = codec.encode(record)
         if self._redactor.suspects(data):
