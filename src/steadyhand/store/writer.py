@@ -96,9 +96,9 @@ class Positions:
 
 _INSERT = "INSERT INTO trial (name, verdict, outcome, latency_ms, body, position, scenario_id, idx) VALUES "
 _PLACES = "(?, ?, ?, ?, ?, ?, ?, ?)"
-_REPLACE = f"""
+_REPLACE = """
 UPDATE trial SET name=?, verdict=?, outcome=?, latency_ms=?, body=?
-WHERE position=? AND scenario_id=? AND idx=? AND verdict='{Verdict.ERROR}'
+WHERE position=? AND scenario_id=? AND idx=? AND verdict=?
 """
 
 _GATHER_S = 0.05
@@ -361,7 +361,7 @@ class RunWriter:
             raise
 
     def _replace(self, row: _Row) -> None:
-        if self._connection.execute(_REPLACE, row.values).rowcount != 1:
+        if self._connection.execute(_REPLACE, (*row.values, Verdict.ERROR.value)).rowcount != 1:
             raise self._not_ours(row)
 
     def _not_ours(self, row: _Row) -> StoreError:
