@@ -11,12 +11,10 @@ import msgspec
 from steadyhand.judging.cost import Prices, cost_of_trial
 from steadyhand.judging.rates import (
     ScenarioRate,
-    Tally,
     pass_hat_k,
     rates_exit_code,
     summarise,
     tally_scenarios,
-    tally_trials,
     value_rates,
 )
 from steadyhand.judging.severity import Alarm, alarm_of
@@ -69,6 +67,7 @@ def to_json(header: RunHeader, trials: Iterable[TrialRecord], rates: Sequence[Sc
     told = _copy(
         shapes.JsonSummary,
         summary,
+        total=summary.finished,
         scenarios=_copy(shapes.JsonVerdictCounts, tally_scenarios(rates)),
         exit_code=int(rates_exit_code(rates)),
         cost=_cost(spent),
@@ -315,8 +314,7 @@ def _scenarios(header: RunHeader, rates: Sequence[ScenarioRate]) -> list[shapes.
 
 
 def _scenario(rate: ScenarioRate, matrix: RunMatrix | None) -> shapes.JsonScenarioRate:
-    decided = rate.passed + rate.failed
-    chances = {str(k): pass_hat_k(rate.passed, decided, k) for k in range(1, _LARGEST_K + 1)}
+    chances = {str(k): pass_hat_k(rate.passed, rate.decided, k) for k in range(1, _LARGEST_K + 1)}
     place = None
     if matrix is not None:
         place = _copy(shapes.JsonScenarioMatrix, matrix, parameters=matrix.parameters(rate.scenario_id))
@@ -324,14 +322,10 @@ def _scenario(rate: ScenarioRate, matrix: RunMatrix | None) -> shapes.JsonScenar
         shapes.JsonScenarioRate,
         rate,
         id=rate.scenario_id,
-        trials=_trial_counts(tally_trials([rate])),
+        trials=_copy(shapes.JsonTrialCounts, rate),
         pass_hat_k={k: chance for k, chance in chances.items() if chance is not None},
         matrix=place,
     )
-
-
-def _trial_counts(tally: Tally) -> shapes.JsonTrialCounts:
-    return _copy(shapes.JsonTrialCounts, tally)
 
 
 def _matrices(header: RunHeader, rates: Sequence[ScenarioRate]) -> list[shapes.JsonMatrix]:
@@ -342,8 +336,11 @@ def _matrices(header: RunHeader, rates: Sequence[ScenarioRate]) -> list[shapes.J
 def _matrix(matrix: RunMatrix, rates: Mapping[str, ScenarioRate]) -> shapes.JsonMatrix:
     axes: dict[str, list[shapes.JsonMatrixValue]] = {}
     for each in value_rates(matrix, rates):
-        combinations = _copy(shapes.JsonVerdictCounts, each.combinations)
-        value = shapes.JsonMatrixValue(value=each.value, combinations=combinations, trials=_trial_counts(each.trials))
+        value = shapes.JsonMatrixValue(
+            value=each.value,
+            combinations=_copy(shapes.JsonVerdictCounts, each.combinations),
+            trials=_copy(shapes.JsonTrialCounts, each.trials),
+        )
         axes.setdefault(each.parameter, []).append(value)
     listed = tuple(shapes.JsonMatrixAxis(parameter=name, values=tuple(values)) for name, values in axes.items())
     return _copy(shapes.JsonMatrix, matrix, combinations=tuple(matrix.combinations), axes=listed)
