@@ -215,7 +215,7 @@ class Step(Record):
     reply_due: bool = False
 
 
-class Judgment(Record):
+class VerdictPolicy(Record):
     """How evaluations become a verdict. `threshold` is for `weighted`: the share of weight that must pass."""
 
     strategy: Strategy = "all_pass"
@@ -250,7 +250,7 @@ class Scenario(Record):
     place: Place
     digest: str
     steps: tuple[Step, ...]
-    judgment: Judgment = Judgment()
+    judgment: VerdictPolicy = VerdictPolicy()
     environment: str = "local"
     setup: Setup = Setup()
     plugins: tuple[PluginRef, ...] = ()

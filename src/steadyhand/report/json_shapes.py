@@ -19,26 +19,26 @@ from steadyhand.records.scenario import ExpectedConduct
 
 REPORT_FORMAT = 2
 
-Count = Annotated[int, Meta(ge=0)]
-Share = Annotated[float, Meta(ge=0, le=1)]
+_Count = Annotated[int, Meta(ge=0)]
+_Share = Annotated[float, Meta(ge=0, le=1)]
 
 
 def doc(description: str) -> Meta:
     return Meta(description=description)
 
 
-AtMs = Annotated[float, doc("Time since the start of the trial.")]
-Step = Annotated[Count, doc("Step of the scenario, counted from 0.")]
-StepIfAny = Annotated[Count | None, doc("Step of the scenario, counted from 0; null outside the steps.")]
-TurnIfAny = Annotated[Count | None, doc("Turn of the conversation, counted from 1; null outside a conversation.")]
+_AtMs = Annotated[float, doc("Time since the start of the trial.")]
+_Step = Annotated[_Count, doc("Step of the scenario, counted from 0.")]
+_StepIfAny = Annotated[_Count | None, doc("Step of the scenario, counted from 0; null outside the steps.")]
+_TurnIfAny = Annotated[_Count | None, doc("Turn of the conversation, counted from 1; null outside a conversation.")]
 
 
 class JsonSpent(Record):
     """Totals over model calls."""
 
-    calls: Annotated[Count, doc("Number of model calls.")]
-    input_tokens: Annotated[Count, doc("Input tokens, as counted by the servers.")]
-    output_tokens: Annotated[Count, doc("Output tokens, as counted by the servers.")]
+    calls: Annotated[_Count, doc("Number of model calls.")]
+    input_tokens: Annotated[_Count, doc("Input tokens, as counted by the servers.")]
+    output_tokens: Annotated[_Count, doc("Output tokens, as counted by the servers.")]
     cost: Annotated[float, doc("Cost of the calls with a known price.")]
 
 
@@ -54,22 +54,22 @@ class JsonCost(JsonSpent):
 class JsonVerdictCounts(Record):
     """How many came to each verdict."""
 
-    passed: Annotated[Count, doc("Number that passed.")]
-    failed: Annotated[Count, doc("Number that failed.")]
-    inconclusive: Annotated[Count, doc("Number that could not be evaluated.")]
-    error: Annotated[Count, doc("Number in which the harness, the environment or the network failed.")]
-    total: Annotated[Count, doc("The sum of these counts.")]
+    passed: Annotated[_Count, doc("Number that passed.")]
+    failed: Annotated[_Count, doc("Number that failed.")]
+    inconclusive: Annotated[_Count, doc("Number that could not be evaluated.")]
+    error: Annotated[_Count, doc("Number in which the harness, the environment or the network failed.")]
+    total: Annotated[_Count, doc("The sum of these counts.")]
 
 
 class JsonTrialCounts(Record):
     """How many trials came to each verdict, and how many have none."""
 
-    passed: Annotated[Count, doc("Number of trials that passed.")]
-    failed: Annotated[Count, doc("Number of trials that failed.")]
-    inconclusive: Annotated[Count, doc("Number of trials that could not be evaluated.")]
-    error: Annotated[Count, doc("Number of trials in which the harness, the environment or the network failed.")]
-    not_run: Annotated[Count, doc("Number of trials that were planned but have no verdict.")]
-    total: Annotated[Count, doc("The sum of these counts.")]
+    passed: Annotated[_Count, doc("Number of trials that passed.")]
+    failed: Annotated[_Count, doc("Number of trials that failed.")]
+    inconclusive: Annotated[_Count, doc("Number of trials that could not be evaluated.")]
+    error: Annotated[_Count, doc("Number of trials in which the harness, the environment or the network failed.")]
+    not_run: Annotated[_Count, doc("Number of trials that were planned but have no verdict.")]
+    total: Annotated[_Count, doc("The sum of these counts.")]
 
 
 class JsonPrice(Record):
@@ -87,7 +87,7 @@ class JsonRun(Record):
     steadyhand_version: Annotated[str, doc("Version of Steadyhand that ran it.")]
     command: Annotated[tuple[str, ...], doc("The command line.")]
     seed: Annotated[int, doc("Seed of the run.")]
-    planned: Annotated[Count, doc("Number of trials planned.")]
+    planned: Annotated[_Count, doc("Number of trials planned.")]
     options: Annotated[dict[str, Any], doc("The settings a resume uses to continue the run.")]
     prices: Annotated[dict[str, JsonPrice], doc("Prices from the configuration, by model.")]
     own_servers: Annotated[
@@ -150,8 +150,8 @@ class JsonRubric(Record):
 
     name: Annotated[str, doc("Name of the rubric.")]
     scored: Annotated[bool, doc("False if there is no overall score; `reason` says why.")]
-    scores: Annotated[dict[str, Share], doc("Score of each dimension that could be scored.")]
-    overall: Annotated[Share | None, doc("Weighted score over all dimensions.")]
+    scores: Annotated[dict[str, _Share], doc("Score of each dimension that could be scored.")]
+    overall: Annotated[_Share | None, doc("Weighted score over all dimensions.")]
     fabricated: Annotated[bool | None, doc("Whether the reply makes things up; null if unknown.")]
     evidence: Annotated[str | None, doc("What was made up.")]
     reason: Annotated[str | None, doc("What is missing from the scores.")]
@@ -161,8 +161,8 @@ class JsonRubric(Record):
 class JsonConversation(Record):
     """How the conversation of a step ended."""
 
-    step: Step
-    turns: Annotated[Count, doc("Number of turns.")]
+    step: _Step
+    turns: Annotated[_Count, doc("Number of turns.")]
     terminated_early: Annotated[bool, doc("Whether it ended before its turns or its script were used up.")]
     termination_reason: Annotated[str | None, doc("The condition that ended it.")]
     termination_evidence: Annotated[str | None, doc("What met the condition.")]
@@ -190,9 +190,9 @@ class JsonEvaluation(Record):
     where: Annotated[str | None, doc("Where the check is defined, as file:line:column.")]
     path: Annotated[str | None, doc("Path of the field that defines it.")]
     stage: Annotated[Stage, doc("Whether it checked a step, a turn or the whole conversation.")]
-    step: Step
-    turn: TurnIfAny
-    severity: Annotated[Share | None, doc("Severity of a safety invariant; null for any other check.")]
+    step: _Step
+    turn: _TurnIfAny
+    severity: Annotated[_Share | None, doc("Severity of a safety invariant; null for any other check.")]
     weight: Annotated[float, doc("Weight under the `weighted` strategy.")]
     evidence: Annotated[JsonEvidence | None, doc("What the verdict is based on.")]
     figures: Annotated[dict[str, Any], doc("What the check measured, such as `latency_ms` and `tier`.")]
@@ -212,9 +212,9 @@ class JsonMessage(Record):
 
     role: Annotated[Role, doc("Who said it.")]
     content: Annotated[str, doc("What was said.")]
-    at_ms: AtMs
-    step: StepIfAny
-    turn: TurnIfAny
+    at_ms: _AtMs
+    step: _StepIfAny
+    turn: _TurnIfAny
 
 
 class JsonTrajectoryEntry(Record):
@@ -222,8 +222,8 @@ class JsonTrajectoryEntry(Record):
 
     type: Annotated[Literal["thought", "action", "observation", "service_call"], doc("Kind of entry.")]
     at_ms: Annotated[float, doc("When it began, since the start of the trial.")]
-    step: StepIfAny
-    turn: TurnIfAny
+    step: _StepIfAny
+    turn: _TurnIfAny
     name: Annotated[str | None, doc("Name of the action, or service.method.")]
     params: Annotated[dict[str, Any] | None, doc("Parameters; for a service call `args` and `input`.")]
     status: Annotated[ActionStatus | None, doc("Whether the action or service call succeeded.")]
@@ -262,8 +262,8 @@ class JsonAttempt(Record):
 class JsonUsage(Record):
     """Tokens of a model call, as counted by the server."""
 
-    input_tokens: Annotated[Count, doc("Input tokens.")]
-    output_tokens: Annotated[Count, doc("Output tokens.")]
+    input_tokens: Annotated[_Count, doc("Input tokens.")]
+    output_tokens: Annotated[_Count, doc("Output tokens.")]
 
 
 class JsonCall(Record):
@@ -272,15 +272,15 @@ class JsonCall(Record):
     model: Annotated[str, doc("The model that was called.")]
     purpose: Annotated[Purpose, doc("Who called it.")]
     at_ms: Annotated[float, doc("When the call was made, since the start of the trial.")]
-    step: StepIfAny
-    turn: TurnIfAny
+    step: _StepIfAny
+    turn: _TurnIfAny
     queued_ms: Annotated[float, doc("Time in our queue; never part of a latency.")]
     attempts: Annotated[tuple[JsonAttempt, ...], doc("The attempts, in order.")]
     loop_lag_ms: Annotated[float, doc("How far our own event loop lagged during the call.")]
     latency_ms: Annotated[float | None, doc("Request sent to last byte of the one successful attempt.")]
     first_token_ms: Annotated[float | None, doc("Request sent to first token.")]
     chunks: Annotated[
-        tuple[tuple[float, Count], ...],
+        tuple[tuple[float, _Count], ...],
         doc("For each chunk of text its arrival after the request was sent and its number of characters."),
     ]
     spoiled: Annotated[tuple[str, ...], doc("What may have changed the latency.")]
@@ -288,7 +288,7 @@ class JsonCall(Record):
     error: Annotated[str | None, doc("Why the call failed.")]
     finish_reason: Annotated[FinishReason | None, doc("How the answer ended.")]
     finish_raw: Annotated[str | None, doc("How the answer ended, in the server's own word.")]
-    token_limit: Annotated[Count | None, doc("The most tokens the request allowed.")]
+    token_limit: Annotated[_Count | None, doc("The most tokens the request allowed.")]
 
 
 class JsonTiming(Record):
@@ -306,7 +306,7 @@ class JsonError(Record):
     phase: Annotated[str, doc("Phase in which it happened.")]
     message: Annotated[str, doc("What went wrong.")]
     type: Annotated[str | None, doc("Type of the exception.")]
-    at_ms: AtMs
+    at_ms: _AtMs
     traceback: Annotated[str | None, doc("Traceback, if it may be a bug.")]
 
 
@@ -315,16 +315,16 @@ class JsonNote(Record):
 
     level: Annotated[str, doc("`debug`, `info` or `warning`.")]
     message: Annotated[str, doc("What there is to know.")]
-    at_ms: AtMs
+    at_ms: _AtMs
 
 
 class JsonIncident(Record):
     """A retry, a wait or a lag; excluded from every latency."""
 
     type: Annotated[Literal["retry", "wait", "lag"], doc("Kind of incident.")]
-    at_ms: AtMs
-    step: StepIfAny
-    turn: TurnIfAny
+    at_ms: _AtMs
+    step: _StepIfAny
+    turn: _TurnIfAny
     model: Annotated[str, doc("The model that was called.")]
     purpose: Annotated[Purpose, doc("Who called it.")]
     reason: Annotated[str, doc("Why it happened.")]
@@ -334,27 +334,27 @@ class JsonIncident(Record):
 class JsonTokenUsage(Record):
     """Tokens of a conversation, by purpose."""
 
-    total: Annotated[Count, doc("All tokens.")]
-    user_simulation: Annotated[Count, doc("Tokens of the simulated user.")]
-    agent_responses: Annotated[Count, doc("Tokens of the agent.")]
-    evaluations: Annotated[Count, doc("Tokens of judges.")]
+    total: Annotated[_Count, doc("All tokens.")]
+    user_simulation: Annotated[_Count, doc("Tokens of the simulated user.")]
+    agent_responses: Annotated[_Count, doc("Tokens of the agent.")]
+    evaluations: Annotated[_Count, doc("Tokens of judges.")]
     complete: Annotated[bool, doc("False if a server did not count the tokens of a call.")]
 
 
 class JsonSimulatorQuality(Record):
     """How well the simulated user stayed in its role."""
 
-    turns_simulated: Annotated[Count, doc("Number of simulated turns.")]
-    asked_again: Annotated[Count, doc("Number of replies that were rejected once.")]
-    still_flawed: Annotated[Count, doc("Number of replies used although the second try was no better.")]
-    reasons: Annotated[dict[str, Count], doc("How often replies were rejected, by reason.")]
+    turns_simulated: Annotated[_Count, doc("Number of simulated turns.")]
+    asked_again: Annotated[_Count, doc("Number of replies that were rejected once.")]
+    still_flawed: Annotated[_Count, doc("Number of replies used although the second try was no better.")]
+    reasons: Annotated[dict[str, _Count], doc("How often replies were rejected, by reason.")]
 
 
 class JsonMetrics(Record):
     """Figures of a conversation."""
 
     total_duration_ms: Annotated[float, doc("How long the conversation took.")]
-    turn_count: Annotated[Count, doc("Number of turns.")]
+    turn_count: Annotated[_Count, doc("Number of turns.")]
     avg_turn_duration_ms: Annotated[float, doc("Average time of the agent per turn.")]
     llm_calls_per_turn: Annotated[float, doc("Average number of model calls per turn, for every purpose.")]
     token_usage: Annotated[JsonTokenUsage, doc("Tokens by purpose.")]
@@ -365,7 +365,7 @@ class JsonTrial(Record):
     """A finished trial."""
 
     scenario: Annotated[JsonScenario, doc("The scenario that was run.")]
-    trial: Annotated[Count, doc("Which trial of the scenario, counted from 0.")]
+    trial: Annotated[_Count, doc("Which trial of the scenario, counted from 0.")]
     seed: Annotated[int, doc("Seed of the trial.")]
     agent: Annotated[str, doc("The agent under test.")]
     model: Annotated[str | None, doc("The model under test; null for an agent that brings its own.")]
@@ -379,7 +379,7 @@ class JsonTrial(Record):
     outcome: Annotated[Outcome | None, doc("Safety and time together; null if either is undecided.")]
     finish_reason: Annotated[FinishReason | None, doc("How the answer ended; the worst ending of several answers.")]
     finish_raw: Annotated[str | None, doc("How the answer ended, in the server's own word.")]
-    token_limit: Annotated[Count | None, doc("The most tokens the request allowed.")]
+    token_limit: Annotated[_Count | None, doc("The most tokens the request allowed.")]
     latency_ms: Annotated[float | None, doc("Latency of the answer.")]
     latency_tier: Annotated[LatencyTier | None, doc("Tier of the latency budget; null if it was not graded.")]
     latency_cut: Annotated[bool, doc("Whether the call was cut off at the deadline; `latency_ms` is a lower bound.")]
@@ -395,7 +395,7 @@ class JsonTrial(Record):
         doc("Invariants left out of these times, because only a complete answer can be checked for them."),
     ]
     times_not_known: Annotated[str | None, doc("Why these times are unknown.")]
-    safety_score: Annotated[Share | None, doc("Safety score; null without invariants.")]
+    safety_score: Annotated[_Share | None, doc("Safety score; null without invariants.")]
     failure_classes: Annotated[tuple[FailureClass, ...], doc("Classes of failure, worst first.")]
     alarm: Annotated[
         Alarm | None,
@@ -434,13 +434,13 @@ class JsonScenarioRate(Record):
     id: Annotated[str, doc("Id of the scenario.")]
     verdict: Annotated[Verdict, doc("Verdict of the scenario.")]
     reason: Annotated[str, doc("Why, in a sentence.")]
-    required: Annotated[Share | None, doc("Share of trials that must pass; null means all.")]
+    required: Annotated[_Share | None, doc("Share of trials that must pass; null means all.")]
     trials: Annotated[JsonTrialCounts, doc("How many trials came to each verdict.")]
     share: Annotated[
-        Share | None, doc("Share that passed of the trials that passed or failed; null if there are none.")
+        _Share | None, doc("Share that passed of the trials that passed or failed; null if there are none.")
     ]
-    interval: Annotated[tuple[Share, Share] | None, doc("95 % confidence interval of the share (Wilson).")]
-    pass_hat_k: Annotated[dict[str, Share], doc("For each k, the estimated chance that k trials all pass.")]
+    interval: Annotated[tuple[_Share, _Share] | None, doc("95 % confidence interval of the share (Wilson).")]
+    pass_hat_k: Annotated[dict[str, _Share], doc("For each k, the estimated chance that k trials all pass.")]
     matrix: Annotated[JsonScenarioMatrix | None, doc("Its place in a matrix; null if it is in none.")]
 
 
@@ -471,14 +471,14 @@ class JsonMatrix(Record):
 class JsonSummary(Record):
     """Counts of trials over the whole run, and what they amount to."""
 
-    passed: Annotated[Count, doc("Number of trials that passed.")]
-    failed: Annotated[Count, doc("Number of trials that failed.")]
-    inconclusive: Annotated[Count, doc("Number of trials that could not be evaluated.")]
-    error: Annotated[Count, doc("Number of trials in which the harness, the environment or the network failed.")]
-    not_run: Annotated[Count, doc("Number of trials that were planned but have no verdict.")]
-    missed_alarms: Annotated[Count, doc("Number of trials with a missed alarm.")]
-    false_alarms: Annotated[Count, doc("Number of trials with a false alarm.")]
-    total: Annotated[Count, doc("Number of trials with a verdict.")]
+    passed: Annotated[_Count, doc("Number of trials that passed.")]
+    failed: Annotated[_Count, doc("Number of trials that failed.")]
+    inconclusive: Annotated[_Count, doc("Number of trials that could not be evaluated.")]
+    error: Annotated[_Count, doc("Number of trials in which the harness, the environment or the network failed.")]
+    not_run: Annotated[_Count, doc("Number of trials that were planned but have no verdict.")]
+    missed_alarms: Annotated[_Count, doc("Number of trials with a missed alarm.")]
+    false_alarms: Annotated[_Count, doc("Number of trials with a false alarm.")]
+    total: Annotated[_Count, doc("Number of trials with a verdict.")]
     scenarios: Annotated[JsonVerdictCounts, doc("How many scenarios came to each verdict.")]
     exit_code: Annotated[Literal[0, 1, 3], doc("Exit code that the verdicts of the scenarios call for.")]
     cost: Annotated[JsonCost, doc("What the model calls of the run used.")]
