@@ -1,4 +1,4 @@
-"""`steadyhand schema`: JSON Schemas for editors."""
+"""`steadyhand schema`: JSON Schemas of what Steadyhand reads and of the report it writes."""
 
 from __future__ import annotations
 
@@ -10,23 +10,27 @@ import click
 from steadyhand.compose.loading import build_registry
 from steadyhand.errors import SetupError
 from steadyhand.plugins.registry import EvaluationCatalogue
+from steadyhand.report.json_shapes import report_schema
 from steadyhand.spec.schema import json_schemas
 
 
 @click.command()
 @click.argument("name", required=False)
 @click.option(
-    "--out", type=click.Path(path_type=Path, file_okay=False), help="Write one file per schema into this folder."
+    "--out", type=click.Path(path_type=Path, file_okay=False), help="Write one file per schema to this folder."
 )
 def schema(name: str | None, out: Path | None) -> None:
-    """Write the JSON Schemas of scenario, matrix, rubric and configuration files.
+    """Print the JSON Schemas of scenario, matrix, rubric and configuration files, and of the JSON report.
 
-    NAME prints one of them; --out writes all as NAME.schema.json.
+    With NAME, print only that one. With --out, write each to NAME.schema.json instead.
     """
     registry = build_registry()
-    schemas = json_schemas(EvaluationCatalogue(registry), registry.names("environments"))
+    schemas = {
+        **json_schemas(EvaluationCatalogue(registry), registry.names("environments")),
+        "report": report_schema(),
+    }
     if name is not None and name not in schemas:
-        raise SetupError(f"no schema {name!r}; there are {', '.join(schemas)}")
+        raise SetupError(f"unknown schema {name!r}; expected one of: {', '.join(schemas)}")
     if out is None:
         chosen = schemas[name] if name else schemas
         click.echo(json.dumps(chosen, indent=2, ensure_ascii=False))

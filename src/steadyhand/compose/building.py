@@ -15,7 +15,7 @@ import msgspec
 
 from steadyhand.batch.plan import PlannedTrial
 from steadyhand.builtin.mocks.javascript import QuickJsSandbox
-from steadyhand.builtin.services.database import TrialDatabase
+from steadyhand.builtin.services.database import ServiceDatabase
 from steadyhand.compose.judges import Judges
 from steadyhand.compose.loading import (
     Rubrics,
@@ -229,7 +229,7 @@ class Builder:
             known = self._environments[scenario.id] = (factory, settings)
         return known[0](msgspec.structs.replace(known[1], trial_id=trial_id))
 
-    def _database(self, scenario: Scenario, environment: EnvironmentProvider) -> TrialDatabase | None:
+    def _database(self, scenario: Scenario, environment: EnvironmentProvider) -> ServiceDatabase | None:
         seed = scenario.setup.database
         if seed is None:
             return None
@@ -314,7 +314,7 @@ class TrialServices:
             raise FileError(problems)
 
     def build(
-        self, scenario: Scenario, registry: Registry, *, seed: int, clock: Clock, database: TrialDatabase | None
+        self, scenario: Scenario, registry: Registry, *, seed: int, clock: Clock, database: ServiceDatabase | None
     ) -> Services:
         generator = random.Random(seed)  # noqa: S311 - repeatability, not secrecy
         mocks: MockSource | None = None

@@ -17,7 +17,7 @@ _NUMERIC_LOOK = re.compile(r"[\s\d.,%+<>=~\-\u2010-\u2015\u2212\u2264\u2265]*")
 _FORMS = "`yes`, `no`, `0.8+` (at least), `0.3-` (at most) or `0.2-0.9` (from, to)"
 
 
-class Expected(Record):
+class ExpectedAnswer(Record):
     """Either the judgment has to be `word`, or the confidence has to lie in `low..high`, both inclusive."""
 
     text: str
@@ -37,7 +37,7 @@ class Comparison(Record):
     reason: str
 
 
-def parse_expected(text: str) -> Expected:
+def parse_expected(text: str) -> ExpectedAnswer:
     """Raises `ValueError` when the text looks like numbers and is none of the three forms, or is empty."""
     trimmed = text.strip()
     if not trimmed:
@@ -51,10 +51,12 @@ def parse_expected(text: str) -> Expected:
     looks_numeric = _NUMERIC_LOOK.fullmatch(trimmed) and re.search(r"\d", trimmed)
     if looks_numeric and not _BARE.fullmatch(trimmed):
         raise ValueError(f"expected {_FORMS}, found {trimmed!r}")
-    return Expected(text=trimmed, word=_plain(trimmed))
+    return ExpectedAnswer(text=trimmed, word=_plain(trimmed))
 
 
-def compare(expected: Expected, *, judgment: str, confidence: float | None, achieved: Mapping[str, bool]) -> Comparison:
+def compare(
+    expected: ExpectedAnswer, *, judgment: str, confidence: float | None, achieved: Mapping[str, bool]
+) -> Comparison:
     """Hold an answer against what was expected.
 
     A capability that was not achieved misses everything but `no`. An expected `no` is met by the word `no` alone: a
@@ -87,7 +89,7 @@ def contradiction(judgment: str, confidence: float | None) -> str | None:
     return f"the judge says {word!r} and is {confidence:g} sure of 'yes', which contradict each other"
 
 
-def _range(text: str, low: float, high: float) -> Expected:
+def _range(text: str, low: float, high: float) -> ExpectedAnswer:
     if low <= 0.0 and high >= 1.0:
         raise ValueError(f"{text!r} allows every confidence, so it can never fail")
     if low > 1.0 or high > 1.0:
@@ -96,7 +98,7 @@ def _range(text: str, low: float, high: float) -> Expected:
         raise ValueError(f"the range {text!r} is empty: write the smaller number first")
     if low == 0.0 and high == 1.0:
         raise ValueError(f"every confidence lies in {text!r}, so the check can never fail")
-    return Expected(text=text, low=low, high=high)
+    return ExpectedAnswer(text=text, low=low, high=high)
 
 
 def _plain(text: str) -> str:
@@ -106,7 +108,7 @@ def _plain(text: str) -> str:
 _DEPTH = 8
 
 
-def check_answer_schema(schema: Mapping[str, Any], expected: Expected, capabilities: Sequence[str] = ()) -> None:
+def check_answer_schema(schema: Mapping[str, Any], expected: ExpectedAnswer, capabilities: Sequence[str] = ()) -> None:
     """Raises `ValueError` when the schema is not one, rules out a judgment, or makes a check of it that can never pass
     or never fail."""
     answers = _Answers(schema)
@@ -127,7 +129,7 @@ def check_answer_schema(schema: Mapping[str, Any], expected: Expected, capabilit
             raise ValueError(f"json_schema rules out {form} as `capabilities`; leave `capabilities` out of it")
 
 
-def _check_word(answers: _Answers, expected: Expected, word: str, words: Sequence[str] | None) -> None:
+def _check_word(answers: _Answers, expected: ExpectedAnswer, word: str, words: Sequence[str] | None) -> None:
     text = expected.text
     if words is None:
         if not answers.takes("judgment", (text, word, word.upper(), word.capitalize(), word.title())):
@@ -141,7 +143,7 @@ def _check_word(answers: _Answers, expected: Expected, word: str, words: Sequenc
         raise ValueError(f"`expected` is {text!r}, and json_schema allows nothing else: the check can never fail")
 
 
-def _check_confidence(answers: _Answers, expected: Expected) -> None:
+def _check_confidence(answers: _Answers, expected: ExpectedAnswer) -> None:
     text, low, high = expected.text, expected.low, expected.high
     if not answers.has("confidence"):
         raise ValueError(f"`expected` is {text!r}, and json_schema has no `confidence` to compare with it")

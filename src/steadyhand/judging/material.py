@@ -34,7 +34,7 @@ def materials_of(
 
     `parts` is what to show beside how the step ended and the final reply.
     """
-    said = _transcript(result)
+    said = list(result.transcript)
     final: Message | None = None
     if said and said[-1].role == "assistant":
         *said, final = said
@@ -56,25 +56,12 @@ def materials_of(
 def turn_materials(turns: Sequence[ConversationTurn]) -> tuple[Material, ...]:
     """A conversation, a piece for each message: the title alone says who is speaking."""
     return tuple(
-        Material(title=f"turn {turn.turn_number}, message from {_SPEAKERS[role]}", text=text or "(it is empty)")
+        Material(
+            title=f"turn {turn.turn_number}, message from {_SPEAKERS[said.role]}", text=said.content or "(it is empty)"
+        )
         for turn in turns
-        for role, text in (("user", turn.user_input), ("assistant", turn.agent_response))
+        for said in turn.messages
     )
-
-
-def _transcript(result: ExecutionResult) -> list[Message]:
-    if result.messages:
-        return list(result.messages)
-    if result.conversation is not None:
-        return [
-            message
-            for turn in result.conversation.turns
-            for message in (
-                Message(role="user", content=turn.user_input),
-                Message(role="assistant", content=turn.agent_response),
-            )
-        ]
-    return []
 
 
 def _program(result: ExecutionResult) -> list[Material]:

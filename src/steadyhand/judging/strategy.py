@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from steadyhand.records.evaluation import EvaluationResult, Verdict
-from steadyhand.records.scenario import Judgment
+from steadyhand.records.scenario import VerdictPolicy
 
 _NAMED = 3
 
@@ -42,7 +42,7 @@ class _Sorted(NamedTuple):
         return len(self.passed) + len(self.failed) + len(self.inconclusive) + len(self.error)
 
 
-def decide(judgment: Judgment, evaluations: Sequence[EvaluationResult]) -> tuple[Verdict, str]:
+def decide(judgment: VerdictPolicy, evaluations: Sequence[EvaluationResult]) -> tuple[Verdict, str]:
     """The verdict over all evaluations and the reason for it, in a sentence."""
     if not evaluations:
         return Verdict.INCONCLUSIVE, NOTHING_EVALUATED

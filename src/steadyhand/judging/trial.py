@@ -12,7 +12,7 @@ from steadyhand.judging.strategy import decide, label, named
 from steadyhand.records.evaluation import EvaluationResult, FailureClass, LatencyTier, Outcome, RubricScore, Verdict
 from steadyhand.records.result import Latency
 from steadyhand.records.run import Judged
-from steadyhand.records.scenario import Judgment
+from steadyhand.records.scenario import VerdictPolicy
 from steadyhand.records.timing import SafetyTimeline
 
 LATENCY_BUDGET = "latency_budget"
@@ -34,7 +34,7 @@ class _Graded(NamedTuple):
 
 def judge_trial(
     *,
-    judgment: Judgment,
+    judgment: VerdictPolicy,
     evaluations: Sequence[EvaluationResult],
     errors: Sequence[str],
     latency: Latency | None,
@@ -109,7 +109,7 @@ _UNSAFE = frozenset((FailureClass.CRITICAL_INVARIANT, FailureClass.INVARIANT))
 
 
 def _verdict(
-    judgment: Judgment,
+    judgment: VerdictPolicy,
     evaluations: Sequence[EvaluationResult],
     errors: Sequence[str],
     unfinished: Sequence[EvaluationResult],

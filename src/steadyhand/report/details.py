@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Literal
 
 from steadyhand.judging.severity import alarm_of
 from steadyhand.judging.strategy import label
@@ -105,21 +105,6 @@ def render_incidents(incidents: Incidents, page: Page) -> Iterator[str]:
         lines = list(page.wrap(what, indent=hang)) or [""]
         yield f"{' ' * _INCIDENT_INDENT}{page.paint(name.ljust(width), 'faint')}  {lines[0]}"
         yield from (" " * hang + line for line in lines[1:])
-
-
-def incident_json(event: AnyEvent) -> dict[str, Any] | None:
-    """One as the JSON report tells it; None for an event that is none."""
-    match event:
-        case Retried():
-            told = {"type": "retry", "reason": event.reason, "ms": event.wait_ms}
-        case Waited():
-            told = {"type": "wait", "reason": event.reason, "ms": event.wait_ms}
-        case Lagged():
-            told = {"type": "lag", "reason": f"the limit is {event.limit_ms:g} ms", "ms": event.lag_ms}
-        case _:
-            return None
-    at = {"at_ms": event.at_ms, "step": event.step, "turn": event.turn}
-    return {"type": told["type"], **at, "model": event.model, "purpose": event.purpose, **told}
 
 
 def _of(trial: TrialRecord) -> Incidents:

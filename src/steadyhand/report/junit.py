@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from steadyhand.judging.rates import ScenarioRate, percent
+from steadyhand.judging.rates import ScenarioRate, percent, tally_scenarios
 from steadyhand.judging.severity import alarm_of
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import RunHeader, TrialRecord, answers_finish
@@ -160,12 +160,12 @@ def _figure(ms: float | None) -> str | None:
 
 
 def _totals(name: str, cases: Sequence[_Case]) -> str:
-    verdicts = [case.rate.verdict for case in cases]
+    tally = tally_scenarios(case.rate for case in cases)
     counts = {
-        "tests": len(cases),
-        "failures": verdicts.count(Verdict.FAILED),
-        "errors": verdicts.count(Verdict.ERROR),
-        "skipped": verdicts.count(Verdict.INCONCLUSIVE),
+        "tests": tally.total,
+        "failures": tally.failed,
+        "errors": tally.error,
+        "skipped": tally.inconclusive,
     }
     told = "".join(f' {key}="{count}"' for key, count in counts.items())
     return f'{_attribute("name", name)}{told} time="{sum(case.seconds for case in cases):.6f}"'

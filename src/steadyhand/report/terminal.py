@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from steadyhand.judging.cost import Prices, cost_of_trial
-from steadyhand.judging.rates import RunSummary, ScenarioRate, summarise
+from steadyhand.judging.rates import RunSummary, ScenarioRate, Tally, summarise, tally_scenarios
 from steadyhand.judging.severity import Alarm, alarm_of
 from steadyhand.records.cost import CostSummary
 from steadyhand.records.evaluation import Outcome, Verdict
@@ -34,7 +34,7 @@ _MOST_RATES = 200
 def render_scenarios(header: RunHeader, rates: Sequence[ScenarioRate], page: Page) -> Iterator[str]:
     """The lines, each table after an empty one; none when every scenario was to be tried once, outside any matrix."""
     in_matrix = {each for matrix in header.matrices for each in matrix.combinations}
-    several = [rate for rate in rates if rate.planned > 1 and rate.scenario_id not in in_matrix]
+    several = [rate for rate in rates if rate.total > 1 and rate.scenario_id not in in_matrix]
     if several:
         yield ""
         yield from _several(several, page)
@@ -49,12 +49,16 @@ def render_scenarios(header: RunHeader, rates: Sequence[ScenarioRate], page: Pag
 
 def scenarios_line(header: RunHeader, rates: Sequence[ScenarioRate], page: Page) -> str | None:
     """Such as `2 scenarios: 1 passed, 1 failed`, which decides the exit code; None where the trials say it already."""
-    if all(rate.planned <= 1 for rate in rates):
+    if all(rate.total <= 1 for rate in rates):
         return None
-    counts = Counter(rate.verdict for rate in rates)
-    told = ", ".join(page.paint(f"{counts[verdict]} {verdict}", verdict) for verdict in Verdict if counts[verdict])
     noun = "combination" if sum(len(each.combinations) for each in header.matrices) == len(rates) else "scenario"
-    return f"{len(rates)} {noun}{'s' if len(rates) > 1 else ''}: {told}"
+    return f"{len(rates)} {noun}{'s' if len(rates) > 1 else ''}: {_counts(tally_scenarios(rates), page)}"
+
+
+def _counts(tally: Tally, page: Page) -> str:
+    """Such as `2 passed, 1 failed`: every verdict that occurs, on its own."""
+    counts = tally.by_verdict.items()
+    return ", ".join(page.paint(f"{count} {verdict}", verdict) for verdict, count in counts if count)
 
 
 def _several(rates: Sequence[ScenarioRate], page: Page) -> Iterator[str]:
@@ -203,11 +207,9 @@ def render_run(
 
 
 def summary_line(summary: RunSummary, page: Page) -> str:
-    """Such as `3 trials: 2 passed, 1 failed`. Every verdict that occurs is counted on its own, and so are alarms."""
-    counts = {verdict: getattr(summary, verdict.value) for verdict in Verdict}
-    told = ", ".join(page.paint(f"{count} {verdict}", verdict) for verdict, count in counts.items() if count)
-    trials = "1 trial" if summary.total == 1 else f"{summary.total} trials"
-    line = f"{trials}: {told}" if told else "no trial was run"
+    """Such as `3 trials: 2 passed, 1 failed (1 missed alarm)`."""
+    trials = "1 trial" if summary.finished == 1 else f"{summary.finished} trials"
+    line = f"{trials}: {_counts(summary, page)}" if summary.finished else "no trials were run"
     alarms = {"missed": summary.missed_alarms, "false": summary.false_alarms}
     found = [f"{count} {kind} alarm{'s' if count > 1 else ''}" for kind, count in alarms.items() if count]
     line += f" ({', '.join(found)})" if found else ""
@@ -303,14 +305,13 @@ def _run_row(run: RunEntry) -> tuple[Cell, ...]:
     if run.header is None:
         blank = [Cell()] * (len(_RUN_COLUMNS) - 4)
         return (Cell(text=run.id), Cell(), Cell(text="unreadable", style="bad"), *blank, Cell(text=run.problem or ""))
-    summary = summarise(run.counts, planned=run.header.planned)
-    counts = [_count(run.counts.get(verdict, 0), verdict) for verdict in Verdict]
+    tally = Tally.of(run.counts, planned=run.header.planned)
     return (
         Cell(text=run.id),
         Cell(text=run.header.started_at[:19].replace("T", " ")),
         Cell(text=run.status, style="good" if run.status == "finished" else "fair"),
-        *counts,
-        _count(summary.not_run, "fair"),
+        *(_count(count, verdict) for verdict, count in tally.by_verdict.items()),
+        _count(tally.not_run, "fair"),
         Cell(text=one_line(" ".join(run.header.command))),
     )
 

@@ -148,15 +148,14 @@ _LARGEST_K = 5
 
 def rate_cells(rate: ScenarioRate) -> tuple[Cell, ...]:
     """A cell for each of `RATE_COLUMNS`. One trial alone has no rate worth a figure."""
-    decided = rate.passed + rate.failed
-    undecided = rate.total - decided
+    undecided = rate.total - rate.decided
     interval, hat = None, None
-    k = min(_LARGEST_K, decided - 1)
-    if rate.planned > 1:
-        interval, hat = rate.interval, pass_hat_k(rate.passed, decided, k)
+    k = min(_LARGEST_K, rate.decided - 1)
+    if rate.total > 1:
+        interval, hat = rate.interval, pass_hat_k(rate.passed, rate.decided, k)
     return (
         Cell(text=f"{rate.passed}/{rate.total}"),
-        Cell(text=percent(rate.required) if rate.planned > 1 else ""),
+        Cell(text=percent(rate.required) if rate.total > 1 else ""),
         Cell(text=f"{interval[0]:.0%} to {interval[1]:.0%}" if interval else ""),
         Cell(text=f"k={k}: {hat:.0%}" if hat is not None else ""),
         Cell(text=str(undecided) if undecided else ""),

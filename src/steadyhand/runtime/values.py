@@ -13,28 +13,28 @@ import msgspec
 EVENT_LIMIT = 16_384
 
 
-class Unreadable(ValueError):
+class UnreadableValue(ValueError):
     """A value that has no form in JSON and cannot be put in words either."""
 
 
 def plain(value: Any) -> Any:
-    """A copy that JSON can hold; what JSON has no form for becomes its text. Raises `Unreadable`."""
+    """A copy that JSON can hold; what JSON has no form for becomes its text. Raises `UnreadableValue`."""
     try:
         try:
             return msgspec.to_builtins(value, str_keys=True, enc_hook=str)
         except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
             return _by_hand(value)
     except Exception as error:  # somebody's `__str__` may raise anything
-        raise Unreadable(
+        raise UnreadableValue(
             f"a value of the type {type(value).__name__} cannot be read: {type(error).__name__}: {error}"
         ) from error
 
 
 def plain_object(value: Any) -> dict[str, Any]:
-    """The same for a dict, which stays one. Raises `Unreadable`."""
+    """The same for a dict, which stays one. Raises `UnreadableValue`."""
     copy = plain(value)
     if not isinstance(copy, dict):
-        raise Unreadable(f"a {type(value).__name__} cannot be read as an object with named values")
+        raise UnreadableValue(f"a {type(value).__name__} cannot be read as an object with named values")
     return cast("dict[str, Any]", copy)
 
 
@@ -78,7 +78,7 @@ def kept_part(value: Any, limit: int = EVENT_LIMIT) -> tuple[Any, bool]:
     """What `bounded` gives, and whether anything was left out."""
     try:
         copy = plain(value)
-    except Unreadable as error:
+    except UnreadableValue as error:
         copy = f"[{error}]"
     text = as_text(copy)
     return (copy, False) if len(text) <= limit else (shortened(text, limit), True)

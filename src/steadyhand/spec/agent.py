@@ -10,7 +10,17 @@ from pydantic import BaseModel, ValidationError
 from steadyhand.errors import UsageError
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationSpec
-from steadyhand.records.scenario import Ask, Character, Converse, Judgment, PluginRef, RunCode, Scenario, Setup, Step
+from steadyhand.records.scenario import (
+    Ask,
+    Character,
+    Converse,
+    PluginRef,
+    RunCode,
+    Scenario,
+    Setup,
+    Step,
+    VerdictPolicy,
+)
 from steadyhand.spec.agent_shapes import (
     AgentShape,
     CharacterShape,
@@ -278,7 +288,7 @@ def _lower(document: Document, shape: AgentShape, specs: Specs, *, setup: Setup,
         place=document.locate(()),
         digest=digest,
         steps=tuple(_step(document, index, step, specs) for index, step in enumerate(shape.run)),
-        judgment=Judgment(strategy=shape.judgment.strategy, threshold=shape.judgment.threshold),
+        judgment=VerdictPolicy(strategy=shape.judgment.strategy, threshold=shape.judgment.threshold),
         environment=shape.environment.type,
         setup=setup,
         plugins=plugin_refs(document),

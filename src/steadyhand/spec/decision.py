@@ -15,11 +15,11 @@ from steadyhand.records.scenario import (
     ConversationConfig,
     Converse,
     ExampleAnswers,
-    Judgment,
     Scenario,
     ScriptedTurn,
     Setup,
     Step,
+    VerdictPolicy,
 )
 from steadyhand.spec.decision_shapes import DecisionShape, InvariantShape
 from steadyhand.spec.patterns import Finding, inspect_pattern, is_blank
@@ -28,7 +28,7 @@ from steadyhand.spec.yaml import Document
 
 _ID = re.compile(r"SCN-(?:LB-[A-Z0-9_]+|([A-Z])-[0-9]{3,})")
 _DEFERRING = "_defer"
-_ALL_PASS = Judgment()
+_ALL_PASS = VerdictPolicy()
 _NO_SETUP = Setup()
 _TURN_LIMIT_MS = 120_000
 _NEEDS = {"regex": "pattern", "contains": "pattern", "not_contains": "pattern", "judge": "judge_criterion"}

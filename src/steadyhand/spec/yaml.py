@@ -55,7 +55,7 @@ class YamlFault(NamedTuple):
     node: Node | None = None
 
 
-class Unreadable(Exception):
+class UnreadableYaml(Exception):
     """The text is no YAML that can be read any further."""
 
     def __init__(self, code: str, message: str, line: int = 0, column: int = 0) -> None:
@@ -64,7 +64,7 @@ class Unreadable(Exception):
 
 
 def parse(text: str) -> tuple[Node, Any, list[YamlFault]]:
-    """The root node, its plain data, and what is wrong but did not stop the reading. Raises `Unreadable`."""
+    """The root node, its plain data, and what is wrong but did not stop the reading. Raises `UnreadableYaml`."""
     root = _compose(text)
     if "*" in text and "&" in text:
         _measure(root, {}, set())
@@ -84,7 +84,7 @@ class _Composer(CParser):
         self.depth += 1  # pyright: ignore[reportAttributeAccessIssue]  # the class holds the starting value only
         if self.depth > MAX_DEPTH:
             line, column = position(parent)
-            raise Unreadable("too-deep", f"nested more than {MAX_DEPTH} levels deep", line, column)
+            raise UnreadableYaml("too-deep", f"nested more than {MAX_DEPTH} levels deep", line, column)
 
     def ascend_resolver(self) -> None:
         self.depth -= 1  # pyright: ignore[reportAttributeAccessIssue]
@@ -97,23 +97,23 @@ def _compose(text: str) -> Node:
         before = text.encode()[: error.position].decode(errors="replace") if error.position > 0 else ""
         line = before.count("\n") + 1
         column = len(before) - before.rfind("\n")
-        raise Unreadable("yaml-syntax", f"not valid YAML: {error.reason}", line, column) from None
+        raise UnreadableYaml("yaml-syntax", f"not valid YAML: {error.reason}", line, column) from None
     except yaml.MarkedYAMLError as error:
         raise _unreadable(error) from None
     except yaml.YAMLError as error:
-        raise Unreadable("yaml-syntax", f"not valid YAML: {error}") from None
+        raise UnreadableYaml("yaml-syntax", f"not valid YAML: {error}") from None
     if root is None:
-        raise Unreadable("empty-file", "the file is empty; expected a scenario", 1, 1)
+        raise UnreadableYaml("empty-file", "the file is empty; expected a scenario", 1, 1)
     return root
 
 
-def _unreadable(error: yaml.MarkedYAMLError) -> Unreadable:
+def _unreadable(error: yaml.MarkedYAMLError) -> UnreadableYaml:
     mark = error.problem_mark or error.context_mark
     line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
     if error.context and "single document" in error.context:
-        return Unreadable("several-documents", "found a second document; expected one per file", line, column)
+        return UnreadableYaml("several-documents", "found a second document; expected one per file", line, column)
     context = f" {error.context}" if error.context else ""
-    return Unreadable("yaml-syntax", f"not valid YAML:{context} {error.problem}".replace("  ", " "), line, column)
+    return UnreadableYaml("yaml-syntax", f"not valid YAML:{context} {error.problem}".replace("  ", " "), line, column)
 
 
 def position(node: Node | None) -> tuple[int, int]:
@@ -133,7 +133,7 @@ def _measure(node: Node, sizes: dict[int, tuple[int, int]], open_nodes: set[int]
     if known is not None:
         return known
     if key in open_nodes:
-        raise Unreadable("alias-loop", "an alias stands inside what it names", *position(node))
+        raise UnreadableYaml("alias-loop", "an alias stands inside what it names", *position(node))
     open_nodes.add(key)
     size, depth = 1, 0
     for child in _children(node):
@@ -143,9 +143,9 @@ def _measure(node: Node, sizes: dict[int, tuple[int, int]], open_nodes: set[int]
     open_nodes.discard(key)
     if size > MAX_ALIASED_NODES:
         message = f"aliases expand to more than {MAX_ALIASED_NODES:,} values"
-        raise Unreadable("alias-bomb", message, *position(node))
+        raise UnreadableYaml("alias-bomb", message, *position(node))
     if depth >= MAX_DEPTH:
-        raise Unreadable("too-deep", f"nested more than {MAX_DEPTH} levels deep", *position(node))
+        raise UnreadableYaml("too-deep", f"nested more than {MAX_DEPTH} levels deep", *position(node))
     sizes[key] = size, depth + 1
     return size, depth + 1
 
@@ -310,7 +310,7 @@ def parse_document(content: bytes, path: str, file: str) -> tuple[Document | Non
     """As `read_document`, for content already in memory."""
     try:
         root, data, faults = parse(_decode(content))
-    except Unreadable as error:
+    except UnreadableYaml as error:
         return None, [_problem(error.fault, file)]
     digest = hashlib.sha256(content).hexdigest()[:16]
     document = Document(file, os.path.dirname(path), data, root=root, digest=digest)  # noqa: PTH120
@@ -319,17 +319,17 @@ def parse_document(content: bytes, path: str, file: str) -> tuple[Document | Non
 
 def _decode(content: bytes) -> str:
     if len(content) > MAX_BYTES:
-        raise Unreadable("too-large", "the file is larger than 1 MiB; expected a scenario of at most that")
+        raise UnreadableYaml("too-large", "the file is larger than 1 MiB; expected a scenario of at most that")
     if b"\0" in content:
         line, column = _byte_position(content, content.index(b"\0"))
-        raise Unreadable("not-text", "found a NUL byte: the file is binary; expected UTF-8 text", line, column)
+        raise UnreadableYaml("not-text", "found a NUL byte: the file is binary; expected UTF-8 text", line, column)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line, column = _byte_position(content, error.start)
         found = content[error.start]
         message = f"found the byte 0x{found:02x}, which is not UTF-8; save the file as UTF-8"
-        raise Unreadable("not-utf8", message, line, column) from None
+        raise UnreadableYaml("not-utf8", message, line, column) from None
 
 
 def _byte_position(content: bytes, offset: int) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from steadyhand.records.evaluation import Outcome, Verdict
 from steadyhand.records.run import RunHeader, TrialKey, TrialRecord
 from steadyhand.store import schema as codec
 from steadyhand.store.lock import has_writer
-from steadyhand.store.schema import SUFFIX, PlanEntry, never_begun, read_plan, reading
+from steadyhand.store.schema import SUFFIX, PlanEntry, never_begun, read_plan, reading, still_to_do
 
 _PAGE = 64
 
@@ -105,6 +105,11 @@ class RunReader:
         """What the run set out to do, in order."""
         with reading(self.path) as connection:
             return list(read_plan(connection))
+
+    def to_do(self) -> list[TrialKey]:
+        """The planned trials that a resume has to run, in order."""
+        verdicts = {row.key: row.verdict for row in self.rows()}
+        return [entry.key for entry in self.plan() if still_to_do(verdicts.get(entry.key))]
 
     def planned_per_scenario(self) -> dict[str, int]:
         """How many trials of each scenario there should be, in the order of the plan."""

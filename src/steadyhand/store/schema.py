@@ -14,12 +14,19 @@ import msgspec
 
 from steadyhand.errors import StoreError
 from steadyhand.records.base import Record
+from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import FORMAT_VERSION, TrialKey, TrialRecord
 
 SUFFIX = ".sqlite"
 APPLICATION_ID = 0x53544459
 
 RunStatus = Literal["running", "finished", "interrupted", "failed"]
+
+
+def still_to_do(verdict: Verdict | None) -> bool:
+    """Whether a resume runs the trial: it has no verdict yet, or only an error, which a new result may replace."""
+    return verdict is None or verdict is Verdict.ERROR
+
 
 _BUSY_S = 5.0
 _TABLES = """

@@ -27,6 +27,7 @@ from steadyhand.store.schema import (
     connect,
     recognise,
     remove_record,
+    still_to_do,
     write_plan,
 )
 
@@ -97,7 +98,7 @@ _INSERT = "INSERT INTO trial (name, verdict, outcome, latency_ms, body, position
 _PLACES = "(?, ?, ?, ?, ?, ?, ?, ?)"
 _REPLACE = """
 UPDATE trial SET name=?, verdict=?, outcome=?, latency_ms=?, body=?
-WHERE position=? AND scenario_id=? AND idx=? AND verdict='error'
+WHERE position=? AND scenario_id=? AND idx=? AND verdict=?
 """
 
 _GATHER_S = 0.05
@@ -211,7 +212,7 @@ class RunWriter:
         self._check()
         position = self._position(record.key)
         known = self._positions.verdict(position)
-        if known is not None and known is not Verdict.ERROR:
+        if not still_to_do(known):
             raise StoreError(f"trial {record.key} is in the run record already, as {known}; only an error is replaced")
         data = codec.encode(record)
         if self._redactor.suspects(data):
@@ -360,7 +361,7 @@ class RunWriter:
             raise
 
     def _replace(self, row: _Row) -> None:
-        if self._connection.execute(_REPLACE, row.values).rowcount != 1:
+        if self._connection.execute(_REPLACE, (*row.values, Verdict.ERROR.value)).rowcount != 1:
             raise self._not_ours(row)
 
     def _not_ours(self, row: _Row) -> StoreError:

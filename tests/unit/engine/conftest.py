@@ -18,7 +18,7 @@ from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.location import Place
 from steadyhand.records.run import TrialKey
-from steadyhand.records.scenario import Ask, Judgment, RunCode, Scenario, Step
+from steadyhand.records.scenario import Ask, RunCode, Scenario, Step, VerdictPolicy
 
 PLACE = Place(file="s.yaml", line=1, column=1)
 
@@ -63,7 +63,7 @@ def coding(code: str, *checks: EvaluationSpec, index: int = 0, timeout_ms: int |
 
 
 def scenario(*steps: Step, **fields: Any) -> Scenario:
-    fields.setdefault("judgment", Judgment(strategy="all_pass"))
+    fields.setdefault("judgment", VerdictPolicy(strategy="all_pass"))
     return Scenario(id="s", name="S", description="", place=PLACE, digest="d", steps=steps, **fields)
 
 

@@ -19,7 +19,7 @@ from steadyhand.records.event import Noted
 from steadyhand.records.location import Place
 from steadyhand.records.result import ConversationTurn
 from steadyhand.records.run import TrialKey, TrialRecord
-from steadyhand.records.scenario import ConversationConfig, Converse, Judgment, Scenario, Step, UserSimulatorConfig
+from steadyhand.records.scenario import ConversationConfig, Converse, Scenario, Step, UserSimulatorConfig, VerdictPolicy
 
 PLACE = Place(file="talk.scenario.yaml", line=7, column=3)
 USER = UserSimulatorConfig(persona="a customer", objective="a refund")
@@ -97,7 +97,7 @@ def scenario(
             **step,
         ),
     )
-    return Scenario(id="t", name="t", description="", place=PLACE, digest="", steps=steps, judgment=Judgment())
+    return Scenario(id="t", name="t", description="", place=PLACE, digest="", steps=steps, judgment=VerdictPolicy())
 
 
 async def hold(folder: Path, told: Scenario, agent: Any, registry: Registry | None = None, **parts: Any) -> TrialRecord:

@@ -28,13 +28,13 @@ from steadyhand.records.scenario import (
     Ask,
     ConversationConfig,
     Converse,
-    Judgment,
     Mock,
     MockWhen,
     Scenario,
     ScriptedTurn,
     Setup,
     Step,
+    VerdictPolicy,
 )
 from steadyhand.runtime.mocks import MockTable
 from steadyhand.runtime.runtime import AgentRuntime
@@ -164,7 +164,7 @@ def run(tmp_path: Path, scripts: QuickJsSandbox):
         )
         scenario = Scenario(
             id="s", name="S", description="", place=PLACE, digest="d", steps=(step,),
-            judgment=Judgment(strategy=strategy), setup=Setup(mocks=tuple(mocks or ())),
+            judgment=VerdictPolicy(strategy=strategy), setup=Setup(mocks=tuple(mocks or ())),
         )  # fmt: skip
         registry = Registry([builtin_plugin()])
         parts = TrialParts(

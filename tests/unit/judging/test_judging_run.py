@@ -1,7 +1,8 @@
 import itertools
+from collections import Counter
 
 from steadyhand.errors import ExitCode
-from steadyhand.judging.rates import RunSummary, exit_code, summarise
+from steadyhand.judging.rates import RunSummary, Tally, summarise
 from steadyhand.records.evaluation import Verdict
 
 
@@ -17,6 +18,10 @@ def test_exit_code_of_every_mix_of_verdicts():
             assert exit_code(mix) is expected, mix
 
 
+def exit_code(verdicts, planned=0):
+    return Tally.of(Counter(verdicts), planned=planned).exit_code
+
+
 def test_a_run_that_was_cut_short_is_not_passed():
     assert exit_code([Verdict.PASSED], planned=2) is ExitCode.UNDECIDED
     assert exit_code([Verdict.PASSED], planned=1) is ExitCode.PASSED
@@ -26,4 +31,4 @@ def test_a_run_that_was_cut_short_is_not_passed():
 def test_summary_counts():
     found = summarise({Verdict.PASSED: 3, Verdict.ERROR: 1}, planned=6)
     assert found == RunSummary(passed=3, error=1, not_run=2)
-    assert found.total == 4
+    assert (found.finished, found.total, found.decided) == (4, 6, 3)

@@ -76,8 +76,8 @@ def test_interval_and_share():
     assert wilson_interval(8, 10) == pytest.approx((0.4902, 0.9433), abs=1e-4)
     assert wilson_interval(10, 10) == pytest.approx((0.7225, 1.0), abs=1e-4)
     assert wilson_interval(0, 10) == pytest.approx((0.0, 0.2775), abs=1e-4)
-    assert ScenarioRate(scenario_id="s", planned=3, passed=1, error=2).share == 1.0
-    assert ScenarioRate(scenario_id="s", planned=3, error=2).share is None
+    assert ScenarioRate(scenario_id="s", passed=1, error=2).share == 1.0
+    assert ScenarioRate(scenario_id="s", error=2, not_run=1).share is None
 
 
 def test_pass_hat_k():

@@ -7,7 +7,7 @@ from steadyhand.judging.trial import judge_trial, settle
 from steadyhand.records.evaluation import EvaluationResult, FailureClass, LatencyTier, Outcome, RubricScore, Verdict
 from steadyhand.records.result import Latency
 from steadyhand.records.run import Judged
-from steadyhand.records.scenario import Judgment
+from steadyhand.records.scenario import VerdictPolicy
 from steadyhand.records.timing import Spoiled, SpoiledBy
 
 P, F, Q, E = Verdict.PASSED, Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.ERROR
@@ -25,7 +25,7 @@ def budget(tier, ms=480.0):
 
 
 def judge(*evaluations, strategy="all_pass", errors=(), latency=None, **more):
-    judgment = Judgment(strategy=strategy, threshold=0.5)
+    judgment = VerdictPolicy(strategy=strategy, threshold=0.5)
     return judge_trial(judgment=judgment, evaluations=evaluations, errors=errors, latency=latency, **more)
 
 

@@ -12,7 +12,7 @@ from steadyhand.judging.rates import rates_exit_code
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import RunAxis, RunMatrix, TrialKey
 from steadyhand.report.json import to_json
-from steadyhand.report.json_schema import report_schema
+from steadyhand.report.json_shapes import report_schema
 from steadyhand.report.junit import to_junit
 from steadyhand.report.table import Page
 from steadyhand.report.terminal import render_run

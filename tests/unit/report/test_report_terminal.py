@@ -107,7 +107,7 @@ def test_columns_that_nothing_fills_are_left_out():
 
 def test_nothing_was_run():
     header = msgspec.structs.replace(HEADER, planned=0)
-    assert render([], header=header) == "\nno trial was run\nrecord: runs/x.sqlite\n"
+    assert render([], header=header) == "\nno trials were run\nrecord: runs/x.sqlite\n"
 
 
 def test_many_trials_are_folded_but_all_counted():

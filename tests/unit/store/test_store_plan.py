@@ -40,11 +40,13 @@ def test_trials_are_listed_in_the_order_of_the_plan(tmp_path):
         Verdict.ERROR,
         Verdict.PASSED,
     ]
+    assert [key.index for key in RunReader.open(writer.path).to_do()] == [2, 3]
     again.append(typical(3))
     again.append(typical(2))
     again.close()
 
     reader = RunReader.open(writer.path)
+    assert reader.to_do() == []
     assert reader.plan() == PLAN
     assert reader.planned_per_scenario() == {"SCN-C-001": 5}
     assert list(reader.trials()) == [typical(index) for index in range(5)]

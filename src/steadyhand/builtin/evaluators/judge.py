@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 from pydantic import Field, field_validator, model_validator
 
-from steadyhand.judging.expected import Comparison, Expected, check_answer_schema, compare, parse_expected
+from steadyhand.judging.expected import Comparison, ExpectedAnswer, check_answer_schema, compare, parse_expected
 from steadyhand.judging.material import PARTS, Part, materials_of
 from steadyhand.ports.agent import Judgement, Material, NoJudgement, Question
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
@@ -93,7 +93,7 @@ class LlmJudgeEvaluator:
         return replace(found, message=f"{found.message}; say with `looks_at` what the question is about")
 
 
-async def judged(question: Question, expected: Expected, context: EvaluationContext) -> EvaluationResult:
+async def judged(question: Question, expected: ExpectedAnswer, context: EvaluationContext) -> EvaluationResult:
     """Put the question to the trial's judge and hold its answer against what is expected. The judge never sees that."""
     judge = context.trial.judge
     if judge is None:
@@ -112,7 +112,7 @@ async def judged(question: Question, expected: Expected, context: EvaluationCont
     return _result(judgement, expected, comparison)
 
 
-def _result(judgement: Judgement, expected: Expected, comparison: Comparison) -> EvaluationResult:
+def _result(judgement: Judgement, expected: ExpectedAnswer, comparison: Comparison) -> EvaluationResult:
     note = judgement.note
     make = {"met": passed, "missed": failed, "unknown": inconclusive}[comparison.outcome]
     said = comparison.reason

@@ -76,18 +76,9 @@ def final_reply(result: ExecutionResult) -> str:
 
 
 def _transcript(result: ExecutionResult) -> tuple[Message, ...]:
-    if result.messages:
-        return result.messages
-    if result.conversation is None:
+    if not result.messages and result.conversation is None:
         return (Message(role="assistant", content=result.reply),)
-    return tuple(
-        message
-        for turn in result.conversation.turns
-        for message in (
-            Message(role="user", content=turn.user_input),
-            Message(role="assistant", content=turn.agent_response),
-        )
-    )
+    return result.transcript
 
 
 def _given(result: ExecutionResult, context: EvaluationContext) -> tuple[Message, ...]:

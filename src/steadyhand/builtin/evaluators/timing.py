@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 from pydantic import model_validator
 
 from steadyhand.builtin.evaluators.parameters import Milliseconds, PositiveMilliseconds
+from steadyhand.judging.latency import tier_of
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.records.evaluation import EvaluationResult, Evidence, LatencyTier, failed, inconclusive, passed
 from steadyhand.records.result import ExecutionResult, Latency
@@ -30,12 +31,7 @@ class LatencyBudgetParams(EvaluationParams):
         return {"target_ms": self.target_ms, "acceptable_ms": self.acceptable_ms, "critical_ms": self.critical_ms}
 
     def tier(self, latency_ms: float) -> LatencyTier:
-        """All bounds are inclusive."""
-        if latency_ms <= self.target_ms:
-            return LatencyTier.TARGET
-        if latency_ms <= self.acceptable_ms:
-            return LatencyTier.ACCEPTABLE
-        return LatencyTier.CRITICAL if latency_ms <= self.critical_ms else LatencyTier.EXCEEDED
+        return tier_of(latency_ms, self.target_ms, self.acceptable_ms, self.critical_ms)
 
 
 class LatencyBudget:

@@ -27,30 +27,30 @@ _EFFORT = 2_000_000
 _LONGEST = 200_000
 
 
-class Unreadable(Exception):
+class UnreadableAnswer(Exception):
     """The answer cannot be used; the message says why, in words fit for the judge and the user."""
 
 
 def read_object(answer: str, *, shown: str = "", nonce: str | None = None) -> dict[str, Any]:
     """The object that the answer consists of, whatever words or fences stand around it.
 
-    Raises `Unreadable` when there is none, when there are several that differ, when a brace does not begin valid
+    Raises `UnreadableAnswer` when there is none, when there are several that differ, when a brace does not begin valid
     JSON, when a key is given twice, when the answer is endless, carries our marks or breaks off while it is still
     thinking, and when the object is a quotation, in whatever spelling, from `shown`, the data that is judged, as it was
     defused for the judge.
     """
     if nonce is not None and nonce in answer.casefold():
-        raise Unreadable("it repeats the marks around the data instead of answering")
+        raise UnreadableAnswer("it repeats the marks around the data instead of answering")
     if len(answer) > _LONGEST:
-        raise Unreadable(f"it is {len(answer)} characters long")
+        raise UnreadableAnswer(f"it is {len(answer)} characters long")
     found = _answered(_THINKING.sub("", answer, count=1))
     if not found:
-        raise Unreadable("it holds no JSON object")
+        raise UnreadableAnswer("it holds no JSON object")
     value, source = found[0].value, found[0].source
     if any(_canonical(other.value) != _canonical(value) for other in found[1:]):
-        raise Unreadable("it holds several JSON objects that differ")
+        raise UnreadableAnswer("it holds several JSON objects that differ")
     if _quoted(value, source, shown) or _respelled(value, shown):
-        raise Unreadable("its JSON object is a quotation from the data, not an answer")
+        raise UnreadableAnswer("its JSON object is a quotation from the data, not an answer")
     return value
 
 
@@ -63,13 +63,13 @@ class _Found(NamedTuple):
 def _answered(text: str) -> list[_Found]:
     """The objects that are no drafts: those after the last end of thinking that stands outside of them."""
     if _THINKING_TAG.match(text.lstrip()):
-        raise Unreadable("it breaks off while it is still thinking")
+        raise UnreadableAnswer("it breaks off while it is still thinking")
     found = _objects(text)
     tags = [tag for tag in _THINKING_TAG.finditer(text) if not any(_holds(each, tag.start()) for each in found)]
     if not tags:
         return found
     if not tags[-1][1]:
-        raise Unreadable("it breaks off while it is still thinking")
+        raise UnreadableAnswer("it breaks off while it is still thinking")
     return [each for each in found if each.at > tags[-1].start()]
 
 
@@ -93,12 +93,12 @@ def _decode(text: str, at: int) -> tuple[dict[str, Any], int]:
         value, end = decoder.raw_decode(text, at)
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        raise Unreadable("its JSON holds half a character (a lone surrogate)") from None
+        raise UnreadableAnswer("its JSON holds half a character (a lone surrogate)") from None
     except RecursionError:
-        raise Unreadable("its JSON is nested too deeply") from None
+        raise UnreadableAnswer("its JSON is nested too deeply") from None
     except ValueError as error:
         reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
-        raise Unreadable(f"its JSON is invalid: {reason}") from None
+        raise UnreadableAnswer(f"its JSON is invalid: {reason}") from None
     return cast("dict[str, Any]", value), end
 
 
@@ -250,22 +250,22 @@ def answer_schema(question: Question) -> dict[str, Any]:
 
 
 def read_answer(fields: dict[str, Any], question: Question) -> Answer:
-    """Raises `Unreadable` when the object is not an answer to the question."""
+    """Raises `UnreadableAnswer` when the object is not an answer to the question."""
     if question.json_schema is not None:
         _validate(fields, question)
     judgment = _judgment(fields, ours=question.json_schema is None)
     confidence = _confidence(fields)
     against = contradiction(judgment, confidence)
     if against is not None:
-        raise Unreadable(f"{against}: the confidence says how sure you are that the answer is yes")
+        raise UnreadableAnswer(f"{against}: the confidence says how sure you are that the answer is yes")
     reasoning: Any = fields.get("reasoning", "")
     if question.json_schema is None:
         if confidence is None:
-            raise Unreadable('it lacks "confidence", a number from 0 to 1')
+            raise UnreadableAnswer('it lacks "confidence", a number from 0 to 1')
         if "reasoning" not in fields:
-            raise Unreadable('it lacks "reasoning"')
+            raise UnreadableAnswer('it lacks "reasoning"')
         if not isinstance(reasoning, str):
-            raise Unreadable(f'"reasoning" must be text, found {_kind(reasoning)}')
+            raise UnreadableAnswer(f'"reasoning" must be text, found {_kind(reasoning)}')
     return Answer(
         judgment=judgment,
         confidence=confidence,
@@ -309,20 +309,22 @@ def _validate(fields: dict[str, Any], question: Question) -> None:
         validator_for(schema)(schema, registry=registry).validate(value)
     except ValidationError as error:
         where = ".".join(str(part) for part in error.absolute_path)
-        raise Unreadable(f"it does not follow the schema{f' at {where}' if where else ''}: {error.message}") from None
+        raise UnreadableAnswer(
+            f"it does not follow the schema{f' at {where}' if where else ''}: {error.message}"
+        ) from None
     except Unresolvable as error:
-        raise Unreadable(f"the schema refers to {error.ref!r}, which is not part of it") from None
+        raise UnreadableAnswer(f"the schema refers to {error.ref!r}, which is not part of it") from None
 
 
 def _judgment(fields: Mapping[str, Any], *, ours: bool) -> str:
     judgment: Any = fields.get("judgment")
     if not isinstance(judgment, str):
-        raise Unreadable(f'"judgment" must be text, found {_kind(judgment)}')
+        raise UnreadableAnswer(f'"judgment" must be text, found {_kind(judgment)}')
     if not ours:
         return judgment.strip()
     word = judgment.strip().casefold()
     if word not in ("yes", "no"):
-        raise Unreadable(f'"judgment" must be "yes" or "no", found {judgment[:60]!r}')
+        raise UnreadableAnswer(f'"judgment" must be "yes" or "no", found {judgment[:60]!r}')
     return word
 
 
@@ -331,7 +333,7 @@ def _confidence(fields: Mapping[str, Any]) -> float | None:
     if confidence is None:
         return None
     if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0 <= confidence <= 1:
-        raise Unreadable(f'"confidence" must be a number from 0 to 1, found {str(confidence)[:60]!r}')
+        raise UnreadableAnswer(f'"confidence" must be a number from 0 to 1, found {str(confidence)[:60]!r}')
     return float(confidence)
 
 
@@ -347,13 +349,13 @@ def _entries(given: Any) -> list[tuple[str, bool]]:
     if given is None:
         return []
     if not isinstance(given, list):
-        raise Unreadable(f'"capabilities" must be a list of entries, found {_kind(given)}')
+        raise UnreadableAnswer(f'"capabilities" must be a list of entries, found {_kind(given)}')
     found: list[tuple[str, bool]] = []
     for item in cast("list[Any]", given):
         entry = cast("dict[str, Any]", item) if isinstance(item, dict) else {}
         name, achieved = entry.get("capability"), entry.get("achieved")
         if not isinstance(name, str) or not isinstance(achieved, bool):
-            raise Unreadable(
+            raise UnreadableAnswer(
                 'an entry of "capabilities" must have "capability" as text and "achieved" as true or false'
             )
         found.append((name, achieved))

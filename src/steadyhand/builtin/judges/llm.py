@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from steadyhand.builtin.judges.answer import Answer, Unreadable, answer_schema, read_answer, read_object
+from steadyhand.builtin.judges.answer import Answer, UnreadableAnswer, answer_schema, read_answer, read_object
 from steadyhand.builtin.judges.prompt import SHOWN, Prompt, build_prompt, not_shown, shortened, with_repair
 from steadyhand.errors import ModelError, SetupError
 from steadyhand.ports.agent import Judgement, NoJudgement, Question, TrialContext
@@ -226,7 +226,7 @@ class _Asking:
             raw = first.text
             try:
                 return Vote(raw=raw, answer=await self._read(first))
-            except Unreadable as error:
+            except UnreadableAnswer as error:
                 problem = str(error)
             second = await self._call(with_repair(self._prompt, raw, problem), index)
         except ModelError as error:
@@ -234,14 +234,14 @@ class _Asking:
         both = f"{raw}\n\n---- asked again ----\n\n{second.text}"
         try:
             return Vote(raw=both, answer=await self._read(second), repaired=True)
-        except Unreadable as error:
+        except UnreadableAnswer as error:
             return Vote(raw=both, problem=f"the judge's answer could not be used, twice: {error}", repaired=True)
 
     async def _read(self, response: ChatResponse) -> Answer:
-        """Raises `Unreadable`. To compare an answer with long records takes a while, in which calls are being timed."""
+        """Raises `UnreadableAnswer`. Off the loop: comparing an answer with long records takes a while."""
         finish = response.finish
         if finish is not None and not finish.plain:
-            raise Unreadable(f"it was not finished: {finish}")
+            raise UnreadableAnswer(f"it was not finished: {finish}")
         if len(self._prompt.shown) > _LONG:
             return await asyncio.to_thread(self._understood, response)
         return self._understood(response)

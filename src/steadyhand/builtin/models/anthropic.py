@@ -20,7 +20,7 @@ from steadyhand.builtin.models.http.client import (
     reject_unknown,
 )
 from steadyhand.builtin.models.http.model import HttpModel
-from steadyhand.builtin.models.http.stream import AnswerReader, ErrorInAnswer, PartialCall, Unreadable, not_read
+from steadyhand.builtin.models.http.stream import AnswerReader, ErrorInAnswer, PartialCall, UnreadableResponse, not_read
 from steadyhand.errors import ModelErrorKind, SetupError
 from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.records.base import Record
@@ -110,7 +110,7 @@ class MessagesReader(AnswerReader):
         if message.type == "error":
             raise _reported(msgspec.convert(message.error, _Error | None))
         if message.content is None:
-            raise Unreadable("it has no content")
+            raise UnreadableResponse("it has no content")
         for index, block in enumerate(message.content):
             self._start(block, index, len(body))
         self._count(message.usage, final=True)
@@ -141,7 +141,7 @@ class MessagesReader(AnswerReader):
             case "error":
                 raise _reported(event.error)
             case None:
-                raise _reported(event.error) if event.error is not None else Unreadable("an event has no type")
+                raise _reported(event.error) if event.error is not None else UnreadableResponse("an event has no type")
             case _:
                 pass
 
