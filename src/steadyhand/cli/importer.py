@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from steadyhand.cli import options as shared
+from steadyhand.cli.terminal import say
 from steadyhand.errors import ExitCode
 from steadyhand.importers.lostbench.convert import import_lostbench
 
@@ -28,10 +29,10 @@ def lostbench(ctx: click.Context, source: Path, out: Path, *, force: bool) -> No
     """
     done = import_lostbench(source, out, force=force)
     for file in done.written:
-        click.echo(f"wrote {file}")
+        say(f"wrote {file}")
     for note in done.notes:
-        click.echo(f"note: {note}", err=True)
+        say(f"note: {note}", err=True)
     for skipped in done.skipped:
-        click.echo(f"skipped: {skipped}", err=True)
-    click.echo(f"{len(done.written)} written, {len(done.skipped)} skipped, {len(done.notes)} notes", err=True)
+        say(f"skipped: {skipped}", err=True)
+    say(f"{len(done.written)} written, {len(done.skipped)} skipped, {len(done.notes)} notes", err=True)
     ctx.exit(ExitCode.FAILED if done.skipped else ExitCode.PASSED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from steadyhand.cli import options as shared
+from steadyhand.cli.terminal import say
 from steadyhand.compose.loading import ScenarioRegistries, build_registry, combinations_of, load_files
 from steadyhand.errors import ExitCode, FileError
 from steadyhand.lint.codes import FileIgnores, unknown_code
@@ -44,7 +45,7 @@ def lint(ctx: click.Context, paths: tuple[str, ...], ignore: frozenset[str]) -> 
     every = list(dict.fromkeys([*loaded.problems, *found, *faults]))
     findings = [finding for finding in every if finding.code not in ignore and not ignores.covers(finding)]
     for finding in findings:
-        click.echo(f"{finding} [{finding.code}]")
+        say(f"{finding} [{finding.code}]")
     left_out = f", {len(every) - len(findings)} ignored" if len(every) > len(findings) else ""
-    click.echo(f"{len(scenarios)} scenarios: {len(findings)} findings{left_out}", err=True)
+    say(f"{len(scenarios)} scenarios: {len(findings)} findings{left_out}", err=True)
     ctx.exit(ExitCode.FAILED if findings else ExitCode.PASSED)

@@ -17,7 +17,8 @@ import click
 
 import steadyhand
 from steadyhand.cli import options as shared
-from steadyhand.errors import ExitCode, FileError, StoreError, UsageError
+from steadyhand.cli.terminal import Unwritten, leave_with, say, take_over
+from steadyhand.errors import ExitCode, FileError, SetupError, StoreError, UsageError
 from steadyhand.redaction import Redactor, secrets_of
 
 _COMMANDS = {
@@ -84,7 +85,9 @@ def main() -> None:
     # Nothing is garbage while modules and files load: collecting then costs a tenth of the start and finds nothing. A
     # run turns the collector on when its trials begin.
     gc.disable()
+    take_over()
     try:
+        _require_folder()
         code = cli.main(standalone_mode=False)
     except click.exceptions.Exit as leave:
         code = leave.exit_code
@@ -95,12 +98,15 @@ def main() -> None:
 
 def _leave(code: int) -> NoReturn:
     """End the process. Everything is closed by now; taking the interpreter apart would cost a tenth of a short run."""
+    os._exit(leave_with(code))
+
+
+def _require_folder() -> None:
+    """Raises `SetupError` when the folder one stands in was removed."""
     try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except OSError:
-        code = code or 1
-    os._exit(code)
+        os.getcwd()  # noqa: PTH109
+    except FileNotFoundError as error:
+        raise SetupError("the current folder no longer exists; change to another one") from error
 
 
 def explain(error: BaseException) -> int:
@@ -108,21 +114,20 @@ def explain(error: BaseException) -> int:
     redact = Redactor(secrets_of(os.environ)).text
     match error:
         case click.Abort() | KeyboardInterrupt():
-            click.echo("interrupted", err=True)
+            say("interrupted", err=True)
             return ExitCode.INTERRUPTED
         case click.ClickException():
             error.show(sys.stderr)
             return ExitCode.USAGE
         case FileError():
-            click.echo(redact(str(error)), err=True)
+            say(redact(str(error)), err=True)
             return ExitCode.USAGE
+        case Unwritten():
+            say(f"steadyhand: {error}", err=True)
+            return ExitCode.UNDECIDED
         case UsageError() | StoreError():
-            click.echo(redact(f"steadyhand: {error}"), err=True)
+            say(redact(f"steadyhand: {error}"), err=True)
             return ExitCode.USAGE
-        case BrokenPipeError():
-            # Whoever read our output has gone; a message would have nobody to read it.
-            sys.stderr.close()
-            return ExitCode.FAILED
         case _:
-            click.echo(redact("".join(traceback.format_exception(error))), err=True, nl=False)
-            return ExitCode.FAILED
+            say(redact("".join(traceback.format_exception(error)).rstrip()), err=True)
+            return ExitCode.UNDECIDED

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import copy
 import math
-import shutil
-import sys
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from steadyhand.cli.terminal import Unwritten, page, show
 from steadyhand.compose.running import rates_of
-from steadyhand.errors import SetupError
 from steadyhand.report.details import Transcripts
-from steadyhand.report.table import Page
 from steadyhand.report.terminal import render_stored_run
 from steadyhand.store.reader import RunReader
 
 F = TypeVar("F", bound=Callable[..., Any])
+
 
 paths = click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 out = click.option(
@@ -101,18 +100,10 @@ def report_files(command: F) -> F:
     return click.option("--json", "json_file", type=_FILE, help="Write the whole report as JSON.")(command)
 
 
-def page() -> Page:
-    """As wide as the terminal; coloured only when a person reads it."""
-    return Page(width=shutil.get_terminal_size((100, 24)).columns, colour=sys.stdout.isatty())
-
-
 def show_run(
     reader: RunReader, *, json_file: Path | None, junit_file: Path | None, transcripts: Transcripts | None
 ) -> None:
-    """The files, and the table. Raises `SetupError` when a file cannot be written; the record is safe already.
-
-    The files come first: whoever reads the table may stop in the middle (`| head`), which ends the process.
-    """
+    """The files, and the table. Raises `Unwritten` when a file cannot be written; the record is safe already."""
     rates = rates_of(reader)
     unwritten: list[str] = []
     if json_file is not None:
@@ -123,18 +114,26 @@ def show_run(
         from steadyhand.report.junit import to_junit
 
         unwritten += _write(junit_file, [to_junit(reader.header, reader.trials(), rates).encode()])
-    for line in render_stored_run(reader, rates, page(), transcripts=transcripts):
-        click.echo(line)
+    show(render_stored_run(reader, rates, page(), transcripts=transcripts))
     if unwritten:
-        raise SetupError("; ".join(unwritten))
+        raise Unwritten("; ".join(unwritten))
 
 
 def _write(file: Path, content: Iterable[bytes]) -> list[str]:
-    """What went wrong, if anything did."""
+    """What went wrong, if anything did. A report is there as a whole or not at all."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("wb") as stream:
-            stream.writelines(content)
+        if file.exists() and not file.is_file():
+            with file.open("wb") as stream:  # a pipe or device
+                stream.writelines(content)
+            return []
+        part = file.with_name(f".{file.name}.{os.getpid()}.part")
+        try:
+            with part.open("wb") as stream:
+                stream.writelines(content)
+            part.replace(file)
+        finally:
+            part.unlink(missing_ok=True)
     except OSError as error:
         return [f"the report {file} cannot be written: {error.strerror}"]
     return []

@@ -11,6 +11,7 @@ import click
 from steadyhand.cli import options as shared
 from steadyhand.cli.options import report_files
 from steadyhand.cli.run import carry_out
+from steadyhand.cli.terminal import say
 from steadyhand.compose.resuming import resume_run
 from steadyhand.compose.settings import RunOptions, Settings
 from steadyhand.errors import SetupError
@@ -50,7 +51,7 @@ def resume(
     if resumed.changes and not force:
         _ask(resumed.changes)
     left = len(resumed.run.pending)
-    click.echo(f"{left} of {resumed.run.header.planned} trials to do", err=True)
+    say(f"{left} of {resumed.run.header.planned} trials to do", err=True)
     ctx.exit(carry_out(resumed.run, silent=no_progress, **files))
 
 
@@ -61,6 +62,6 @@ def _ask(changes: list[str]) -> None:
     message = f"since the run began:\n{listed}{more}"
     if not sys.stdin.isatty():
         raise SetupError(f"{message}\nits trials would not be comparable; --force goes on all the same")
-    click.echo(message, err=True)
+    say(message, err=True)
     if not click.confirm("Go on all the same?", err=True):
         raise SetupError("not resumed")

@@ -13,6 +13,7 @@ import click
 from steadyhand.batch.estimate import estimate
 from steadyhand.cli import options as shared
 from steadyhand.cli.options import report_files, show_run
+from steadyhand.cli.terminal import Unwritten, progress_stream, say, takes_control
 from steadyhand.compose.running import Run, rates_of, run_in_loop
 from steadyhand.compose.settings import RunOptions, Selection
 from steadyhand.errors import ExitCode, SetupError, SteadyhandError
@@ -31,23 +32,34 @@ def carry_out(
     transcripts: Transcripts | None = None,
 ) -> ExitCode:
     """Run it, report, and say how it went. After an interrupt, or when the disk is full, it reports what there is."""
-    progress = progress_for(sys.stderr, enabled=not silent, standing=run.standing)
+    progress = progress_for(progress_stream(), enabled=not silent, live=takes_control(), standing=run.standing)
     network = run.needs_network  # it may refuse a model's name: before there is something to await
     record = run_in_loop(run.execute([progress]), network=network)
     try:
         reader = RunReader.open(record)
-        show_run(reader, json_file=json_file, junit_file=junit_file, transcripts=transcripts)
+        unwritten = _reported(reader, json_file=json_file, junit_file=junit_file, transcripts=transcripts)
     except SteadyhandError:
         if run.broken is None:
             raise
-        reader = None
+        reader, unwritten = None, False
     if run.broken is not None:
-        click.echo(f"steadyhand: {run.redactor.text(str(run.broken))}: {_resume(run)}", err=True)
+        say(f"steadyhand: {run.redactor.text(str(run.broken))}: {_resume(run)}", err=True)
     if run.interrupted:
-        click.echo(f"interrupted; carry on with: {_resume(run)}", err=True)
+        say(f"interrupted; carry on with: {_resume(run)}", err=True)
         return ExitCode.INTERRUPTED
     code = ExitCode.UNDECIDED if reader is None else rates_exit_code(rates_of(reader))
-    return ExitCode.UNDECIDED if run.broken is not None and code is ExitCode.PASSED else code
+    lost = run.broken is not None or unwritten
+    return ExitCode.UNDECIDED if lost and code is ExitCode.PASSED else code
+
+
+def _reported(reader: RunReader, **files: Any) -> bool:
+    """Report, and say whether something could not be written, which is no reason to lose the verdict."""
+    try:
+        show_run(reader, **files)
+    except Unwritten as error:
+        say(f"steadyhand: {error}", err=True)
+        return True
+    return False
 
 
 def _resume(run: Run) -> str:
@@ -127,7 +139,7 @@ def show_plan(run: Run) -> None:
     """One line per scenario or combination, then the sum."""
     counts = Counter(each.key.scenario_id for each in run.planned)
     for scenario_id, trials in counts.items():
-        click.echo(f"{trials} x {scenario_id}" if trials > 1 else scenario_id)
+        say(f"{trials} x {scenario_id}" if trials > 1 else scenario_id)
     settings = run.settings
     found = estimate(
         run.planned,
@@ -135,5 +147,5 @@ def show_plan(run: Run) -> None:
         asks_judge=run.asks_judge,
         scores_rubric=lambda scenario: scenario.rubric is not None and settings.judge(scenario) is not None,
     )
-    click.echo(f"would run {found}")
-    click.echo(f"{settings.concurrency} trials at a time")
+    say(f"would run {found}")
+    say(f"{settings.concurrency} trials at a time")

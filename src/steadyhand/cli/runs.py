@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from steadyhand.cli import options as shared
-from steadyhand.cli.options import page
+from steadyhand.cli.terminal import page, show
 from steadyhand.compose.settings import RunOptions, Settings
 from steadyhand.report.terminal import render_runs
 from steadyhand.store.reader import list_runs
@@ -18,5 +18,4 @@ from steadyhand.store.reader import list_runs
 def runs(out: Path | None) -> None:
     """List the runs on record, newest first."""
     folder = Settings(RunOptions(out=out)).out
-    for line in render_runs(list_runs(folder), page()):
-        click.echo(line)
+    show(render_runs(list_runs(folder), page()))

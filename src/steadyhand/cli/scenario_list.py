@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Literal
 
 import click
 
 from steadyhand.cli import options as shared
+from steadyhand.cli.terminal import say, say_json
 from steadyhand.compose.loading import ScenarioRegistries, build_registry, load_scenarios
 from steadyhand.compose.settings import Selection
 from steadyhand.records.scenario import Scenario
@@ -32,12 +32,12 @@ def list_scenarios(
         rows = [
             {**dict(zip(_COLUMNS, _row(s), strict=True)), "tags": list(s.tags), "file": s.place.file} for s in chosen
         ]
-        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        say_json(rows)
         return
     table = [tuple(column.upper() for column in _COLUMNS), *(_row(scenario) for scenario in chosen)]
     widths = [max(len(row[column]) for row in table) for column in range(len(_COLUMNS))]
     for row in table:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def _row(scenario: Scenario) -> tuple[str, str, str, str]:

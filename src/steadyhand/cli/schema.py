@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from steadyhand.cli.terminal import say, say_json
 from steadyhand.compose.loading import build_registry
 from steadyhand.errors import SetupError
 from steadyhand.plugins.registry import EvaluationCatalogue
@@ -33,10 +34,10 @@ def schema(name: str | None, out: Path | None) -> None:
         raise SetupError(f"unknown schema {name!r}; expected one of: {', '.join(schemas)}")
     if out is None:
         chosen = schemas[name] if name else schemas
-        click.echo(json.dumps(chosen, indent=2, ensure_ascii=False))
+        say_json(chosen)
         return
     out.mkdir(parents=True, exist_ok=True)
     for each in [name] if name else schemas:
         file = out / f"{each}.schema.json"
         file.write_text(json.dumps(schemas[each], indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        click.echo(f"wrote {file}")
+        say(f"wrote {file}")

@@ -7,6 +7,7 @@ import asyncio
 import click
 
 from steadyhand.cli import options as shared
+from steadyhand.cli.terminal import say
 from steadyhand.compose.loading import ScenarioRegistries, build_registry, load_scenarios
 from steadyhand.compose.selftest import selftest as run_selftest
 from steadyhand.compose.settings import Selection
@@ -34,11 +35,11 @@ def selftest(
     found = asyncio.run(run_selftest(scenarios, registries))
     for defect in found.defects:
         check = f"{defect.check}: " if defect.check else ""
-        click.echo(f"{defect.place}: {defect.scenario_id}: {check}{defect.message}\n    {defect.answer}")
+        say(f"{defect.place}: {defect.scenario_id}: {check}{defect.message}\n    {defect.answer}")
     if not found.answers:
         raise SetupError("no scenario here carries `examples`, so nothing was tested")
     tested = len(scenarios) - len(found.without_examples)
-    click.echo(f"{tested} scenarios, {found.answers} answers: {len(found.defects)} defects", err=True)
+    say(f"{tested} scenarios, {found.answers} answers: {len(found.defects)} defects", err=True)
     if found.without_examples:
-        click.echo(f"without examples: {', '.join(found.without_examples)}", err=True)
+        say(f"without examples: {', '.join(found.without_examples)}", err=True)
     ctx.exit(ExitCode.FAILED if found.defects else ExitCode.PASSED)

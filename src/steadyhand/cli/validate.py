@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from typing import Literal
+from typing import Any, Literal
 
 import click
 import msgspec
 
 from steadyhand.cli import options as shared
+from steadyhand.cli.terminal import say, say_json
 from steadyhand.compose.loading import Rubrics, ScenarioRegistries, build_registry, combinations_of, load_files
 from steadyhand.compose.settings import RunOptions, Settings
 from steadyhand.errors import ExitCode
@@ -27,11 +27,11 @@ def validate(ctx: click.Context, paths: tuple[str, ...], form: Literal["text", "
     loaded = _load(paths)
     errors = sum(problem.level == "error" for problem in loaded.problems)
     if form == "json":
-        click.echo(_as_json(loaded, errors))
+        say_json(_as_json(loaded, errors))
     else:
         for problem in loaded.problems:
-            click.echo(str(problem))
-        click.echo(_summary(loaded, errors), err=True)
+            say(str(problem))
+        say(_summary(loaded, errors), err=True)
     ctx.exit(ExitCode.USAGE if errors else ExitCode.PASSED)
 
 
@@ -55,7 +55,7 @@ def _summary(loaded: Loaded, errors: int) -> str:
     return f"{', '.join(parts)}: {errors} errors, {warnings} warnings"
 
 
-def _as_json(loaded: Loaded, errors: int) -> str:
+def _as_json(loaded: Loaded, errors: int) -> dict[str, Any]:
     problems = [
         {
             "file": problem.place.file,
@@ -76,4 +76,4 @@ def _as_json(loaded: Loaded, errors: int) -> str:
         "rubrics": len(loaded.rubrics),
         "problems": problems,
     }
-    return json.dumps(msgspec.to_builtins(report), indent=2, ensure_ascii=False)
+    return msgspec.to_builtins(report)

@@ -46,11 +46,16 @@ _WAITS_EVERY_S = 10.0
 _WIDEST = max(map(len, Verdict))
 
 
-def progress_for(stream: TextIO, *, enabled: bool = True, standing: Callable[[], Standing] = Standing) -> RunObserver:
-    """The observer that suits the stream. `standing` says what holds the run up at the moment it is asked."""
+def progress_for(
+    stream: TextIO, *, enabled: bool = True, live: bool | None = None, standing: Callable[[], Standing] = Standing
+) -> RunObserver:
+    """The observer that suits the stream; `live` says whether it is a terminal that can redraw a line.
+
+    `standing` says what holds the run up at the moment it is asked.
+    """
     if not enabled:
         return SilentProgress()
-    if stream.isatty():
+    if stream.isatty() if live is None else live:
         return LiveProgress(stream, standing)
     return PlainProgress(stream, standing)
 

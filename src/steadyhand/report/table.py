@@ -20,7 +20,7 @@ _CODES = {
     "strong": "1",
     "faint": "2",
 }
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _MINIMUM = 40
 
 
@@ -45,7 +45,7 @@ class Page(Record):
 def visible(text: str) -> str:
     """Tabs as blanks and control characters written out: what an agent says must not steer a terminal."""
     text = text.replace("\r\n", "\n").replace("\t", "    ")
-    return _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode("ascii"), text)
+    return CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode("ascii"), text)
 
 
 def one_line(text: str) -> str:
