@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from steadyhand.report.json import REPORT_FORMAT
+
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "steadyhand"
 PAGES = sorted(
@@ -20,7 +22,7 @@ MAPS = [ROOT / "docs" / "architecture.md", ROOT / "CONTRIBUTING.md", *(ROOT / "d
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^(```).*?^\1", re.MULTILINE | re.DOTALL)
-NAMED = re.compile(r"`([\w./-]+\.(?:py|mjs|md|toml|yaml))`")
+NAMED = re.compile(r"`([\w./-]+\.py)`")
 
 
 def name(page: Path) -> str:
@@ -50,8 +52,7 @@ def broken_links(page: Path) -> list[str]:
 
 
 def missing_sources(page: Path) -> list[str]:
-    named = [each for each in NAMED.findall(prose(page)) if each.endswith(".py")]
-    return [each for each in named if not (SOURCE / each).is_file() and not (ROOT / each).is_file()]
+    return [each for each in NAMED.findall(prose(page)) if not (SOURCE / each).is_file() and not (ROOT / each).is_file()]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -82,6 +83,11 @@ def test_every_page_is_reachable_from_the_readme():
             file = (page.parent / target.partition("#")[0]).resolve()
             waiting.extend(file.glob("*.md") if file.is_dir() else [file] if file.is_file() else [])
     assert sorted(name(page) for page in set(PAGES) - seen) == []
+
+
+def test_the_page_on_the_json_report_names_its_format():
+    page = (ROOT / "docs" / "json-report.md").read_text(encoding="utf-8")
+    assert re.findall(r"^format +(\d+)$", page, re.MULTILINE) == [str(REPORT_FORMAT)]
 
 
 def test_a_broken_link_and_a_missing_module_are_found(tmp_path: Path):
