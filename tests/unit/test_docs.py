@@ -52,7 +52,9 @@ def broken_links(page: Path) -> list[str]:
 
 
 def missing_sources(page: Path) -> list[str]:
-    return [each for each in NAMED.findall(prose(page)) if not (SOURCE / each).is_file() and not (ROOT / each).is_file()]
+    return [
+        each for each in NAMED.findall(prose(page)) if not (SOURCE / each).is_file() and not (ROOT / each).is_file()
+    ]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
