@@ -201,7 +201,10 @@ async def test_a_pattern_that_takes_too_long_is_an_error(tmp_path):
     ("rules", "expected"),
     [
         ("rules: [{reply: a, delay: 5}]", "1:20: rules[0].delay: unknown key `delay`; did you mean `delay_ms`?"),
-        ("rules: [{reply: a}, {fail: {kind: server, attempt: 1}}]", "rules[1].fail.attempt: unknown key `attempt`; did you mean `attempts`?"),
+        (
+            "rules: [{reply: a}, {fail: {kind: server, attempt: 1}}]",
+            "rules[1].fail.attempt: unknown key `attempt`; did you mean `attempts`?",
+        ),
         ("rules: [{reply: a}]\nrulez: 1", "2:1: rulez: unknown key `rulez`"),
         ("rules: [{match: '(', reply: a}]", "rules[0].match: not a regular expression"),
         ("rules: [{match: a}]", "rules[0]: the rule answers nothing"),
