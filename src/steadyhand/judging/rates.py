@@ -1,4 +1,4 @@
-"""A scenario that was tried several times: how often it passed, and what that makes of it."""
+"""What the trials of a run add up to: verdict counts, pass rates by scenario and matrix value, and the exit code."""
 
 from __future__ import annotations
 
@@ -13,59 +13,42 @@ from steadyhand.records.base import Record
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import RunMatrix
 
+_Z95 = 1.959963984540054
 
-class RunSummary(Record):
-    """The count of each verdict. `not_run` is what was planned and has no verdict.
 
-    The alarms are of `judging.alarm`; they are among the failed.
-    """
+class Tally(Record):
+    """How many came to each verdict. `not_run` is what was planned and has none; a combination always has one."""
 
     passed: int = 0
     failed: int = 0
     inconclusive: int = 0
     error: int = 0
     not_run: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.passed + self.failed + self.inconclusive + self.error + self.not_run
+
+
+class RunSummary(Tally):
+    """The trials of a run. The alarms, of `judging.severity.alarm_of`, are among the failed."""
+
     missed_alarms: int = 0
     false_alarms: int = 0
 
     @property
     def total(self) -> int:
-        return self.passed + self.failed + self.inconclusive + self.error
+        """The trials that ran."""
+        return super().total - self.not_run
 
     @property
     def exit_code(self) -> ExitCode:
-        """0 all passed; 1 something failed; 3 nothing failed, but something is undecided or there is nothing at all."""
+        """0 all passed; 1 something failed; 3 nothing failed, but something is undecided or there are no trials."""
         if self.failed:
             return ExitCode.FAILED
         if self.inconclusive or self.error or self.not_run or not self.passed:
             return ExitCode.UNDECIDED
         return ExitCode.PASSED
-
-
-def summarise(
-    counts: Mapping[Verdict, int], *, planned: int = 0, alarms: Mapping[Alarm, int] | None = None
-) -> RunSummary:
-    """`planned` is how many trials there should be; 0 when that is not known."""
-    alarms = alarms or {}
-    return RunSummary(
-        passed=counts.get(Verdict.PASSED, 0),
-        failed=counts.get(Verdict.FAILED, 0),
-        inconclusive=counts.get(Verdict.INCONCLUSIVE, 0),
-        error=counts.get(Verdict.ERROR, 0),
-        not_run=max(planned - sum(counts.values()), 0),
-        missed_alarms=alarms.get("missed", 0),
-        false_alarms=alarms.get("false", 0),
-    )
-
-
-def exit_code(verdicts: Iterable[Verdict], *, planned: int = 0) -> ExitCode:
-    counts = dict.fromkeys(Verdict, 0)
-    for verdict in verdicts:
-        counts[verdict] += 1
-    return summarise(counts, planned=planned).exit_code
-
-
-_Z95 = 1.959963984540054
 
 
 class ScenarioRate(Record):
@@ -85,12 +68,12 @@ class ScenarioRate(Record):
 
     @property
     def total(self) -> int:
-        """What the share is of: everything planned, so that a trial that is missing or in error is not left out."""
+        """Everything planned, so that a missing or broken trial counts against the share."""
         return max(self.planned, self.passed + self.failed + self.inconclusive + self.error)
 
     @property
     def verdict(self) -> Verdict:
-        """Passed or failed only when no undecided trial could change it; passed only when every trial was run."""
+        """Passed or failed only if no undecided trial could change that; passed only if every trial ran."""
         if not self.total:
             return Verdict.INCONCLUSIVE
         needed = 1.0 if self.required is None else self.required
@@ -109,20 +92,45 @@ class ScenarioRate(Record):
             "error": self.error,
             "not run": self.not_run,
         }
-        told = ", ".join(f"{count} {name}" for name, count in others.items() if count)
+        rest = ", ".join(f"{count} {name}" for name, count in others.items() if count)
         trials = "1 trial" if self.total == 1 else f"{self.total} trials"
-        return f"{self.passed} of {trials} passed, {percent(self.required)} required" + (f"; {told}" if told else "")
+        return f"{self.passed} of {trials} passed, {percent(self.required)} required" + (f"; {rest}" if rest else "")
 
     @property
     def share(self) -> float | None:
-        """Passed of those that were decided; None when none was."""
+        """The share of decided trials that passed; None when none was decided."""
         decided = self.passed + self.failed
         return self.passed / decided if decided else None
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Where the true share lies with 95 % confidence, by Wilson's score."""
+        """The 95 % confidence interval of the share, by Wilson's score."""
         return wilson_interval(self.passed, self.passed + self.failed)
+
+
+class ValueRate(Record):
+    """One value of one axis: the verdicts of the combinations that have it, and those of their trials."""
+
+    parameter: str
+    value: Any
+    combinations: Tally
+    trials: Tally
+
+
+def summarise(
+    counts: Mapping[Verdict, int], *, planned: int = 0, alarms: Mapping[Alarm, int] | None = None
+) -> RunSummary:
+    """`planned` is how many trials there should be; 0 if unknown."""
+    alarms = alarms or {}
+    return RunSummary(
+        passed=counts.get(Verdict.PASSED, 0),
+        failed=counts.get(Verdict.FAILED, 0),
+        inconclusive=counts.get(Verdict.INCONCLUSIVE, 0),
+        error=counts.get(Verdict.ERROR, 0),
+        not_run=max(planned - sum(counts.values()), 0),
+        missed_alarms=alarms.get("missed", 0),
+        false_alarms=alarms.get("false", 0),
+    )
 
 
 def scenario_rates(
@@ -134,8 +142,8 @@ def scenario_rates(
 ) -> list[ScenarioRate]:
     """One entry per scenario, in the order of `planned`, then whatever else has a verdict.
 
-    `counts` is how many trials of a scenario came to a verdict. `required_of_all` is what the user asked of every
-    scenario; it goes before a scenario's own `required`.
+    `counts` is how many trials of a scenario came to each verdict. `required_of_all` applies to every scenario and
+    overrides its own `required`.
     """
     by_scenario: dict[str, Counter[Verdict]] = {scenario_id: Counter() for scenario_id in planned}
     for (scenario_id, verdict), count in counts.items():
@@ -156,54 +164,8 @@ def scenario_rates(
 
 
 def rates_exit_code(rates: Iterable[ScenarioRate]) -> ExitCode:
-    """As for trials, over the verdicts of scenarios."""
+    """The exit code over the verdicts of scenarios."""
     return summarise(Counter(rate.verdict for rate in rates)).exit_code
-
-
-def percent(required: float | None) -> str:
-    """The share that must pass, as it was written: 0.995 is not shown as 100%."""
-    return "all" if required is None else f"{required * 100:.6g}%"
-
-
-def wilson_interval(passed: int, decided: int, z: float = _Z95) -> tuple[float, float] | None:
-    """Bounds of a share that was seen `passed` times out of `decided`; None for none. Right also at 0 and at all."""
-    if decided <= 0:
-        return None
-    share = passed / decided
-    scale = 1 + z * z / decided
-    centre = (share + z * z / (2 * decided)) / scale
-    reach = z * math.sqrt(share * (1 - share) / decided + z * z / (4 * decided * decided)) / scale
-    return max(0.0, centre - reach), min(1.0, centre + reach)
-
-
-def pass_hat_k(passed: int, decided: int, k: int) -> float | None:
-    """pass^k: the chance that `k` trials all pass, estimated without bias from `decided` of them; None for too few."""
-    if k < 1 or decided < k:
-        return None
-    return math.comb(passed, k) / math.comb(decided, k)
-
-
-class Tally(Record):
-    """How many came to each verdict. `not_run` is for trials alone: a combination always has a verdict."""
-
-    passed: int = 0
-    failed: int = 0
-    inconclusive: int = 0
-    error: int = 0
-    not_run: int = 0
-
-    @property
-    def total(self) -> int:
-        return self.passed + self.failed + self.inconclusive + self.error + self.not_run
-
-
-class ValueRate(Record):
-    """One value of one axis: the verdicts of the combinations that have it, and those of their trials."""
-
-    parameter: str
-    value: Any
-    combinations: Tally
-    trials: Tally
 
 
 def value_rates(matrix: RunMatrix, rates: Mapping[str, ScenarioRate]) -> list[ValueRate]:
@@ -236,3 +198,26 @@ def tally_trials(rates: Iterable[ScenarioRate]) -> Tally:
         for name in Tally.__struct_fields__:
             total[name] += getattr(rate, name)
     return Tally(**total)
+
+
+def percent(required: float | None) -> str:
+    """The share that must pass, as it was written: 0.995 is not shown as 100%."""
+    return "all" if required is None else f"{required * 100:.6g}%"
+
+
+def wilson_interval(passed: int, decided: int, z: float = _Z95) -> tuple[float, float] | None:
+    """The confidence interval of `passed` out of `decided`, valid also at 0 and 1; None when `decided` is 0."""
+    if decided <= 0:
+        return None
+    share = passed / decided
+    scale = 1 + z * z / decided
+    centre = (share + z * z / (2 * decided)) / scale
+    reach = z * math.sqrt(share * (1 - share) / decided + z * z / (4 * decided * decided)) / scale
+    return max(0.0, centre - reach), min(1.0, centre + reach)
+
+
+def pass_hat_k(passed: int, decided: int, k: int) -> float | None:
+    """pass^k: the unbiased estimate of the chance that `k` trials all pass; None when `decided` is below `k`."""
+    if k < 1 or decided < k:
+        return None
+    return math.comb(passed, k) / math.comb(decided, k)

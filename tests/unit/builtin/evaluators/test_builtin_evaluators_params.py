@@ -172,7 +172,7 @@ BAD = [
     ("llm_judge", {"prompt": "p", "temperature": 2.1}, "less than or equal"),
     ("llm_judge", {"prompt": "p", "votes": 0}, "greater than or equal"),
     ("llm_judge", {"prompt": "p", "capabilities": [""]}, "blank"),
-    ("llm_judge", {"prompt": "p", "json_schema": {"type": "strin"}}, "is not a JSON Schema"),
+    ("llm_judge", {"prompt": "p", "json_schema": {"type": "strin"}}, "is not a valid JSON Schema"),
     ("llm_judge", {"prompt": "p", "json_schema": {"type": "array"}}, "must describe an object"),
     (
         "llm_judge",

@@ -44,7 +44,7 @@ async def test_verdicts(expected: str, line: str, verdict: Verdict):
 
 async def test_the_result_carries_what_the_judge_said():
     found = await judged(answer("no", 0.2, "It is curt."))
-    assert found.message == "the judge says 'no'; expected 'yes': It is curt."
+    assert found.message == "the judge answered 'no'; expected 'yes': It is curt."
     assert (found.evidence.expected, found.evidence.found, found.evidence.where) == (
         "yes",
         "no (0.2)",
