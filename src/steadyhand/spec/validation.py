@@ -121,7 +121,7 @@ def advice(name: str, allowed: Iterable[str]) -> str:
 
 def has_misspelt(entry: Mapping[str, Any], known: Iterable[str], wanted: Collection[str]) -> bool:
     """Whether an unknown key of `entry`, which is reported as such, was meant to be one of the `wanted` keys."""
-    names = set(known)
+    names = list(known)
     free = [name for name in names if name not in entry]
     return any(key not in names and nearest(key, free) in wanted for key in entry)
 
