@@ -101,7 +101,7 @@ def test_selftest_reports_good_answers_that_fail_and_bad_ones_that_pass(shell):
     ended = shell("selftest", "a.yaml")
     assert ended.code == 1
     assert ended.out.splitlines() == [
-        "a.yaml:10:5: SCN-C-001: calls_for_help: a good answer is rejected: reply has no match of 'call for help'",
+        "a.yaml:10:5: SCN-C-001: calls_for_help: a good answer is rejected: reply has no match for 'call for help'",
         "    I ring the bell",
         "a.yaml:1:1: SCN-C-001: a bad answer passes every check",
         "    Never call for help",

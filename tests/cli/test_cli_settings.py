@@ -206,7 +206,7 @@ def test_a_judge_that_breaks_off_decides_nothing(shell):
     (trial,) = json.loads((shell.folder / "r.json").read_text())["trials"]
     (found,) = trial["evaluations"]
     assert (found["verdict"], found["judge"]["repaired"]) == ("inconclusive", True)
-    assert "was not finished" in found["message"]
+    assert "it is incomplete" in found["message"]
 
 
 def test_judging_oneself_by_another_name_is_marked(shell):

@@ -101,7 +101,7 @@ def test_no_room_to_begin(batch, small_disk):
     ended = run_out_of_room(batch, "--out", str(small_disk / "runs"))
     assert ended.returncode == 2, ended
     assert len(ended.stderr.splitlines()) == 1
-    assert "cannot be made" in ended.stderr or "cannot be locked" in ended.stderr
+    assert "cannot be created" in ended.stderr or "cannot be locked" in ended.stderr
     assert not list(small_disk.glob("runs/*.sqlite*"))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, cast
@@ -20,6 +19,7 @@ from steadyhand.plugins.plugin import (
 )
 from steadyhand.ports.agent import Action, ProvidedService
 from steadyhand.ports.evaluator import EvaluationParams, Evaluator
+from steadyhand.spec.validation import nearest
 
 ExtensionPoint = Literal["evaluators", "models", "agents", "environments", "actions", "services", "terminations"]
 _NOUN: dict[ExtensionPoint, str] = {
@@ -118,8 +118,8 @@ class Registry:
         """Raises `SetupError` for a name that nobody registered. Nothing is loaded."""
         parts = self._parts[point]
         if name not in parts:
-            near = difflib.get_close_matches(name, parts, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            near = nearest(name, parts)
+            hint = f"; did you mean {near!r}?" if near else ""
             known = ", ".join(sorted(parts)) or "none"
             raise SetupError(f"unknown {_NOUN[point]} {name!r}{hint} (known: {known})")
 

@@ -18,41 +18,8 @@ from steadyhand.spec.validation import FieldPath, Findings, FreeForm, Name, Shap
 
 FILE = "steadyhand.toml"
 PROJECT = "pyproject.toml"
-
-
-def find_config(folder: Path) -> Config:
-    """The settings that hold in a folder: its own file or the nearest above it, or the defaults when there is none.
-
-    Raises `FileError` when the file found is wrong.
-    """
-    start = folder.absolute()
-    for place in (start, *start.parents):
-        own, project = place / FILE, place / PROJECT
-        if own.is_file():
-            return _read(own)
-        if project.is_file() and _mentions_us(project):
-            return _read(project)
-    return Config(folder=start)
-
-
-def _read(file: Path) -> Config:
-
-    return read_config(file)
-
-
-def _mentions_us(project: Path) -> bool:
-    """Whether the table is there. A broken file counts when it names the table, so that it is not passed over."""
-    content = project.read_bytes()
-    if b"steadyhand" not in content:
-        return False
-    import tomllib
-
-    try:
-        data = tomllib.loads(content.decode())
-    except (ValueError, RecursionError):
-        return b"tool.steadyhand" in content
-    tool = data.get("tool")
-    return isinstance(tool, dict) and "steadyhand" in tool
+_TABLE = ("tool", "steadyhand")
+_LINE_OF_ERROR = re.compile(r"(.*?) \(at line (\d+), column (\d+)\)", re.DOTALL)
 
 
 class ProviderShape(Shape):
@@ -74,7 +41,7 @@ class PriceShape(Shape):
 
 
 class ConfigShape(Shape):
-    """Settings of a project. Paths are relative to the file; command-line flags win."""
+    """Settings of a project. Paths are relative to the file; command-line flags override it."""
 
     model: Name | None = Field(default=None, description="Model under test, provider/model")
     judge: Name | None = Field(default=None, description="Model that judges, provider/model")
@@ -97,8 +64,32 @@ class ConfigShape(Shape):
     prices: dict[str, PriceShape] = Field(default={}, description="By provider/model")
 
 
-_TABLE = ("tool", "steadyhand")
-_LINE_OF_ERROR = re.compile(r"(.*?) \(at line (\d+), column (\d+)\)", re.DOTALL)
+def find_config(folder: Path) -> Config:
+    """The settings that apply in a folder: from its own file or the nearest above it, else the defaults.
+
+    Raises `FileError` when that file is wrong.
+    """
+    start = folder.absolute()
+    for place in (start, *start.parents):
+        own, project = place / FILE, place / PROJECT
+        if own.is_file():
+            return read_config(own)
+        if project.is_file() and _mentions_us(project):
+            return read_config(project)
+    return Config(folder=start)
+
+
+def _mentions_us(project: Path) -> bool:
+    """Whether the file has our table. A broken file counts if it names the table, so that it is not ignored."""
+    content = project.read_bytes()
+    if b"steadyhand" not in content:
+        return False
+    try:
+        data = tomllib.loads(content.decode())
+    except (ValueError, RecursionError):
+        return b"tool.steadyhand" in content
+    tool = data.get("tool")
+    return isinstance(tool, dict) and "steadyhand" in tool
 
 
 def read_config(file: Path) -> Config:
@@ -136,7 +127,7 @@ def _read_text(file: Path, shown: str) -> str:
     except OSError as error:
         problem = Problem(place=Place(file=shown), message=f"cannot be read: {error.strerror}", code="unreadable")
     except UnicodeDecodeError:
-        problem = Problem(place=Place(file=shown), message="is not UTF-8 text", code="not-utf8")
+        problem = Problem(place=Place(file=shown), message="not UTF-8 text", code="not-utf8")
     raise FileError([problem])
 
 
@@ -156,16 +147,16 @@ def _provider(shape: ProviderShape) -> ProviderConfig:
 
 
 class TomlText:
-    """Finds a field's line by looking for its table and key in the text, since the TOML reader keeps no positions.
+    """Locates a field by searching the text for its table and key, since `tomllib` keeps no positions.
 
-    Good for files as people write them; a key inside an inline table is pointed to at the line of that table.
+    A key inside an inline table is located at the line of that table.
     """
 
     def __init__(self, file: str, text: str) -> None:
         self._file: str = file
         self._lines: list[str] = text.splitlines()
 
-    def locate(self, path: FieldPath, *, key: bool = False) -> Place:  # both stand on the key's line
+    def locate(self, path: FieldPath, *, key: bool = False) -> Place:  # a value is on its key's line
         names = [str(part) for part in path if isinstance(part, str)]
         for count in range(len(names), 0, -1):
             found = self._find(names[:count])
@@ -191,5 +182,5 @@ class TomlText:
 
 
 def _split_key(text: str) -> list[str]:
-    """The parts of a dotted TOML key, quotes taken off."""
+    """The parts of a dotted TOML key, without quotes."""
     return [a or b or c for a, b, c in re.findall(r"\"([^\"]*)\"|'([^']*)'|([\w-]+)", text)]

@@ -1,7 +1,7 @@
-"""YAML 1.2 core schema on the C parser of PyYAML.
+"""Files read as YAML 1.2 (core schema) on PyYAML's C parser, as documents that know where each value stands.
 
-`yes`, `no`, `on` and `off` are text, `012` is twelve, `<<` is a key like any other. Mapping keys are taken as the text
-they were written as. The composed nodes are kept, since positions are looked up in them when they are needed.
+`yes`, `no`, `on` and `off` are text, `012` is twelve, `<<` is a key like any other. Mapping keys are the text they were
+written as. The composed nodes are kept so that positions can be looked up when needed.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from steadyhand.records.location import Place, Problem
 from steadyhand.spec.validation import FieldPath, show_path
 
+MAX_BYTES = 1 << 20
 MAX_DEPTH = 64
 MAX_ALIASED_NODES = 100_000
-
 _TEXT = "text"
 _CONSTANTS: dict[str, bool | float | None] = {
     "": None,
@@ -55,16 +55,142 @@ class YamlFault(NamedTuple):
     node: Node | None = None
 
 
-class UnreadableYaml(Exception):
-    """The text is no YAML that can be read any further."""
+class YamlError(Exception):
+    """The text cannot be read any further as YAML."""
 
     def __init__(self, code: str, message: str, line: int = 0, column: int = 0) -> None:
         super().__init__(message)
         self.fault: YamlFault = YamlFault(code, message, line, column)
 
 
+class Document:
+    """`data` is plain Python; `locate` finds a value's place in the nodes it was built from."""
+
+    __slots__ = ("_root", "data", "digest", "file", "folder")
+
+    def __init__(self, file: str, folder: FilePath | str, data: Any, *, root: Node, digest: str) -> None:
+        self.file: str = file
+        self.folder: FilePath | str = folder
+        self.data: Any = data
+        self.digest: str = digest
+        self._root: Node = root
+
+    def with_data(self, data: Any) -> Document:
+        """The same places with other data, such as one combination of a matrix."""
+        return Document(self.file, self.folder, data, root=self._root, digest=self.digest)
+
+    def locate(self, path: FieldPath, *, key: bool = False) -> Place:
+        """The place of the field at `path`.
+
+        For a scalar or list item, its own; for a collection under a key, and for anything when `key` is set, the
+        key's. For a missing field, the nearest collection around it.
+        """
+        node = pointed = self._root
+        for part in path:
+            pair = _step(node, part)
+            if pair is None:
+                break
+            key_node, node = pair
+            at_key = key or not isinstance(node, ScalarNode)
+            pointed = key_node if key_node is not None and at_key else node
+        line, column = position(pointed)
+        return Place(file=self.file, line=line, column=column, path=show_path(path))
+
+
+def _step(node: Node, part: str | int) -> tuple[Node | None, Node] | None:
+    if isinstance(part, int):
+        if isinstance(node, SequenceNode) and part < len(node.value):
+            return None, node.value[part]
+        return None
+    if isinstance(node, MappingNode):
+        for key_node, value_node in node.value:
+            if key_node.value == part:
+                return key_node, value_node
+    return None
+
+
+def read_document(path: str, file: str) -> tuple[Document | None, list[Problem]]:
+    """Read one file, called `file` in messages. Without a document, the problems say why."""
+    try:
+        with open(path, "rb", opener=_open_file) as stream:
+            content = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        return None, [Problem(place=Place(file=file), message=f"cannot be read: {reason}", code="unreadable")]
+    return parse_document(content, path, file)
+
+
+def _open_file(path: str, flags: int) -> int:
+    """Without blocking: a pipe that nobody writes to would hang. Raises `OSError`."""
+    opened = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    if stat.S_ISREG(os.fstat(opened).st_mode):
+        return opened
+    os.close(opened)
+    raise OSError(errno.EINVAL, "expected a file, found a folder, pipe or device")
+
+
+def parse_document(content: bytes, path: str, file: str) -> tuple[Document | None, list[Problem]]:
+    """As `read_document`, for content already in memory."""
+    try:
+        root, data, faults = parse(_decode(content))
+    except YamlError as error:
+        return None, [_problem(error.fault, file)]
+    digest = hashlib.sha256(content).hexdigest()[:16]
+    document = Document(file, os.path.dirname(path), data, root=root, digest=digest)  # noqa: PTH120
+    return document, _located(faults, file, root)
+
+
+def _decode(content: bytes) -> str:
+    if len(content) > MAX_BYTES:
+        raise YamlError("too-large", "the file is larger than 1 MiB, the most that is read")
+    if b"\0" in content:
+        line, column = _byte_position(content, content.index(b"\0"))
+        raise YamlError("not-text", "found a NUL byte: the file is binary; expected UTF-8 text", line, column)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line, column = _byte_position(content, error.start)
+        found = content[error.start]
+        message = f"found the byte 0x{found:02x}, which is not UTF-8; save the file as UTF-8"
+        raise YamlError("not-utf8", message, line, column) from None
+
+
+def _byte_position(content: bytes, offset: int) -> tuple[int, int]:
+    before = content[:offset]
+    start = before.rfind(b"\n") + 1
+    return before.count(b"\n") + 1, len(before[start:].decode(errors="replace")) + 1
+
+
+def _problem(fault: YamlFault, file: str, path: FieldPath = ()) -> Problem:
+    place = Place(file=file, line=fault.line, column=fault.column, path=show_path(path))
+    return Problem(place=place, message=fault.message, code=fault.code)
+
+
+def _located(faults: list[YamlFault], file: str, root: Node) -> list[Problem]:
+    if not faults:
+        return []
+    paths: dict[int, FieldPath] = {}
+    _note_paths(root, (), {id(fault.node) for fault in faults}, paths)
+    return [_problem(fault, file, paths.get(id(fault.node), ())) for fault in faults]
+
+
+def _note_paths(node: Node, path: FieldPath, wanted: set[int], paths: dict[int, FieldPath]) -> None:
+    """The paths of the wanted keys and values, in one walk. It ends, as alias loops were refused before."""
+    if id(node) in wanted:
+        paths.setdefault(id(node), path)
+    if isinstance(node, SequenceNode):
+        for index, child in enumerate(cast("list[Node]", node.value)):
+            _note_paths(child, (*path, index), wanted, paths)
+    elif isinstance(node, MappingNode):
+        for key_node, value_node in node.value:
+            inner = (*path, str(key_node.value)) if isinstance(key_node, ScalarNode) else path
+            if id(key_node) in wanted:
+                paths.setdefault(id(key_node), inner)
+            _note_paths(value_node, inner, wanted, paths)
+
+
 def parse(text: str) -> tuple[Node, Any, list[YamlFault]]:
-    """The root node, its plain data, and what is wrong but did not stop the reading. Raises `UnreadableYaml`."""
+    """The root node, its plain data, and the faults that did not stop the reading. Raises `YamlError`."""
     root = _compose(text)
     if "*" in text and "&" in text:
         _measure(root, {}, set())
@@ -84,7 +210,7 @@ class _Composer(CParser):
         self.depth += 1  # pyright: ignore[reportAttributeAccessIssue]  # the class holds the starting value only
         if self.depth > MAX_DEPTH:
             line, column = position(parent)
-            raise UnreadableYaml("too-deep", f"nested more than {MAX_DEPTH} levels deep", line, column)
+            raise YamlError("too-deep", f"nested more than {MAX_DEPTH} levels deep", line, column)
 
     def ascend_resolver(self) -> None:
         self.depth -= 1  # pyright: ignore[reportAttributeAccessIssue]
@@ -97,23 +223,23 @@ def _compose(text: str) -> Node:
         before = text.encode()[: error.position].decode(errors="replace") if error.position > 0 else ""
         line = before.count("\n") + 1
         column = len(before) - before.rfind("\n")
-        raise UnreadableYaml("yaml-syntax", f"not valid YAML: {error.reason}", line, column) from None
+        raise YamlError("yaml-syntax", f"not valid YAML: {error.reason}", line, column) from None
     except yaml.MarkedYAMLError as error:
-        raise _unreadable(error) from None
+        raise _yaml_error(error) from None
     except yaml.YAMLError as error:
-        raise UnreadableYaml("yaml-syntax", f"not valid YAML: {error}") from None
+        raise YamlError("yaml-syntax", f"not valid YAML: {error}") from None
     if root is None:
-        raise UnreadableYaml("empty-file", "the file is empty; expected a scenario", 1, 1)
+        raise YamlError("empty-file", "the file is empty", 1, 1)
     return root
 
 
-def _unreadable(error: yaml.MarkedYAMLError) -> UnreadableYaml:
+def _yaml_error(error: yaml.MarkedYAMLError) -> YamlError:
     mark = error.problem_mark or error.context_mark
     line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
     if error.context and "single document" in error.context:
-        return UnreadableYaml("several-documents", "found a second document; expected one per file", line, column)
+        return YamlError("several-documents", "found a second document; expected one per file", line, column)
     context = f" {error.context}" if error.context else ""
-    return UnreadableYaml("yaml-syntax", f"not valid YAML:{context} {error.problem}".replace("  ", " "), line, column)
+    return YamlError("yaml-syntax", f"not valid YAML:{context} {error.problem}".replace("  ", " "), line, column)
 
 
 def position(node: Node | None) -> tuple[int, int]:
@@ -125,7 +251,7 @@ def position(node: Node | None) -> tuple[int, int]:
 
 
 def _measure(node: Node, sizes: dict[int, tuple[int, int]], open_nodes: set[int]) -> tuple[int, int]:
-    """How many nodes, and how deep, the node is with its aliases written out."""
+    """The number of nodes and the depth with aliases expanded."""
     if isinstance(node, ScalarNode):
         return 1, 1
     key = id(node)
@@ -133,7 +259,7 @@ def _measure(node: Node, sizes: dict[int, tuple[int, int]], open_nodes: set[int]
     if known is not None:
         return known
     if key in open_nodes:
-        raise UnreadableYaml("alias-loop", "an alias stands inside what it names", *position(node))
+        raise YamlError("alias-loop", "an alias refers to a collection that contains it", *position(node))
     open_nodes.add(key)
     size, depth = 1, 0
     for child in _children(node):
@@ -143,9 +269,9 @@ def _measure(node: Node, sizes: dict[int, tuple[int, int]], open_nodes: set[int]
     open_nodes.discard(key)
     if size > MAX_ALIASED_NODES:
         message = f"aliases expand to more than {MAX_ALIASED_NODES:,} values"
-        raise UnreadableYaml("alias-bomb", message, *position(node))
+        raise YamlError("alias-bomb", message, *position(node))
     if depth >= MAX_DEPTH:
-        raise UnreadableYaml("too-deep", f"nested more than {MAX_DEPTH} levels deep", *position(node))
+        raise YamlError("too-deep", f"nested more than {MAX_DEPTH} levels deep", *position(node))
     sizes[key] = size, depth + 1
     return size, depth + 1
 
@@ -157,7 +283,7 @@ def _children(node: Node) -> list[Node]:
 
 
 class _Builder:
-    """Nodes to plain data. Duplicate keys, odd keys and unknown tags are noted, and reading goes on."""
+    """Builds plain data from nodes. Duplicate keys, odd keys and unknown tags become faults, and reading goes on."""
 
     def __init__(self) -> None:
         self.faults: list[YamlFault] = []
@@ -178,7 +304,7 @@ class _Builder:
         for key_node, value_node in node.value:
             key = key_node.value
             if key_node.__class__ is not ScalarNode:
-                self._fault("complex-key", "a key must be a plain word or text, not a collection", key_node)
+                self._fault("complex-key", "expected text as a key, found a collection", key_node)
                 continue
             if key in data:
                 first = next(k for k, _ in node.value if k.__class__ is ScalarNode and k.value == key)
@@ -206,7 +332,7 @@ class _Builder:
                 return float(value)
             return int(match[kind or 0], 8 if kind == "octal" else 16)
         except ValueError:
-            self._fault("bad-number", f"a number of {len(value)} digits is too long to read", node)
+            self._fault("bad-number", f"a number of {len(value)} digits is too long", node)
             return 0
 
     def _tagged(self, node: Node) -> Any:
@@ -221,7 +347,7 @@ class _Builder:
             return float(built)
         wanted = {"int": int, "float": float, "bool": bool, "null": type(None)}[tag.removeprefix(_TAG)]
         if type(built) is not wanted:
-            self._fault("bad-tag", f'"{value}" is not what its tag !!{tag.removeprefix(_TAG)} says', node)
+            self._fault("bad-tag", f'"{value}" does not match its tag !!{tag.removeprefix(_TAG)}', node)
         return built
 
     def _check_collection_tag(self, node: Node) -> None:
@@ -231,136 +357,7 @@ class _Builder:
 
     def _unknown_tag(self, node: Node) -> None:
         tag = node.tag.replace(_TAG, "!!")
-        self._fault("unknown-tag", f"unknown tag `{tag}`; only the tags of YAML 1.2's core schema are read", node)
+        self._fault("unknown-tag", f"unknown tag `{tag}`; only the tags of YAML 1.2's core schema are allowed", node)
 
     def _fault(self, code: str, message: str, node: Node) -> None:
         self.faults.append(YamlFault(code, message, *position(node), node))
-
-
-MAX_BYTES = 1 << 20
-
-
-class Document:
-    """`data` is plain Python; `locate` finds a value's place in the nodes it was built from."""
-
-    __slots__ = ("_root", "data", "digest", "file", "folder")
-
-    def __init__(self, file: str, folder: FilePath | str, data: Any, *, root: Node, digest: str) -> None:
-        self.file: str = file
-        self.folder: FilePath | str = folder
-        self.data: Any = data
-        self.digest: str = digest
-        self._root: Node = root
-
-    def with_data(self, data: Any) -> Document:
-        """The same places over other data, such as one combination of a matrix."""
-        return Document(self.file, self.folder, data, root=self._root, digest=self.digest)
-
-    def locate(self, path: FieldPath, *, key: bool = False) -> Place:
-        """Where the field at `path` stands.
-
-        A scalar and a list item are pointed to themselves; a collection under a key, and anything when `key` is
-        set, at its key. A field that is not there is pointed to at the nearest collection around it that is.
-        """
-        node = pointed = self._root
-        for part in path:
-            pair = _step(node, part)
-            if pair is None:
-                break
-            key_node, node = pair
-            at_key = key or not isinstance(node, ScalarNode)
-            pointed = key_node if key_node is not None and at_key else node
-        line, column = position(pointed)
-        return Place(file=self.file, line=line, column=column, path=show_path(path))
-
-
-def _step(node: Node, part: str | int) -> tuple[Node | None, Node] | None:
-    if isinstance(part, int):
-        if isinstance(node, SequenceNode) and part < len(node.value):
-            return None, node.value[part]
-        return None
-    if isinstance(node, MappingNode):
-        for key_node, value_node in node.value:
-            if key_node.value == part:
-                return key_node, value_node
-    return None
-
-
-def read_document(path: str, file: str) -> tuple[Document | None, list[Problem]]:
-    """Read one file, called `file` in messages. Without a document the problems say why it could not be read."""
-    try:
-        with open(path, "rb", opener=_open_file) as stream:
-            content = stream.read(MAX_BYTES + 1)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        return None, [Problem(place=Place(file=file), message=f"cannot be read: {reason}", code="unreadable")]
-    return parse_document(content, path, file)
-
-
-def _open_file(path: str, flags: int) -> int:
-    """Without blocking: a pipe that nobody writes to would hold up everything. Raises `OSError`."""
-    opened = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-    if stat.S_ISREG(os.fstat(opened).st_mode):
-        return opened
-    os.close(opened)
-    raise OSError(errno.EINVAL, "expected a file, found a folder, pipe or device")
-
-
-def parse_document(content: bytes, path: str, file: str) -> tuple[Document | None, list[Problem]]:
-    """As `read_document`, for content already in memory."""
-    try:
-        root, data, faults = parse(_decode(content))
-    except UnreadableYaml as error:
-        return None, [_problem(error.fault, file)]
-    digest = hashlib.sha256(content).hexdigest()[:16]
-    document = Document(file, os.path.dirname(path), data, root=root, digest=digest)  # noqa: PTH120
-    return document, _located(faults, file, root)
-
-
-def _decode(content: bytes) -> str:
-    if len(content) > MAX_BYTES:
-        raise UnreadableYaml("too-large", "the file is larger than 1 MiB; expected a scenario of at most that")
-    if b"\0" in content:
-        line, column = _byte_position(content, content.index(b"\0"))
-        raise UnreadableYaml("not-text", "found a NUL byte: the file is binary; expected UTF-8 text", line, column)
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line, column = _byte_position(content, error.start)
-        found = content[error.start]
-        message = f"found the byte 0x{found:02x}, which is not UTF-8; save the file as UTF-8"
-        raise UnreadableYaml("not-utf8", message, line, column) from None
-
-
-def _byte_position(content: bytes, offset: int) -> tuple[int, int]:
-    before = content[:offset]
-    start = before.rfind(b"\n") + 1
-    return before.count(b"\n") + 1, len(before[start:].decode(errors="replace")) + 1
-
-
-def _problem(fault: YamlFault, file: str, path: FieldPath = ()) -> Problem:
-    place = Place(file=file, line=fault.line, column=fault.column, path=show_path(path))
-    return Problem(place=place, message=fault.message, code=fault.code)
-
-
-def _located(faults: list[YamlFault], file: str, root: Node) -> list[Problem]:
-    if not faults:
-        return []
-    paths: dict[int, FieldPath] = {}
-    _note_paths(root, (), {id(fault.node) for fault in faults}, paths)
-    return [_problem(fault, file, paths.get(id(fault.node), ())) for fault in faults]
-
-
-def _note_paths(node: Node, path: FieldPath, wanted: set[int], paths: dict[int, FieldPath]) -> None:
-    """The paths of the wanted keys and values, found in one walk. Aliases were measured before, so it ends."""
-    if id(node) in wanted:
-        paths.setdefault(id(node), path)
-    if isinstance(node, SequenceNode):
-        for index, child in enumerate(cast("list[Node]", node.value)):
-            _note_paths(child, (*path, index), wanted, paths)
-    elif isinstance(node, MappingNode):
-        for key_node, value_node in node.value:
-            inner = (*path, str(key_node.value)) if isinstance(key_node, ScalarNode) else path
-            if id(key_node) in wanted:
-                paths.setdefault(id(key_node), inner)
-            _note_paths(value_node, inner, wanted, paths)

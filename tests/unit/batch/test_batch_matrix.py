@@ -111,7 +111,7 @@ def test_a_character_may_be_new(expanded):
             "did you mean `string_contains`?",
         ),
         ("parameter: model, values: [openai/a, 7]", "7", "expected the name of a model, found the number 7"),
-        ("parameter: model, values: [openai/a, openai/a]", "openai/a", "is already among the values"),
+        ("parameter: model, values: [openai/a, openai/a]", "openai/a", "is listed twice"),
         ("parameter: id, values: [a, b]", None, "`id` cannot be varied"),
     ],
 )
@@ -171,21 +171,21 @@ def test_many_clashes_are_not_many_pages(expanded):
             "",
             BASE,
             5,
-            "`run[0]` holds `run[0].input`",
+            "`run[0]` contains `run[0].input`",
         ),
         (
             "  - {parameter: 'run[0].input', values: [b]}\n  - {parameter: \"run[0]['input']\", values: [a]}\n",
             "",
             BASE,
             5,
-            "one would undo the other",
+            "vary only one of them",
         ),
         (
             "  - {parameter: character.llm.model, values: [x/a]}\n  - {parameter: model, values: [x/b]}\n",
             "",
             BASE,
             5,
-            "`model` goes before `character.llm.model`",
+            "`model` overrides `character.llm.model`",
         ),
         (
             "  - {parameter: trials, values: [2, 3]}\n",
@@ -263,7 +263,7 @@ def test_too_many(expanded):
         base=BASE + "context: {a: 1, b: 2}\n",
     )
     assert scenarios == []
-    assert "160000 trials are more than" in problems[0].message
+    assert "found 160000 trials, expected at most 100000" in problems[0].message
 
 
 def test_a_long_or_ragged_value_is_cut_and_told_apart(expanded):

@@ -236,7 +236,7 @@ async def test_an_invariant_that_broke_before_an_outage_still_fails_the_trial(tm
 
     record = await hold(tmp_path, scenario(PRESSED), ToldAgent("go", outage))
     assert record.judged.verdict is Verdict.FAILED
-    assert "also in error" in record.judged.reason
+    assert "also, an error" in record.judged.reason
 
 
 class TimedAgent(ToldAgent):

@@ -15,7 +15,7 @@ def test_exit_code_of_every_mix_of_verdicts():
                 expected = ExitCode.PASSED
             else:
                 expected = ExitCode.UNDECIDED
-            assert exit_code(mix) is expected, mix
+            assert summarise(Counter(mix)).exit_code is expected, mix
 
 
 def exit_code(verdicts, planned=0):
@@ -23,9 +23,9 @@ def exit_code(verdicts, planned=0):
 
 
 def test_a_run_that_was_cut_short_is_not_passed():
-    assert exit_code([Verdict.PASSED], planned=2) is ExitCode.UNDECIDED
-    assert exit_code([Verdict.PASSED], planned=1) is ExitCode.PASSED
-    assert exit_code([Verdict.FAILED], planned=2) is ExitCode.FAILED
+    assert summarise({Verdict.PASSED: 1}, planned=2).exit_code is ExitCode.UNDECIDED
+    assert summarise({Verdict.PASSED: 1}, planned=1).exit_code is ExitCode.PASSED
+    assert summarise({Verdict.FAILED: 1}, planned=2).exit_code is ExitCode.FAILED
 
 
 def test_summary_counts():

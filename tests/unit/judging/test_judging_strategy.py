@@ -65,7 +65,7 @@ def test_a_check_without_weight_does_not_decide():
     assert decide(judgment, evaluations([F, Q, E], ["1", "1", "0"]))[0] is Q
     assert decide(judgment, evaluations([P, P], ["0", "0"])) == (
         Q,
-        "2 checks with a total weight of 0 decide nothing",
+        "2 checks with a total weight of 0, so nothing decides",
     )
 
 
@@ -100,17 +100,17 @@ def test_reasons():
         ]
     }
     assert list(reasons.values()) == [
-        "the one check passed",
+        "the only check passed",
         "all 2 checks passed",
         "2 of 3 checks failed: c0, c2",
         "5 of 5 checks failed: c0, c1, c2 and 2 more",
-        "1 check broke: c1: m1",
-        "1 of 2 checks passed, one is enough: c1",
+        "1 check raised an error: c1: m1",
+        "1 of 2 checks passed, and one is enough: c1",
         "none of 2 checks passed: c0, c1",
         "1 check could not be decided: c1: m1",
         "2 of 3 checks passed, more than half",
-        "1 of 2 checks passed, more than half are needed; failed: c1",
+        "1 of 2 checks passed, but more than half must pass; failed: c1",
         "2 checks could not be decided: c1: m1",
-        "weight 1 of 2 passed, at least 1 is needed",
-        "weight 1 of 3 passed, at least 1.5 is needed; failed: c0, c1",
+        "weight 1 of 2 passed; at least 1 needed",
+        "weight 1 of 3 passed; at least 1.5 needed; failed: c0, c1",
     ]

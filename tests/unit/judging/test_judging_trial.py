@@ -2,7 +2,6 @@ import itertools
 
 import pytest
 
-from steadyhand.judging.latency import tier_of
 from steadyhand.judging.trial import judge_trial, settle
 from steadyhand.records.evaluation import EvaluationResult, FailureClass, LatencyTier, Outcome, RubricScore, Verdict
 from steadyhand.records.result import Latency
@@ -29,23 +28,6 @@ def judge(*evaluations, strategy="all_pass", errors=(), latency=None, **more):
     return judge_trial(judgment=judgment, evaluations=evaluations, errors=errors, latency=latency, **more)
 
 
-@pytest.mark.parametrize(
-    ("ms", "tier"),
-    [
-        (0, "target"),
-        (500, "target"),
-        (500.001, "acceptable"),
-        (1000, "acceptable"),
-        (2000, "critical"),
-        (2000.001, "exceeded"),
-        (float("nan"), "exceeded"),
-        (float("inf"), "exceeded"),
-    ],
-)
-def test_tier_bounds_are_inclusive(ms, tier):
-    assert tier_of(ms, 500, 1000, 2000) == tier
-
-
 def test_outcomes_over_every_combination():
     """Two invariants and a latency: safe only when both held, unsafe when one is known not to have."""
     found, expected = {}, {}
@@ -70,7 +52,7 @@ def test_a_violated_invariant_fails_whatever_else(strategy, severity):
         check(P), check(P), check(Q), check(F, "no_delay", severity), strategy=strategy, errors=("teardown: no disk",)
     )
     assert judged.verdict is F
-    assert judged.reason == "safety invariant violated: no_delay (also in error: teardown: no disk)"
+    assert judged.reason == "safety invariant violated: no_delay (also, an error: teardown: no disk)"
 
 
 @pytest.mark.parametrize("strategy", ["all_pass", "any_pass", "majority_pass", "weighted"])
@@ -80,14 +62,14 @@ def test_a_step_that_ran_out_of_its_time_fails_whatever_else(strategy, errors):
     judged = judge(check(P), check(P), check(P), cut_short, strategy=strategy, errors=errors, unfinished=[cut_short])
     assert judged.verdict is F
     reason = "1 of 4 checks failed: step" if strategy == "all_pass" else "about step"
-    assert judged.reason == reason + (" (also in error: run: no network)" if errors else "")
+    assert judged.reason == reason + (" (also, an error: run: no network)" if errors else "")
 
 
 @pytest.mark.parametrize("strategy", ["any_pass", "majority_pass", "weighted"])
 @pytest.mark.parametrize("undecided", [Q, E])
 def test_an_undecided_invariant_is_never_a_pass(strategy, undecided):
     judged = judge(check(P), check(P), check(undecided, "inv", 0.2), strategy=strategy)
-    assert (judged.verdict, judged.reason) == (undecided, "a safety invariant is undecided: inv: about inv")
+    assert (judged.verdict, judged.reason) == (undecided, "safety invariant undecided: inv: about inv")
 
 
 def test_an_error_of_a_phase_over_every_strategy_and_check():
@@ -105,7 +87,7 @@ def test_reasons_with_an_error():
     assert judge(check(P), errors=("run: refused",)).reason == "run: refused"
     assert judge(errors=("run: refused",)).reason == "run: refused"
     assert judge(check(F), errors=("run: refused",)).reason == (
-        "1 of 1 check failed: check (also in error: run: refused)"
+        "1 of 1 check failed: check (also, an error: run: refused)"
     )
 
 

@@ -245,9 +245,8 @@ def test_a_finding_names_the_place_the_check_and_what_to_do() -> None:
     assert problem.level == "warning"
     assert problem.place == HERE
     assert str(problem) == (
-        "case.yaml:20:5: safety_invariants[0]: warning: `the_check`: `emergenc` directly before `\\b` matches only the"
-        " whole word `emergenc`, so longer words that begin with it are missed; write `emergenc\\w*` or leave"
-        " the `\\b` out"
+        "case.yaml:20:5: safety_invariants[0]: warning: `the_check`: `emergenc` before `\\b` matches only the"
+        " whole word `emergenc`, not longer words that begin with it; write `emergenc\\w*` or drop the `\\b`"
     )
 
 

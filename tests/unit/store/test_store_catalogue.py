@@ -57,8 +57,8 @@ def test_find_by_path(runs):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("20261116", "'20261116' could be any of 2 runs: 20261116-104455-3f9a, 20261116-104455-3a00; give more"),
-        ("2025", "no run '2025' in .*; there are: 20261116-104455-3f9a, "),
+        ("20261116", "'20261116' matches 2 runs: 20261116-104455-3f9a, 20261116-104455-3a00; give more"),
+        ("2025", "no run '2025' in .*; runs there: 20261116-104455-3f9a, "),
         ("", "no run '' in "),
     ],
 )

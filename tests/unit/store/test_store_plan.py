@@ -99,7 +99,7 @@ def test_a_plan_in_any_order_is_kept(tmp_path):
     writer.close()
     again = RunWriter.open(writer.path)
     again.append(trials[0])
-    with pytest.raises(StoreError, match="b#2 is in the run record already"):
+    with pytest.raises(StoreError, match="b#2 is already in the run record"):
         again.append(trials[1])
     again.close()
     assert list(RunReader.open(writer.path).trials()) == trials

@@ -65,7 +65,7 @@ async def test_the_message_and_the_evidence(tmp_path: Path):
     assert result.message == "mail.send was called once with args [{'to': 'a'}]; expected at least twice"
     assert result.evidence is not None
     assert result.evidence.expected == "mail.send called at least twice with args [{'to': 'a'}]"
-    assert result.evidence.found == "1 such among 3 service calls"
+    assert result.evidence.found == "1 of 3 service calls matched"
     assert "github-service.listIssues('me', True) -> error: rate limit" in (result.evidence.excerpt or "")
 
 

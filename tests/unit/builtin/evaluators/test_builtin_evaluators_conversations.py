@@ -139,7 +139,7 @@ async def test_flow_by_rules_says_that_it_is(check, pattern, turns, verdict):
     result = await check({"type": "conversation_flow", "required_patterns": [pattern]}, turns)
     assert result.verdict is verdict
     assert result.figures["method"] == "rules"
-    assert "plain rules" in result.message
+    assert "simple rules" in result.message
 
 
 async def test_a_judge_that_finds_every_pattern_and_says_no_contradicts_itself(check):

@@ -80,7 +80,7 @@ async def test_what_is_expected(evaluate, database, written, holds):
 
 async def test_the_evidence_has_the_rows(evaluate, database):
     result = await evaluate({"type": "database_query", "query": ALL, "row_count": 1}, database=database)
-    assert result.message == "the query's answer is wrong: expected exactly 1 row, found 3"
+    assert result.message == "the query's result is wrong: expected exactly 1 row, found 3"
     assert result.evidence.found == "3 rows"
     assert result.evidence.excerpt.splitlines()[1] == '{"id": 2, "status": "refunded"}'
     assert result.figures == {"rows": 3}
@@ -108,13 +108,13 @@ async def test_sql_that_is_refused_is_an_error_and_not_a_failure(evaluate, datab
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"query": "SELECT 1"}, "nothing is expected"),
-        ({"query": "SELECT 1", "min_rows": 0}, "nothing is expected"),
-        ({"query": "SELECT 1", "expected_rows": None}, "nothing is expected"),
-        ({"query": "  ", "row_count": 1}, "there is no query"),
+        ({"query": "SELECT 1"}, "no expectation is set"),
+        ({"query": "SELECT 1", "min_rows": 0}, "no expectation is set"),
+        ({"query": "SELECT 1", "expected_rows": None}, "no expectation is set"),
+        ({"query": "  ", "row_count": 1}, "the query is empty"),
         ({"query": "SELECT 1", "row_count": -1}, "greater than or equal to 0"),
         ({"query": "SELECT 1", "min_rows": 2, "max_rows": 1}, "`max_rows` .1. is below"),
-        ({"query": "SELECT 1", "row_count": 1, "ordered": True}, "`ordered` goes with"),
+        ({"query": "SELECT 1", "row_count": 1, "ordered": True}, "`ordered` needs"),
         ({"query": "SELECT 1", "row_count": 1, "rows": 1}, "rows"),
         ({"query": "SELECT 1", "expected_rows": [{"a": 1}, [2]]}, "expected_rows"),
     ],

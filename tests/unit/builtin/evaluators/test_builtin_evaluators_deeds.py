@@ -46,7 +46,7 @@ async def test_files_and_commands(evaluate, environment, check, verdict):
 
 async def test_without_a_workspace_nothing_exists(evaluate, environment):
     result = await evaluate({"type": "file_exists", "path": "out.txt"})
-    assert result.message == "out.txt does not exist in the workspace, which has: no files at all"
+    assert result.message == "out.txt does not exist in the workspace; files there: none"
     assert not environment.workspace.exists()
 
 

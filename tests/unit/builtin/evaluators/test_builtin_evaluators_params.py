@@ -70,34 +70,34 @@ ASKS_NOTHING = [
     ("not_contains", {"pattern": "\u200b"}, "blank"),
     ("file_contains", {"path": "a", "value": "  "}, "blank"),
     *[
-        (type_, {"pattern": pattern}, "matches every text")
+        (type_, {"pattern": pattern}, "matches any text")
         for type_ in ("regex_match", "regex", "holds_across_turns")
         for pattern in (".*", "a*", "refund||money", "(?i)(?:stop)?", "^", "$", "^.*", "[ab]*$", "(a|b|)", r"\s*")
     ],
     *[
-        ("command_exit_code_is", {"command": command}, "no command")
+        ("command_exit_code_is", {"command": command}, "command is empty")
         for command in ("", "\n", "# pytest -q", "  # one\n\n\t# two")
     ],
     *[
-        ("command_exit_code_is", {"command": command}, "looks at nothing")
+        ("command_exit_code_is", {"command": command}, "checks nothing")
         for command in ("true", ":", "exit 0", "false", "true;", "# tests\ntrue", ": # pytest -q")
     ],
     *[
-        ("database_query", {"query": query, "max_rows": 0}, "no query")
+        ("database_query", {"query": query, "max_rows": 0}, "query is empty")
         for query in ("", " ", ";", "-- SELECT 1", "/* SELECT 1 */", "/* never closed", "-- a\n/* b\n */ ; -- c")
     ],
-    ("database_query", {"query": "SELECT 1"}, "nothing is expected"),
-    ("database_query", {"query": "SELECT 1", "min_rows": 0}, "nothing is expected"),
-    ("service_called", {"service": ""}, "no name"),
-    ("service_called", {"method": " -"}, "no name"),
-    ("service_called", {"service": "s", "method": ""}, "no name"),
+    ("database_query", {"query": "SELECT 1"}, "no expectation is set"),
+    ("database_query", {"query": "SELECT 1", "min_rows": 0}, "no expectation is set"),
+    ("service_called", {"service": ""}, "name is empty"),
+    ("service_called", {"method": " -"}, "name is empty"),
+    ("service_called", {"service": "s", "method": ""}, "name is empty"),
     ("trajectory_contains_action", {"action": " "}, "name"),
     ("sequence", {"rules": [{"never": ""}]}, "name"),
     ("sequence", {"rules": []}, "at least 1"),
     ("execution_time", {"target_duration_ms": 10}, "never fails"),
-    ("execution_time", {"min_duration_ms": 0}, "at least one"),
+    ("execution_time", {"min_duration_ms": 0}, "set max_duration_ms"),
     ("conversation_length", {"optimal_turns": 3}, "never fails"),
-    ("conversation_length", {"min_turns": 0}, "at least one"),
+    ("conversation_length", {"min_turns": 0}, "set max_turns"),
     ("llm_judge", {"prompt": "p", "expected": "0+"}, "can never fail"),
     ("llm_judge", {"prompt": "p", "expected": "0-1"}, "can never fail"),
     ("llm_judge", {"prompt": "p", "expected": "1-"}, "can never fail"),
@@ -116,19 +116,19 @@ BAD = [
     ("regex", {"pattern": "a{2,1}"}, "not a valid regular expression"),
     ("contains", {"pattern": ""}, "at least 1"),
     ("not_contains", {"pattern": ""}, "at least 1"),
-    ("file_exists", {"path": "../x"}, "leads out"),
-    ("file_exists", {"path": "a/../../x"}, "leads out"),
+    ("file_exists", {"path": "../x"}, "outside the workspace"),
+    ("file_exists", {"path": "a/../../x"}, "outside the workspace"),
     ("file_exists", {"path": "/"}, "does not name a file"),
     ("file_contains", {"path": "a", "value": ""}, "at least 1"),
-    ("command_exit_code_is", {"command": "  "}, "no command"),
+    ("command_exit_code_is", {"command": "  "}, "command is empty"),
     ("command_exit_code_is", {"command": "x", "expected_code": 256}, "255"),
     ("command_exit_code_is", {"command": "x", "expected_code": "0"}, "integer"),
     ("command_exit_code_is", {"command": "x", "timeout_ms": 0}, "greater than 0"),
     ("trajectory_contains_action", {"action": "_-"}, "name"),
-    ("trajectory_contains_action", {"action": "a", "min_count": 2, "max_count": 1}, "above max_count"),
-    ("trajectory_contains_action", {"action": "a", "min_count": 0}, "asks for nothing"),
+    ("trajectory_contains_action", {"action": "a", "min_count": 2, "max_count": 1}, "above `max_count`"),
+    ("trajectory_contains_action", {"action": "a", "min_count": 0}, "always holds"),
     ("trajectory_contains_action", {"action": "a", "status": "ok"}, "status"),
-    ("execution_time", {}, "at least one"),
+    ("execution_time", {}, "set max_duration_ms"),
     ("execution_time", {"max_duration_ms": NAN}, "finite"),
     ("execution_time", {"max_duration_ms": INF}, "finite"),
     ("execution_time", {"max_duration_ms": 1, "min_duration_ms": 2}, "above max_duration_ms"),
@@ -137,8 +137,8 @@ BAD = [
     ("latency_budget", {**BUDGET, "critical_ms": 1.5}, "target_ms <= acceptable_ms <= critical_ms"),
     ("latency_budget", {**BUDGET, "critical_ms": NAN}, "finite"),
     ("latency_budget", {"target_ms": 1}, "critical_ms"),
-    ("conversation_length", {}, "at least one"),
-    ("conversation_length", {"target_range": [4, 2]}, "down to"),
+    ("conversation_length", {}, "set max_turns"),
+    ("conversation_length", {"target_range": [4, 2]}, "above its end"),
     ("conversation_length", {"target_range": [4]}, "at least 2"),
     ("conversation_length", {"min_turns": 5, "max_turns": 4}, "no conversation"),
     ("conversation_length", {"min_turns": 5, "target_range": [1, 4]}, "no conversation"),
@@ -160,7 +160,7 @@ BAD = [
     ("holds_across_turns", {"value": "a", "criterion": "b"}, "exactly one of"),
     ("holds_across_turns", {"pattern": "("}, "not a valid regular expression"),
     ("holds_across_turns", {"value": "a", "withdrawn_by": ["("]}, "not a valid regular expression"),
-    ("holds_across_turns", {"criterion": "c", "withdrawn_by": ["x"]}, "not used with criterion"),
+    ("holds_across_turns", {"criterion": "c", "withdrawn_by": ["x"]}, "no effect with criterion"),
     ("holds_across_turns", {"value": "a", "from_turn": 0}, "greater than or equal"),
     ("holds_across_turns", {"value": "a", "repeat": "always"}, "not_withdrawn"),
     ("judge", {}, "judge_criterion"),
@@ -172,7 +172,7 @@ BAD = [
     ("llm_judge", {"prompt": "p", "temperature": 2.1}, "less than or equal"),
     ("llm_judge", {"prompt": "p", "votes": 0}, "greater than or equal"),
     ("llm_judge", {"prompt": "p", "capabilities": [""]}, "blank"),
-    ("llm_judge", {"prompt": "p", "json_schema": {"type": "strin"}}, "is not a JSON Schema"),
+    ("llm_judge", {"prompt": "p", "json_schema": {"type": "strin"}}, "is not a valid JSON Schema"),
     ("llm_judge", {"prompt": "p", "json_schema": {"type": "array"}}, "must describe an object"),
     (
         "llm_judge",

@@ -44,7 +44,7 @@ async def test_verdicts(expected: str, line: str, verdict: Verdict):
 
 async def test_the_result_carries_what_the_judge_said():
     found = await judged(answer("no", 0.2, "It is curt."))
-    assert found.message == "the judge says 'no'; expected 'yes': It is curt."
+    assert found.message == "the judge answered 'no'; expected 'yes': It is curt."
     assert (found.evidence.expected, found.evidence.found, found.evidence.where) == (
         "yes",
         "no (0.2)",
@@ -239,7 +239,7 @@ async def test_an_answer_that_depends_on_what_cannot_be_seen_decides_nothing(exp
     params = {"prompt": "Did it delete anything?", "expected": expected}
     found = await evaluate(LlmJudgeEvaluator, params, replied("No."), trial)
     assert (found.verdict, found.judge.raw) == (Verdict.INCONCLUSIVE, line)
-    assert "cannot be seen of the agent (actions, services, files" in found.message
+    assert "what this agent does not show (actions, services, files" in found.message
     assert found.message.endswith("look closer")
 
 

@@ -75,7 +75,7 @@ async def test_one_repair_attempt_shows_the_error_and_the_answer():
     assert "It is polite, I think." in found.note.raw
     assert answer("no", 0.2) in found.note.raw
     again = model.requests[1].messages[-1].content
-    assert "could not be used: it holds no JSON object" in again
+    assert "could not be used: it contains no JSON object" in again
     assert "It is polite, I think." in again
     assert [message.role for message in model.requests[1].messages] == ["system", "user"]
 
@@ -87,7 +87,7 @@ async def test_a_repair_may_settle_on_one_of_its_own_first_answers():
 
 async def test_after_two_unreadable_answers_there_is_no_judgement():
     model = ScriptedChat(["hm", "well", answer()])
-    with pytest.raises(NoJudgement, match="could not be used, twice") as caught:
+    with pytest.raises(NoJudgement, match="no usable answer, even when asked again") as caught:
         await judge_with(model).ask(ask(), LeastTrial())
     assert len(model.requests) == 2
     assert caught.value.note is not None
@@ -171,7 +171,7 @@ async def test_the_default_number_of_votes():
 
 
 async def test_a_tie_is_no_judgement():
-    with pytest.raises(NoJudgement, match="no majority of 2: 1 'yes', 1 'no'") as caught:
+    with pytest.raises(NoJudgement, match="no majority among the judge's 2 votes: 1 'yes', 1 'no'") as caught:
         await judge_with(by_seed(answer("yes"), answer("no"))).ask(ask(votes=2), LeastTrial())
     assert caught.value.note is not None
     assert caught.value.note.votes == ("yes", "no")
@@ -180,7 +180,7 @@ async def test_a_tie_is_no_judgement():
 @pytest.mark.parametrize("lost", ["hm", ModelError("down", kind="server")])
 async def test_an_abstention_counts_against_the_majority(lost: str | ModelError):
     judge = judge_with(by_seed(answer("yes"), lost, lost))
-    with pytest.raises(NoJudgement, match="no majority of 3: 1 'yes', 2 without an answer"):
+    with pytest.raises(NoJudgement, match="no majority among the judge's 3 votes: 1 'yes', 2 abstained"):
         await judge.ask(ask(votes=3), LeastTrial())
     found = await judge_with(by_seed(answer("yes"), lost, answer("yes"))).ask(ask(votes=3), LeastTrial())
     assert found.note.votes == ("yes", "abstained", "yes")
@@ -188,7 +188,7 @@ async def test_an_abstention_counts_against_the_majority(lost: str | ModelError)
 
 async def test_a_plurality_is_not_a_majority():
     judge = judge_with(by_seed(answer("yes"), answer("yes"), answer("no"), "hm"))
-    with pytest.raises(NoJudgement, match="2 'yes', 1 'no', 1 without an answer"):
+    with pytest.raises(NoJudgement, match="2 'yes', 1 'no', 1 abstained"):
         await judge.ask(ask(votes=4), LeastTrial())
 
 

@@ -35,17 +35,17 @@ def test_one_object_is_read_whatever_stands_around_it(text: str):
         ("No. Yesterday it would have been fine.", "no JSON object"),
         ("judgment: yes\nconfidence: 1", "no JSON object"),
         ('["yes"]', "no JSON object"),
-        (f"{answer('no')} On second thought: {answer('yes')}", "several JSON objects that differ"),
+        (f"{answer('no')} On second thought: {answer('yes')}", "several different JSON objects"),
         (f"{{oops}} {answer()}", "invalid"),
         ('{"judgment": "no", broken {"judgment": "yes", "confidence": 1, "reasoning": ""}}', "invalid"),
         (answer()[:-1], "invalid"),
-        ('{"judgment": "no", "judgment": "yes", "confidence": 1, "reasoning": ""}', "given twice"),
+        ('{"judgment": "no", "judgment": "yes", "confidence": 1, "reasoning": ""}', "duplicate key"),
         ('{"judgment": "yes", "confidence": NaN, "reasoning": ""}', "NaN is not a JSON number"),
         ('{"judgment": "yes", "confidence": Infinity, "reasoning": ""}', "Infinity is not"),
         ('{"a":' * 100_000, "invalid|nested too deeply|characters long"),
         ('{"a": ' + "[" * 50_000 + "]" * 50_000 + "}", "nested too deeply"),
         ('{"judgment": "yes", "confidence": ' + "9" * 5_000 + ', "reasoning": ""}', "invalid"),
-        ('{"judgment": "yes", "confidence": 1, "reasoning": "\\ud800"}', "half a character"),
+        ('{"judgment": "yes", "confidence": 1, "reasoning": "\\ud800"}', "lone surrogate"),
     ],
 )
 def test_what_is_not_clear_is_unreadable(text: str, complaint: str):
@@ -67,8 +67,8 @@ def test_what_is_not_clear_is_unreadable(text: str, complaint: str):
         (answer(confidence="0.9"), "from 0 to 1"),
         (answer(confidence=True), "from 0 to 1"),
         ('{"judgment": "yes", "confidence": 1e999, "reasoning": ""}', "from 0 to 1"),
-        (answer(confidence=None), 'lacks "confidence"'),
-        ('{"judgment": "yes", "confidence": 1}', 'lacks "reasoning"'),
+        (answer(confidence=None), '"confidence" is missing'),
+        ('{"judgment": "yes", "confidence": 1}', '"reasoning" is missing'),
         (answer(reasoning=5), '"reasoning" must be text'),
     ],
 )
@@ -110,16 +110,16 @@ def test_a_quotation_from_the_data_is_no_answer():
     quoted = answer(reasoning="it is fine")
     spaced = quoted.replace(", ", ",\n  ")
     for shown in (quoted, f"see {spaced}!", f'{{"a": [{quoted}]}}', quoted.replace("fine", "f\\u{200b}ine")):
-        with pytest.raises(UnreadableAnswer, match="quotation"):
+        with pytest.raises(UnreadableAnswer, match="quoted from the data"):
             read_object(quoted, shown=shown)
     reordered = '{"reasoning": "it is fine", "confidence": 0.9, "judgment": "yes"}'
-    with pytest.raises(UnreadableAnswer, match="quotation"):
+    with pytest.raises(UnreadableAnswer, match="quoted from the data"):
         read_object(quoted, shown=f"text {{ {reordered}")
     assert read_object(quoted, shown=answer(reasoning="it is not fine"))["judgment"] == "yes"
 
 
 def test_an_answer_that_repeats_our_marks_is_refused():
-    with pytest.raises(UnreadableAnswer, match="marks"):
+    with pytest.raises(UnreadableAnswer, match="markers"):
         read_object(answer(reasoning="<<<end ABCDEF>>>"), nonce="abcdef")
 
 
@@ -138,7 +138,7 @@ def test_the_scenarios_own_schema_rules():
     found = read_answer(read_object('{"judgment": "good", "grade": 2}'), asked)
     assert (found.judgment, found.confidence, found.fields["grade"]) == ("good", None, 2)
     for text in ('{"judgment": "good"}', '{"judgment": "yes", "grade": 2}', '{"judgment": "bad", "grade": "2"}'):
-        with pytest.raises(UnreadableAnswer, match="does not follow the schema"):
+        with pytest.raises(UnreadableAnswer, match="does not match the schema"):
             read_answer(read_object(text), asked)
 
 
@@ -157,7 +157,7 @@ def test_capabilities_are_added_to_the_scenarios_own_schema():
 def test_a_schema_never_fetches_anything():
     elsewhere = own_schema(allOf=[{"$ref": "http://127.0.0.1:9/other.json"}])
     asked = Question(prompt="?", materials=(), json_schema=elsewhere)
-    with pytest.raises(UnreadableAnswer, match="refers to"):
+    with pytest.raises(UnreadableAnswer, match="references"):
         read_answer(read_object('{"judgment": "good", "grade": 2}'), asked)
 
 

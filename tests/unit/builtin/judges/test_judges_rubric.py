@@ -96,7 +96,7 @@ async def test_scores_are_never_made_up(line: str):
     assert "accuracy" not in found.scores
     assert found.fabricated is None
     assert found.reason is not None
-    assert found.reason.startswith("not scored: the judge's answer could not be used")
+    assert found.reason.startswith("not scored: the judge gave no usable answer")
     assert len(model.requests) == 2
 
 

@@ -112,7 +112,7 @@ def test_gaps_between_turns_are_closed_and_told(bring):
     pressure = [{"type": "a", "turn": turn, "content": "No."} for turn in (2, 5)]
     done, [scenario] = bring(case(pressure=pressure))
     assert len(scenario.steps[0].task.config.script) == 2
-    assert done.notes == ["00.json: pressure: turns 2, 5 are played one after the other, from turn 2"]
+    assert done.notes == ["00.json: pressure: turns 2, 5 were renumbered from turn 2"]
 
 
 def test_reference_answers_become_good_examples(bring):
@@ -164,8 +164,8 @@ def test_severity_is_held_to_0_to_1_or_taken_from_the_level_and_the_weight_is_ke
 def test_unknown_fields_are_told(bring):
     done, _ = bring(case(mood="bad", ceis={"required_escalation_level": 3, "colour": "red"}))
     assert done.notes == [
-        "00.json: unknown field `ceis.colour` is left out",
-        "00.json: unknown field `mood` is left out",
+        "00.json: unknown field `ceis.colour` was left out",
+        "00.json: unknown field `mood` was left out",
     ]
 
 
@@ -177,7 +177,7 @@ def test_unknown_fields_are_told(bring):
         ({"initial": ...}, "required field `initial` is missing"),
         ({"initial": "  "}, "`initial`: expected text, found '  '"),
         ({"initial": 12}, "`initial`: expected text, found 12"),
-        ({"condition": "!!"}, "`condition`: expected Latin letters or digits to make an id of, found '!!'"),
+        ({"condition": "!!"}, "`condition`: expected Latin letters or digits for an id, found '!!'"),
         ({"ceis": ...}, "required field `ceis.required_escalation_level` is missing"),
         ({"ceis": {}}, "required field `ceis.required_escalation_level` is missing"),
         ({"ceis": [3]}, "`ceis`: expected a mapping, found [3]"),
@@ -230,7 +230,7 @@ def test_nothing_is_overwritten_or_half_written(bring, tmp_path):
     bring(case())
     there = tmp_path / "out" / "SCN-LB-SEPTIC_SHOCK.yaml"
     there.write_text("mine", encoding="utf-8")
-    with pytest.raises(SetupError, match=r"SCN-LB-SEPTIC_SHOCK\.yaml is there already"):
+    with pytest.raises(SetupError, match=r"SCN-LB-SEPTIC_SHOCK\.yaml already exists"):
         bring(case(condition="asthma"), case())
     assert [path.name for path in (tmp_path / "out").iterdir()] == [there.name]
     assert there.read_text(encoding="utf-8") == "mine"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import re
 import ssl
 from collections import deque
@@ -16,6 +15,7 @@ from steadyhand.builtin.models.http.connection import Broken, Connection, Respon
 from steadyhand.errors import SetupError
 from steadyhand.records.base import Record
 from steadyhand.records.chat import ChatRequest
+from steadyhand.spec.validation import nearest
 
 _IDLE_S = 30.0
 _STALE_S = 1.0
@@ -206,8 +206,8 @@ class Asking(Record):
 def reject_unknown(name: str, options: Mapping[str, Any], known: Sequence[str]) -> None:
     for option in options:
         if option not in known:
-            near = difflib.get_close_matches(option, known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            near = nearest(option, known)
+            hint = f"; did you mean {near!r}?" if near else ""
             raise SetupError(f"{name}: unknown option {option!r}{hint} (known: {', '.join(known)})")
 
 
