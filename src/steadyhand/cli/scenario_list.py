@@ -1,4 +1,4 @@
-"""`steadyhand list`: what there is to run."""
+"""`steadyhand list`: list scenarios."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def list_scenarios(
     filters: tuple[str, ...],
     form: Literal["text", "json"],
 ) -> None:
-    """List scenarios with id, name, domain and tags; the same filters as `run`."""
+    """List scenarios with their id, name, domain and tags. Takes the same filters as `run`."""
     selection = Selection(paths=paths, tags=tags, expression=expression, filters=filters)
     chosen = load_scenarios(selection, ScenarioRegistries(build_registry()))
     if form == "json":
