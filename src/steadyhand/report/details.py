@@ -266,7 +266,7 @@ def _times(judged: Judged) -> str:
     if at is not None:
         told.append(f"safe by target/acceptable/critical time: {safe_by_deadline(judged)}")
     if judged.time_to_safe_excludes:
-        told.append(f"not counting {', '.join(judged.time_to_safe_excludes)}, which needs the complete answer")
+        told.append(f"not counting {', '.join(judged.time_to_safe_excludes)} (checked on the complete answer only)")
     if judged.times_unknown and not judged.latency_spoiled:
         told.append(f"unknown: {judged.times_unknown}")
     return "; ".join(told)
