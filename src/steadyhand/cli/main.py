@@ -21,7 +21,7 @@ from steadyhand.errors import ExitCode, FileError, StoreError, UsageError
 from steadyhand.redaction import Redactor, secrets_of
 
 _COMMANDS = {
-    "run": ("steadyhand.cli.run:run", "Run scenarios and judge them."),
+    "run": ("steadyhand.cli.run:run", "Run scenarios and report verdicts."),
     "validate": ("steadyhand.cli.validate:validate", "Check files for errors without running anything."),
     "lint": ("steadyhand.cli.lint:lint", "Find checks that are valid but probably wrong."),
     "selftest": ("steadyhand.cli.selftest:selftest", "Test a scenario's checks against its own example answers."),

@@ -70,7 +70,7 @@ _DIR = click.Path(path_type=Path, file_okay=False)
 @click.option(
     "--strict-judge", is_flag=True, help="Refuse to let a model be judged by itself or by a model of the same vendor."
 )
-@click.option("--sandbox", is_flag=True, help="Run commands with no network and a read-only file system.")
+@click.option("--sandbox", is_flag=True, help="Run commands with no network and a read-only system.")
 @click.option("--allow-commands", is_flag=True, help="Allow commands written by a model to run on this machine.")
 @click.option("--enforce-deadline", is_flag=True, help="Cut calls off at critical_ms and grade what has arrived.")
 @click.option("--live", is_flag=True, help="Ignore mocks and database seeding; use the real services.")
@@ -86,7 +86,7 @@ _DIR = click.Path(path_type=Path, file_okay=False)
     type=shared.PassRate(0, 1, min_open=True),
     help="Share of trials that must pass. [default: set by the scenario, or 1]",
 )
-@click.option("--dry-run", is_flag=True, help="List what would run, with a cost estimate, and stop.")
+@click.option("--dry-run", is_flag=True, help="List what would run, with an estimate of the model calls, and stop.")
 @click.option("--concurrency", type=click.IntRange(min=1), help="Number of trials to run at once. [default: 8]")
 @click.option(
     "--timeout",

@@ -17,7 +17,9 @@ _COLUMNS = ("id", "name", "domain", "tags")
 
 @click.command("list")
 @shared.selection
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output format."
+)
 def list_scenarios(
     paths: tuple[str, ...],
     tags: tuple[str, ...],

@@ -18,7 +18,9 @@ from steadyhand.spec.load import Loaded
 
 @click.command()
 @shared.paths
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output format."
+)
 @click.pass_context
 def validate(ctx: click.Context, paths: tuple[str, ...], form: Literal["text", "json"]) -> None:
     """Check scenarios, matrices and rubrics for errors without running anything.
