@@ -77,7 +77,7 @@ def assert_asked(batch, *changes, **variables):
 
 
 def assert_not_asked(batch, **variables):
-    assert "trials to do" in resumed(batch, **variables).err
+    assert "trials left to run" in resumed(batch, **variables).err
 
 
 def test_nothing(batch):
