@@ -111,7 +111,7 @@ def test_selftest_reports_good_answers_that_fail_and_bad_ones_that_pass(shell):
 def test_selftest_without_examples_is_not_a_pass(shell):
     shell.decision("a.yaml")
     ended = shell("selftest", "a.yaml")
-    assert (ended.code, ended.err) == (2, "steadyhand: no scenario here carries `examples`, so nothing was tested\n")
+    assert (ended.code, ended.err) == (2, "steadyhand: nothing to test: none of these scenarios has `examples`\n")
 
 
 REGEX = 'check_type: regex\n    pattern: "call for help"'
@@ -142,10 +142,10 @@ def test_lint_findings_have_codes_to_switch_off(shell):
     shell.decision("a.yaml")
     text = (shell.folder / "a.yaml").read_text()
     ended = shell("lint", "a.yaml")
-    assert (ended.code, ended.out.count("\n"), ended.err) == (1, 1, "1 scenarios: 1 findings\n")
+    assert (ended.code, ended.out.count("\n"), ended.err) == (1, 1, "1 scenario: 1 finding\n")
     assert ended.out.endswith(" [no-examples]\n")
     ended = shell("lint", "a.yaml", "--ignore", "no-examples", "--ignore", "few-examples")
-    assert (ended.code, ended.out, ended.err) == (0, "", "1 scenarios: 0 findings, 1 ignored\n")
+    assert (ended.code, ended.out, ended.err) == (0, "", "1 scenario: 0 findings, 1 ignored\n")
     shell.write(
         "a.yaml", "x-lint-ignore: no-examples\n" + text.replace(REGEX, f"{REGEX}\n    x-lint-ignore: [no-exmples]")
     )

@@ -358,7 +358,7 @@ def test_a_rubric_that_is_wrong_is_told_by_validate_once(shell):
     ended = shell("validate", ".")
     assert ended.code == 2
     assert ended.out.count("mine.yaml:2:") == 1
-    assert ended.err.endswith("1 errors, 0 warnings\n")
+    assert ended.err.endswith("1 error, 0 warnings\n")
 
 
 def test_a_public_rubric_is_scored(shell):

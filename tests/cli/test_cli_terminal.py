@@ -57,7 +57,7 @@ def test_a_report_that_cannot_be_written_leaves_the_verdict(shell, option):
     ended = shell("run", "a.yaml", "--no-progress", option, "/dev/full")
     assert (ended.code, ended.err) == (
         3,
-        "steadyhand: the report /dev/full cannot be written: No space left on device\n",
+        "steadyhand: cannot write the report /dev/full: No space left on device\n",
     )
 
 
@@ -69,7 +69,7 @@ def test_a_report_is_there_as_a_whole_or_not_at_all(shell):
     ended = through_sh(shell, "ulimit -f 24; steadyhand show last --json r.json")
     assert (ended.returncode, ended.stderr) == (
         3,
-        "steadyhand: the report r.json cannot be written: File too large\n",
+        "steadyhand: cannot write the report r.json: File too large\n",
     )
     assert (shell.folder / "r.json").read_text() == "the report before"
     assert not list(shell.folder.glob(".*part"))

@@ -65,19 +65,19 @@ def resumed(batch, **variables):
 
 
 def assert_asked(batch, *changes, **variables):
-    """It is refused, everything that changed is named and nothing else, and --force goes on."""
+    """It is refused, everything that changed is named and nothing else, and --force continues."""
     ended = resumed(batch, **variables)
     assert ended.code == 2, ended
     head, *named, tail = ended.err.splitlines()
-    assert head == "steadyhand: since the run began:"
+    assert head == "steadyhand: changed since the run started:"
     assert named == [f"  {change}" for change in changes]
-    assert tail == "its trials would not be comparable; --force goes on all the same"
+    assert tail == "new trials would not be comparable with the old ones; use --force to continue anyway"
     forced = batch("resume", "last", "--no-progress", "--force", **variables)
     assert forced.code != 2, forced
 
 
 def assert_not_asked(batch, **variables):
-    assert "trials to do" in resumed(batch, **variables).err
+    assert "trials left to run" in resumed(batch, **variables).err
 
 
 def test_nothing(batch):
@@ -293,5 +293,5 @@ def test_at_a_terminal_it_is_a_question(batch, answer, code):
     os.close(slave)
     assert ended.returncode == code, ended
     assert "untimed: the model has changed" in ended.stderr
-    assert "Go on all the same?" in ended.stderr
+    assert "Continue anyway?" in ended.stderr
     assert ("not resumed" in ended.stderr) is (code == 2)

@@ -214,6 +214,6 @@ async def test_without_retries_a_fault_is_an_error_and_never_a_failure_and_a_res
         assert 9 < len(faulty) < 30
         asked = server.received
         code, out, err = await run(batch, server, "resume", "last")
-        assert f"{len(faulty)} of 60 trials to do" in err
+        assert f"{len(faulty)} of 60 trials left to run" in err
         assert server.received >= asked + len(faulty)
     assert all(row.verdict is Verdict.PASSED for row in batch.reader().rows() if row.key in faulty)

@@ -53,7 +53,7 @@ def carry_on(batch, record, kept, *where):
     """A resume does the rest, and nothing twice."""
     ended = batch("resume", record.stem, "--no-progress", *where)
     assert ended.code == 0, ended
-    assert f"{TRIALS - len(kept)} of {TRIALS} trials to do" in ended.err
+    assert f"{TRIALS - len(kept)} of {TRIALS} trials left to run" in ended.err
     reader = RunReader.open(record)
     found = list(reader.trials())
     assert [trial.key.index for trial in found] == list(range(TRIALS))

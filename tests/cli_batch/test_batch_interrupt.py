@@ -45,7 +45,7 @@ def test_twice_stops(batch):
     assert [row.key.scenario_id for row in batch.reader().rows()] == ["untimed"]
     batch.replies(f"rules:\n  - {quick}\n  - {{reply: I call for help.}}\n")
     ended = batch("resume", "last", "--no-progress", "--force")
-    assert (ended.code, "1 of 2 trials to do" in ended.err) == (0, True), ended
+    assert (ended.code, "1 of 2 trials left to run" in ended.err) == (0, True), ended
     assert batch.reader().finished
 
 

@@ -68,8 +68,8 @@ def test_what_was_in_error_is_done_again_and_nothing_else(batch):
     before = {trial.key: trial for trial in batch.reader().trials()}
     batch.replies("rules:\n  - reply: I call for help now.\n")
     ended = batch("resume", "last", "--no-progress", "--force")
-    assert (ended.code, "2 of 4 trials to do" in ended.err) == (0, True), ended
+    assert (ended.code, "2 of 4 trials left to run" in ended.err) == (0, True), ended
     after = {trial.key: trial for trial in batch.reader().trials()}
     assert [key for key in before if before[key] == after[key]] == [key for key in before if key.scenario_id[-1] == "1"]
     again = batch("resume", "last", "--no-progress", "--force")
-    assert (again.code, "0 of 4 trials to do" in again.err) == (0, True)
+    assert (again.code, "0 of 4 trials left to run" in again.err) == (0, True)

@@ -294,7 +294,7 @@ def test_a_matrix_is_resumed_where_it_broke(sweep):
     assert sorted(before.values()) == ["error"] * 3 + ["passed"] * 3
     sweep.write("wrong.yaml", "rules:\n  - reply: I call for help.\n")
     ended = sweep("resume", "last", "--no-progress", "--force", "--json", "all.json")
-    assert (ended.code, ended.err) == (0, "3 of 6 trials to do\n")
+    assert (ended.code, ended.err) == (0, "3 of 6 trials left to run\n")
     assert "2 combinations: 2 passed\n" in ended.out
     report = json.loads((sweep.folder / "all.json").read_text())
     assert {f"{each['scenario']['id']}#{each['trial']}" for each in report["trials"]} == set(before)
@@ -330,7 +330,7 @@ def test_a_secret_among_the_values_is_in_no_id_and_loses_no_trial(sweep):
     stars = "*" * len(secrets["A_TOKEN"])
     assert [each.partition("run[0].input=")[2] for each in ids] == [f"{stars}]", f"{stars}]~2", "c]"]
     resumed = sweep("resume", "last", "--no-progress", **secrets)
-    assert (resumed.code, resumed.err) == (0, "0 of 6 trials to do\n")
+    assert (resumed.code, resumed.err) == (0, "0 of 6 trials left to run\n")
     listed_ = sweep("run", "sweep.matrix.yaml", "--dry-run", **secrets)
     written = b"".join(file.read_bytes() for file in sweep.folder.glob(".steadyhand/runs/*"))
     told = ended.out + listed_.out + (sweep.folder / "all.xml").read_text() + (sweep.folder / "all.json").read_text()

@@ -72,7 +72,7 @@ def test_a_copy_that_is_made_while_a_run_goes_on_is_a_run_of_its_own(batch, tmp_
     copied = there.reader().counts()[Verdict.PASSED]
     ended = there("resume", "last", "--no-progress")
     assert ended.code == 0, ended
-    assert f"{60 - copied} of 60 trials to do" in ended.err
+    assert f"{60 - copied} of 60 trials left to run" in ended.err
     process.send_signal(signal.SIGCONT)
     out, err = process.communicate()
     assert process.returncode == 0, out + err

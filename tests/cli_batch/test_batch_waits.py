@@ -84,7 +84,7 @@ def test_a_provider_that_is_down_is_shown_until_it_is_back(batch):
         run = ("run", "untimed.yaml", "--model", "openai/m", "--trials", "12", "--concurrency", "12")
         code, out, shown = Terminal(batch)(*run, OPENAI_API_KEY="none")
     assert code == 0, out + shown
-    assert "openai is down, trying again in " in shown
+    assert "openai is down, retrying in " in shown
     assert "openai is back" in shown
     waits = incidents(batch, "wait")
     assert {wait["reason"] for wait in waits} == {"openai is down"}

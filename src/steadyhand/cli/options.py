@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options shared by several commands."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from steadyhand.store.reader import RunReader
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-
 paths = click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 out = click.option(
-    "--out", type=click.Path(path_type=Path, file_okay=False), help="Folder of run records. [default: .steadyhand/runs]"
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for run records. [default: .steadyhand/runs]",
 )
 
 
 class Group(click.Group):
-    """A group of commands, none of which takes the last of two values: an option for one value is given once."""
+    """A group whose commands reject an option that is given twice, instead of silently using the last value."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -39,7 +40,7 @@ class Group(click.Group):
 
 
 def _refuse_repeats(command: click.Command, ctx: click.Context, args: list[str]) -> None:
-    """Raises `click.UsageError` with all values. A flag may be repeated, as long as it says the same."""
+    """Raises `click.UsageError` that names all the values. A flag may be repeated."""
     single = [each for each in command.params if isinstance(each, click.Option) and not (each.multiple or each.count)]
     collecting = copy.copy(command)
     collecting.params = [copy.copy(each) for each in command.params]
@@ -58,7 +59,7 @@ def _refuse_repeats(command: click.Command, ctx: click.Context, args: list[str])
 
 
 class PassRate(click.FloatRange):
-    """A share of more than nothing. `nan` is in no range, but no comparison says so."""
+    """A share above 0. Comparisons let `nan` through, so it is rejected here."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         share = super().convert(value, param, ctx)
@@ -68,17 +69,17 @@ class PassRate(click.FloatRange):
 
 
 def selection(command: F) -> F:
-    """PATH..., --tag, -k and --filter: which scenarios."""
+    """PATH..., --tag, -k and --filter, which select scenarios."""
     command = click.option(
         "--filter",
         "filters",
         multiple=True,
         metavar="PARAM=VALUE",
-        help="Only combinations of a matrix with this value (repeatable).",
+        help="Only matrix combinations with this value (repeatable).",
     )(command)
-    command = click.option("-k", "expression", metavar="EXPR", help="Only ids and names matching words, and/or/not.")(
-        command
-    )
+    command = click.option(
+        "-k", "expression", metavar="EXPR", help="Only scenarios whose id or name matches, as in 'stemi and not slow'."
+    )(command)
     command = click.option(
         "--tag", "tags", multiple=True, metavar="TAG", help="Only scenarios with this tag (repeatable)."
     )(command)
@@ -94,16 +95,21 @@ def report_files(command: F) -> F:
         "--transcript",
         "transcripts",
         type=click.Choice(["all", "failed", "none"]),
-        help="Whose transcript to show. [default: those that did not pass, and a single conversation's]",
+        help="Which transcripts to show. [default: trials that did not pass, or a single conversation]",
     )(command)
-    command = click.option("--junit", "junit_file", type=_FILE, help="Write a JUnit report.")(command)
-    return click.option("--json", "json_file", type=_FILE, help="Write the whole report as JSON.")(command)
+    command = click.option("--junit", "junit_file", type=_FILE, help="Write a JUnit XML report.")(command)
+    return click.option("--json", "json_file", type=_FILE, help="Write the full report as JSON.")(command)
+
+
+def number(count: int, noun: str, plural: str = "") -> str:
+    """Such as `1 scenario` and `2 scenarios`."""
+    return f"{count} {noun if count == 1 else plural or noun + 's'}"
 
 
 def show_run(
     reader: RunReader, *, json_file: Path | None, junit_file: Path | None, transcripts: Transcripts | None
 ) -> None:
-    """The files, and the table. Raises `Unwritten` when a file cannot be written; the record is safe already."""
+    """The files, and the table. Raises `Unwritten` if a file cannot be written; the record is safe already."""
     rates = rates_of(reader)
     unwritten: list[str] = []
     if json_file is not None:
@@ -135,5 +141,5 @@ def _write(file: Path, content: Iterable[bytes]) -> list[str]:
         finally:
             part.unlink(missing_ok=True)
     except OSError as error:
-        return [f"the report {file} cannot be written: {error.strerror}"]
+        return [f"cannot write the report {file}: {error.strerror}"]
     return []

@@ -1,4 +1,4 @@
-"""`steadyhand runs`: the runs on record."""
+"""`steadyhand runs`: list recorded runs."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ from steadyhand.store.reader import list_runs
 @click.command()
 @shared.out
 def runs(out: Path | None) -> None:
-    """List the runs on record, newest first."""
+    """List recorded runs, newest first."""
     folder = Settings(RunOptions(out=out)).out
     show(render_runs(list_runs(folder), page()))

@@ -1,4 +1,4 @@
-"""`steadyhand list`: what there is to run."""
+"""`steadyhand list`: list scenarios."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ _COLUMNS = ("id", "name", "domain", "tags")
 
 @click.command("list")
 @shared.selection
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output format."
+)
 def list_scenarios(
     paths: tuple[str, ...],
     tags: tuple[str, ...],
@@ -25,7 +27,7 @@ def list_scenarios(
     filters: tuple[str, ...],
     form: Literal["text", "json"],
 ) -> None:
-    """List scenarios with id, name, domain and tags; the same filters as `run`."""
+    """List scenarios with their id, name, domain and tags. Takes the same filters as `run`."""
     selection = Selection(paths=paths, tags=tags, expression=expression, filters=filters)
     chosen = load_scenarios(selection, ScenarioRegistries(build_registry()))
     if form == "json":

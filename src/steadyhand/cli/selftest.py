@@ -1,4 +1,4 @@
-"""`steadyhand selftest`: are a scenario's checks right?"""
+"""`steadyhand selftest`: test the checks of a scenario against its own examples."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import asyncio
 import click
 
 from steadyhand.cli import options as shared
+from steadyhand.cli.options import number
 from steadyhand.cli.terminal import say
 from steadyhand.compose.loading import ScenarioRegistries, build_registry, load_scenarios
 from steadyhand.compose.selftest import selftest as run_selftest
@@ -24,10 +25,10 @@ def selftest(
     expression: str | None,
     filters: tuple[str, ...],
 ) -> None:
-    """Run every deterministic check against the scenario's own `examples`, with no model.
+    """Run the deterministic checks of each scenario on its own `examples`, without a model.
 
-    A good answer that a check rejects, or a bad one that passes, is reported with the check and the text.
-    Exit codes: 0 when none is found, 1 when one is, 2 when there is nothing to test.
+    Reports every good answer that a check rejects and every bad answer that passes. Exit codes: 0 no defects;
+    1 defects; 2 nothing to test.
     """
     registries = ScenarioRegistries(build_registry())
     selection = Selection(paths=paths, tags=tags, expression=expression, filters=filters)
@@ -37,9 +38,12 @@ def selftest(
         check = f"{defect.check}: " if defect.check else ""
         say(f"{defect.place}: {defect.scenario_id}: {check}{defect.message}\n    {defect.answer}")
     if not found.answers:
-        raise SetupError("no scenario here carries `examples`, so nothing was tested")
+        raise SetupError("nothing to test: none of these scenarios has `examples`")
     tested = len(scenarios) - len(found.without_examples)
-    say(f"{tested} scenarios, {found.answers} answers: {len(found.defects)} defects", err=True)
+    say(
+        f"{number(tested, 'scenario')}, {number(found.answers, 'answer')}: {number(len(found.defects), 'defect')}",
+        err=True,
+    )
     if found.without_examples:
-        say(f"without examples: {', '.join(found.without_examples)}", err=True)
+        say(f"no examples in: {', '.join(found.without_examples)}", err=True)
     ctx.exit(ExitCode.FAILED if found.defects else ExitCode.PASSED)

@@ -1,4 +1,4 @@
-"""`steadyhand validate`: every problem of every file, and nothing is run."""
+"""`steadyhand validate`: check files without running anything."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from steadyhand.cli import options as shared
+from steadyhand.cli.options import number
 from steadyhand.cli.terminal import say, say_json
 from steadyhand.compose.loading import Rubrics, ScenarioRegistries, build_registry, combinations_of, load_files
 from steadyhand.compose.settings import RunOptions, Settings
@@ -17,12 +18,15 @@ from steadyhand.spec.load import Loaded
 
 @click.command()
 @shared.paths
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output format."
+)
 @click.pass_context
 def validate(ctx: click.Context, paths: tuple[str, ...], form: Literal["text", "json"]) -> None:
-    """Check files without running them. Problems come as file:line:col: path: message.
+    """Check scenarios, matrices and rubrics for errors without running anything.
 
-    Exit codes: 0 when every file loads (warnings are shown), 2 otherwise.
+    Problems are printed as file:line:column: path: message. Exit codes: 0 if every file loads, with or without
+    warnings; 2 otherwise.
     """
     loaded = _load(paths)
     errors = sum(problem.level == "error" for problem in loaded.problems)
@@ -36,7 +40,7 @@ def validate(ctx: click.Context, paths: tuple[str, ...], form: Literal["text", "
 
 
 def _load(paths: tuple[str, ...]) -> Loaded:
-    """With what is wrong with the combinations of matrices, and with the rubrics and other names in all of them."""
+    """The files, with the problems of matrix combinations, rubrics and other names they refer to."""
     registries = ScenarioRegistries(build_registry())
     settings = Settings(RunOptions())
     loaded = load_files(paths, registries)
@@ -51,8 +55,12 @@ def _load(paths: tuple[str, ...]) -> Loaded:
 
 def _summary(loaded: Loaded, errors: int) -> str:
     warnings = len(loaded.problems) - errors
-    parts = [f"{len(loaded.scenarios)} scenarios", f"{len(loaded.matrices)} matrices", f"{len(loaded.rubrics)} rubrics"]
-    return f"{', '.join(parts)}: {errors} errors, {warnings} warnings"
+    parts = [
+        number(len(loaded.scenarios), "scenario"),
+        number(len(loaded.matrices), "matrix", "matrices"),
+        number(len(loaded.rubrics), "rubric"),
+    ]
+    return f"{', '.join(parts)}: {number(errors, 'error')}, {number(warnings, 'warning')}"
 
 
 def _as_json(loaded: Loaded, errors: int) -> dict[str, Any]:

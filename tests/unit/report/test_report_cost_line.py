@@ -17,7 +17,7 @@ JUDGE = Spent(calls=1, input_tokens=190, output_tokens=10, cost=0.0001)
         ),
         (
             CostSummary(total=AGENT, by_purpose={"agent": AGENT}, list_prices=True),
-            "1 model call: 1000 tokens, cost 0.0030, by list prices of 2026-03",
+            "1 model call: 1000 tokens, cost 0.0030, at list prices of 2026-03",
         ),
         (
             CostSummary(total=AGENT.plus(Spent(calls=1, uncounted=1))),
@@ -26,7 +26,7 @@ JUDGE = Spent(calls=1, input_tokens=190, output_tokens=10, cost=0.0001)
         (CostSummary(total=Spent(calls=1, input_tokens=5, unpriced=1)), "1 model call: 5 tokens, cost unknown"),
         (
             CostSummary(total=Spent(calls=2, input_tokens=5, not_live=2)),
-            "2 model calls: 5 tokens, cost 0.0000, 2 not live and free",
+            "2 model calls: 5 tokens, cost 0.0000, 2 not live (free)",
         ),
     ],
 )
