@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from cli.loopback import Loopback
+from support.loopback import Loopback
 from steadyhand.cli.main import cli
 from steadyhand.testing import Answer
 

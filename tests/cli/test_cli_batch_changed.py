@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from cli.loopback import Loopback
+from support.loopback import Loopback
 from steadyhand.testing import Answer
 
 DOWN = "rules:\n  - fail: {kind: connect}\n"

@@ -9,8 +9,8 @@ import sys
 import threading
 from pathlib import Path
 
-from cli.conftest import DECISION
-from cli.loopback import Loopback
+from support.shell import DECISION
+from support.loopback import Loopback
 from steadyhand.testing import Answer
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from cli.loopback import Loopback
+from support.loopback import Loopback
 from steadyhand.testing import Answer
 
 SECTION_5_1 = """\

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from cli.conftest import DECISION
-from cli.loopback import Loopback
+from support.shell import DECISION
+from support.loopback import Loopback
 from steadyhand.records.chat import ToolCall
 from steadyhand.testing import Answer
 

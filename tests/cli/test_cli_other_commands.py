@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.conftest import AGENT
+from support.shell import AGENT
 
 ROOT = Path(__file__).parents[2]
 

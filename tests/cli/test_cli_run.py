@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from cli.conftest import AGENT
+from support.shell import AGENT
 from steadyhand.report.json_schema import report_schema
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from cli.conftest import AGENT
+from support.shell import AGENT
 from steadyhand.store.reader import RunReader
 
 KEY = "canary-Zq7f93kd02mmx81"

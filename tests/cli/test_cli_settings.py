@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from cli.conftest import AGENT
-from cli.loopback import Loopback
+from support.shell import AGENT
+from support.loopback import Loopback
 from steadyhand.testing import Answer
 
 SAFE = 'rules:\n  - reply: "I call for help. Hello!"\n'

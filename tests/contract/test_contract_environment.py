@@ -19,7 +19,7 @@ from steadyhand.errors import WorkspaceError
 from steadyhand.plugins.plugin import EnvironmentSettings
 from steadyhand.ports.environment import EnvironmentProvider
 from steadyhand.records.result import FileSystemOperation
-from steadyhand.testing.e2b_server import E2BServer
+from support.e2b_server import E2BServer
 
 Provider = Callable[[EnvironmentSettings], EnvironmentProvider]
 

@@ -22,11 +22,11 @@ from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationSpec, JudgeNote
 from steadyhand.records.result import ConversationResult, ConversationTurn, ExecutionResult, Latency
 from steadyhand.records.scenario import DatabaseSeed, Scenario
-from unit.builtin.agents.agent_support import a_trial
-from unit.builtin.evaluators.conftest import Trial
-from unit.builtin.evaluators.test_builtin_evaluators_params import GOOD
-from unit.engine.talking import PLACE, ToldJudge
-from unit.runtime.trial_stand_in import HERE
+from support.agents import a_trial
+from support.evaluation import Trial
+from unit.builtin.evaluators.test_builtin_evaluators_parameters import GOOD
+from support.conversation import PLACE, ToldJudge
+from support.trial import HERE
 
 PARAMS: dict[str, list[dict[str, Any]]] = {
     "string_contains": [{"value": "x", "scope": "transcript"}],

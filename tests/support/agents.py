@@ -14,7 +14,7 @@ from steadyhand.plugins.registry import Registry
 from steadyhand.ports.agent import Agent, Turn
 from steadyhand.records.chat import Message
 from steadyhand.records.run import TrialKey
-from unit.runtime.trial_stand_in import a_scenario
+from support.trial import a_scenario
 
 
 def a_trial(folder: Path, **parts: Any) -> Trial:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 from urllib.parse import unquote
 
-from steadyhand.testing.e2b_machine import Machine
+from support.e2b_machine import Machine
 
 if TYPE_CHECKING:
     from aiohttp import web

@@ -3,7 +3,7 @@
     async with ElizaosServer(ElizaosAnswer(text="Hello.", actions=("REPLY",))) as server:
         ... server.url ... server.heard
 
-In its own process: `python -m steadyhand.testing.elizaos_server --port 0 --text Hello`, which prints one JSON line with
+In its own process: `python -m support.elizaos_server --port 0 --text Hello`, which prints one JSON line with
 `port` and `url`.
 """
 
@@ -256,7 +256,7 @@ async def _serve(text: str, port: int) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Serve one answer until stopped."""
-    parser = argparse.ArgumentParser(prog="python -m steadyhand.testing.elizaos_server", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m support.elizaos_server", description=__doc__)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--text", default="Hello.")
     chosen = parser.parse_args(arguments)

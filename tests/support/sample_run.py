@@ -33,7 +33,7 @@ from steadyhand.records.location import Place
 from steadyhand.records.result import ConversationMetrics, TokenUsage
 from steadyhand.records.run import Judged, PhaseRecord, TrialKey, TrialRecord
 from steadyhand.records.timing import Attempt, CallTiming, SafetyAtDeadline, Spoiled, SpoiledBy
-from unit.store.sample_trials import HEADER
+from support.sample_trials import HEADER
 
 
 def rates_of(trials, header=HEADER, planned=None):

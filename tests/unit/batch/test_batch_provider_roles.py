@@ -15,7 +15,7 @@ from steadyhand.records.event import ModelCalled, Waited
 from steadyhand.records.scenario import ConversationConfig
 from steadyhand.records.timing import Attempt
 from steadyhand.testing import SettableClock
-from unit.engine.talking import USER, check, hold, scenario
+from support.conversation import USER, check, hold, scenario
 
 JUDGED = json.dumps({"judgment": "yes", "confidence": 1.0, "reasoning": "so", "capabilities": {}})
 

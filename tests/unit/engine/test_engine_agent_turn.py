@@ -14,7 +14,7 @@ from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.evaluation import LatencyTier, Verdict
 from steadyhand.records.event import LimitReached
 from steadyhand.records.timing import Attempt, SpoiledBy
-from unit.engine.conftest import asking, check, scenario
+from support.engine import asking, check, scenario
 
 BUDGET = check("latency_budget", target_ms=60_000, acceptable_ms=60_000, critical_ms=60_000)
 TIGHT = check("latency_budget", target_ms=100, acceptable_ms=60_000, critical_ms=60_000)

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
-from talking import USER, ToldAgent, ToldJudge, ToldUser, check, ending, hold, notes, scenario
+from support.conversation import USER, ToldAgent, ToldJudge, ToldUser, check, ending, hold, notes, scenario
 
 from steadyhand.builtin.agents.trajectory import TrajectoryReporter
 from steadyhand.builtin.users.simulator import LlmUserSimulator

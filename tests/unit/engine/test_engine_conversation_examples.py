@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from talking import ending, hold
+from support.conversation import ending, hold
 
 from steadyhand.builtin.agents.model import ModelAgent
 from steadyhand.builtin.models.scripted import ScriptedModel

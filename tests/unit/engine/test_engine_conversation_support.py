@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, ClassVar
 
-from talking import NOTE, hold, notes
+from support.conversation import NOTE, hold, notes
 
 from steadyhand.builtin.agents.model import ModelAgent
 from steadyhand.builtin.models.openai import OpenAIModel

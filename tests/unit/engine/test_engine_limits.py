@@ -6,7 +6,7 @@ from steadyhand.engine.limits import Budget
 from steadyhand.errors import SetupError
 from steadyhand.records.event import Thought
 from steadyhand.records.timing import Spoiled, SpoiledBy
-from unit.judging.model_calls import PRICES, call
+from support.model_calls import PRICES, call
 
 
 def test_without_limits_it_never_ends():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from talking import PLACE, USER, ToldAgent, ToldJudge, ToldUser, check, ending, hold, notes, scenario
+from support.conversation import PLACE, USER, ToldAgent, ToldJudge, ToldUser, check, ending, hold, notes, scenario
 
 from steadyhand.ports.agent import NoJudgement
 from steadyhand.records.evaluation import Verdict

@@ -19,7 +19,7 @@ from steadyhand.records.evaluation import Verdict, passed
 from steadyhand.records.event import ErrorHappened, FileChanged, LimitReached, Said
 from steadyhand.records.scenario import ConversationConfig, Converse, DatabaseSeed, Judgment, ScriptedTurn, Setup, Step
 from steadyhand.testing import ScriptedAgent
-from unit.engine.conftest import PLACE, asking, check, coding, scenario
+from support.engine import PLACE, asking, check, coding, scenario
 
 
 def phases(record):

@@ -7,7 +7,7 @@ from steadyhand.ports.agent import Reply
 from steadyhand.records.evaluation import EvaluationSpec, Outcome, Verdict
 from steadyhand.records.event import ModelCalled
 from steadyhand.records.timing import Attempt, CallTiming, Spoiled, SpoiledBy
-from unit.engine.conftest import PLACE, asking, check, scenario
+from support.engine import PLACE, asking, check, scenario
 
 BUDGET = {"target_ms": 100, "acceptable_ms": 200, "critical_ms": 300}
 RETRIED = Spoiled(kind=SpoiledBy.RETRIED, detail="tried twice", low_ms=50, high_ms=900)

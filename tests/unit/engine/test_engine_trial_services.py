@@ -39,7 +39,7 @@ from steadyhand.records.scenario import (
 from steadyhand.runtime.mocks import MockTable
 from steadyhand.runtime.runtime import AgentRuntime
 from steadyhand.testing import Answer, ModelServer
-from unit.engine.conftest import PLACE, check
+from support.engine import PLACE, check
 
 FUNCTION = """
     def agent(message, get_service):

@@ -5,7 +5,7 @@ from steadyhand.judging.rates import RunSummary, summarise
 from steadyhand.judging.severity import alarm_of
 from steadyhand.records.evaluation import FailureClass, Verdict
 from steadyhand.records.run import Judged
-from unit.store.sample_trials import typical
+from support.sample_trials import typical
 
 
 @pytest.mark.parametrize(

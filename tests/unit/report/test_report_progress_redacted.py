@@ -5,7 +5,7 @@ import io
 from steadyhand.records.run import TrialKey
 from steadyhand.redaction import Redactor
 from steadyhand.report.progress import PlainProgress, RedactedProgress
-from unit.store.sample_trials import HEADER, typical
+from support.sample_trials import HEADER, typical
 
 CANARY = "canary-Zq7f93kd02mmx81"
 MASK = "*" * len(CANARY)

@@ -16,8 +16,8 @@ from steadyhand.report.json_schema import report_schema
 from steadyhand.report.junit import to_junit
 from steadyhand.report.table import Page
 from steadyhand.report.terminal import render_run
-from unit.report.sample_run import HEADER, rates_of
-from unit.store.sample_trials import typical
+from support.sample_run import HEADER, rates_of
+from support.sample_trials import typical
 
 P, F, I, E = Verdict  # noqa: E741
 MATRIX = RunMatrix(

@@ -12,7 +12,7 @@ from steadyhand.errors import StoreError
 from steadyhand.records.run import FORMAT_VERSION, TrialRecord
 from steadyhand.store.reader import RunReader
 from steadyhand.store.writer import RunWriter
-from unit.store.sample_trials import HEADER
+from support.sample_trials import HEADER
 
 SHAPE = "03478fd0b1b5"
 """Of format 3. A field that was added at the end, with a default, or a kind of event that was added gives a new digest

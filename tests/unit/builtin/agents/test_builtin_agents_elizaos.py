@@ -8,9 +8,10 @@ from steadyhand.errors import AgentError, SetupError
 from steadyhand.ports.agent import Turn
 from steadyhand.records.chat import Message
 from steadyhand.records.event import ActionTaken, Noted, Observed, Thought
-from steadyhand.testing import ElizaosAnswer, ElizaosServer, SettableClock
-from steadyhand.testing.elizaos_server import ElizaosAction
-from unit.builtin.agents.agent_support import a_trial, an_agent, turn
+from steadyhand.testing import SettableClock
+from support.elizaos_server import ElizaosAnswer, ElizaosServer
+from support.elizaos_server import ElizaosAction
+from support.agents import a_trial, an_agent, turn
 
 
 async def replies(tmp_path, target: str, *turns, **settings):

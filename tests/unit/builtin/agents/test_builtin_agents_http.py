@@ -10,8 +10,8 @@ from steadyhand.records.chat import ToolCall
 from steadyhand.records.event import ModelCalled
 from steadyhand.records.scenario import Character
 from steadyhand.testing import Answer, ModelServer
-from unit.builtin.agents.agent_support import a_trial, an_agent, turn
-from unit.runtime.trial_stand_in import a_scenario
+from support.agents import a_trial, an_agent, turn
+from support.trial import a_scenario
 
 
 async def answer(tmp_path, url: str, asked=None, trial=None, **settings):

@@ -19,7 +19,7 @@ from steadyhand.records.event import ActionTaken, ServiceCalled, TrajectoryStep
 from steadyhand.records.result import ConversationTurn, ExecutionResult
 from steadyhand.records.scenario import PluginRef
 from steadyhand.runtime.runtime import AgentRuntime
-from unit.runtime.trial_stand_in import HERE, ScriptedAnswers, TrialStandIn, calls, says
+from support.trial import HERE, ScriptedAnswers, TrialStandIn, calls, says
 
 FOLDER = Path(__file__).parents[4] / "examples" / "plugins"
 SCENARIO = yaml.safe_load((FOLDER / "orders.scenario.yaml").read_text())

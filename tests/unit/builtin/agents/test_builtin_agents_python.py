@@ -10,8 +10,8 @@ from steadyhand.errors import AgentError, ModelError, SetupError
 from steadyhand.records.event import ActionTaken, ModelCalled, Noted, Observed, ServiceCalled, Thought
 from steadyhand.records.scenario import Mock, MockWhen
 from steadyhand.runtime.runtime import AgentRuntime
-from unit.builtin.agents.agent_support import a_trial, an_agent, turn
-from unit.runtime.trial_stand_in import HERE, ListedMocks
+from support.agents import a_trial, an_agent, turn
+from support.trial import HERE, ListedMocks
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Mes
 from steadyhand.records.event import ActionTaken, Noted, Observed, ServiceCalled, Thought
 from steadyhand.records.scenario import Character, Mock, MockFault, MockWhen
 from steadyhand.runtime.runtime import AgentRuntime
-from unit.runtime.trial_stand_in import HERE, ListedMocks, ScriptedAnswers, TrialStandIn, a_scenario, calls, says
+from support.trial import HERE, ListedMocks, ScriptedAnswers, TrialStandIn, a_scenario, calls, says
 
 USER = Message(role="user", content="please")
 

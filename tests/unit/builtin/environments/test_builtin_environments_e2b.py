@@ -14,7 +14,7 @@ from steadyhand.builtin.environments.files import LocalLimits
 from steadyhand.errors import SetupError, WorkspaceError
 from steadyhand.plugins.plugin import EnvironmentSettings
 from steadyhand.records.result import FileSystemOperation
-from steadyhand.testing.e2b_server import E2BServer
+from support.e2b_server import E2BServer
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, JudgeNote, Verdict
 from steadyhand.records.result import ConversationResult, ConversationTurn, ExecutionResult
 from steadyhand.records.scenario import ConversationConfig, Converse, Scenario, Step
-from unit.builtin.evaluators.conftest import PLACE, Trial
+from support.evaluation import PLACE, Trial
 
 NOTE = JudgeNote(model="test/judge", prompt_hash="h", raw="{}")
 PASSED, FAILED, INCONCLUSIVE = Verdict.PASSED, Verdict.FAILED, Verdict.INCONCLUSIVE

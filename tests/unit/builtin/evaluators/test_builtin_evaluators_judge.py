@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from judge_support import LeastTrial, ScriptedChat, answer, evaluate, judge_with, replied
+from support.judges import LeastTrial, ScriptedChat, answer, evaluate, judge_with, replied
 from pydantic import ValidationError
 
 from steadyhand.builtin.evaluators.judge import JudgeCriterion, LlmJudgeEvaluator

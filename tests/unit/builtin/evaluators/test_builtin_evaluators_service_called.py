@@ -11,7 +11,7 @@ from steadyhand.ports.evaluator import EvaluationContext
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec
 from steadyhand.records.event import ServiceCalled
 from steadyhand.records.result import ExecutionResult
-from unit.runtime.trial_stand_in import HERE, TrialStandIn
+from support.trial import HERE, TrialStandIn
 
 CALLS = (
     ServiceCalled(

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from judge_support import answer
+from support.judges import answer
 
 from steadyhand.builtin.judges.answer import Unreadable, answer_schema, read_answer, read_object
 from steadyhand.ports.agent import Question

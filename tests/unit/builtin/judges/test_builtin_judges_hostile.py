@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hostile_replies import ENDLESS_REPLIES, HOSTILE_REPLIES, PLANTED_VERDICTS
-from judge_support import PLACE, LeastTrial, Line, ScriptedChat, answer, evaluate, judge_with, replied, said
+from support.hostile_replies import ENDLESS_REPLIES, HOSTILE_REPLIES, PLANTED_VERDICTS
+from support.judges import PLACE, LeastTrial, Line, ScriptedChat, answer, evaluate, judge_with, replied, said
 
 from steadyhand.builtin.evaluators.conversation import ContextRetention, ConversationFlow
 from steadyhand.builtin.evaluators.holds_across_turns import HoldsAcrossTurns

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from judge_support import LeastTrial, ScriptedChat, answer, judge_with
+from support.judges import LeastTrial, ScriptedChat, answer, judge_with
 
 from steadyhand.builtin.judges.llm import LlmJudge
 from steadyhand.errors import LimitExceeded, ModelError, SetupError

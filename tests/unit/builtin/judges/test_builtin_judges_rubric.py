@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from judge_support import PLACE, LeastTrial, ScriptedChat, judge_with, replied
+from support.judges import PLACE, LeastTrial, ScriptedChat, judge_with, replied
 
 from steadyhand.builtin.judges.rubric import score_rubric
 from steadyhand.errors import ModelError

@@ -14,7 +14,7 @@ from steadyhand.records.chat import FinishReason
 from steadyhand.records.event import Noted, TrajectoryStep
 from steadyhand.records.result import ConversationTurn
 from steadyhand.records.scenario import ConversationConfig, Converse, DebugOptions, Scenario, Step, UserSimulatorConfig
-from unit.runtime.trial_stand_in import HERE, ScriptedAnswers, TrialStandIn, says
+from support.trial import HERE, ScriptedAnswers, TrialStandIn, says
 
 CONFIG = UserSimulatorConfig(
     persona="a baker with a broken oven",

@@ -1,0 +1,57 @@
+"""Scenarios and steps for the tests of the engine, and trials of real parts with a scripted agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from steadyhand.builtin.environments.local import LocalEnvironment
+from steadyhand.builtin.plugin import builtin_plugin
+from steadyhand.engine.context import TrialParts
+from steadyhand.plugins.plugin import EnvironmentSettings
+from steadyhand.plugins.registry import Registry
+from steadyhand.records.chat import Message
+from steadyhand.records.evaluation import EvaluationSpec
+from steadyhand.records.location import Place
+from steadyhand.records.run import TrialKey
+from steadyhand.records.scenario import Ask, Judgment, RunCode, Scenario, Step
+from steadyhand.testing import ScriptedAgent
+
+PLACE = Place(file="s.yaml", line=1, column=1)
+
+
+def check(type_: str, **params: Any) -> EvaluationSpec:
+    return EvaluationSpec(type=type_, place=PLACE, params=params)
+
+
+def asking(text: str, *checks: EvaluationSpec, index: int = 0, timeout_ms: int | None = None) -> Step:
+    task = Ask(messages=(Message(role="user", content=text),))
+    return Step(index=index, name=f"step {index}", place=PLACE, task=task, evaluations=checks, timeout_ms=timeout_ms)
+
+
+def coding(code: str, *checks: EvaluationSpec, index: int = 0, timeout_ms: int | None = None) -> Step:
+    task = RunCode(code=code)
+    return Step(index=index, name=f"step {index}", place=PLACE, task=task, evaluations=checks, timeout_ms=timeout_ms)
+
+
+def scenario(*steps: Step, **fields: Any) -> Scenario:
+    fields.setdefault("judgment", Judgment(strategy="all_pass"))
+    return Scenario(id="s", name="S", description="", place=PLACE, digest="d", steps=steps, **fields)
+
+
+def builder(folder: Path) -> Callable[..., TrialParts]:
+    """Builds trials in `folder`; the agent is a function of the turn and the trial."""
+    registry = Registry([builtin_plugin()])
+
+    def build(of: Scenario, agent: Callable[..., Any] | None = None, **parts: Any) -> TrialParts:
+        return TrialParts(
+            scenario=of,
+            key=TrialKey(scenario_id=of.id),
+            environment=LocalEnvironment(EnvironmentSettings(root=folder / "workspaces", trial_id="t")),
+            evaluator=registry.evaluator,
+            agent=ScriptedAgent(agent, name="function") if agent else None,
+            **parts,
+        )
+
+    return build
