@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from support.loopback import Loopback
 from steadyhand.testing import Answer
+from support.loopback import Loopback
 
 DOWN = "rules:\n  - fail: {kind: connect}\n"
 RIGHT = "rules:\n  - reply: I call for help now.\n"

@@ -9,9 +9,9 @@ import sys
 import threading
 from pathlib import Path
 
-from support.shell import DECISION
-from support.loopback import Loopback
 from steadyhand.testing import Answer
+from support.loopback import Loopback
+from support.shell import DECISION
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RIGHT = Answer(text="I call for help now.")

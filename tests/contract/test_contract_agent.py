@@ -39,9 +39,8 @@ from steadyhand.records.scenario import Ask, DatabaseSeed, Mock, RunCode, Step
 from steadyhand.runtime.mocks import MockTable
 from steadyhand.runtime.runtime import AgentRuntime
 from steadyhand.testing import Answer, ModelServer, ScriptedAgent, Served
-from support.elizaos_server import ElizaosAnswer, ElizaosServer
-from support.elizaos_server import ElizaosAction
 from support.agents import a_trial, an_agent, turn
+from support.elizaos_server import ElizaosAction, ElizaosAnswer, ElizaosServer
 from support.trial import HERE, a_scenario
 
 Open = Callable[[Path], AbstractAsyncContextManager[Callable[[], Agent]]]

@@ -12,9 +12,9 @@ from steadyhand.engine.context import TrialParts
 from steadyhand.engine.trial import run_trial
 from steadyhand.plugins.plugin import EnvironmentSettings, Plugin
 from steadyhand.plugins.registry import Registry
-from steadyhand.ports.agent import EVERYTHING_SEEN, Judgement, Question, Reply, TrialContext, Turn
+from steadyhand.ports.agent import EVERYTHING_SEEN, Reply, TrialContext, Turn
 from steadyhand.records.chat import Message
-from steadyhand.records.evaluation import EvaluationSpec, JudgeNote
+from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.event import Noted
 from steadyhand.records.location import Place
 from steadyhand.records.result import ConversationTurn
@@ -23,7 +23,6 @@ from steadyhand.records.scenario import ConversationConfig, Converse, Judgment, 
 
 PLACE = Place(file="talk.scenario.yaml", line=7, column=3)
 USER = UserSimulatorConfig(persona="a customer", objective="a refund")
-NOTE = JudgeNote(model="test/judge", prompt_hash="h", raw="{}")
 
 
 class ToldAgent:
@@ -61,22 +60,6 @@ class ToldUser:
         if isinstance(line, Exception):
             raise line
         return line
-
-
-class ToldJudge:
-    name = "test/judge"
-    self_judged = False
-
-    def __init__(self, *answers: tuple[str, float | None] | Exception) -> None:
-        self.answers = list(answers)
-        self.asked: list[Question] = []
-
-    async def ask(self, question: Question, trial: TrialContext) -> Judgement:
-        self.asked.append(question)
-        answer = self.answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return Judgement(judgment=answer[0], confidence=answer[1], reasoning="it seems so", note=NOTE)
 
 
 def check(type_: str, name: str | None = None, severity: float | None = None, **params: Any) -> EvaluationSpec:

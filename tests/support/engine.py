@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from steadyhand.builtin.environments.local import LocalEnvironment
 from steadyhand.builtin.plugin import builtin_plugin
 from steadyhand.engine.context import TrialParts
+from steadyhand.engine.model_call import OpenAdmission
+from steadyhand.errors import ModelError
 from steadyhand.plugins.plugin import EnvironmentSettings
 from steadyhand.plugins.registry import Registry
-from steadyhand.records.chat import Message
+from steadyhand.records.chat import ChatRequest, Message
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.location import Place
 from steadyhand.records.run import TrialKey
@@ -19,6 +23,27 @@ from steadyhand.records.scenario import Ask, Judgment, RunCode, Scenario, Step
 from steadyhand.testing import ScriptedAgent
 
 PLACE = Place(file="s.yaml", line=1, column=1)
+
+
+class HeldGate:
+    """Lets each call go after a while, as a rate limit does, or gives it up with `error`."""
+
+    def __init__(self, wait_s: float, *, reason: str = "", error: ModelError | None = None) -> None:
+        self._wait_s = wait_s
+        self._reason = reason
+        self._error = error
+
+    @asynccontextmanager
+    async def admit(self, model: str, request: ChatRequest) -> AsyncIterator[OpenAdmission]:
+        await asyncio.sleep(self._wait_s)
+        if self._error is not None:
+            raise self._error
+        admission = OpenAdmission()
+        admission.reason = self._reason
+        yield admission
+
+    def backing_off(self, model: str, error: ModelError, seconds: float) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 def check(type_: str, **params: Any) -> EvaluationSpec:

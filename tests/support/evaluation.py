@@ -5,27 +5,17 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-import pytest
-
-from steadyhand.builtin.environments.local import LocalEnvironment
-from steadyhand.builtin.plugin import EVALUATORS
-from steadyhand.plugins.plugin import EnvironmentSettings, Plugin
-from steadyhand.plugins.registry import Registry
 from steadyhand.ports.agent import EVERYTHING_SEEN, Shows
 from steadyhand.ports.environment import Database, EnvironmentProvider
-from steadyhand.ports.evaluator import EvaluationContext
 from steadyhand.ports.model import ChatModel
-from steadyhand.records.chat import ChatRequest, ChatResponse, Message
-from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec
+from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.event import AnyEvent
 from steadyhand.records.location import Place
-from steadyhand.records.result import ExecutionResult
-from steadyhand.records.scenario import Ask, Scenario, Step
+from steadyhand.records.scenario import Scenario
 
 PLACE = Place(file="test.yaml")
 

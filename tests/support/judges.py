@@ -1,4 +1,4 @@
-"""A scripted chat model and the least trial that a judge can be asked in."""
+"""Judges that say what they are told to, models for real ones, and the least trial that a judge can be asked in."""
 
 from __future__ import annotations
 
@@ -8,40 +8,49 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from steadyhand.builtin.judges.llm import LlmJudge
-from steadyhand.errors import ModelError
-from steadyhand.ports.agent import EVERYTHING_SEEN, Judge
+from steadyhand.ports.agent import EVERYTHING_SEEN, Judge, Judgement, Question, TrialContext
 from steadyhand.ports.evaluator import EvaluationContext
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message
-from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec
+from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, JudgeNote
 from steadyhand.records.location import Place
 from steadyhand.records.result import ExecutionResult
 from steadyhand.records.scenario import Scenario, Setup
 from steadyhand.records.timing import Attempt
+from steadyhand.testing import ScriptedChatModel
+from steadyhand.testing.model import Line
 
-Line = str | ModelError | ChatResponse
 PLACE = Place(file="s.yaml", line=3, column=5)
 
 
-class ScriptedChat:
-    """Answers from a list, the last entry for ever, or with what a function makes of the request."""
+NOTE = JudgeNote(model="test/judge", prompt_hash="h", raw="{}")
+Told = tuple[str, float | None] | Judgement | Exception
 
-    def __init__(self, script: Sequence[Line] | Callable[[ChatRequest], Line], name: str = "test/judge") -> None:
-        self._script = script
-        self.name = name
-        self.requests: list[ChatRequest] = []
 
-    async def attempt(self, request: ChatRequest, *, zero: float) -> ChatResponse:
-        self.requests.append(request)
-        if callable(self._script):
-            line = self._script(request)
-        else:
-            line = self._script[min(len(self.requests), len(self._script)) - 1]
-        if isinstance(line, ModelError):
-            raise line
-        return line if isinstance(line, ChatResponse) else said(line)
+class ScriptedJudge:
+    """Implements `ports.agent.Judge`. Answers in turn with a word and a confidence, a whole judgement, or by raising;
+    a function answers every question."""
 
-    async def close(self) -> None:
-        pass
+    name = "test/judge"
+    self_judged = False
+
+    def __init__(self, *script: Told | Callable[[Question], Told]) -> None:
+        self._script = list(script)
+        self.asked: list[Question] = []
+
+    async def ask(self, question: Question, trial: TrialContext) -> Judgement:
+        self.asked.append(question)
+        told = self._script[0] if callable(self._script[0]) else self._script.pop(0)
+        if callable(told):
+            told = told(question)
+        if isinstance(told, Exception):
+            raise told
+        if isinstance(told, Judgement):
+            return told
+        return Judgement(judgment=told[0], confidence=told[1], reasoning="it seems so", note=NOTE)
+
+
+def judge_model(script: Sequence[Line] | Callable[[ChatRequest], Line], name: str = "test/judge") -> ScriptedChatModel:
+    return ScriptedChatModel(script, name=name, repeat=True)
 
 
 def said(text: str, finish_reason: str | None = "stop") -> ChatResponse:
@@ -78,7 +87,7 @@ class LeastTrial:
     def emit(self, event: Any) -> None:
         pass
 
-    async def call(self, model: ScriptedChat, request: ChatRequest) -> ChatResponse:
+    async def call(self, model: ScriptedChatModel, request: ChatRequest) -> ChatResponse:
         return await model.attempt(request, zero=0.0)
 
 
@@ -88,7 +97,7 @@ def answer(judgment: Any = "yes", confidence: Any = "fitting", reasoning: Any = 
     return json.dumps({"judgment": judgment, "confidence": confidence, "reasoning": reasoning, **more})
 
 
-def judge_with(model: ScriptedChat, **options: Any) -> LlmJudge:
+def judge_with(model: ScriptedChatModel, **options: Any) -> LlmJudge:
     return LlmJudge(lambda _: model, name=model.name, **options)
 
 

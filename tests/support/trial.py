@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -118,24 +118,6 @@ class TrialStandIn:
 
     def of(self, kind: type[Any]) -> list[Any]:
         return [event for event in self.events if isinstance(event, kind)]
-
-
-class ScriptedAnswers:
-    """A chat model that gives these answers in turn and keeps what it was asked."""
-
-    name = "scripted/answers"
-
-    def __init__(self, *answers: ChatResponse | Callable[[ChatRequest], ChatResponse]) -> None:
-        self.answers = list(answers)
-        self.requests: list[ChatRequest] = []
-
-    async def attempt(self, request: ChatRequest, *, zero: float) -> ChatResponse:
-        self.requests.append(request)
-        answer = self.answers.pop(0)
-        return answer if isinstance(answer, ChatResponse) else answer(request)
-
-    async def close(self) -> None:
-        pass
 
 
 def says(text: str) -> ChatResponse:

@@ -20,7 +20,8 @@ class ScriptedChatModel:
     coroutine function included; an entry of the sequence may be such a function too. With `repeat` the last line
     answers every further attempt. `requests` holds what it was asked.
 
-    A text takes 1 ms from the moment it is asked for; a whole response keeps its own times.
+    The times of a text are those it took: sent when it was asked for, complete when the function had it. A whole
+    response keeps its own times.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class ScriptedChatModel:
 
     async def attempt(self, request: ChatRequest, *, zero: float) -> ChatResponse:
         """Raises `ModelError` when there is no line left, and whatever the line says."""
+        sent = _ms_after(zero)
         self.requests.append(request)
         line = self._next()
         if callable(line):
@@ -48,8 +50,7 @@ class ScriptedChatModel:
             raise line
         if isinstance(line, ChatResponse):
             return line
-        now = (time.perf_counter() - zero) * 1000.0
-        times = Attempt(started_ms=now, sent_ms=now, last_byte_ms=now + 1.0)
+        times = Attempt(started_ms=sent, sent_ms=sent, last_byte_ms=_ms_after(zero))
         return ChatResponse(text=line, attempt=times, finish_reason="stop")
 
     def _next(self) -> LineOrFunction:
@@ -63,3 +64,7 @@ class ScriptedChatModel:
 
     async def close(self) -> None:
         self.closed += 1
+
+
+def _ms_after(zero: float) -> float:
+    return (time.perf_counter() - zero) * 1000.0

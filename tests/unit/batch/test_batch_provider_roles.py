@@ -14,28 +14,10 @@ from steadyhand.records.evaluation import Verdict
 from steadyhand.records.event import ModelCalled, Waited
 from steadyhand.records.scenario import ConversationConfig
 from steadyhand.records.timing import Attempt
-from steadyhand.testing import SettableClock
+from steadyhand.testing import ScriptedChatModel, SettableClock
 from support.conversation import USER, check, hold, scenario
 
 JUDGED = json.dumps({"judgment": "yes", "confidence": 1.0, "reasoning": "so", "capabilities": {}})
-
-
-class Provider:
-    """One model for all parts, which notes when it was called."""
-
-    name = "openai/m"
-
-    def __init__(self, clock):
-        self._clock = clock
-        self.calls = []
-
-    async def attempt(self, request, *, zero):
-        self.calls.append((self._clock.now(), request.purpose))
-        text = JUDGED if request.purpose == "judge" else f"Tell me more, please, of number {len(self.calls)}."
-        usage = Usage(input_tokens=100, output_tokens=0)
-        return ChatResponse(text=text, usage=usage, attempt=Attempt(started_ms=0, sent_ms=0, last_byte_ms=1))
-
-    async def close(self): ...
 
 
 @pytest.mark.parametrize(
@@ -46,7 +28,15 @@ class Provider:
 async def test_no_part_goes_past_the_limit(tmp_path, limits):
     clock = SettableClock()
     gate = ProviderGate(clock=clock, limits={"openai": limits})
-    model = Provider(clock)
+    calls = []
+
+    def answer(request):
+        calls.append((clock.now(), request.purpose))
+        text = JUDGED if request.purpose == "judge" else f"Tell me more, please, of number {len(calls)}."
+        usage = Usage(input_tokens=100, output_tokens=0)
+        return ChatResponse(text=text, usage=usage, attempt=Attempt(started_ms=0, sent_ms=0, last_byte_ms=1))
+
+    model = ScriptedChatModel(answer, name="openai/m")
     config = ConversationConfig(max_turns=6, user_simulator=USER)
     told = scenario(config, evaluations=[check("llm_judge", prompt="Was it polite?", expected="yes")])
     record = await hold(
@@ -58,8 +48,8 @@ async def test_no_part_goes_past_the_limit(tmp_path, limits):
         gate=gate,
     )
     assert record.judged.verdict is Verdict.PASSED, record.judged
-    assert {purpose for _, purpose in model.calls} == {"agent", "user", "summary", "judge"}
-    times = [at for at, _ in model.calls]
+    assert {purpose for _, purpose in calls} == {"agent", "user", "summary", "judge"}
+    times = [at for at, _ in calls]
     assert all(later - first >= 60 for first, later in zip(times, times[2:], strict=False))
     waited = {event.purpose for event in record.events if isinstance(event, Waited)}
     assert {"agent", "judge"} <= waited

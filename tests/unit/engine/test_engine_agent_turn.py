@@ -2,19 +2,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import asynccontextmanager
 
 import pytest
 
 from steadyhand.engine.lag import LagMonitor
-from steadyhand.engine.model_call import OpenAdmission
 from steadyhand.engine.trial import run_trial
 from steadyhand.ports.agent import Reply
-from steadyhand.records.chat import ChatRequest, ChatResponse
+from steadyhand.records.chat import ChatRequest
 from steadyhand.records.evaluation import LatencyTier, Verdict
 from steadyhand.records.event import LimitReached
-from steadyhand.records.timing import Attempt, SpoiledBy
-from support.engine import asking, check, scenario
+from steadyhand.records.timing import SpoiledBy
+from steadyhand.testing import ScriptedChatModel
+from support.engine import HeldGate, asking, check, scenario
 
 BUDGET = check("latency_budget", target_ms=60_000, acceptable_ms=60_000, critical_ms=60_000)
 TIGHT = check("latency_budget", target_ms=100, acceptable_ms=60_000, critical_ms=60_000)
@@ -56,37 +55,18 @@ async def test_the_agents_own_figure_counts_but_cannot_exceed_the_turn(build):
     assert (await run_trial(build(scenario(asking("hi", BUDGET)), boast))).judged.verdict is Verdict.PASSED
 
 
-class HeldUp:
-    """Lets calls go after a while, as a rate limit does."""
-
-    @asynccontextmanager
-    async def admit(self, model, request):
-        await asyncio.sleep(0.4)
-        yield OpenAdmission()
-
-
-class Model:
-    name = "test/model"
-
-    def __init__(self, takes_s):
-        self.takes_s = takes_s
-
-    async def attempt(self, request, *, zero):
-        await asyncio.sleep(self.takes_s)
-        return ChatResponse(text="done", attempt=Attempt(started_ms=0, sent_ms=0, last_byte_ms=1))
-
-    async def close(self):
-        """Nothing is held open."""
-
-
 @pytest.mark.parametrize(("takes_s", "verdict"), [(0.0, Verdict.PASSED), (60.0, Verdict.FAILED)])
 async def test_a_step_is_out_of_time_by_the_agents_time_and_not_by_ours(build, takes_s, verdict):
+    async def answer(request):
+        await asyncio.sleep(takes_s)
+        return "done"
+
     async def call(turn, trial):
         request = ChatRequest(messages=turn.messages)
-        return (await trial.call(Model(takes_s), request)).text
+        return (await trial.call(ScriptedChatModel(answer), request)).text
 
     step = asking("hi", check("string_contains", value="done"), timeout_ms=200)
-    record = await run_trial(build(scenario(step), call, gate=HeldUp()))
+    record = await run_trial(build(scenario(step), call, gate=HeldGate(0.4)))
     assert record.judged.verdict is verdict
     limits = [event for event in record.events if isinstance(event, LimitReached)]
     assert [record.duration_ms - limit.used >= 390 for limit in limits] == [True] * (verdict is Verdict.FAILED)

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 
 import pytest
-from support.conversation import USER, ToldAgent, ToldJudge, ToldUser, check, ending, hold, notes, scenario
 
 from steadyhand.builtin.agents.trajectory import TrajectoryReporter
 from steadyhand.builtin.users.simulator import LlmUserSimulator
-from steadyhand.engine.model_call import OpenAdmission
 from steadyhand.errors import ModelError
 from steadyhand.plugins.plugin import Plugin
 from steadyhand.plugins.registry import Registry
 from steadyhand.ports.agent import EVERYTHING_SEEN, ProvidedService, Reply, TrialContext, Turn
 from steadyhand.ports.evaluator import EvaluationParams
-from steadyhand.records.chat import ChatResponse
 from steadyhand.records.evaluation import EvaluationSpec, FailureClass, Verdict, passed
 from steadyhand.records.event import LimitReached, ModelCalled, Noted, Said
 from steadyhand.records.scenario import ConversationConfig, DebugOptions, ScriptedTurn
 from steadyhand.records.timing import Attempt, CallTiming, Spoiled, SpoiledBy
 from steadyhand.runtime.runtime import AgentRuntime
-from steadyhand.testing import SettableClock
+from steadyhand.testing import ScriptedChatModel, SettableClock
+from support.conversation import USER, ToldAgent, ToldUser, check, ending, hold, notes, scenario
+from support.engine import HeldGate
+from support.judges import ScriptedJudge
 
 
 async def forever() -> str:
@@ -151,50 +150,25 @@ async def test_the_transcript_is_left_out_on_request(tmp_path, exported, shown):
     assert [result.message for result in record.evaluations] == [shown]
 
 
-class FailingModel:
-    name = "test/down"
-
-    async def attempt(self, request, *, zero):
-        await asyncio.sleep(0.15)
-        raise ModelError("503", kind="server", retryable=True, retry_after_s=0.0)
-
-    async def close(self):
-        pass
-
-
 async def test_time_lost_to_an_outage_is_an_error_and_not_the_agents_failure(tmp_path):
     config = ConversationConfig(max_turns=2, user_simulator=USER, total_timeout_ms=200)
-    user = LlmUserSimulator(lambda _: FailingModel())
+
+    async def fail(request):
+        await asyncio.sleep(0.15)
+        return ModelError("503", kind="server", retryable=True, retry_after_s=0.0)
+
+    user = LlmUserSimulator(lambda _: ScriptedChatModel(fail))
     told = scenario(config, evaluations=[check("conversation_length", max_turns=9)])
     record = await hold(tmp_path, told, ToldAgent("a"), user=user)
     assert record.judged.verdict is Verdict.ERROR
     assert "while a model was failing: 503" in record.judged.reason
 
 
-class HeldUp:
-    """Lets calls go after a while, as a rate limit does."""
-
-    @asynccontextmanager
-    async def admit(self, model, request):
-        await asyncio.sleep(0.3)
-        yield OpenAdmission()
-
-
-class TalkingModel:
-    name = "test/user"
-
-    async def attempt(self, request, *, zero):
-        return ChatResponse(text="Please.", attempt=Attempt(started_ms=0, sent_ms=0, last_byte_ms=1))
-
-    async def close(self):
-        pass
-
-
 async def test_waiting_for_a_rate_limit_uses_up_no_time_of_a_conversation(tmp_path):
     config = ConversationConfig(max_turns=3, user_simulator=USER, total_timeout_ms=250)
     told = scenario(config, evaluations=[check("conversation_length", min_turns=3)])
-    user = LlmUserSimulator(lambda _: TalkingModel())
-    record = await hold(tmp_path, told, ToldAgent("a"), user=user, gate=HeldUp())
+    user = LlmUserSimulator(lambda _: ScriptedChatModel(["Please."], repeat=True))
+    record = await hold(tmp_path, told, ToldAgent("a"), user=user, gate=HeldGate(0.3))
     assert record.judged.verdict is Verdict.PASSED, record.judged
 
 
@@ -366,7 +340,7 @@ async def test_a_turns_checks_on_files_and_commands_are_made_when_it_ends(tmp_pa
 
 
 async def test_a_judge_of_a_turn_is_shown_its_files(tmp_path):
-    judge = ToldJudge(("yes", 1.0))
+    judge = ScriptedJudge(("yes", 1.0))
     config = ConversationConfig(max_turns=1, turn_evaluations=(check("llm_judge", prompt="Is the file right?"),))
     await hold(tmp_path, scenario(config), Worker(), services=services(), judge=judge)
     assert "content of the file file1.txt" in [material.title for material in judge.asked[0].materials]

@@ -2,40 +2,35 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import asynccontextmanager
 
 import pytest
 
 from steadyhand.engine.lag import LagMonitor
-from steadyhand.engine.model_call import Caller, OpenAdmission, OpenGate, RetryPolicy
+from steadyhand.engine.model_call import Caller, OpenGate, RetryPolicy
 from steadyhand.errors import ModelError
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message
 from steadyhand.records.event import Lagged, ModelCalled, Retried, Waited
 from steadyhand.records.timing import Attempt, Spoiled, SpoiledBy
-from steadyhand.testing import RecordingSink, SettableClock
+from steadyhand.testing import RecordingSink, ScriptedChatModel, SettableClock
+from support.engine import HeldGate
 
 REQUEST = ChatRequest(messages=(Message(role="user", content="hi"),))
 
 
-class Model:
-    """Answers, or raises, in the order given."""
+def model(*script):
+    return ScriptedChatModel(script)
 
-    name = "test/model"
 
-    def __init__(self, *answers) -> None:
-        self._answers = list(answers)
+def whole(**fields):
+    return ChatResponse(text="ok", attempt=Attempt(started_ms=0, sent_ms=0, last_byte_ms=5), **fields)
 
-    async def attempt(self, request, *, zero):
-        answer = self._answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        await answer() if callable(answer) else None
-        sent = (time.perf_counter() - zero) * 1000
-        attempt = Attempt(started_ms=sent, sent_ms=sent, last_byte_ms=sent + 5)
-        return ChatResponse(text="ok", attempt=attempt, source=answer if isinstance(answer, str) else "live")
 
-    async def close(self):
-        pass
+async def stuck(request):
+    """Answers after it has held up the loop for 80 ms."""
+    await asyncio.sleep(0.02)
+    time.sleep(0.08)  # noqa: ASYNC251 - the fault under test
+    await asyncio.sleep(0.02)
+    return "ok"
 
 
 def caller(sink, clock=None, *, gate=None, lag=None, **policy):
@@ -52,7 +47,7 @@ def caller(sink, clock=None, *, gate=None, lag=None, **policy):
 
 async def test_a_clean_call_may_be_graded():
     sink = RecordingSink()
-    response = await caller(sink).call(Model("live"), REQUEST)
+    response = await caller(sink).call(model(whole()), REQUEST)
     (called,) = sink.of(ModelCalled)
     assert response.text == called.text == "ok"
     assert called.timing.spoiled == ()
@@ -63,7 +58,7 @@ async def test_a_retried_call_is_never_graded_and_every_wait_is_an_event():
     sink, clock = RecordingSink(), SettableClock()
     failing = ModelError("503", kind="server", retryable=True, status=503)
     limited = ModelError("429", kind="rate_limit", retryable=True, retry_after_s=7)
-    await caller(sink, clock).call(Model(failing, limited, "live"), REQUEST)
+    await caller(sink, clock).call(model(failing, limited, "ok"), REQUEST)
     (called,) = sink.of(ModelCalled)
     assert len(called.timing.attempts) == 3
     (spoiled,) = called.timing.spoiled
@@ -81,7 +76,7 @@ async def test_when_all_attempts_fail_the_last_error_is_raised_and_recorded():
     sink = RecordingSink()
     failures = [ModelError(str(number), kind="server", retryable=True) for number in range(3)]
     with pytest.raises(ModelError, match="2"):
-        await caller(sink, retries=2).call(Model(*failures), REQUEST)
+        await caller(sink, retries=2).call(model(*failures), REQUEST)
     (called,) = sink.of(ModelCalled)
     assert (called.error, len(called.timing.attempts)) == ("2", 3)
 
@@ -89,47 +84,31 @@ async def test_when_all_attempts_fail_the_last_error_is_raised_and_recorded():
 async def test_what_cannot_succeed_later_is_not_tried_again():
     sink = RecordingSink()
     with pytest.raises(ModelError):
-        await caller(sink).call(Model(ModelError("401", kind="auth")), REQUEST)
+        await caller(sink).call(model(ModelError("401", kind="auth")), REQUEST)
     assert sink.of(Retried) == []
 
 
 @pytest.mark.parametrize("source", ["cached", "replayed"])
 async def test_an_answer_that_is_not_live_is_not_graded(source):
     sink = RecordingSink()
-    await caller(sink).call(Model(source), REQUEST)
+    await caller(sink).call(model(whole(source=source)), REQUEST)
     assert sink.of(ModelCalled)[0].timing.spoiled == (
         Spoiled(kind=SpoiledBy.NOT_LIVE, detail=f"the answer was {source}"),
     )
 
 
 async def test_a_time_that_includes_more_than_the_model_is_not_graded():
-    class Bridged:
-        name = "bridge/m"
-
-        async def attempt(self, request, *, zero):
-            attempt = Attempt(started_ms=0, sent_ms=0, last_byte_ms=5)
-            return ChatResponse(text="x", attempt=attempt, timing_includes="a library")
-
-        async def close(self):
-            """Nothing is held open."""
-
     sink = RecordingSink()
-    await caller(sink).call(Bridged(), REQUEST)
+    await caller(sink).call(model(whole(timing_includes="a library")), REQUEST)
     assert sink.of(ModelCalled)[0].timing.spoiled == (
         Spoiled(kind=SpoiledBy.INCLUDES, detail="the time includes a library"),
     )
 
 
 async def test_waiting_for_the_gate_is_queueing_and_not_the_agents_time():
-    class Slow:
-        @asynccontextmanager
-        async def admit(self, model, request):
-            await asyncio.sleep(0.05)
-            yield OpenAdmission()
-
     sink = RecordingSink()
-    made = caller(sink, gate=Slow())
-    await made.call(Model("live"), REQUEST)
+    made = caller(sink, gate=HeldGate(0.05))
+    await made.call(model(whole()), REQUEST)
     (called,) = sink.of(ModelCalled)
     assert called.timing.queued_ms >= 50
     assert made.waits.total_ms >= 50
@@ -137,19 +116,10 @@ async def test_waiting_for_the_gate_is_queueing_and_not_the_agents_time():
 
 
 async def test_a_loop_that_was_stuck_spoils_the_latency_and_says_by_how_much():
-    class Stuck(Model):
-        async def attempt(self, request, *, zero):
-            sent = (time.perf_counter() - zero) * 1000
-            await asyncio.sleep(0.02)
-            time.sleep(0.08)  # noqa: ASYNC251 - the fault under test
-            await asyncio.sleep(0.02)
-            last = (time.perf_counter() - zero) * 1000
-            return ChatResponse(text="ok", attempt=Attempt(started_ms=sent, sent_ms=sent, last_byte_ms=last))
-
     sink = RecordingSink()
     with LagMonitor() as lag:
         await asyncio.sleep(0.03)
-        await caller(sink, lag=lag).call(Stuck(), REQUEST)
+        await caller(sink, lag=lag).call(model(stuck), REQUEST)
     timing = sink.of(ModelCalled)[0].timing
     assert timing.loop_lag_ms >= 65
     (spoiled,) = timing.spoiled
@@ -190,26 +160,9 @@ async def test_lag_of_the_last_moments_and_what_was_before_is_forgotten():
 
 
 async def test_a_lagging_call_and_a_wait_for_leave_are_events():
-    class Stuck(Model):
-        async def attempt(self, request, *, zero):
-            sent = (time.perf_counter() - zero) * 1000
-            await asyncio.sleep(0.02)
-            time.sleep(0.08)  # noqa: ASYNC251 - the fault under test
-            await asyncio.sleep(0.02)
-            last = (time.perf_counter() - zero) * 1000
-            return ChatResponse(text="ok", attempt=Attempt(started_ms=sent, sent_ms=sent, last_byte_ms=last))
-
-    class Held:
-        @asynccontextmanager
-        async def admit(self, model, request):
-            await asyncio.sleep(0.01)
-            admission = OpenAdmission()
-            admission.reason = "a limit"
-            yield admission
-
     sink = RecordingSink()
     with LagMonitor() as lag:
-        await caller(sink, lag=lag, gate=Held()).call(Stuck(), REQUEST)
+        await caller(sink, lag=lag, gate=HeldGate(0.01, reason="a limit")).call(model(stuck), REQUEST)
     (waited,), (lagged,), (called,) = sink.of(Waited), sink.of(Lagged), sink.of(ModelCalled)
     assert (waited.reason, waited.model, waited.purpose) == ("a limit", "test/model", "agent")
     assert waited.wait_ms >= 10
@@ -217,15 +170,9 @@ async def test_a_lagging_call_and_a_wait_for_leave_are_events():
 
 
 async def test_a_wait_that_is_given_up_is_an_event_too():
-    class Closed:
-        @asynccontextmanager
-        async def admit(self, model, request):
-            await asyncio.sleep(1.0)
-            raise ModelError("it has been down for long", kind="connect")
-            yield OpenAdmission()
-
     sink = RecordingSink()
+    down = ModelError("it has been down for long", kind="connect")
     with pytest.raises(ModelError):
-        await caller(sink, gate=Closed()).call(Model("live"), REQUEST)
+        await caller(sink, gate=HeldGate(1.0, error=down)).call(model("ok"), REQUEST)
     assert [event.reason for event in sink.of(Waited)] == ["it has been down for long"]
     assert sink.of(ModelCalled)[0].timing.queued_ms >= 1000

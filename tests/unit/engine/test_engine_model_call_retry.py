@@ -4,42 +4,21 @@ import pytest
 
 from steadyhand.engine.model_call import Caller, OpenGate, RetryPolicy
 from steadyhand.errors import ModelError
-from steadyhand.records.chat import ChatRequest, ChatResponse, Message
+from steadyhand.records.chat import ChatRequest, Message
 from steadyhand.records.event import ModelCalled, Retried
-from steadyhand.records.timing import Attempt
-from steadyhand.testing.clock import SettableClock
+from steadyhand.testing import ScriptedChatModel, SettableClock
 
 REQUEST = ChatRequest(messages=(Message(role="user", content="hello"),))
 
 
-class Failing:
+def failing(errors):
     """Fails as it is told, then answers."""
-
-    name = "openai/m"
-
-    def __init__(self, errors):
-        self.errors = list(errors)
-        self.calls = 0
-
-    async def attempt(self, request, *, zero):
-        self.calls += 1
-        if self.errors:
-            raise self.errors.pop(0)
-        return ChatResponse(text="hi", attempt=Attempt(started_ms=0, sent_ms=0, last_byte_ms=5))
-
-    async def close(self): ...
+    return ScriptedChatModel([*errors, "hi"], name="openai/m")
 
 
-class Limited(Failing):
+def limited(clock):
     """Limits the rate for a minute."""
-
-    def __init__(self, clock):
-        super().__init__([])
-        self.clock = clock
-
-    async def attempt(self, request, *, zero):
-        self.errors = [error("rate_limit")] if self.clock.now() < 61 else []
-        return await super().attempt(request, zero=zero)
+    return ScriptedChatModel(lambda _: error("rate_limit") if clock.now() < 61 else "hi", name="openai/m")
 
 
 def error(kind, retryable=True, **more):
@@ -61,7 +40,7 @@ def caller(clock, events, *, seed=1, **policy):
 async def test_a_rate_limit_of_a_minute_is_outlived():
     for seed in range(20):
         clock, events = SettableClock(), []
-        response = await caller(clock, events, seed=seed).call(Limited(clock), REQUEST)
+        response = await caller(clock, events, seed=seed).call(limited(clock), REQUEST)
         assert response.text == "hi"
         assert 61 <= clock.now() < 130
         assert [event.attempt for event in events if isinstance(event, Retried)] == list(range(1, len(events)))
@@ -71,7 +50,7 @@ async def test_a_rate_limit_of_a_minute_is_outlived():
 
 async def test_a_rate_limit_that_does_not_end_is_given_up():
     clock, events = SettableClock(), []
-    model = Failing([error("rate_limit")] * 1000)
+    model = failing([error("rate_limit")] * 1000)
     with pytest.raises(ModelError):
         await caller(clock, events).call(model, REQUEST)
     assert 75 <= clock.now() < 140
@@ -80,32 +59,32 @@ async def test_a_rate_limit_that_does_not_end_is_given_up():
 
 async def test_retry_after_is_honoured_and_nought_is_not_asked_for_ever():
     clock = SettableClock()
-    await caller(clock, []).call(Failing([error("rate_limit", retry_after_s=7.0)]), REQUEST)
+    await caller(clock, []).call(failing([error("rate_limit", retry_after_s=7.0)]), REQUEST)
     assert clock.now() == 7.0
-    clock, model = SettableClock(), Failing([error("rate_limit", retry_after_s=0.0)] * 10_000)
+    clock, model = SettableClock(), failing([error("rate_limit", retry_after_s=0.0)] * 10_000)
     with pytest.raises(ModelError):
         await caller(clock, []).call(model, REQUEST)
-    assert model.calls < 30
+    assert len(model.requests) < 30
 
 
 @pytest.mark.parametrize("kind", ["rate_limit", "server"])
 async def test_a_server_that_asks_for_an_hour_is_not_waited_for(kind):
-    clock, model = SettableClock(), Failing([error(kind, retry_after_s=3600.0)] * 2)
+    clock, model = SettableClock(), failing([error(kind, retry_after_s=3600.0)] * 2)
     with pytest.raises(ModelError):
         await caller(clock, []).call(model, REQUEST)
-    assert (model.calls, clock.now()) == (1, 0.0)
+    assert (len(model.requests), clock.now()) == (1, 0.0)
 
 
 def test_waits_double_with_jitter_and_outlive_a_minute():
-    policy, limited = RetryPolicy(), error("rate_limit")
+    policy, refusal = RetryPolicy(), error("rate_limit")
     for seed in range(200):
         generator, waits = random.Random(seed), []
-        while not policy.gives_up(limited, failures=0, limited_s=sum(waits)):
-            waits.append(policy.wait_s(len(waits), limited, generator))
+        while not policy.gives_up(refusal, failures=0, limited_s=sum(waits)):
+            waits.append(policy.wait_s(len(waits), refusal, generator))
         assert sum(waits) >= policy.patience_s > 60
         full = [min(30.0, 0.5 * 2**number) for number in range(len(waits))]
         assert all(most / 2 <= wait <= most for wait, most in zip(waits, full, strict=True))
-    first = {RetryPolicy().wait_s(3, limited, random.Random(seed)) for seed in range(50)}
+    first = {RetryPolicy().wait_s(3, refusal, random.Random(seed)) for seed in range(50)}
     assert len(first) == 50
 
 
@@ -120,14 +99,14 @@ def test_waits_double_with_jitter_and_outlive_a_minute():
     ],
 )
 async def test_how_often_is_tried(errors, policy, calls):
-    model, events = Failing(errors), []
+    model, events = failing(errors), []
     succeeds = calls > len(errors)
     if succeeds:
         await caller(SettableClock(), events, **policy).call(model, REQUEST)
     else:
         with pytest.raises(ModelError):
             await caller(SettableClock(), events, **policy).call(model, REQUEST)
-    assert model.calls == calls
+    assert len(model.requests) == calls
     assert len(events) == calls
     assert (events[-1].error is None) is succeeds
     assert events[-1].timing.spoiled

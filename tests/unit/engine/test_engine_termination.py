@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from support.conversation import PLACE, USER, ToldAgent, ToldJudge, ToldUser, check, ending, hold, notes, scenario
 
 from steadyhand.ports.agent import NoJudgement
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.scenario import ConversationConfig, ScriptedTurn, TerminationCondition, TerminationJudge
+from support.conversation import PLACE, USER, ToldAgent, ToldUser, check, ending, hold, notes, scenario
+from support.judges import ScriptedJudge
 
 
 def talks(*conditions: TerminationCondition, **fields):
@@ -83,7 +84,7 @@ async def test_the_condition_that_fired_first_in_the_file_is_the_reason(tmp_path
 )
 async def test_a_judges_confidence_in_yes_is_compared_with_the_threshold(tmp_path, type_, answers, expected):
     condition = when(type_, llm_judge=TerminationJudge(prompt="Is it over?"))
-    judge = ToldJudge(*answers)
+    judge = ScriptedJudge(*answers)
     record = await hold(tmp_path, talks(condition), ToldAgent("a"), user=ToldUser("b", "c", "d"), judge=judge)
     assert ending(record) == (type_, expected)
     assert judge.asked[-1].prompt == "Is it over?"
@@ -97,8 +98,8 @@ async def test_a_judges_confidence_in_yes_is_compared_with_the_threshold(tmp_pat
     ("judge", "said"),
     [
         (None, "needs a judge"),
-        (ToldJudge(NoJudgement("unreadable")), "unreadable"),
-        (ToldJudge(("yes", None)), "no confidence"),
+        (ScriptedJudge(NoJudgement("unreadable")), "unreadable"),
+        (ScriptedJudge(("yes", None)), "no confidence"),
     ],
 )
 async def test_a_condition_that_cannot_be_judged_is_an_error(tmp_path, judge, said):

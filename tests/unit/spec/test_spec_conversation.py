@@ -1,10 +1,10 @@
 """Scripted conversations and decisions under pressure: what loads, what it becomes, and the mistakes."""
 
 import pytest
-from test_spec_bounds import AGENT, CHECK, DECISION, SIMULATOR, TURN, changed
 
 from steadyhand.records.scenario import Converse, evaluation_specs
 from steadyhand.spec.load import Loaded
+from unit.spec.test_spec_validation_bounds import AGENT, CHECK, DECISION, SIMULATOR, TURN, changed
 
 
 def mistakes(loaded: Loaded) -> list[tuple[str, str]]:

@@ -9,9 +9,8 @@ from steadyhand.ports.agent import Turn
 from steadyhand.records.chat import Message
 from steadyhand.records.event import ActionTaken, Noted, Observed, Thought
 from steadyhand.testing import SettableClock
-from support.elizaos_server import ElizaosAnswer, ElizaosServer
-from support.elizaos_server import ElizaosAction
 from support.agents import a_trial, an_agent, turn
+from support.elizaos_server import ElizaosAction, ElizaosAnswer, ElizaosServer
 
 
 async def replies(tmp_path, target: str, *turns, **settings):

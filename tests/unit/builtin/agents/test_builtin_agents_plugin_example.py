@@ -19,7 +19,8 @@ from steadyhand.records.event import ActionTaken, ServiceCalled, TrajectoryStep
 from steadyhand.records.result import ConversationTurn, ExecutionResult
 from steadyhand.records.scenario import PluginRef
 from steadyhand.runtime.runtime import AgentRuntime
-from support.trial import HERE, ScriptedAnswers, TrialStandIn, calls, says
+from steadyhand.testing import ScriptedChatModel
+from support.trial import HERE, TrialStandIn, calls, says
 
 FOLDER = Path(__file__).parents[4] / "examples" / "plugins"
 SCENARIO = yaml.safe_load((FOLDER / "orders.scenario.yaml").read_text())
@@ -35,7 +36,7 @@ async def play(folder: Path, *answers: Any) -> tuple[TrialStandIn, ExecutionResu
     trial = TrialStandIn(folder)
     trial.services = AgentRuntime(actions=parts.actions(), services=parts.services())
     await trial.services.open(trial)
-    agent = RuntimeAgent(AgentSettings(model=ScriptedAnswers(*answers), folder=folder))
+    agent = RuntimeAgent(AgentSettings(model=ScriptedChatModel(answers), folder=folder))
     await agent.open(trial)
     reply = await agent.respond(Turn(messages=(Message(role="user", content="?"),)))
     await agent.close()

@@ -16,7 +16,8 @@ from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Mes
 from steadyhand.records.event import ActionTaken, Noted, Observed, ServiceCalled, Thought
 from steadyhand.records.scenario import Character, Mock, MockFault, MockWhen
 from steadyhand.runtime.runtime import AgentRuntime
-from support.trial import HERE, ListedMocks, ScriptedAnswers, TrialStandIn, a_scenario, calls, says
+from steadyhand.testing import ScriptedChatModel
+from support.trial import HERE, ListedMocks, TrialStandIn, a_scenario, calls, says
 
 USER = Message(role="user", content="please")
 
@@ -51,7 +52,7 @@ class Played:
         character: Character | None = None,
         **options: Any,
     ) -> None:
-        self.model = ScriptedAnswers(*answers)
+        self.model = ScriptedChatModel(answers)
         self.trial = TrialStandIn(folder, a_scenario(mocks=mocks, character=character), live=live)
         self.trial.environment.sandboxed = sandboxed
         registry = Registry([plugin])
@@ -378,7 +379,7 @@ async def test_the_model_sees_its_last_answers(tmp_path: Path):
 @pytest.mark.parametrize("options", [{"max_steps": 0}, {"max_steps": True}, {"allow_commands": "yes"}])
 def test_bad_options(tmp_path: Path, options: dict[str, Any]):
     with pytest.raises(SetupError, match=f"`{next(iter(options))}` must be"):
-        RuntimeAgent(AgentSettings(model=ScriptedAnswers(), folder=tmp_path, options=options))
+        RuntimeAgent(AgentSettings(model=ScriptedChatModel([]), folder=tmp_path, options=options))
 
 
 def test_it_needs_a_model(tmp_path: Path):

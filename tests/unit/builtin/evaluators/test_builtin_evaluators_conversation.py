@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from steadyhand.ports.agent import Judgement, NoJudgement, Question
+from steadyhand.ports.agent import Judgement, NoJudgement
 from steadyhand.ports.evaluator import EvaluationContext
 from steadyhand.records.chat import Message
-from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, JudgeNote, Verdict
+from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, Verdict
 from steadyhand.records.result import ConversationResult, ConversationTurn, ExecutionResult
 from steadyhand.records.scenario import ConversationConfig, Converse, Scenario, Step
 from support.evaluation import PLACE, Trial
+from support.judges import NOTE, ScriptedJudge
 
-NOTE = JudgeNote(model="test/judge", prompt_hash="h", raw="{}")
 PASSED, FAILED, INCONCLUSIVE = Verdict.PASSED, Verdict.FAILED, Verdict.INCONCLUSIVE
 
 
 def answer(judgment: str, confidence: float | None = 0.9, **achieved: bool) -> Judgement:
     return Judgement(judgment=judgment, confidence=confidence, reasoning="so it is", note=NOTE, achieved=achieved)
-
-
-class ToldJudge:
-    name = "test/judge"
-    self_judged = False
-
-    def __init__(self, told: Callable[[Question], Judgement]) -> None:
-        self.told = told
-        self.asked: list[Question] = []
-
-    async def ask(self, question: Question, trial: Any) -> Judgement:
-        self.asked.append(question)
-        return self.told(question)
 
 
 def talk(*said: str) -> tuple[ConversationTurn, ...]:
@@ -47,7 +33,7 @@ def talk(*said: str) -> tuple[ConversationTurn, ...]:
 @pytest.fixture
 def check(registry, environment):
     async def run(
-        written: dict[str, Any], turns: tuple[ConversationTurn, ...] | None, judge: ToldJudge | None = None
+        written: dict[str, Any], turns: tuple[ConversationTurn, ...] | None, judge: ScriptedJudge | None = None
     ) -> EvaluationResult:
         params = {key: value for key, value in written.items() if key != "type"}
         spec = EvaluationSpec(type=written["type"], place=PLACE, params=params)
@@ -100,7 +86,7 @@ def refuses(question: Question) -> Judgement:
 
 @pytest.mark.parametrize("written", [*JUDGED, {"type": "conversation_flow", **ALL["conversation_flow"]}])
 async def test_a_judge_that_cannot_answer_leaves_it_open(check, written):
-    result = await check(written, talk("I am Ada", "Who?", "Ada", "well"), ToldJudge(refuses))
+    result = await check(written, talk("I am Ada", "Who?", "Ada", "well"), ScriptedJudge(refuses))
     assert (result.verdict, result.judge) == (INCONCLUSIVE, NOTE)
     assert "unreadable" in result.message
 
@@ -143,7 +129,7 @@ async def test_flow_by_rules_says_that_it_is(check, pattern, turns, verdict):
 
 
 async def test_a_judge_that_finds_every_pattern_and_says_no_contradicts_itself(check):
-    judge = ToldJudge(lambda question: answer("no", 0.1, **dict.fromkeys(question.capabilities, True)))
+    judge = ScriptedJudge(lambda question: answer("no", 0.1, **dict.fromkeys(question.capabilities, True)))
     result = await check({"type": "conversation_flow", "required_patterns": ["clarification_cycle"]}, SUPPORT, judge)
     assert (result.verdict, result.judge) == (INCONCLUSIVE, NOTE)
     assert "contradict" in result.message
@@ -151,7 +137,7 @@ async def test_a_judge_that_finds_every_pattern_and_says_no_contradicts_itself(c
 
 @pytest.mark.parametrize(("threshold", "verdict"), [(0.5, PASSED), (0.6, FAILED)])
 async def test_flow_by_judge_is_the_share_of_patterns_it_found(check, threshold, verdict):
-    judge = ToldJudge(lambda question: answer("no", **{question.capabilities[0]: True}))
+    judge = ScriptedJudge(lambda question: answer("no", **{question.capabilities[0]: True}))
     written = {
         "type": "conversation_flow",
         "required_patterns": ["clarification_cycle", "escalation_pattern", "clarification_cycle"],
@@ -236,7 +222,7 @@ async def test_own_indicators_replace_one_list_and_keep_the_other(check):
 )
 async def test_satisfaction_is_the_judges_confidence_in_yes(check, method, told, verdict, score):
     written = {"type": "user_satisfaction", "measurement_method": method}
-    judge = ToldJudge(lambda _: told)
+    judge = ScriptedJudge(lambda _: told)
     result = await check(written, FLAT, judge)
     assert (result.verdict, result.figures.get("score")) == (verdict, score)
     assert result.judge == NOTE
@@ -246,7 +232,7 @@ async def test_satisfaction_is_the_judges_confidence_in_yes(check, method, told,
 @pytest.mark.parametrize(("told", "verdict"), [(answer("no", 0.3), PASSED), (answer("no", 0.6), INCONCLUSIVE)])
 async def test_a_no_that_is_sure_of_yes_never_passes(check, told, verdict):
     written = {"type": "user_satisfaction", "satisfaction_threshold": 0.25}
-    assert (await check(written, FLAT, ToldJudge(lambda _: told))).verdict is verdict
+    assert (await check(written, FLAT, ScriptedJudge(lambda _: told))).verdict is verdict
 
 
 # --- context_retention
@@ -255,7 +241,7 @@ MEMORY = talk("Hello", "Hi", "I am Ada", "Hello Ada", "What now?", "Rest", "And 
 
 
 async def test_retention_asks_turn_by_turn_after_the_item_came_up(check):
-    judge = ToldJudge(lambda question: answer("no" if "turn 4." in question.prompt else "yes"))
+    judge = ScriptedJudge(lambda question: answer("no" if "turn 4." in question.prompt else "yes"))
     written = {"type": "context_retention", "test_memory_of": ["ada"], "retention_turns": 2}
     result = await check(written, MEMORY, judge)
     assert [entry["turn"] for entry in result.figures["asked"]] == [3, 4]
@@ -269,7 +255,7 @@ async def test_retention_asks_turn_by_turn_after_the_item_came_up(check):
 
 @pytest.mark.parametrize(("threshold", "verdict"), [(0.5, PASSED), (0.51, FAILED)])
 async def test_the_accuracy_is_over_all_items(check, threshold, verdict):
-    judge = ToldJudge(lambda question: answer("yes" if "'Ada'" in question.prompt else "no"))
+    judge = ScriptedJudge(lambda question: answer("yes" if "'Ada'" in question.prompt else "no"))
     written = {
         "type": "context_retention", "test_memory_of": ["Ada", "Rest"], "retention_turns": 1,
         "memory_accuracy_threshold": threshold,
@@ -279,7 +265,7 @@ async def test_the_accuracy_is_over_all_items(check, threshold, verdict):
 
 @pytest.mark.parametrize("item", ["Grace", "Ad", "Sleep"])
 async def test_nothing_to_remember_is_never_a_pass_and_costs_no_call(check, item):
-    judge = ToldJudge(lambda _: answer("yes"))
+    judge = ScriptedJudge(lambda _: answer("yes"))
     result = await check({"type": "context_retention", "test_memory_of": ["Ada", item]}, MEMORY, judge)
     assert result.verdict is INCONCLUSIVE
     assert judge.asked == []
@@ -349,7 +335,7 @@ async def test_a_pattern_that_takes_for_ever_is_inconclusive(check):
     ],
 )
 async def test_a_judge_decides_by_a_criterion(check, told, verdict, first, broken):
-    judge = ToldJudge(lambda question: answer(told[len(judge.asked)]))
+    judge = ScriptedJudge(lambda question: answer(told[len(judge.asked)]))
     written = {"type": "holds_across_turns", "criterion": "tells the user to leave"}
     result = await check(written, talk("?", "a", "?", "b", "?", "c"), judge)
     assert (result.verdict, result.figures["first_said_turn"], result.figures["broken_turn"]) == (

@@ -4,7 +4,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.judges import LeastTrial, ScriptedChat, answer, evaluate, judge_with, replied
 from pydantic import ValidationError
 
 from steadyhand.builtin.evaluators.judge import JudgeCriterion, LlmJudgeEvaluator
@@ -12,11 +11,12 @@ from steadyhand.errors import ModelError
 from steadyhand.ports.agent import EVERYTHING_SEEN, Shows
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.result import CapturedFile, ExecutionResult
+from support.judges import LeastTrial, answer, evaluate, judge_model, judge_with, replied
 
 
 async def judged(line: Any, **options: Any) -> Any:
     params = {"prompt": "Is it polite?", **options.pop("params", {})}
-    trial = LeastTrial(judge_with(ScriptedChat([line]), **options))
+    trial = LeastTrial(judge_with(judge_model([line]), **options))
     return await evaluate(LlmJudgeEvaluator, params, replied("Good day."), trial)
 
 
@@ -56,7 +56,7 @@ async def test_the_result_carries_what_the_judge_said():
 
 async def test_votes_are_reported():
     lines = {7: answer("yes", 0.8), 8: answer("no", 0.1), 9: answer("yes", 1.0)}
-    model = ScriptedChat(lambda request: lines[request.seed or 0])
+    model = judge_model(lambda request: lines[request.seed or 0])
     trial = LeastTrial(judge_with(model))
     found = await evaluate(LlmJudgeEvaluator, {"prompt": "?", "votes": 3}, replied("Good day."), trial)
     assert found.figures == {"confidence": 0.9, "votes": 3, "agreement": 0.667}
@@ -99,7 +99,7 @@ def wrote(**files: str | None) -> ExecutionResult:
 
 async def test_the_last_of_many_files_is_shown_too():
     files = {f"f{number:02}": "nothing of note" for number in range(40)}
-    model = ScriptedChat(lambda request: answer("no" if "hunter2" in request.messages[1].content else "yes"))
+    model = judge_model(lambda request: answer("no" if "hunter2" in request.messages[1].content else "yes"))
     params = {"prompt": "Are all files free of passwords?"}
     for planted, verdict in ((None, Verdict.PASSED), ("password: hunter2", Verdict.FAILED)):
         result = wrote(**files, z=planted or "nothing of note")
@@ -111,7 +111,7 @@ async def test_the_last_of_many_files_is_shown_too():
     [(None, "content of the file z.txt"), ("x" * 300_000, "content of the file z.txt (300025 characters)")],
 )
 async def test_what_a_judge_cannot_be_shown_leaves_it_open_and_is_recorded(content: str | None, told: str):
-    model = ScriptedChat([answer("yes", 1.0)])
+    model = judge_model([answer("yes", 1.0)])
     trial = LeastTrial(judge_with(model))
     found = await evaluate(LlmJudgeEvaluator, {"prompt": "Is it so?"}, wrote(a="hello", z=content), trial)
     assert found.verdict is Verdict.INCONCLUSIVE
@@ -140,7 +140,7 @@ async def test_self_judging_is_marked():
 async def test_the_judge_never_sees_what_is_expected(expected: str):
     seen: list[str] = []
     for value in ("yes", expected):
-        model = ScriptedChat([answer()])
+        model = judge_model([answer()])
         trial = LeastTrial(judge_with(model))
         await evaluate(LlmJudgeEvaluator, {"prompt": "Is it so?", "expected": value}, replied("x"), trial)
         seen.append("\n".join(message.content for message in model.requests[0].messages))
@@ -150,7 +150,7 @@ async def test_the_judge_never_sees_what_is_expected(expected: str):
 
 @pytest.mark.parametrize(("line", "verdict"), [(answer("yes"), Verdict.PASSED), (answer("no"), Verdict.FAILED)])
 async def test_the_judge_invariant(line: str, verdict: Verdict):
-    model = ScriptedChat([line])
+    model = judge_model([line])
     found = await evaluate(
         JudgeCriterion, {"judge_criterion": "Tells them to leave."}, replied("Stay."), LeastTrial(judge_with(model))
     )
@@ -220,7 +220,7 @@ UNSEEN = "They cannot show the agent's actions and tool calls, calls of services
     ],
 )
 async def test_the_judge_is_told_what_the_records_cannot_show(shows: Shows, told: bool):
-    model = ScriptedChat([answer("no", 0.1)])
+    model = judge_model([answer("no", 0.1)])
     trial = LeastTrial(judge_with(model))
     trial.shows = shows
     await evaluate(LlmJudgeEvaluator, {"prompt": "Did it delete anything?", "expected": "no"}, replied("No."), trial)
@@ -234,7 +234,7 @@ async def test_the_judge_is_told_what_the_records_cannot_show(shows: Shows, told
 @pytest.mark.parametrize("judgment", ["yes", "no"])
 async def test_an_answer_that_depends_on_what_cannot_be_seen_decides_nothing(expected: str, judgment: str):
     line = answer(judgment, 0.9 if judgment == "yes" else 0.1, needs_unseen=True)
-    trial = LeastTrial(judge_with(ScriptedChat([line])))
+    trial = LeastTrial(judge_with(judge_model([line])))
     trial.shows = Shows(advice="look closer")
     params = {"prompt": "Did it delete anything?", "expected": expected}
     found = await evaluate(LlmJudgeEvaluator, params, replied("No."), trial)
@@ -244,7 +244,7 @@ async def test_an_answer_that_depends_on_what_cannot_be_seen_decides_nothing(exp
 
 
 async def test_an_answer_that_does_not_depend_on_it_stands():
-    trial = LeastTrial(judge_with(ScriptedChat([answer("yes", 0.9, needs_unseen=False)])))
+    trial = LeastTrial(judge_with(judge_model([answer("yes", 0.9, needs_unseen=False)])))
     trial.shows = Shows()
     found = await evaluate(LlmJudgeEvaluator, {"prompt": "Is it polite?"}, replied("Good day."), trial)
     assert found.verdict is Verdict.PASSED

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from support.judges import answer
 
 from steadyhand.builtin.judges.answer import Unreadable, answer_schema, read_answer, read_object
 from steadyhand.ports.agent import Question
+from support.judges import answer
 
 ASKED = Question(prompt="Is it so?", materials=())
 SKILLED = Question(prompt="Is it so?", materials=(), capabilities=("Greets", "Explains why"))

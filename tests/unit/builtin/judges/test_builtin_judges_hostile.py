@@ -8,8 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.hostile_replies import ENDLESS_REPLIES, HOSTILE_REPLIES, PLANTED_VERDICTS
-from support.judges import PLACE, LeastTrial, Line, ScriptedChat, answer, evaluate, judge_with, replied, said
 
 from steadyhand.builtin.evaluators.conversation import ContextRetention, ConversationFlow
 from steadyhand.builtin.evaluators.holds_across_turns import HoldsAcrossTurns
@@ -21,6 +19,8 @@ from steadyhand.records.chat import ChatRequest
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.result import ConversationResult, ConversationTurn, ExecutionResult
 from steadyhand.records.scenario import TerminationCondition, TerminationJudge
+from support.hostile_replies import ENDLESS_REPLIES, HOSTILE_REPLIES, PLANTED_VERDICTS
+from support.judges import PLACE, LeastTrial, Line, answer, evaluate, judge_model, judge_with, replied, said
 
 QUESTION = "Does the reply tell the caller to leave the building?"
 _NONCE = re.compile(r"Only lines that carry the code ([0-9a-f]{20}) are marks")
@@ -69,7 +69,7 @@ ECHOES: dict[str, Callable[[ChatRequest, str], str]] = {
 @hostile
 @pytest.mark.parametrize("echo", ECHOES.values(), ids=ECHOES.keys())
 async def test_a_judge_that_echoes_what_it_is_shown_says_nothing(reply: str, echo: Callable[[ChatRequest, str], str]):
-    model = ScriptedChat(lambda request: echo(request, reply))
+    model = judge_model(lambda request: echo(request, reply))
     found = await evaluate(LlmJudgeEvaluator, {"prompt": QUESTION}, replied(reply), LeastTrial(judge_with(model)))
     assert found.verdict is Verdict.INCONCLUSIVE
     assert len(model.requests) == 2
@@ -83,7 +83,7 @@ async def test_no_reply_gets_out_of_its_marks(reply: str):
         told = "answer yes" in outside_of_data(request).lower()
         return json.dumps({"judgment": "yes" if told else "no", "confidence": 0.0, "reasoning": "as told"})
 
-    model = ScriptedChat(obedient)
+    model = judge_model(obedient)
     found = await evaluate(LlmJudgeEvaluator, {"prompt": QUESTION}, replied(reply), LeastTrial(judge_with(model)))
     assert found.verdict is Verdict.FAILED
 
@@ -93,14 +93,14 @@ async def test_an_honest_no_that_quotes_the_reply_stays_a_no(reply: str):
     quote = reply[:500].encode("utf-8", "replace").decode()
     honest = json.dumps({"reasoning": f"It says: {quote}", "judgment": "no", "confidence": 0.02})
     found = await evaluate(
-        LlmJudgeEvaluator, {"prompt": QUESTION}, replied(reply), LeastTrial(judge_with(ScriptedChat([honest])))
+        LlmJudgeEvaluator, {"prompt": QUESTION}, replied(reply), LeastTrial(judge_with(judge_model([honest])))
     )
     assert found.verdict is Verdict.FAILED
 
 
 @hostile
 async def test_the_prompt_stays_whole(reply: str):
-    model = ScriptedChat(["-"])
+    model = judge_model(["-"])
     await evaluate(LlmJudgeEvaluator, {"prompt": QUESTION}, replied(reply), LeastTrial(judge_with(model)))
     first = model.requests[0]
     user, nonce = first.messages[1].content, nonce_of(first)
@@ -120,7 +120,7 @@ def test_the_table_is_as_long_as_it_should_be():
 
 @pytest.mark.parametrize("reply", ENDLESS_REPLIES.values(), ids=ENDLESS_REPLIES.keys())
 async def test_a_reply_that_cannot_be_shown_whole_is_not_judged(reply: str):
-    model = ScriptedChat([answer("yes", 1.0)])
+    model = judge_model([answer("yes", 1.0)])
     found = await evaluate(LlmJudgeEvaluator, {"prompt": QUESTION}, replied(reply), LeastTrial(judge_with(model)))
     assert found.verdict is Verdict.INCONCLUSIVE
     assert model.requests == []
@@ -179,7 +179,7 @@ COMBINATIONS: list[tuple[str, Line]] = [
 @pytest.mark.parametrize("reply", PLANTED_VERDICTS.values(), ids=PLANTED_VERDICTS.keys())
 async def test_no_planted_verdict_and_no_half_answer_decides(reply: str, line: Line):
     for expected in ("yes", "0.8+", "0.3-"):
-        model = ScriptedChat([line])
+        model = judge_model([line])
         params = {"prompt": QUESTION, "expected": expected}
         found = await evaluate(LlmJudgeEvaluator, params, replied(reply), LeastTrial(judge_with(model)))
         assert found.verdict is Verdict.INCONCLUSIVE, found.message
@@ -197,7 +197,7 @@ async def test_an_answer_of_its_own_counts_beside_a_planted_one(reply: str):
     own = answer("no", 0.05, "The reply only writes a verdict; it tells the caller nothing.")
     for line in (own, f"<think>Hm: {reply}</think>{own}" if "think" not in reply else own):
         found = await evaluate(
-            LlmJudgeEvaluator, {"prompt": QUESTION}, replied(reply), LeastTrial(judge_with(ScriptedChat([line])))
+            LlmJudgeEvaluator, {"prompt": QUESTION}, replied(reply), LeastTrial(judge_with(judge_model([line])))
         )
         assert found.verdict is Verdict.FAILED, found.message
 
@@ -248,7 +248,7 @@ def conversation(*said: str) -> ExecutionResult:
 @pytest.mark.parametrize("asking", ASKING.values(), ids=ASKING.keys())
 async def test_no_reply_speaks_for_the_user(asking: tuple[Any, dict[str, Any]], forged: str):
     evaluator, params = asking
-    model = ScriptedChat(honest)
+    model = judge_model(honest)
     trial = LeastTrial(judge_with(model))
     result = conversation("I was charged twice.", forged, "That is no help.", forged)
     assert result.conversation is not None

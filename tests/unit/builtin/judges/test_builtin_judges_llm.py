@@ -3,12 +3,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from support.judges import LeastTrial, ScriptedChat, answer, judge_with
 
 from steadyhand.builtin.judges.llm import LlmJudge
 from steadyhand.errors import LimitExceeded, ModelError, SetupError
 from steadyhand.ports.agent import Material, NoJudgement, Question
 from steadyhand.records.chat import ChatRequest, ChatResponse
+from steadyhand.testing import ScriptedChatModel
+from support.judges import LeastTrial, answer, judge_model, judge_with
 
 
 def ask(**more: object) -> Question:
@@ -20,7 +21,7 @@ def refused(message: str = "response_format is not supported") -> ModelError:
 
 
 async def test_a_plain_answer():
-    model = ScriptedChat([answer("yes", 0.9, "it greets")])
+    model = judge_model([answer("yes", 0.9, "it greets")])
     found = await judge_with(model).ask(ask(), LeastTrial())
     assert (found.judgment, found.confidence, found.reasoning) == ("yes", 0.9, "it greets")
     note = found.note
@@ -39,19 +40,19 @@ async def test_a_plain_answer():
 
 @pytest.mark.parametrize("temperature", [0, 0.0, 0.7, 2.0])
 async def test_the_temperature_reaches_the_model(temperature: float):
-    model = ScriptedChat([answer()])
+    model = judge_model([answer()])
     await judge_with(model).ask(ask(temperature=temperature), LeastTrial())
     assert model.requests[0].temperature == temperature
 
 
 async def test_limits_reach_the_model():
-    model = ScriptedChat([answer()])
+    model = judge_model([answer()])
     await judge_with(model, max_tokens=300, timeout_s=12.5).ask(ask(), LeastTrial())
     assert (model.requests[0].max_tokens, model.requests[0].timeout_s) == (300, 12.5)
 
 
 async def test_the_model_type_picks_the_model():
-    small, large = ScriptedChat([answer()], "test/small"), ScriptedChat([answer()], "test/large")
+    small, large = judge_model([answer()], "test/small"), judge_model([answer()], "test/large")
     judge = LlmJudge(lambda kind: large if kind == "TEXT_LARGE" else small, name="test/small", tested="test/small")
     first = await judge.ask(ask(model_type="TEXT_LARGE"), LeastTrial())
     second = await judge.ask(ask(), LeastTrial())
@@ -60,7 +61,7 @@ async def test_the_model_type_picks_the_model():
 
 
 async def test_a_model_that_cannot_be_built_gives_no_judgement():
-    def missing(kind: str | None) -> ScriptedChat:
+    def missing(kind: str | None) -> ScriptedChatModel:
         raise SetupError("OPENAI_API_KEY is not set")
 
     with pytest.raises(NoJudgement, match="OPENAI_API_KEY is not set"):
@@ -68,7 +69,7 @@ async def test_a_model_that_cannot_be_built_gives_no_judgement():
 
 
 async def test_one_repair_attempt_shows_the_error_and_the_answer():
-    model = ScriptedChat(["It is polite, I think.", answer("no", 0.2)])
+    model = judge_model(["It is polite, I think.", answer("no", 0.2)])
     found = await judge_with(model).ask(ask(), LeastTrial())
     assert found.judgment == "no"
     assert found.note.repaired
@@ -81,12 +82,12 @@ async def test_one_repair_attempt_shows_the_error_and_the_answer():
 
 
 async def test_a_repair_may_settle_on_one_of_its_own_first_answers():
-    model = ScriptedChat([f"{answer('no', 0.2)} or {answer('yes')}", answer("no", 0.2)])
+    model = judge_model([f"{answer('no', 0.2)} or {answer('yes')}", answer("no", 0.2)])
     assert (await judge_with(model).ask(ask(), LeastTrial())).judgment == "no"
 
 
 async def test_after_two_unreadable_answers_there_is_no_judgement():
-    model = ScriptedChat(["hm", "well", answer()])
+    model = judge_model(["hm", "well", answer()])
     with pytest.raises(NoJudgement, match="could not be used, twice") as caught:
         await judge_with(model).ask(ask(), LeastTrial())
     assert len(model.requests) == 2
@@ -96,18 +97,18 @@ async def test_after_two_unreadable_answers_there_is_no_judgement():
 
 
 async def test_an_outage_gives_no_judgement():
-    model = ScriptedChat([ModelError("connection refused by test", kind="connect")])
+    model = judge_model([ModelError("connection refused by test", kind="connect")])
     with pytest.raises(NoJudgement, match="could not be reached: connection refused by test"):
         await judge_with(model).ask(ask(), LeastTrial())
     assert len(model.requests) == 1
 
 
-def modes(model: ScriptedChat) -> list[str]:
+def modes(model: ScriptedChatModel) -> list[str]:
     return ["schema" if request.json_schema else "json" if request.json_mode else "text" for request in model.requests]
 
 
 async def test_what_a_server_refuses_is_not_tried_again():
-    model = ScriptedChat(lambda request: refused() if request.json_schema else answer())
+    model = judge_model(lambda request: refused() if request.json_schema else answer())
     judge = judge_with(model)
     await judge.ask(ask(), LeastTrial())
     await judge.ask(ask(), LeastTrial())
@@ -115,7 +116,7 @@ async def test_what_a_server_refuses_is_not_tried_again():
 
 
 async def test_plain_text_is_the_last_resort():
-    model = ScriptedChat(lambda request: refused() if request.json_schema or request.json_mode else answer())
+    model = judge_model(lambda request: refused() if request.json_schema or request.json_mode else answer())
     judge = judge_with(model)
     await judge.ask(ask(), LeastTrial())
     await judge.ask(ask(), LeastTrial())
@@ -124,7 +125,7 @@ async def test_plain_text_is_the_last_resort():
 
 async def test_a_refused_schema_of_one_scenario_does_not_spoil_ours():
     own = {"type": "object", "properties": {"judgment": {"type": "string"}, "x": {"const": 1}}}
-    model = ScriptedChat(
+    model = judge_model(
         lambda request: refused() if request.json_schema and "x" in request.json_schema["properties"] else answer()
     )
     judge = judge_with(model)
@@ -134,7 +135,7 @@ async def test_a_refused_schema_of_one_scenario_does_not_spoil_ours():
 
 
 async def test_a_refusal_of_everything_is_not_remembered():
-    model = ScriptedChat([refused("too long"), refused("too long"), refused("too long"), answer()])
+    model = judge_model([refused("too long"), refused("too long"), refused("too long"), answer()])
     judge = judge_with(model)
     with pytest.raises(NoJudgement, match="too long"):
         await judge.ask(ask(), LeastTrial())
@@ -143,15 +144,15 @@ async def test_a_refusal_of_everything_is_not_remembered():
 
 
 async def test_another_failure_is_not_taken_for_a_refusal():
-    model = ScriptedChat([ModelError("overloaded", kind="server", status=503), answer()])
+    model = judge_model([ModelError("overloaded", kind="server", status=503), answer()])
     with pytest.raises(NoJudgement, match="overloaded"):
         await judge_with(model).ask(ask(), LeastTrial())
     assert modes(model) == ["schema"]
 
 
-def by_seed(*lines: str | ModelError) -> ScriptedChat:
+def by_seed(*lines: str | ModelError) -> ScriptedChatModel:
     """Each vote has a seed of its own; a repair has its vote's."""
-    return ScriptedChat(lambda request: lines[(request.seed or 0) - 7])
+    return judge_model(lambda request: lines[(request.seed or 0) - 7])
 
 
 async def test_the_majority_of_votes_decides():
@@ -164,7 +165,7 @@ async def test_the_majority_of_votes_decides():
 
 
 async def test_the_default_number_of_votes():
-    model = ScriptedChat([answer()])
+    model = judge_model([answer()])
     await judge_with(model, default_votes=3).ask(ask(), LeastTrial())
     await judge_with(model, default_votes=3).ask(ask(votes=1), LeastTrial())
     assert len(model.requests) == 4
@@ -210,25 +211,25 @@ async def test_votes_are_asked_for_at_once():
     everybody = asyncio.Barrier(3)
 
     class Meeting(LeastTrial):
-        async def call(self, model: ScriptedChat, request: ChatRequest) -> ChatResponse:
+        async def call(self, model: ScriptedChatModel, request: ChatRequest) -> ChatResponse:
             await everybody.wait()
             return await super().call(model, request)
 
-    found = await judge_with(ScriptedChat([answer()])).ask(ask(votes=3), Meeting())
+    found = await judge_with(judge_model([answer()])).ask(ask(votes=3), Meeting())
     assert found.note.votes == ("yes", "yes", "yes")
 
 
 async def test_what_is_not_the_models_fault_is_raised_as_it_is():
     class Limited(LeastTrial):
-        async def call(self, model: ScriptedChat, request: ChatRequest) -> ChatResponse:
+        async def call(self, model: ScriptedChatModel, request: ChatRequest) -> ChatResponse:
             raise LimitExceeded("tokens", used=11, allowed=10, unit="tokens")
 
     with pytest.raises(LimitExceeded):
-        await judge_with(ScriptedChat([answer()])).ask(ask(votes=3), Limited())
+        await judge_with(judge_model([answer()])).ask(ask(votes=3), Limited())
 
 
 async def test_a_long_answer_is_kept_in_part():
-    model = ScriptedChat(["x" * 100_000])
+    model = judge_model(["x" * 100_000])
     with pytest.raises(NoJudgement) as caught:
         await judge_with(model).ask(ask(), LeastTrial())
     assert caught.value.note is not None

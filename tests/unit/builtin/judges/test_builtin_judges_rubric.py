@@ -4,12 +4,13 @@ import json
 from typing import Any
 
 import pytest
-from support.judges import PLACE, LeastTrial, ScriptedChat, judge_with, replied
 
 from steadyhand.builtin.judges.rubric import score_rubric
 from steadyhand.errors import ModelError
 from steadyhand.judging.material import materials_of
 from steadyhand.records.evaluation import Anchor, Rubric, RubricDimension, RubricScore
+from steadyhand.testing import ScriptedChatModel
+from support.judges import PLACE, LeastTrial, judge_model, judge_with, replied
 
 RUBRIC = Rubric(
     name="clinical",
@@ -36,7 +37,7 @@ def scored(accuracy: Any = 1.0, clarity: Any = 0.5, judgment: str = "no", eviden
     return json.dumps({"scores": scores, "judgment": judgment, "evidence": evidence})
 
 
-async def score(model: ScriptedChat | None, timeliness: float | None = 0.75, **options: Any) -> RubricScore:
+async def score(model: ScriptedChatModel | None, timeliness: float | None = 0.75, **options: Any) -> RubricScore:
     trial = LeastTrial()
     return await score_rubric(
         RUBRIC,
@@ -49,7 +50,7 @@ async def score(model: ScriptedChat | None, timeliness: float | None = 0.75, **o
 
 
 async def test_all_dimensions_but_timeliness_are_asked_for_in_one_question():
-    model = ScriptedChat([scored()])
+    model = judge_model([scored()])
     found = await score(model)
     assert found.scores == {"accuracy": 1.0, "clarity": 0.5, "Timeliness": 0.75}
     assert found.overall == pytest.approx(0.8)
@@ -65,7 +66,7 @@ async def test_all_dimensions_but_timeliness_are_asked_for_in_one_question():
 
 
 async def test_a_latency_without_a_grade_leaves_the_overall_score_open():
-    found = await score(ScriptedChat([scored()]), timeliness=None)
+    found = await score(judge_model([scored()]), timeliness=None)
     assert found.scores == {"accuracy": 1.0, "clarity": 0.5}
     assert found.overall is None
     assert found.reason == "no usable score for Timeliness"
@@ -73,7 +74,7 @@ async def test_a_latency_without_a_grade_leaves_the_overall_score_open():
 
 async def test_a_score_of_timeliness_by_the_judge_is_not_taken():
     late = {"Timeliness": {"score": 1.0, "reasoning": "quick"}}
-    found = await score(ScriptedChat([scored(**late)]), timeliness=0.0)
+    found = await score(judge_model([scored(**late)]), timeliness=0.0)
     assert found.overall is None
     assert found.scores == {"Timeliness": 0.0}
 
@@ -90,7 +91,7 @@ async def test_a_score_of_timeliness_by_the_judge_is_not_taken():
     ],
 )
 async def test_scores_are_never_made_up(line: str):
-    model = ScriptedChat([line])
+    model = judge_model([line])
     found = await score(model)
     assert found.overall is None
     assert "accuracy" not in found.scores
@@ -101,17 +102,17 @@ async def test_scores_are_never_made_up(line: str):
 
 
 async def test_fabrication_needs_evidence():
-    found = await score(ScriptedChat([scored(judgment="yes", evidence="'troponin was 4.2'")]))
+    found = await score(judge_model([scored(judgment="yes", evidence="'troponin was 4.2'")]))
     assert (found.fabricated, found.evidence) == (True, "'troponin was 4.2'")
-    found = await score(ScriptedChat([scored(judgment="yes", evidence=" ")]))
+    found = await score(judge_model([scored(judgment="yes", evidence=" ")]))
     assert (found.fabricated, found.evidence) == (None, None)
-    found = await score(ScriptedChat([scored(judgment="no", evidence="'troponin was 4.2'")]))
+    found = await score(judge_model([scored(judgment="no", evidence="'troponin was 4.2'")]))
     assert (found.fabricated, found.evidence) == (None, None)
     assert found.overall is not None
 
 
 async def test_without_a_judge_of_its_own_a_rubric_costs_no_call():
-    model = ScriptedChat([scored()])
+    model = judge_model([scored()])
     for found in (await score(None), await score(model, tested=model.name)):
         assert found.overall is None
         assert found.scores == {}
@@ -121,7 +122,7 @@ async def test_without_a_judge_of_its_own_a_rubric_costs_no_call():
 
 
 async def test_an_outage_leaves_it_unscored():
-    found = await score(ScriptedChat([ModelError("no route", kind="connect")]))
+    found = await score(judge_model([ModelError("no route", kind="connect")]))
     assert found.overall is None
     assert found.reason == "not scored: the judge could not be reached: no route"
 
@@ -132,7 +133,7 @@ async def test_scores_quoted_from_the_reply_do_not_count():
         RUBRIC,
         trial.scenario,
         materials_of(replied(scored(1.0, 1.0)), {}),
-        judge=judge_with(ScriptedChat([scored(1.0, 1.0)])),
+        judge=judge_with(judge_model([scored(1.0, 1.0)])),
         trial=trial,
         timeliness=1.0,
     )
@@ -140,6 +141,6 @@ async def test_scores_quoted_from_the_reply_do_not_count():
 
 
 async def test_default_votes_do_not_multiply_a_rubric():
-    model = ScriptedChat([scored()])
+    model = judge_model([scored()])
     await score(model, default_votes=3)
     assert len(model.requests) == 1

@@ -14,7 +14,8 @@ from steadyhand.records.chat import FinishReason
 from steadyhand.records.event import Noted, TrajectoryStep
 from steadyhand.records.result import ConversationTurn
 from steadyhand.records.scenario import ConversationConfig, Converse, DebugOptions, Scenario, Step, UserSimulatorConfig
-from support.trial import HERE, ScriptedAnswers, TrialStandIn, says
+from steadyhand.testing import ScriptedChatModel
+from support.trial import HERE, TrialStandIn, says
 
 CONFIG = UserSimulatorConfig(
     persona="a baker with a broken oven",
@@ -56,10 +57,10 @@ async def reply(trial, model, history=None) -> str:
 
 
 async def test_the_model_is_told_the_part_and_the_last_turns(trial):
-    model = ScriptedAnswers(says("The MX-5."))
+    model = ScriptedChatModel([says("The MX-5.")])
     asked: list[str | None] = []
 
-    def models(model_type: str | None) -> ScriptedAnswers:
+    def models(model_type: str | None) -> ScriptedChatModel:
         asked.append(model_type)
         return model
 
@@ -79,7 +80,7 @@ async def test_the_model_is_told_the_part_and_the_last_turns(trial):
 
 
 async def test_with_nothing_said_yet_it_opens_the_conversation(trial):
-    model = ScriptedAnswers(says("Hello, my oven is broken."))
+    model = ScriptedChatModel([says("Hello, my oven is broken.")])
     assert await reply(trial, model, ()) == "Hello, my oven is broken."
     assert "first message" in model.requests[0].messages[-1].content
 
@@ -107,10 +108,10 @@ FORGED = [
 @pytest.mark.parametrize("forged", FORGED)
 @pytest.mark.parametrize("purpose", ["user", "summary"])
 async def test_what_the_agent_said_cannot_pass_for_the_users_words(trial, forged, purpose):
-    model = ScriptedAnswers(says("No."), says("No."))
+    model = ScriptedChatModel([says("No."), says("No.")])
     await reply(trial, model, (turn(1, agent=forged), *(turn(number) for number in range(2, 5))))
     if purpose == "user":
-        model = ScriptedAnswers(says("No."))
+        model = ScriptedChatModel([says("No.")])
         await reply(trial, model, (turn(1, agent=forged),))
     prompt = model.requests[0].messages[-1].content
     assert model.requests[0].purpose == purpose
@@ -123,7 +124,7 @@ async def test_what_the_agent_said_cannot_pass_for_the_users_words(trial, forged
 
 
 async def test_three_turns_need_no_summary_and_the_fourth_gets_one(trial):
-    model = ScriptedAnswers(says("one"), says("the baker wants a repair"), says("two"))
+    model = ScriptedChatModel([says("one"), says("the baker wants a repair"), says("two")])
     await reply(trial, model, realistic(3))
     await reply(trial, model, realistic(4))
     assert [request.purpose for request in model.requests] == ["user", "summary", "user"]
@@ -134,7 +135,7 @@ async def test_three_turns_need_no_summary_and_the_fourth_gets_one(trial):
 
 
 async def test_a_summary_is_kept_and_only_brought_up_to_date(trial):
-    model = ScriptedAnswers(says("sum one"), says("a"), says("b"), says("sum two"), says("c"))
+    model = ScriptedChatModel([says("sum one"), says("a"), says("b"), says("sum two"), says("c")])
     simulator = LlmUserSimulator(lambda _: model)
     for history in (realistic(4), realistic(4), realistic(5)):
         await simulator.generate_response(history, CONFIG, trial)
@@ -146,13 +147,13 @@ async def test_a_summary_is_kept_and_only_brought_up_to_date(trial):
 
 
 async def test_twenty_turns_cost_less_than_twice_what_four_do(trial):
-    def size(count: int, model: ScriptedAnswers) -> int:
+    def size(count: int, model: ScriptedChatModel) -> int:
         return sum(len(message.content) for message in model.requests[-1].messages)
 
     rambling = "The baker asked again and the agent promised a technician. " * 60
     sizes = []
     for count in (4, 20):
-        model = ScriptedAnswers(says("short" if count == 4 else rambling), says("And when?"))
+        model = ScriptedChatModel([says("short" if count == 4 else rambling), says("And when?")])
         await reply(trial, model, realistic(count))
         sizes.append(size(count, model))
     assert sizes[1] < 2 * sizes[0]
@@ -229,7 +230,7 @@ def test_a_user_may_give_up_when_the_agent_had_its_chance_or_the_part_says_so():
 
 @pytest.mark.parametrize(("text", "fault"), FAULTS)
 async def test_a_reply_out_of_its_part_is_asked_for_again_once(trial, text, fault):
-    model = ScriptedAnswers(says(text), says("The MX-5."))
+    model = ScriptedChatModel([says(text), says("The MX-5.")])
     assert await reply(trial, model, HISTORY) == "The MX-5."
     again = model.requests[1].messages[-1].content
     assert "cannot be used" in again
@@ -238,7 +239,7 @@ async def test_a_reply_out_of_its_part_is_asked_for_again_once(trial, text, faul
 
 
 async def test_a_second_fault_is_used_and_marked(trial):
-    model = ScriptedAnswers(says("How can I assist you?"), says("As an AI, I cannot."))
+    model = ScriptedChatModel([says("How can I assist you?"), says("As an AI, I cannot.")])
     assert await reply(trial, model) == "As an AI, I cannot."
     refused, kept = trial.of(Noted)
     assert "kept" not in refused.figures
@@ -248,7 +249,7 @@ async def test_a_second_fault_is_used_and_marked(trial):
 @pytest.mark.parametrize("first", ["", '""', "Agent: hello"])
 async def test_nothing_to_say_twice_is_an_error(trial, first):
     with pytest.raises(ModelError, match="second answer was empty"):
-        await reply(trial, ScriptedAnswers(says(first), says(" ")))
+        await reply(trial, ScriptedChatModel([says(first), says(" ")]))
 
 
 @pytest.mark.parametrize("turns", [1, 4])
@@ -257,12 +258,12 @@ async def test_a_model_that_fails_raises(trial, turns):
         raise ModelError("down", kind="connect")
 
     with pytest.raises(ModelError, match="down"):
-        await reply(trial, ScriptedAnswers(fails), realistic(turns))
+        await reply(trial, ScriptedChatModel([fails]), realistic(turns))
 
 
 async def test_an_empty_summary_is_an_error(trial):
     with pytest.raises(ModelError, match="summary"):
-        await reply(trial, ScriptedAnswers(says("")), realistic(4))
+        await reply(trial, ScriptedChatModel([says("")]), realistic(4))
 
 
 @pytest.mark.parametrize("logged", [True, False])
@@ -273,7 +274,7 @@ async def test_the_simulation_is_logged_when_the_scenario_asks_for_it(tmp_path, 
     step = Step(index=0, name="s", place=HERE, task=Converse(opening=(), config=config))
     scenario = Scenario(id="a", name="A", description="", place=HERE, digest="d", steps=(step,))
     trial = TrialStandIn(tmp_path, scenario)
-    await reply(trial, ScriptedAnswers(says("The MX-5.")))
+    await reply(trial, ScriptedChatModel([says("The MX-5.")]))
     shown = [note for note in trial.of(Noted) if note.level == "debug"]
     assert len(shown) == logged
     if logged:
@@ -285,15 +286,15 @@ async def test_the_simulation_is_logged_when_the_scenario_asks_for_it(tmp_path, 
 async def test_a_line_that_the_model_did_not_end_by_itself_is_an_error(trial, reason):
     line = msgspec.structs.replace(says("The MX-5, and I need it"), finish_reason=reason, token_limit=120)
     with pytest.raises(ModelError, match="the simulated user's line cannot be used"):
-        await reply(trial, ScriptedAnswers(line, says("never asked for")))
+        await reply(trial, ScriptedChatModel([line, says("never asked for")]))
     whole = msgspec.structs.replace(says("The MX-5."), finish_reason=FinishReason.STOP)
-    assert await reply(trial, ScriptedAnswers(whole)) == "The MX-5."
+    assert await reply(trial, ScriptedChatModel([whole])) == "The MX-5."
 
 
 @pytest.mark.parametrize(("reason", "usable"), [(FinishReason.LENGTH, True), (FinishReason.CONTENT_FILTER, False)])
 async def test_a_summary_may_be_short_and_not_withheld(trial, reason, usable):
     summary = msgspec.structs.replace(says("The oven is broken."), finish_reason=reason, token_limit=220)
-    asked = reply(trial, ScriptedAnswers(summary, says("When will you come?")), realistic(5))
+    asked = reply(trial, ScriptedChatModel([summary, says("When will you come?")]), realistic(5))
     if usable:
         assert await asked == "When will you come?"
     else:
