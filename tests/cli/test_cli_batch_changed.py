@@ -260,13 +260,13 @@ def test_a_copy_of_the_folder_is_the_same_run(batch, tmp_path):
     cut_short(batch, "one.yaml", "untimed.yaml")
     copy = tmp_path.with_name(f"{tmp_path.name}-copy")
     shutil.copytree(tmp_path, copy)
-    there = type(batch)(copy)
+    there = batch.within(copy)
     assert_not_asked(there)
     before = batch.record().read_bytes()
     there.replies(RIGHT)
     assert_asked(there, "SCN-C-001: the model has changed", "untimed: the model has changed")
     assert batch.record().read_bytes() == before
-    elsewhere = type(batch)(copy / "empty")
+    elsewhere = batch.within(copy / "empty")
     elsewhere.folder.mkdir()
     ended = elsewhere("resume", str(batch.record()))
     assert ended.code == 2

@@ -67,7 +67,7 @@ def test_a_copy_that_is_made_while_a_run_goes_on_is_a_run_of_its_own(batch, tmp_
     process.send_signal(signal.SIGSTOP)
     copy = tmp_path.with_name(f"{tmp_path.name}-copy")
     shutil.copytree(tmp_path, copy)
-    there = type(batch)(copy)
+    there = batch.within(copy)
     assert lock_of(there.record()).exists()
     copied = there.reader().counts()[Verdict.PASSED]
     ended = there("resume", "last", "--no-progress")

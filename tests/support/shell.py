@@ -8,8 +8,10 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from steadyhand.store.reader import RunReader
+from support.command_server import CommandServer
 
 DECISION = """\
 id: {id}
@@ -72,18 +74,26 @@ class Ended:
 class Shell:
     """Runs `steadyhand` in a folder, with no keys and no settings from outside."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, server: CommandServer) -> None:
         self.folder = folder
+        self._server = server
+
+    def within(self, folder: Path) -> Self:
+        """The same, in another folder."""
+        return type(self)(folder, self._server)
 
     def environment(self, **more: str) -> dict[str, str]:
         kept = {key: os.environ[key] for key in ("PATH", "HOME", "LANG", "PYTHONPATH") if key in os.environ}
         return {**kept, **more}
 
     def __call__(self, *arguments: str, **variables: str) -> Ended:
+        environment = self.environment(**variables)
+        if self._server.takes(environment):
+            return Ended(*self._server.run(arguments, self.folder, environment))
         ran = subprocess.run(
             [sys.executable, "-m", "steadyhand", *arguments],
             cwd=self.folder,
-            env=self.environment(**variables),
+            env=environment,
             capture_output=True,
             text=True,
             check=False,
@@ -115,10 +125,10 @@ class Shell:
 
 
 class Batch(Shell):
-    """A shell in a folder with a decision, an untimed scenario and a scripted model that answers right."""
+    """Runs of many trials, and their records."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
+    def fill(self) -> None:
+        """Write a decision, an untimed scenario and a scripted model that answers right."""
         self.decision("one.yaml")
         self.write("untimed.yaml", UNTIMED)
         self.replies(RIGHT)
