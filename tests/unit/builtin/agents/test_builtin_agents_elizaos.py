@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 
 import pytest
 
@@ -175,3 +176,9 @@ async def test_a_cancelled_turn_is_left_to_its_session_and_the_next_has_its_own(
 def test_what_is_no_address_is_said_before_anything_runs(tmp_path, target):
     with pytest.raises(SetupError, match=r"^agent elizaos:.*expected elizaos:URL"):
         an_agent(f"elizaos:{target}", tmp_path)
+
+
+def test_without_aiohttp_the_message_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    with pytest.raises(SetupError, match=r"needs the package aiohttp .*steadyhand\[elizaos\]"):
+        an_agent("elizaos:http://127.0.0.1:3000", tmp_path)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from steadyhand.ports.agent import Judgement, NoJudgement
+from steadyhand.ports.agent import Judgement, NoJudgement, Question
 from steadyhand.ports.evaluator import EvaluationContext
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, Verdict
