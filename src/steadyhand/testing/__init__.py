@@ -1,5 +1,4 @@
-"""What Steadyhand is tested with, for testing your own parts: a model, a server, an agent, a clock and a sink that do as
-told."""
+"""What Steadyhand is tested with, for testing your own parts: a model, an agent, a clock, a sink and a server."""
 
 from __future__ import annotations
 
