@@ -76,15 +76,6 @@ def test_one_schema_can_be_printed(shell):
     assert shell("schema", "nothing").code == 2
 
 
-@pytest.mark.parametrize("library", ["@clinical", "@robotic"])
-def test_the_shipped_library_passes_its_own_checks(shell, library):
-    assert shell("validate", library).out == ""
-    linted = shell("lint", library)
-    assert (linted.code, linted.out) == (0, "")
-    tested = shell("selftest", library)
-    assert (tested.code, tested.out) == (0, "")
-
-
 def test_an_unknown_library_is_told_the_known_ones(shell):
     ended = shell("list", "@space")
     assert ended.code == 2

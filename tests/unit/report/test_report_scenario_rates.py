@@ -30,6 +30,7 @@ MATRIX = RunMatrix(
     ),
     combinations={f"s[{m}{t}]": (m, t, 0) for m in (0, 1) for t in (0, 1)},
 )
+VALIDATOR = jsonschema.Draft202012Validator(report_schema())
 
 
 def trials_of(verdicts, scenario_id="SCN-C-001"):
@@ -46,7 +47,7 @@ def in_matrix(verdicts):
 
 def in_json(header, trials, rates):
     found = json.loads(b"".join(to_json(header, trials, rates)))
-    jsonschema.Draft202012Validator(report_schema()).validate(found)
+    VALIDATOR.validate(found)
     return found
 
 
