@@ -17,6 +17,7 @@ from steadyhand.errors import ModelError
 from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.records.chat import ChatRequest, Message
 from steadyhand.testing import Answer, ModelServer
+from support.patience import with_enough_time
 
 ASKED = ChatRequest(messages=(Message(role="user", content="hi"),))
 KEY = "sk-very-secret"
@@ -166,7 +167,10 @@ async def test_a_hang_ends_at_the_timeout():
 
 
 async def test_a_stream_that_stalls_ends_at_the_timeout():
-    error = await failure(Answer(text="abc", piece_chars=1, piece_s=30), timeout_s=0.05)
+    stalls = Answer(text="abc", piece_chars=1, piece_s=3600)
+    error = await with_enough_time(
+        lambda seconds: failure(stalls, timeout_s=seconds), lambda error: error.status is not None
+    )
     assert (error.kind, error.status) == ("timeout", 200)
     assert error.attempt is not None
     assert error.attempt.first_byte_ms is not None
