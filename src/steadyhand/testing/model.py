@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import cast
 
 from steadyhand.errors import ModelError
-from steadyhand.records.chat import ChatRequest, ChatResponse
+from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason
 from steadyhand.records.timing import Attempt
 
 Line = str | ChatResponse | Exception
@@ -51,12 +50,12 @@ class ScriptedChatModel:
         if isinstance(line, ChatResponse):
             return line
         times = Attempt(started_ms=sent, sent_ms=sent, last_byte_ms=_ms_after(zero))
-        return ChatResponse(text=line, attempt=times, finish_reason="stop")
+        return ChatResponse(text=line, attempt=times, finish_reason=FinishReason.STOP)
 
     def _next(self) -> LineOrFunction:
         if callable(self._script):
             return self._script
-        script = cast("Sequence[LineOrFunction]", self._script)
+        script = self._script
         asked = len(self.requests)
         if asked > len(script) and not self._repeat:
             raise ModelError(f"the script has {len(script)} lines, and this is attempt {asked}", kind="refused")
