@@ -45,8 +45,8 @@ demo-local: $(LOCAL) ## run three decisions and a conversation on a small real m
 test-local: $(LOCAL) ## run the tests that need the real model
 	$(BIN)/python -m pytest -q -m local tests/local
 
-test: $(READY) ## run the tests
-	$(BIN)/python -m pytest -q -n logical -m "not slow and not local"
+test: $(READY) ## run the tests, and measure branch coverage against the floor in pyproject.toml
+	$(BIN)/python -m pytest -q -n logical --cov --cov-report= -m "not slow and not local"
 
 test-slow: $(READY) ## run the tests that take minutes
 	$(BIN)/python -m pytest -q -m slow
@@ -80,5 +80,5 @@ format: $(READY) ## format the source and fix what lint can fix
 	$(BIN)/ruff format .
 
 clean: ## remove everything that the other targets created
-	rm -rf $(VENV) $(PEERS) build dist .pytest_cache .ruff_cache .steadyhand
+	rm -rf $(VENV) $(PEERS) build dist .coverage .pytest_cache .ruff_cache .steadyhand
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from cli.loopback import Loopback
 from steadyhand.testing import Answer
+from support.loopback import Loopback
 
 SECTION_5_1 = """\
 name: Billing

@@ -6,8 +6,8 @@ import json
 
 from jsonschema import Draft202012Validator
 
-from cli.loopback import Loopback
 from steadyhand.testing import Answer
+from support.loopback import Loopback
 
 CONVERSATION = """\
 name: A talk

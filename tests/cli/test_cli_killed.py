@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.conftest import AGENT
+from support.shell import AGENT
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 

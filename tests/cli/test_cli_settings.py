@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from cli.conftest import AGENT
-from cli.loopback import Loopback
 from steadyhand.testing import Answer
+from support.loopback import Loopback
+from support.shell import AGENT
 
 SAFE = 'rules:\n  - reply: "I call for help. Hello!"\n'
 MOCKED = AGENT.replace(

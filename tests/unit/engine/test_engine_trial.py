@@ -27,7 +27,7 @@ from steadyhand.records.scenario import (
     VerdictPolicy,
 )
 from steadyhand.testing import ScriptedAgent
-from unit.engine.conftest import PLACE, asking, check, coding, scenario
+from support.engine import PLACE, asking, check, coding, scenario
 
 
 def phases(record):

@@ -8,8 +8,8 @@ from steadyhand.records.config import Price
 from steadyhand.records.cost import CostSummary, Spent
 from steadyhand.records.event import Thought
 from steadyhand.records.timing import Attempt, Spoiled, SpoiledBy
-from unit.judging.model_calls import GOOD, PRICES, call
-from unit.store.sample_trials import typical
+from support.model_calls import GOOD, PRICES, call
+from support.sample_trials import typical
 
 
 def test_cost_by_purpose_and_model_and_in_all():

@@ -13,8 +13,8 @@ from steadyhand.records.run import Judged
 from steadyhand.report.json import to_json
 from steadyhand.report.json_shapes import report_schema
 from steadyhand.report.junit import to_junit
-from unit.report.sample_run import BROKEN, HEADER, SAFE, TRIALS, UNSAFE, rates_of
-from unit.store.sample_trials import typical
+from support.sample_run import BROKEN, HEADER, SAFE, TRIALS, UNSAFE, rates_of
+from support.sample_trials import typical
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 

@@ -9,7 +9,7 @@ import msgspec
 from steadyhand.records.event import Retried
 from steadyhand.records.run import HeldUp, Standing, TrialKey
 from steadyhand.report.progress import PlainProgress, SilentProgress, progress_for, standing_line
-from unit.report.sample_run import BROKEN, HEADER, SAFE, TRIALS, UNSAFE
+from support.sample_run import BROKEN, HEADER, SAFE, TRIALS, UNSAFE
 
 HELD_UP = Standing(
     waits=(

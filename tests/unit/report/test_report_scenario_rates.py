@@ -16,8 +16,8 @@ from steadyhand.report.json_shapes import report_schema
 from steadyhand.report.junit import to_junit
 from steadyhand.report.table import Page
 from steadyhand.report.terminal import render_run
-from unit.report.sample_run import HEADER, rates_of
-from unit.store.sample_trials import typical
+from support.sample_run import HEADER, rates_of
+from support.sample_trials import typical
 
 P, F, I, E = Verdict  # noqa: E741
 MATRIX = RunMatrix(
@@ -30,6 +30,7 @@ MATRIX = RunMatrix(
     ),
     combinations={f"s[{m}{t}]": (m, t, 0) for m in (0, 1) for t in (0, 1)},
 )
+VALIDATOR = jsonschema.Draft202012Validator(report_schema())
 
 
 def trials_of(verdicts, scenario_id="SCN-C-001"):
@@ -46,7 +47,7 @@ def in_matrix(verdicts):
 
 def in_json(header, trials, rates):
     found = json.loads(b"".join(to_json(header, trials, rates)))
-    jsonschema.Draft202012Validator(report_schema()).validate(found)
+    VALIDATOR.validate(found)
     return found
 
 

@@ -14,8 +14,8 @@ from steadyhand.report.terminal import render_run, render_runs, render_stored_ru
 from steadyhand.report.wording import milliseconds
 from steadyhand.store.reader import RunReader, list_runs
 from steadyhand.store.writer import RunWriter
-from unit.report.sample_run import BROKEN, HEADER, SAFE, TRIALS, UNSAFE
-from unit.store.sample_trials import typical
+from support.sample_run import BROKEN, HEADER, SAFE, TRIALS, UNSAFE
+from support.sample_trials import typical
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 

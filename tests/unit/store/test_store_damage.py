@@ -13,7 +13,7 @@ from steadyhand.errors import StoreError
 from steadyhand.records.evaluation import Verdict
 from steadyhand.store.reader import RunReader
 from steadyhand.store.writer import RunWriter
-from unit.store.sample_trials import HEADER, typical
+from support.sample_trials import HEADER, typical
 
 TESTS = Path(__file__).parents[2]
 
@@ -41,7 +41,7 @@ def test_a_killed_run_keeps_what_it_finished(tmp_path):
         """
         import itertools, sys
         from pathlib import Path
-        from unit.store.sample_trials import HEADER, typical
+        from support.sample_trials import HEADER, typical
         from steadyhand.store.writer import RunWriter
         writer = RunWriter.create(Path(sys.argv[1]), HEADER)
         for index in itertools.count():
@@ -78,7 +78,7 @@ def test_a_full_disk_is_told_and_what_was_written_stays(tmp_path):
         """
         import resource, sys
         from pathlib import Path
-        from unit.store.sample_trials import HEADER, typical
+        from support.sample_trials import HEADER, typical
         from steadyhand.errors import StoreError
         from steadyhand.store.writer import RunWriter
         writer = RunWriter.create(Path(sys.argv[1]), HEADER)

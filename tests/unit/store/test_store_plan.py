@@ -12,7 +12,7 @@ from steadyhand.records.run import TrialKey
 from steadyhand.store.reader import RunReader
 from steadyhand.store.schema import PlanEntry
 from steadyhand.store.writer import RunWriter
-from unit.store.sample_trials import HEADER, typical
+from support.sample_trials import HEADER, typical
 
 PLAN = [PlanEntry(key=typical(index).key, seed=index, digest=f"d{index}") for index in range(5)]
 

@@ -11,7 +11,7 @@ from steadyhand.records.run import TrialKey
 from steadyhand.redaction import Redactor
 from steadyhand.store.reader import RunReader, TrialRow
 from steadyhand.store.writer import RunWriter
-from unit.store.sample_trials import HEADER, typical
+from support.sample_trials import HEADER, typical
 
 
 def files(folder):

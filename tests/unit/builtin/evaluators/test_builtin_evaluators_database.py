@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import sqlite3
 
 import pytest
 from pydantic import ValidationError
@@ -12,23 +12,22 @@ from steadyhand.errors import WorkspaceError
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.scenario import DatabaseSeed
 
-SEED = DatabaseSeed(
-    sql="CREATE TABLE orders (id INTEGER PRIMARY KEY, status TEXT, total REAL, paid INTEGER);",
-    records={
-        "orders": [
-            {"id": 1, "status": "open", "total": 0.3, "paid": 0},
-            {"id": 2, "status": "refunded", "total": 42.5, "paid": 1},
-            {"id": 3, "status": "open", "total": None, "paid": 0},
-        ]
-    },
-)
+SQL = """
+CREATE TABLE orders (id INTEGER PRIMARY KEY, status TEXT, total REAL, paid INTEGER);
+INSERT INTO orders VALUES (1, 'open', 0.3, 0), (2, 'refunded', 42.5, 1), (3, 'open', NULL, 0);
+"""
 
 
 @pytest.fixture
-async def database(environment):
-    made = make_database(SEED, environment=environment, folder=Path())
+async def database(environment, tmp_path):
+    """A file that is there already: making and filling one for each test takes most of its time."""
+    connection = sqlite3.connect(tmp_path / "orders.sqlite")
+    connection.executescript(SQL)
+    connection.close()
+    made = make_database(
+        DatabaseSeed(url="sqlite:///orders.sqlite"), environment=environment, folder=tmp_path, live=True
+    )
     await made.open()
-    await made.seed(SEED)
     yield made
     await made.close()
 
