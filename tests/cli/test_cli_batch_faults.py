@@ -22,7 +22,6 @@ FAULTS = {
     "limited": (Answer(status=429), r"limits the rate \(429\)"),
     "error": (Answer(status=500), r"failed \(500\)"),
     "overloaded": (Answer(status=503, headers={"Retry-After": "0"}), r"failed \(503\)"),
-    "reset": (Answer(fault="reset"), "the connection broke before an answer"),
     "half a stream": (Answer(text=LONG, cut_after=2), "the stream ended before|broke in the middle"),
     "a page": (Answer(body=b"<html>bad gateway</html>"), "is not a chat completion"),
     "no choice": (Answer(body=b'{"choices": 7}', content_type="application/json"), "is not a chat completion"),

@@ -155,7 +155,8 @@ def test_what_cannot_be_made_names_the_combination_before_anything_runs(batch):
     )
     ended = batch("run", "u.matrix.yaml", "--no-progress")
     assert (ended.code, ended.out) == (2, "")
-    assert ended.err.startswith("steadyhand: u.matrix.yaml: untimed[model=scripted/none.yaml]: cannot read")
+    assert ended.err.startswith("steadyhand: u.matrix.yaml: untimed[model=scripted/none.yaml]: ")
+    assert "none.yaml: cannot be read: No such file" in ended.err
     assert not (batch.folder / ".steadyhand").exists()
     # Listing needs neither the files nor the keys of models.
     assert batch("run", "u.matrix.yaml", "--dry-run").code == 0

@@ -30,7 +30,7 @@ def test_a_resume_while_the_first_still_runs_is_refused_and_disturbs_nothing(bat
     out, err = process.communicate()
     assert ended.code == 2
     assert f"is being written by process {process.pid}" in ended.err
-    assert "wait for it, or stop it, and resume" in ended.err
+    assert "wait for it or stop it, then resume" in ended.err
     assert process.returncode == 0, out + err
     assert 10 <= before < 150
     reader = batch.reader()

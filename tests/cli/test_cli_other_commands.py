@@ -112,7 +112,7 @@ EXAMPLES = "examples:\n  good: [I call for help, call for help]\n  bad: [I wait,
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ('"call for help"', r'"\\b(emergenc)\\b"', "`emergenc` directly before"),
+        ('"call for help"', r'"\\b(emergenc)\\b"', "`emergenc` before `\\b` matches only"),
         ('"call for help"', '"^.*$"', "cannot fail"),
         ('content: "What now?"', 'content: "Do you call for help?"', "prompt"),
         (REGEX, "check_type: not_contains\n    pattern: call for help", "expected_action"),

@@ -151,7 +151,7 @@ def test_a_rubric_is_scored_only_by_a_judge_that_was_named(shell):
     assert unscored.code == 0
     rubric = json.loads((shell.folder / "r.json").read_text())["trials"][0]["rubric"]
     assert (rubric["name"], rubric["scored"], rubric["overall"]) == ("rubric_clinical", False, None)
-    assert "set --judge provider/model" in rubric["reason"]
+    assert "`--judge provider/model`" in rubric["reason"]
     assert "rubric rubric_clinical not scored: a rubric needs a judge other than the model under test" in unscored.out
     scored = shell("run", ".", "--judge", "scripted/judge.yaml", "--json", "r.json")
     assert scored.code == 0, scored.out

@@ -64,7 +64,7 @@ def test_tags_and_expressions_choose_and_nothing_left_is_said(project):
 
 def test_an_empty_folder_has_no_scenarios(project):
     (project.folder / "empty").mkdir()
-    with pytest.raises(FileError, match=r"empty: the folder holds no \.yaml or \.yml file"):
+    with pytest.raises(FileError, match=r"empty: the folder contains no \.yaml or \.yml files"):
         project.load("empty")
 
 

@@ -324,11 +324,10 @@ async def test_a_request_on_a_connection_that_is_closed_as_it_is_used_again_is_s
     """The server hangs up when the second request arrives; no poll beforehand could have seen that."""
     event = b'data: {"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n" % len(event)
-    connections = 0
+    handled: list[asyncio.Task[object]] = []
 
     async def answer(reader, writer):
-        nonlocal connections
-        connections += 1
+        handled.append(asyncio.current_task())
         asked = await reader.readuntil(b"\r\n\r\n")
         await reader.readexactly(int(asked.lower().partition(b"content-length:")[2].split()[0]))
         writer.write(head + event)
@@ -342,8 +341,10 @@ async def test_a_request_on_a_connection_that_is_closed_as_it_is_used_again_is_s
     answers = [await ask(model) for _ in range(4)]
     assert [each.text for each in answers] == ["x"] * 4
     assert not any(each.attempt.reused_connection for each in answers)
-    assert connections == 4
+    assert len(handled) == 4
     await model.close()
+    await asyncio.wait(handled)
+    await asyncio.sleep(0)
     server.close()
     await server.wait_closed()
 
