@@ -37,7 +37,7 @@ from steadyhand.records.event import (
 from steadyhand.records.result import ConversationEnding
 from steadyhand.records.run import RunHeader, RunMatrix, TrialRecord, answers_finish, exported_transcript
 from steadyhand.report.details import incident_json
-from steadyhand.store.schema import plain
+from steadyhand.records.values import plain
 
 
 def cost_json(summary: CostSummary) -> dict[str, Any]:
@@ -376,5 +376,5 @@ def _run(header: RunHeader) -> dict[str, Any]:
 def _encode(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value, enc_hook=repr)
-    except (ValueError, TypeError):
-        return msgspec.json.encode(plain(value))
+    except (ValueError, TypeError, RecursionError):
+        return msgspec.json.encode(plain(value, keep=(float,)))

@@ -5,16 +5,17 @@ from __future__ import annotations
 import importlib
 import sqlite3
 import zlib
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import msgspec
 
 from steadyhand.errors import StoreError
 from steadyhand.records.base import Record
 from steadyhand.records.run import FORMAT_VERSION, TrialKey, TrialRecord
+from steadyhand.records.values import plain
 
 SUFFIX = ".sqlite"
 APPLICATION_ID = 0x53544459
@@ -118,32 +119,6 @@ def reading(path: Path) -> Generator[sqlite3.Connection]:
         raise StoreError(f"{path} cannot be read as a run record: {error}") from error
 
 
-def plain(value: Any) -> Any:
-    """The same value in built-in types, with what cannot be written put as text.
-
-    Agents, mocks and plugins hand over anything: half a surrogate pair, an integer of a hundred digits, an object. A
-    trial is not lost over it.
-    """
-    return _tidy(msgspec.to_builtins(value, builtin_types=(bytes,), enc_hook=repr))
-
-
-def _tidy(value: Any) -> Any:
-    match value:
-        case str():
-            return value.encode("utf-8", "backslashreplace").decode("utf-8")
-        case bool():
-            return value
-        case int():
-            return value if -(2**63) <= value < 2**64 else str(value)
-        case Mapping():
-            items = cast("Mapping[Any, Any]", value).items()
-            return {key if isinstance(key, int) else _tidy(str(key)): _tidy(item) for key, item in items}
-        case list() | tuple():
-            return [_tidy(item) for item in cast("list[Any]", value)]
-        case _:
-            return value
-
-
 _WINDOW = 64 * 1024 - 1
 _CHECKSUM = 4
 # It comes without types.
@@ -153,22 +128,22 @@ _decoder = msgspec.msgpack.Decoder(TrialRecord)
 
 
 def encode(record: TrialRecord) -> bytes:
-    """Raises `StoreError` when the record holds something that cannot be put in bytes by any means."""
-    try:
+    """Raises `StoreError` when the record holds something that cannot be put in bytes, and read again, by any means."""
+    with suppress(TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
         return _encoder.encode(record)
-    except (TypeError, ValueError, OverflowError, RecursionError):
-        pass
     try:
-        return msgspec.msgpack.encode(plain(record))
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        data = msgspec.msgpack.encode(plain(record, keep=(bytes, float)))
+        _decoder.decode(data)
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         raise StoreError(f"trial {record.key} cannot be written: {error}") from error
+    return data
 
 
 def decode(data: bytes) -> TrialRecord:
     """Raises `StoreError` when the bytes are not a trial of this format."""
     try:
         return _decoder.decode(data)
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise StoreError(f"a trial of the run record cannot be read: {error}") from error
 
 

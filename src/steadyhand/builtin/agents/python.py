@@ -22,7 +22,7 @@ from steadyhand.ports.environment import OnThisMachine
 from steadyhand.records.base import Record
 from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message, ToolCall
 from steadyhand.records.timing import Attempt
-from steadyhand.runtime.values import Unreadable
+from steadyhand.records.values import Unreadable
 
 _ACCEPTED = "a text, a Reply, an assistant's Message, or a dict with `text` or `content`"
 _KNOWN = ("text", "content", "role", "tool_calls", "name", "id", "refusal", "metadata")

@@ -22,7 +22,7 @@ from steadyhand.records.base import Record
 from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.timing import Attempt
 from steadyhand.redaction import Redactor
-from steadyhand.store.schema import plain
+from steadyhand.records.values import plain
 
 CASSETTE_FORMAT = 2
 CASSETTE_FILE = "cassette.jsonl"
@@ -181,8 +181,8 @@ def read_cassette(folder: Path) -> list[Exchange]:
 def _encode(value: object) -> bytes:
     try:
         return msgspec.json.encode(value, enc_hook=repr, order="sorted")
-    except (TypeError, ValueError):
-        return msgspec.json.encode(plain(value), order="sorted")
+    except (TypeError, ValueError, RecursionError):
+        return msgspec.json.encode(plain(value, keep=(float,)), order="sorted")
 
 
 def _check_header(file: Path, line: bytes) -> None:

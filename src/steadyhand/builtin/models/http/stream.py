@@ -9,6 +9,7 @@ import msgspec
 
 from steadyhand.errors import ModelErrorKind
 from steadyhand.records.chat import FinishReason, ToolCall, Usage
+from steadyhand.records.values import too_deep
 
 _BOM = b"\xef\xbb\xbf"
 DONE = b"[DONE]"
@@ -111,9 +112,12 @@ class PartialCall:
         if not raw.strip():
             return ToolCall(id=identity, name=self.name)
         try:
-            return ToolCall(id=identity, name=self.name, arguments=_decode_arguments(raw))
-        except (msgspec.DecodeError, UnicodeEncodeError):
+            arguments = _decode_arguments(raw)
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
             return ToolCall(id=identity, name=self.name, raw=raw)
+        if too_deep(arguments):
+            return ToolCall(id=identity, name=self.name, raw=raw)
+        return ToolCall(id=identity, name=self.name, arguments=arguments)
 
 
 _decode_arguments = msgspec.json.Decoder(dict[str, Any]).decode
