@@ -36,8 +36,8 @@ from steadyhand.records.event import (
 )
 from steadyhand.records.result import ConversationEnding
 from steadyhand.records.run import RunHeader, RunMatrix, TrialRecord, answers_finish, exported_transcript
-from steadyhand.report.details import incident_json
 from steadyhand.records.values import plain
+from steadyhand.report.details import incident_json
 
 
 def cost_json(summary: CostSummary) -> dict[str, Any]:

@@ -21,8 +21,8 @@ from steadyhand.ports.model import ChatModel
 from steadyhand.records.base import Record
 from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.timing import Attempt
-from steadyhand.redaction import Redactor
 from steadyhand.records.values import plain
+from steadyhand.redaction import Redactor
 
 CASSETTE_FORMAT = 2
 CASSETTE_FILE = "cassette.jsonl"
