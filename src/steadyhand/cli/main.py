@@ -9,6 +9,7 @@ import gc
 import importlib
 import os
 import sys
+import tempfile
 import traceback
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -104,7 +105,7 @@ def _leave(code: int) -> NoReturn:
 
 
 def explain(error: BaseException) -> int:
-    """Show what happened on stderr and say the exit code. A bug of ours is shown with its traceback."""
+    """Show what happened on stderr and say the exit code. A bug of ours is never a failed scenario."""
     redact = Redactor(secrets_of(os.environ)).text
     match error:
         case click.Abort() | KeyboardInterrupt():
@@ -124,5 +125,19 @@ def explain(error: BaseException) -> int:
             sys.stderr.close()
             return ExitCode.FAILED
         case _:
-            click.echo(redact("".join(traceback.format_exception(error))), err=True, nl=False)
-            return ExitCode.FAILED
+            click.echo(redact(tell_bug(error)), err=True)
+            return ExitCode.UNDECIDED
+
+
+def tell_bug(error: BaseException) -> str:
+    """One line on what nobody expected. The traceback is written to a file; it stands here when there is no room."""
+    redact = Redactor(secrets_of(os.environ)).text
+    text = redact("".join(traceback.format_exception(error)))
+    what = f"steadyhand: unexpected {type(error).__name__}, which is a bug of Steadyhand"
+    try:
+        handle, path = tempfile.mkstemp(prefix="steadyhand-traceback-", suffix=".txt")
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+    except OSError:
+        return f"{what}:\n{text}"
+    return f"{what}; its traceback is in {path}"

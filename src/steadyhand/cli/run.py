@@ -12,6 +12,7 @@ import click
 
 from steadyhand.batch.estimate import estimate
 from steadyhand.cli import options as shared
+from steadyhand.cli.main import tell_bug
 from steadyhand.cli.options import report_files, show_run
 from steadyhand.compose.running import Run, rates_of, run_in_loop
 from steadyhand.compose.settings import RunOptions, Selection
@@ -34,6 +35,8 @@ def carry_out(
     progress = progress_for(sys.stderr, enabled=not silent, standing=run.standing)
     network = run.needs_network  # it may refuse a model's name: before there is something to await
     record = run_in_loop(run.execute([progress]), network=network)
+    reader: RunReader | None = None
+    crashed = run.crashed
     try:
         reader = RunReader.open(record)
         show_run(reader, json_file=json_file, junit_file=junit_file, transcripts=transcripts)
@@ -41,13 +44,28 @@ def carry_out(
         if run.broken is None:
             raise
         reader = None
+    except OSError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a bug of ours in a report: the others and the record are there
+        crashed = crashed or error
     if run.broken is not None:
         click.echo(f"steadyhand: {run.redactor.text(str(run.broken))}: {_resume(run)}", err=True)
     if run.interrupted:
         click.echo(f"interrupted; carry on with: {_resume(run)}", err=True)
         return ExitCode.INTERRUPTED
-    code = ExitCode.UNDECIDED if reader is None else rates_exit_code(rates_of(reader))
-    return ExitCode.UNDECIDED if run.broken is not None and code is ExitCode.PASSED else code
+    if crashed is not None:
+        click.echo(f"{tell_bug(crashed)}: {_resume(run)}", err=True)
+        return ExitCode.UNDECIDED
+    return _exit_code(reader, broken=run.broken is not None)
+
+
+def _exit_code(reader: RunReader | None, *, broken: bool) -> ExitCode:
+    """Passed is only said of a finished record, every trial of which was read back."""
+    if reader is None:
+        return ExitCode.UNDECIDED
+    code = rates_exit_code(rates_of(reader))
+    sound = not broken and reader.finished and not reader.unreadable()
+    return code if sound or code is not ExitCode.PASSED else ExitCode.UNDECIDED
 
 
 def _resume(run: Run) -> str:

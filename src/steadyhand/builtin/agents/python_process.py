@@ -354,8 +354,8 @@ def _end_all(*children: list[Child] | set[Child]) -> None:
 class ProcessAgent:
     """A `python:` agent in a child process; what it is called with and how is `PythonAgent`'s affair.
 
-    The child has a time limit of its own, which knows where in the code it hung. Ours comes `GRACE_S` later and needs no
-    help from the child.
+    The child has a time limit of its own, which knows where in the code it hung. Ours comes `GRACE_S` later and does
+    without the child's help.
     """
 
     shows: Shows = REPORTS_ITSELF
