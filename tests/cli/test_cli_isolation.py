@@ -43,7 +43,7 @@ async def agent(message, action):
     return "hello"
 """
 SCENARIO = """\
-name: {word}
+name: "{word}"
 description: It answers.
 environment: {{type: local}}
 run:
@@ -62,7 +62,7 @@ def write(folder: Path, *words: str) -> None:
 
 def verdicts(folder: Path) -> dict[str, str]:
     trials = json.loads((folder / "r.json").read_text())["trials"]
-    return {trial["scenario_name"]: trial["verdict"] for trial in trials}
+    return {trial["scenario"]["name"]: trial["verdict"] for trial in trials}
 
 
 RUN = ("run", ".", "--agent", "python:./mine.py:agent", "--json", "r.json", "--concurrency", "2")
@@ -95,7 +95,9 @@ def test_no_value_makes_a_record_unreadable(shell, way):
     assert Counter(verdicts(shell.folder).values()) == {"passed": 7}
     assert shell("show", "last", "--json", "again.json").code == 0
     again = json.loads((shell.folder / "again.json").read_text())
-    params = {trial["scenario_name"]: trial["trajectory"][0]["params"] for trial in again["trials"] if trial["trajectory"]}
+    params = {
+        trial["scenario"]["name"]: trial["trajectory"][0]["params"] for trial in again["trials"] if trial["trajectory"]
+    }
     assert params["none"] == {"null": 1}
     assert params["pair"] == {"(1, 2)": 3}
     assert params["true"] == {"true": 1}
