@@ -150,7 +150,8 @@ class Run:
         """Run every trial that is to be done into the record and say where that is.
 
         After an interrupt `interrupted` is set, `broken` when record or recording could no longer be written, and
-        `crashed` when something was raised that nobody expected; the record holds what was finished. Raises `SetupError` or `StoreError` before anything ran.
+        `crashed` when something was raised that nobody expected; the record holds what was finished. Raises
+        `SetupError` or `StoreError` before anything ran.
         """
         observers = [RedactedProgress(observer, self.redactor) for observer in observers]
         tape = Tape(self.settings.options, self.redactor, add=self._path is not None)

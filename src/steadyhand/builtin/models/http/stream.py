@@ -221,7 +221,9 @@ def error_text(body: bytes) -> str:
     """The message in an error response, whatever shape it has."""
     try:
         value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return " ".join(body.decode("utf-8", "replace").split())
+    if too_deep(value):
         return " ".join(body.decode("utf-8", "replace").split())
     return message_in(value) or " ".join(body.decode("utf-8", "replace").split())
 
@@ -230,7 +232,9 @@ def error_code(body: bytes) -> str | None:
     """`error.code` or `error.type` of an error body."""
     try:
         value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    if too_deep(value):
         return None
     error = cast("dict[str, Any]", value).get("error") if isinstance(value, dict) else None
     if not isinstance(error, dict):
