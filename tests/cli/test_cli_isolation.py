@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sqlite3
+import sys
+import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -85,6 +89,46 @@ def test_in_one_process_a_cancelled_trial_is_an_error_and_eats_no_other(shell):
     ended = shell(*RUN, "--in-process")
     assert ended.code == ExitCode.UNDECIDED
     assert verdicts(shell.folder) == {word: "error" if word == "cancel" else "passed" for word in words}
+
+
+STUCK = """
+import asyncio, os, pathlib
+async def agent(workspace):
+    pathlib.Path(os.environ["TELL"]).write_text(str(os.getpid()))
+    while True:
+        try: await asyncio.sleep(30)
+        except asyncio.CancelledError: pass
+"""
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        time.sleep(0.02)
+
+
+def _gone(pid: int) -> bool:
+    try:
+        return ")" in (stat := Path(f"/proc/{pid}/stat").read_text()) and stat.rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize(
+    "signals", [(signal.SIGINT, signal.SIGINT), (signal.SIGTERM, signal.SIGTERM), (signal.SIGKILL,)]
+)
+def test_a_run_with_a_stuck_agent_is_stopped_and_leaves_no_process(shell, signals):
+    write(shell.folder, "a")
+    (shell.folder / "mine.py").write_text(STUCK)
+    tell = shell.folder / "pid"
+    running = shell.start("run", ".", "--agent", "python:./mine.py:agent", TELL=str(tell))
+    _until(lambda: tell.is_file() and bool(tell.read_text()))
+    for each in signals:
+        running.send_signal(each)
+        time.sleep(0.3)
+    out, err = running.communicate()
+    assert running.returncode == (-signal.SIGKILL if signals == (signal.SIGKILL,) else ExitCode.INTERRUPTED), out + err
+    _until(lambda: _gone(int(tell.read_text())))
 
 
 @pytest.mark.parametrize("way", [(), ("--in-process",)])
