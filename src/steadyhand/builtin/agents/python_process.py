@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import json
 import os
 import selectors
@@ -53,6 +54,7 @@ LOAD_S: Final = 120.0
 """How long importing an agent may take."""
 
 _OUTPUT_KEPT = 16 * 1024
+_HELPING = 256 * 1024
 _OUTPUT_PAUSE_S = 0.02
 _TAIL = 2_000
 _BEGIN = (
@@ -93,6 +95,9 @@ class Output:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pause: asyncio.TimerHandle | None = None
         os.set_blocking(fd, False)
+        if hasattr(fcntl, "F_SETPIPE_SZ"):  # what is printed within reason costs the agent no time
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, 2**20)
 
     @property
     def fd(self) -> int:
@@ -114,7 +119,7 @@ class Output:
     def read(self) -> bool:
         """Take what there is, up to one helping. False at the end."""
         try:
-            data = os.read(self._fd, 64 * 1024)
+            data = os.read(self._fd, _HELPING)
         except BlockingIOError:
             return True
         except OSError:
@@ -185,11 +190,13 @@ class Child:
         """Wait, blocking, until the agent is imported and found to be one. Raises `SetupError`."""
         name = f"agent python:{self.spec.target}"
         deadline = time.monotonic() + LOAD_S
-        self._socket.setblocking(True)
-        self._socket.sendall(packed(Kind.CALL, 0, "load", self.spec.load))
-        self._socket.setblocking(False)
         try:
+            self._socket.setblocking(True)
+            self._socket.sendall(packed(Kind.CALL, 0, "load", self.spec.load))
+            self._socket.setblocking(False)
             answer = self._first_frame(deadline)
+        except (BrokenPipeError, ConnectionResetError):
+            answer = None
         except (Unspoken, TimeoutError) as error:
             self.kill()
             raise SetupError(f"{name}: {error}{self.last_words()}") from error
@@ -374,6 +381,7 @@ class ProcessAgent:
         self._child: Child | None = None
         self._trial: TrialContext | None = None
         self._call: asyncio.Future[Any] | None = None
+        self._hung: bool = False
 
     @property
     def name(self) -> str:
@@ -391,7 +399,7 @@ class ProcessAgent:
 
     async def respond(self, turn: Turn) -> Reply:
         assert self._trial is not None, "respond before open"
-        child = await self._ready()
+        child = self._ready()
         desk = child.desk
         assert desk is not None
         limit_s = limit_of(turn, self._limit_s)
@@ -405,8 +413,7 @@ class ProcessAgent:
                 return
             healthy = False
             try:
-                healthy = await self._settled(child) and child.alive
-                if healthy:
+                if child.alive:
                     healthy = read(await self._ask(child, "close", None, self._limit_s), bool)
             finally:
                 printed = child.output.text()
@@ -418,30 +425,27 @@ class ProcessAgent:
             if self._own is not None:
                 await self._own.close()
 
-    async def _ready(self) -> Child:
-        """The child, when it has let go of a turn that was called off. Raises `AgentError` when it did not."""
-        child = self._child
-        if child is None:
+    def _ready(self) -> Child:
+        if self._child is None:
             raise AgentError(f"{self._name}: it is closed")
-        if not await self._settled(child):
+        if self._hung:
             raise AgentError(f"{self._name}: it did not let go of the turn before, and its process was ended")
-        return child
+        return self._child
 
-    async def _settled(self, child: Child) -> bool:
+    async def _settle(self, child: Child) -> None:
+        """Wait for a call that was called off to end, or end the child."""
         call, self._call = self._call, None
         if call is None or call.done():
-            return True
+            return
         await asyncio.wait([call], timeout=GRACE_S)
-        if call.done():
-            return True
-        child.kill()
-        await asyncio.wait([call])
-        return False
+        if not call.done():
+            self._hung = True
+            child.kill()
 
     async def _ask(self, child: Child, what: str, payload: Any, limit_s: float | None) -> msgspec.Raw:
         """What the child answers. Raises `AgentError`, or the `TrialError` that came through the agent's code.
 
-        When we are cancelled, the child is asked to stop; whether it does is found out by the next call.
+        When we are cancelled, the child is asked to stop, and killed if it has not after `GRACE_S`.
         """
         try:
             number, call = child.line.begin(what, payload)
@@ -452,7 +456,12 @@ class ProcessAgent:
         try:
             done, _ = await asyncio.wait([call], timeout=None if limit_s is None else limit_s + GRACE_S)
         except asyncio.CancelledError:
+            # What is evaluated next must not be changed by an agent that goes on.
             child.line.call_off(number)
+            try:
+                await self._settle(child)
+            except asyncio.CancelledError:
+                child.kill()
             raise
         if not done:
             child.kill()
