@@ -116,22 +116,21 @@ class Output:
             self._loop.remove_reader(self._fd)
         self._loop = None
 
-    def read(self) -> bool:
-        """Take what there is, up to one helping. False at the end."""
+    def read(self) -> int | None:
+        """Take what there is, up to one helping: how many bytes that were. None at the end."""
         try:
             data = os.read(self._fd, _HELPING)
         except BlockingIOError:
-            return True
+            return 0
         except OSError:
-            return False
+            return None
         self._kept += data
         del self._kept[:-_OUTPUT_KEPT]
-        return bool(data)
+        return len(data) or None
 
     def text(self) -> str:
         for _ in range(16):
-            before = bytes(self._kept)
-            if not self.read() or bytes(self._kept) == before:
+            if not self.read():
                 break
         return plain_text(self._kept.decode("utf-8", "replace")).strip()
 
@@ -146,7 +145,7 @@ class Output:
         if loop is None:
             return
         loop.remove_reader(self._fd)
-        if self.read():
+        if self.read() is not None:
             self._pause = loop.call_later(_OUTPUT_PAUSE_S, self._resume)
 
     def _resume(self) -> None:
@@ -217,7 +216,7 @@ class Child:
             while (left_s := deadline - time.monotonic()) > 0:
                 for key, _ in waiting.select(left_s):
                     if key.fileobj == self.output.fd:
-                        if not self.output.read():
+                        if self.output.read() is None:
                             waiting.unregister(self.output.fd)
                         continue
                     data = self._socket.recv(64 * 1024)
