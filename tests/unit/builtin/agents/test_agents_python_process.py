@@ -150,7 +150,7 @@ async def test_a_hang_is_ended_from_outside_with_what_it_started(given, what, by
             await given.ask("hi", name="bad", deadline_s=0.3)
     await given.scope.close()
     pids = [int(pid) for pid in (given.folder / "pids").read_text().split()]
-    while not all(map(_gone, pids)):  # a killed process takes a moment to die
+    while not all(map(_gone, pids)):  # noqa: ASYNC110 - a killed process takes a moment to die
         await asyncio.sleep(0.01)
     assert int(await given.ask("hi"))
 
