@@ -14,6 +14,7 @@ BENCHMARKS = {
     "load": "loading files",
     "latency": "the clock",
     "conversations": "conversations",
+    "agents": "agents in processes of their own",
     "throughput": "many trials",
     "peers": "beside other tools",
 }

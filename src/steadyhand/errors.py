@@ -13,7 +13,7 @@
     |   +-- LimitExceeded       a limit on time, steps or tokens was reached
     +-- StoreError              the run record cannot be read or written
 
-Anything else that escapes is a bug of Steadyhand and is shown with its traceback.
+Anything else that escapes is a bug of Steadyhand: one line says where its traceback was written, exit 3.
 """
 
 from __future__ import annotations

@@ -137,6 +137,8 @@ TRACES: tuple[Trace, ...] = tuple(
 T = TypeVar("T")
 Span = tuple[int, int]
 _MASK = "*"
+DEEPEST = 150
+TOO_DEEP = f"[nested more than {DEEPEST} levels deep]"
 _TRACES = tuple((trace.anchor, trace.rare, trace) for trace in TRACES)
 _ATOMS = (type(None), bool, int, float, Enum)
 
@@ -188,12 +190,16 @@ class Redactor:
     def value(self, value: T, *, by_name: bool = True) -> T:
         """The same value with every text in it redacted, at any depth; the very same object when nothing changed.
 
+        What is nested more than `DEEPEST` levels deep is not looked through but left out whole, and says so.
+
         `by_name` also blots out the text of entries called like a secret. Fields of a record that can only hold
         certain words are left alone, so that a redacted record can still be read.
         """
-        return cast("T", self._value(value, by_name))
+        return cast("T", self._value(value, by_name, 0))
 
-    def _value(self, value: Any, by_name: bool) -> Any:
+    def _value(self, value: Any, by_name: bool, depth: int) -> Any:
+        if depth > DEEPEST and not isinstance(value, _ATOMS):
+            return TOO_DEEP
         match value:
             case None | bool() | int() | float() | Enum():
                 return value
@@ -204,37 +210,37 @@ class Redactor:
                 redacted = self.text(text)
                 return value if redacted is text else redacted.encode("utf-8", "surrogateescape")
             case msgspec.Struct():
-                return self._struct(value, by_name)
+                return self._struct(value, by_name, depth)
             case Mapping():
-                return self._mapping(cast("Mapping[Any, Any]", value), by_name)
+                return self._mapping(cast("Mapping[Any, Any]", value), by_name, depth)
             case list() | tuple() | set() | frozenset():
                 items = list(cast("Iterable[Any]", value))
-                redacted = [self._value(item, by_name) for item in items]
+                redacted = [self._value(item, by_name, depth + 1) for item in items]
                 same = all(new is old for new, old in zip(redacted, items, strict=True))
                 return cast("Any", value) if same else redacted if isinstance(value, list) else tuple(redacted)
             case _:
                 # As the encoders will see it.
                 plain = msgspec.to_builtins(value, builtin_types=(bytes,), enc_hook=repr)
-                redacted = self._value(plain, by_name)
+                redacted = self._value(plain, by_name, depth + 1)
                 return value if redacted is plain else redacted
 
-    def _struct(self, value: msgspec.Struct, by_name: bool) -> msgspec.Struct:
+    def _struct(self, value: msgspec.Struct, by_name: bool, depth: int) -> msgspec.Struct:
         changed: dict[str, Any] = {}
         for name in _free_fields(type(value)):
             old = getattr(value, name)
-            new = self._value(old, by_name)
+            new = self._value(old, by_name, depth + 1)
             if new is not old:
                 changed[name] = new
         return msgspec.structs.replace(value, **changed) if changed else value
 
-    def _mapping(self, value: Mapping[Any, Any], by_name: bool) -> Mapping[Any, Any]:
+    def _mapping(self, value: Mapping[Any, Any], by_name: bool, depth: int) -> Mapping[Any, Any]:
         redacted: dict[Any, Any] = {}
         same = True
         for key, old in value.items():
             if by_name and isinstance(key, str) and isinstance(old, str) and names_secret(key):
                 new = old if old == _MASK * len(old) else _MASK * len(old)
             else:
-                new = self._value(old, by_name)
+                new = self._value(old, by_name, depth + 1)
             new_key = self.text(key) if isinstance(key, str) and not isinstance(key, Enum) else key
             same = same and new is old and new_key is key
             redacted[new_key] = new

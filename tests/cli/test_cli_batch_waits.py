@@ -95,7 +95,7 @@ def test_a_loop_that_lags_is_an_event_and_shown(batch):
     blocking = "import time\n\nasync def agent(text):\n    time.sleep(0.2)\n    return 'I call for help.'\n"
     batch.write("blocking.py", blocking)
     batch.write("tight.yaml", DECISION.replace("target_ms: 5000", "target_ms: 100").format(id="tight", prompt="Now?"))
-    code, out, shown = Terminal(batch)("run", "tight.yaml", "--agent", "python:./blocking.py:agent")
+    code, out, shown = Terminal(batch)("run", "tight.yaml", "--agent", "python:./blocking.py:agent", "--in-process")
     assert code == 3, out + shown
     found = incidents(batch, "lag")
     assert len(found) == 3

@@ -197,11 +197,11 @@ PROGRAM = """
     """
 
 
-def _in_file(source: str, kind: str) -> Open:
+def _in_file(source: str, kind: str, **options: Any) -> Open:
     @asynccontextmanager
     async def given(folder: Path) -> AsyncIterator[Callable[[], Agent]]:
         (folder / "mine.py").write_text(f"INSERT = {INSERT!r}\n{textwrap.dedent(source)}")
-        yield lambda: an_agent(kind, folder, variables=dict(os.environ))
+        yield lambda: an_agent(kind, folder, variables=dict(os.environ), options=options)
 
     return given
 
@@ -248,6 +248,15 @@ KINDS: dict[str, Kind] = {
     "python coroutine": Kind(_in_file(PYTHON_COROUTINE, "python:./mine.py:agent")),
     "python generator": Kind(_in_file(PYTHON_STREAM, "python:./mine.py:agent")),
     "python class": Kind(_in_file(PYTHON_CLASS, "python:./mine.py:agent")),
+    **{
+        f"python {form}, in process": Kind(_in_file(source, "python:./mine.py:agent", in_process=True))
+        for form, source in (
+            ("function", PYTHON_FUNCTION),
+            ("coroutine", PYTHON_COROUTINE),
+            ("generator", PYTHON_STREAM),
+            ("class", PYTHON_CLASS),
+        )
+    },
     "http": Kind(_http, acts=False),
     "command": Kind(_in_file(PROGRAM, f"command:{shlex.quote(sys.executable)} ./mine.py")),
     "elizaos": Kind(_elizaos),

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Self
 
 from steadyhand.batch.plan import PlannedTrial
 from steadyhand.engine.context import TrialParts
 from steadyhand.engine.trial import run_measured
 from steadyhand.ports.observer import RunObserver
-from steadyhand.records.run import TrialRecord
+from steadyhand.records.evaluation import Verdict
+from steadyhand.records.event import ErrorHappened
+from steadyhand.records.run import Judged, TrialRecord
+from steadyhand.records.values import plain_text
 
 Build = Callable[[PlannedTrial], TrialParts]
 
@@ -38,10 +43,14 @@ class LocalBatch:
         self._observers = observers
         self._concurrency = max(1, concurrency)
         self._stopping = stopping
+        self._outer: asyncio.Task[object] | None = None
+        self._failing: bool = False
 
     async def run(self, trials: Sequence[PlannedTrial]) -> None:
-        """Returns when every trial that was begun has been kept. An exception out of `keep` ends the run."""
+        """Returns when every trial that was begun has been kept. An exception out of `keep` ends the run; whatever
+        else a trial raises is that trial's error."""
         waiting = iter(trials)
+        self._outer = asyncio.current_task()
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(self._concurrency, len(trials))):
@@ -55,10 +64,52 @@ class LocalBatch:
                 return
             for observer in self._observers:
                 observer.trial_started(planned.key, planned.scenario.name)
-            record = await run_measured(lambda planned=planned: self._build(planned))
-            kept = self._keep(record)
-            for observer in self._observers:
-                observer.trial_finished(kept)
+            record = await self._carried_out(planned)
+            try:
+                kept = self._keep(record)
+                for observer in self._observers:
+                    observer.trial_finished(kept)
+            except BaseException:
+                self._failing = True
+                raise
+
+    async def _carried_out(self, planned: PlannedTrial) -> TrialRecord:
+        """Raises nothing but the cancellation of the whole batch: what one trial does must not take others along."""
+        try:
+            return await run_measured(lambda: self._build(planned))
+        except asyncio.CancelledError as error:
+            if self._failing or self._outer is None or self._outer.cancelling():
+                raise
+            if (task := asyncio.current_task()) is not None:
+                task.uncancel()
+            return _broken_off(planned, error, "its task was cancelled by the trial itself")
+        except (Exception, GeneratorExit, SystemExit) as error:  # noqa: BLE001 - told in the record
+            return _broken_off(planned, error, f"unexpected {type(error).__name__}: {error}")
+
+
+def _broken_off(planned: PlannedTrial, error: BaseException, reason: str) -> TrialRecord:
+    scenario = planned.scenario
+    happened = ErrorHappened(
+        at_ms=0.0,
+        phase="run",
+        message=plain_text(reason),
+        error_type=type(error).__name__,
+        traceback=plain_text("".join(traceback.format_exception(error))),
+    )
+    return TrialRecord(
+        key=planned.key,
+        scenario_name=scenario.name,
+        place=scenario.place,
+        digest=scenario.digest,
+        started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        duration_ms=0.0,
+        judged=Judged(verdict=Verdict.ERROR, reason=happened.message),
+        seed=planned.seed,
+        domain=scenario.domain,
+        expects=scenario.expects,
+        tags=scenario.tags,
+        events=(happened,),
+    )
 
 
 def _first(group: BaseExceptionGroup[Exception]) -> Exception:

@@ -48,7 +48,7 @@ def builtin_plugin() -> Plugin:
         agents={
             "model": "steadyhand.builtin.agents.model:ModelAgent",
             "runtime": "steadyhand.builtin.agents.runtime:RuntimeAgent",
-            "python": "steadyhand.builtin.agents.python:PythonAgent",
+            "python": "steadyhand.builtin.agents.python_process:python_agent",
             "http": "steadyhand.builtin.plugin:agent_over_http",
             "command": "steadyhand.builtin.agents.command:CommandAgent",
             "elizaos": "steadyhand.builtin.agents.elizaos:ElizaosAgent",

@@ -9,6 +9,7 @@ import gc
 import importlib
 import os
 import sys
+import tempfile
 import traceback
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -110,7 +111,7 @@ def _require_folder() -> None:
 
 
 def explain(error: BaseException) -> int:
-    """Print the error to stderr and return the exit code. A bug in Steadyhand is shown with its traceback."""
+    """Print the error to stderr and return the exit code. A bug in Steadyhand is never a failed scenario."""
     redact = Redactor(secrets_of(os.environ)).text
     match error:
         case click.Abort() | KeyboardInterrupt():
@@ -129,5 +130,19 @@ def explain(error: BaseException) -> int:
             say(redact(f"steadyhand: {error}"), err=True)
             return ExitCode.USAGE
         case _:
-            say(redact("".join(traceback.format_exception(error)).rstrip()), err=True)
+            say(redact(tell_bug(error)), err=True)
             return ExitCode.UNDECIDED
+
+
+def tell_bug(error: BaseException) -> str:
+    """One line on what nobody expected. The traceback is written to a file; it stands here when there is no room."""
+    redact = Redactor(secrets_of(os.environ)).text
+    text = redact("".join(traceback.format_exception(error)))
+    what = f"steadyhand: unexpected {type(error).__name__}, a bug in Steadyhand"
+    try:
+        handle, path = tempfile.mkstemp(prefix="steadyhand-traceback-", suffix=".txt")
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+    except OSError:
+        return f"{what}:\n{text}"
+    return f"{what}; the traceback is in {path}"

@@ -12,6 +12,7 @@ import click
 
 from steadyhand.batch.estimate import estimate
 from steadyhand.cli import options as shared
+from steadyhand.cli.main import tell_bug
 from steadyhand.cli.options import report_files, show_run
 from steadyhand.cli.terminal import Unwritten, progress_stream, say, takes_control
 from steadyhand.compose.running import Run, rates_of, run_in_loop
@@ -35,6 +36,8 @@ def carry_out(
     progress = progress_for(progress_stream(), live=takes_control(), enabled=not silent, standing=run.standing)
     network = run.needs_network  # may reject the name of a model, so ask before creating the coroutine
     record = run_in_loop(run.execute([progress]), network=network)
+    reader: RunReader | None = None
+    crashed = run.crashed
     try:
         reader = RunReader.open(record)
         unwritten = _reported(reader, json_file=json_file, junit_file=junit_file, transcripts=transcripts)
@@ -42,14 +45,29 @@ def carry_out(
         if run.broken is None:
             raise
         reader, unwritten = None, False
+    except OSError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a bug of ours in a report: the others and the record are there
+        crashed = crashed or error
+        unwritten = True
     if run.broken is not None:
         say(f"steadyhand: {run.redactor.text(str(run.broken))}: {_resume(run)}", err=True)
     if run.interrupted:
         say(f"interrupted; to continue: {_resume(run)}", err=True)
         return ExitCode.INTERRUPTED
-    code = ExitCode.UNDECIDED if reader is None else rates_exit_code(rates_of(reader))
-    lost = run.broken is not None or unwritten
-    return ExitCode.UNDECIDED if lost and code is ExitCode.PASSED else code
+    if crashed is not None:
+        say(f"{tell_bug(crashed)}: {_resume(run)}", err=True)
+        return ExitCode.UNDECIDED
+    return _exit_code(reader, lost=run.broken is not None or unwritten)
+
+
+def _exit_code(reader: RunReader | None, *, lost: bool) -> ExitCode:
+    """Passed is only said of a finished record, every trial of which was read back."""
+    if reader is None:
+        return ExitCode.UNDECIDED
+    code = rates_exit_code(rates_of(reader))
+    sound = not lost and reader.finished and not reader.unreadable()
+    return code if sound or code is not ExitCode.PASSED else ExitCode.UNDECIDED
 
 
 def _reported(reader: RunReader, **files: Any) -> bool:
@@ -85,6 +103,7 @@ _DIR = click.Path(path_type=Path, file_okay=False)
 @click.option("--sandbox", is_flag=True, help="Run commands with no network and a read-only system.")
 @click.option("--allow-commands", is_flag=True, help="Allow commands written by a model to run on this machine.")
 @click.option("--enforce-deadline", is_flag=True, help="Cut calls off at critical_ms and grade what has arrived.")
+@click.option("--in-process", is_flag=True, help="Run `python:` agents in this process, for debugging.")
 @click.option("--live", is_flag=True, help="Ignore mocks and database seeding; use the real services.")
 @click.option("--env-file", type=_FILE, help="File with environment variables for this run.")
 @click.option("--seed", type=int, help="Random seed. [default: a new one, recorded with the run]")

@@ -33,7 +33,7 @@ from steadyhand.engine.limits import Budget
 from steadyhand.engine.model_call import RetryPolicy
 from steadyhand.errors import FileError, SetupError
 from steadyhand.judging.rubric import timeliness_of
-from steadyhand.plugins.plugin import AgentFactory, AgentSettings, EnvironmentFactory, EnvironmentSettings
+from steadyhand.plugins.plugin import AgentFactory, AgentSettings, EnvironmentFactory, EnvironmentSettings, RunScope
 from steadyhand.plugins.registry import Registry
 from steadyhand.ports.agent import Agent, Judge, Services, Shows, TrialContext, UserSimulator, shows_of
 from steadyhand.ports.environment import EnvironmentProvider
@@ -97,6 +97,7 @@ class Builder:
         self._shared: dict[str, _Shared] = {}
         self._tested: dict[str, ChatModel | None] = {}
         self._agents: dict[str, tuple[AgentFactory, AgentSettings]] = {}
+        self._scope = RunScope(concurrency=settings.concurrency)
         self._environments: dict[str, tuple[EnvironmentFactory, EnvironmentSettings]] = {}
 
     def prepare(self, scenarios: Sequence[Scenario]) -> None:
@@ -214,6 +215,7 @@ class Builder:
     async def close(self) -> None:
         if self._services is not None:
             self._services.close()
+        await self._scope.close()
         await self._models.close()
 
     def _environment(self, scenario: Scenario, trial_id: str) -> EnvironmentProvider:
@@ -261,12 +263,15 @@ class Builder:
                 folder=folder_of(scenario, "agent"),
                 variables=self._settings.variables(scenario),
                 options=self._agent_options(scenario),
+                run=self._scope,
             )
             known = self._agents[scenario.id] = (self._registries.registry(scenario).agent(kind), settings)
         return known[0](known[1])
 
     def _agent_options(self, scenario: Scenario) -> dict[str, Any]:
         options: dict[str, Any] = {"allow_commands": self._settings.allow_commands(scenario)}
+        if self._settings.options.in_process:
+            options["in_process"] = True
         if self._settings.options.timeout_s is not None:
             options["timeout_s"] = self._settings.options.timeout_s
         return options

@@ -90,6 +90,7 @@ class Run:
             self.budget.carry_on(RunReader.open(self._path).trials())
         self.interrupted: bool = False
         self.broken: StoreError | None = None
+        self.crashed: Exception | None = None
         self._gate: ProviderGate | OpenGate | None = None
         self._lag: LagMonitor | None = None
 
@@ -148,8 +149,9 @@ class Run:
     async def execute(self, observers: Sequence[RunObserver]) -> Path:
         """Run every trial that is to be done into the record and say where that is.
 
-        After an interrupt `interrupted` is set, and `broken` when record or recording could no longer be written; the
-        record holds what was finished. Raises `SetupError` or `StoreError` before anything ran.
+        After an interrupt `interrupted` is set, `broken` when record or recording could no longer be written, and
+        `crashed` when something was raised that nobody expected; the record holds what was finished. Raises
+        `SetupError` or `StoreError` before anything ran.
         """
         observers = [RedactedProgress(observer, self.redactor) for observer in observers]
         tape = Tape(self.settings.options, self.redactor, add=self._path is not None)
@@ -229,6 +231,8 @@ class Run:
             if not interrupts.stopping:
                 writer.close("interrupted")
                 raise
+        except Exception as error:  # noqa: BLE001 - a bug of ours: what there is will be reported
+            self.crashed = error
         except BaseException:
             writer.close("interrupted")
             raise
@@ -249,7 +253,9 @@ class Run:
         return msgspec.structs.replace(trial, replaced=replaced)
 
     def _close(self, writer: RunWriter) -> None:
-        cut_short = self.interrupted or self.broken is not None or self.budget.exhausted is not None
+        cut_short = (
+            self.interrupted or self.broken is not None or self.crashed is not None or self.budget.exhausted is not None
+        )
         try:
             writer.close("interrupted" if cut_short else "finished")
         except StoreError as error:

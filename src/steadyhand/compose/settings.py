@@ -45,6 +45,7 @@ class RunOptions(Record):
     sandbox: bool = False
     allow_commands: bool = False
     enforce_deadline: bool = False
+    in_process: bool = False
     trials: int | None = None
     pass_rate: float | None = None
     record: Path | None = None

@@ -24,6 +24,7 @@ from steadyhand.records.event import AnyEvent, Noted
 from steadyhand.records.result import ConversationTurn, ExecutionResult
 from steadyhand.records.run import TrialKey
 from steadyhand.records.scenario import RunCode, Scenario, Step
+from steadyhand.records.values import plain_fields
 
 TerminationFunction = Callable[[tuple[ConversationTurn, ...], TrialContext], "bool | str | Awaitable[bool | str]"]
 """A plugin's word on whether a conversation is over; a text that is not empty means yes, and says why."""
@@ -180,7 +181,11 @@ class Trial:
         return round((self._now() - self._zero) * 1000.0, 3)
 
     def emit(self, event: AnyEvent) -> None:
-        """Note an event, with the step and turn it happened in."""
+        """Note an event, with the step and turn it happened in. What it brings from outside is made plain.
+
+        Raises `UnreadableValue` for what cannot be.
+        """
+        event = plain_fields(event)
         if event.step is None and self.step is not None:
             event = msgspec.structs.replace(event, step=self.step, turn=self.turn)
         self.events.append(event)

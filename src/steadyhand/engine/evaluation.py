@@ -32,6 +32,7 @@ from steadyhand.records.event import ErrorHappened, Evaluated
 from steadyhand.records.result import ExecutionResult, Latency
 from steadyhand.records.scenario import Converse, Step
 from steadyhand.records.timing import SafetyTimeline
+from steadyhand.records.values import plain_fields
 
 
 class Evaluation:
@@ -179,7 +180,7 @@ class Evaluation:
         took_ms: float,
     ) -> EvaluationResult:
         finished = msgspec.structs.replace(
-            found,
+            plain_fields(found),
             type=spec.type,
             place=spec.place,
             name=spec.name,

@@ -21,6 +21,7 @@ from steadyhand.records.base import Record
 from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.event import Lagged, ModelCalled, Retried, Waited
 from steadyhand.records.timing import Attempt, CallTiming, Spoiled, SpoiledBy
+from steadyhand.records.values import plain_fields
 
 _NOTED_WAIT_MS = 1000.0
 
@@ -137,6 +138,9 @@ class Caller:
                 waited.limited_s += wait_s if error.kind == "rate_limit" else 0.0
                 continue
             attempts.append(response.attempt)
+            if response.tool_calls:
+                calls = tuple([plain_fields(call) for call in response.tool_calls])
+                response = msgspec.structs.replace(response, tool_calls=calls)
             timing = self._timing(response, tuple(attempts), waited.queued_ms, zero)
             if timing.loop_lag_ms > self._policy.lag_limit_ms:
                 self._note_lag(model, request, timing.loop_lag_ms)

@@ -11,7 +11,7 @@ import inspect
 import typing
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from steadyhand.errors import SetupError
 from steadyhand.ports.agent import Action, ActionContext, Agent, ProvidedService, ServiceFault, TrialContext
@@ -72,14 +72,44 @@ class ModelSettings(Record):
     options: Mapping[str, Any] = {}
 
 
+class EndsWithRun(Protocol):
+    async def close(self) -> None: ...
+
+
+K = TypeVar("K", bound=EndsWithRun)
+
+
+class RunScope:
+    """What the agents of one run share, such as a pool: made when first asked for, closed when the run is over."""
+
+    def __init__(self, *, concurrency: int) -> None:
+        self.concurrency: int = concurrency
+        self._made: dict[type[Any], EndsWithRun] = {}
+
+    def get(self, kind: type[K], make: Callable[[RunScope], K]) -> K:
+        """The one of its kind."""
+        found = self._made.get(kind)
+        if found is None:
+            found = self._made[kind] = make(self)
+        return cast("K", found)
+
+    async def close(self) -> None:
+        while self._made:
+            await self._made.popitem()[1].close()
+
+
 class AgentSettings(Record):
-    """What an agent is built from. `target` is what stands after the first `:`; `model` the chat model it may use."""
+    """What an agent is built from. `target` is what stands after the first `:`; `model` the chat model it may use.
+
+    `run` is what it may share with the agents of the other trials; None when it stands alone.
+    """
 
     target: str = ""
     model: Any = None
     folder: Path
     variables: Mapping[str, str] = {}
     options: Mapping[str, Any] = {}
+    run: Any = None
 
 
 class EnvironmentSettings(Record):

@@ -14,6 +14,7 @@ from steadyhand.records.location import Place
 from steadyhand.records.result import ConversationEnding, ConversationMetrics
 from steadyhand.records.scenario import ExpectedConduct
 from steadyhand.records.timing import SafetyAtDeadline, Spoiled
+from steadyhand.records.values import plain_text
 
 FORMAT_VERSION = 3
 
@@ -138,6 +139,25 @@ class TrialRecord(Record, array_like=True):
     conversations: tuple[ConversationEnding, ...] = ()
     shows: Shows | None = None
     missing_plugins: tuple[str, ...] = ()
+
+
+def error_in_place_of(trial: TrialRecord, reason: str) -> TrialRecord:
+    """An *error* with nothing in it but what identifies the trial, for one whose content cannot be kept."""
+    return TrialRecord(
+        key=trial.key,
+        scenario_name=trial.scenario_name,
+        place=trial.place,
+        digest=trial.digest,
+        started_at=trial.started_at,
+        duration_ms=trial.duration_ms,
+        judged=Judged(verdict=Verdict.ERROR, reason=plain_text(reason)),
+        agent=trial.agent,
+        model=trial.model,
+        seed=trial.seed,
+        domain=trial.domain,
+        expects=trial.expects,
+        tags=trial.tags,
+    )
 
 
 class HeldUp(Record):

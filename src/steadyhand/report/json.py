@@ -37,9 +37,9 @@ from steadyhand.records.event import (
 )
 from steadyhand.records.result import ConversationMetrics
 from steadyhand.records.run import RunHeader, RunMatrix, TrialRecord, answers_finish, exported_transcript
+from steadyhand.records.values import plain
 from steadyhand.report import json_shapes as shapes
 from steadyhand.report.json_shapes import REPORT_FORMAT
-from steadyhand.store.schema import plain
 
 S = TypeVar("S", bound=msgspec.Struct)
 

@@ -18,9 +18,10 @@ from steadyhand.ports.agent import (
     TrialContext,
 )
 from steadyhand.records.event import ActionStatus, ActionTaken, Noted, Observed, ServiceCalled
+from steadyhand.records.values import UnreadableValue, plain, plain_object
 from steadyhand.runtime.mocks import MockAnswer, MockCall, MockRegistry, MockSource, NoMocks
 from steadyhand.runtime.services import LiveServices, methods_of, mocked_method, real_method
-from steadyhand.runtime.values import UnreadableValue, bounded, plain, plain_object, raised, run_either
+from steadyhand.runtime.values import bounded, raised, run_either
 
 Call = Callable[[str, str, list[Any], dict[str, Any]], Awaitable[Any]]
 

@@ -10,43 +10,9 @@ from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 
+from steadyhand.records.values import UnreadableValue, plain
+
 EVENT_LIMIT = 16_384
-
-
-class UnreadableValue(ValueError):
-    """A value that has no form in JSON and cannot be put in words either."""
-
-
-def plain(value: Any) -> Any:
-    """A copy that JSON can hold; what JSON has no form for becomes its text. Raises `UnreadableValue`."""
-    try:
-        try:
-            return msgspec.to_builtins(value, str_keys=True, enc_hook=str)
-        except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
-            return _by_hand(value)
-    except Exception as error:  # somebody's `__str__` may raise anything
-        raise UnreadableValue(
-            f"a value of the type {type(value).__name__} cannot be read: {type(error).__name__}: {error}"
-        ) from error
-
-
-def plain_object(value: Any) -> dict[str, Any]:
-    """The same for a dict, which stays one. Raises `UnreadableValue`."""
-    copy = plain(value)
-    if not isinstance(copy, dict):
-        raise UnreadableValue(f"a {type(value).__name__} cannot be read as an object with named values")
-    return cast("dict[str, Any]", copy)
-
-
-def _by_hand(value: Any) -> Any:
-    """Piece by piece, so that only what has no form becomes text: keys that are no texts, values that go in circles."""
-    if value is None or isinstance(value, str | int | float | bool):
-        return value
-    if isinstance(value, dict):
-        return {str(key): _by_hand(held) for key, held in cast("dict[Any, Any]", value).items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [_by_hand(held) for held in cast("list[Any]", value)]
-    return str(value)
 
 
 def as_text(value: Any) -> str:
@@ -55,8 +21,8 @@ def as_text(value: Any) -> str:
         return value
     try:
         return msgspec.json.encode(plain(value)).decode()
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
-        return str(value)
+    except UnreadableValue as error:
+        return f"[{error}]"
 
 
 def shortened(text: str, limit: int) -> str:

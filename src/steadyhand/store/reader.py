@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import random as randomness
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from steadyhand.errors import StoreError
 from steadyhand.records.base import Record
 from steadyhand.records.evaluation import Outcome, Verdict
-from steadyhand.records.run import RunHeader, TrialKey, TrialRecord
+from steadyhand.records.location import Place
+from steadyhand.records.run import Judged, RunHeader, TrialKey, TrialRecord
 from steadyhand.store import schema as codec
 from steadyhand.store.lock import has_writer
 from steadyhand.store.schema import SUFFIX, PlanEntry, never_begun, read_plan, reading, still_to_do
@@ -36,13 +39,15 @@ class TrialRow(Record):
 class RunReader:
     """Opens the file for each query: a reader holds no lock, needs no closing and never blocks the writer.
 
-    Every method raises `StoreError` when the file is damaged. `header` is as of when the reader was opened.
+    Every method raises `StoreError` when the file is damaged. One trial that cannot be decoded hides no other: it is
+    given as an *error* that says so, and counted as one. `header` is as of when the reader was opened.
     """
 
     def __init__(self, path: Path, header: RunHeader) -> None:
         """Use `open`."""
         self.path: Path = path
         self.header: RunHeader = header
+        self._unreadable: frozenset[TrialKey] | None = None
 
     @classmethod
     def open(cls, path: Path) -> RunReader:
@@ -76,9 +81,10 @@ class RunReader:
 
     def rows(self) -> list[TrialRow]:
         """Every trial in short, in the order of the plan."""
+        unreadable = self.unreadable()
         query = "SELECT scenario_id, idx, name, verdict, outcome, latency_ms FROM trial ORDER BY position"
         with reading(self.path) as connection:
-            return [
+            found = [
                 TrialRow(
                     key=TrialKey(scenario_id=scenario, index=index),
                     name=name,
@@ -88,20 +94,57 @@ class RunReader:
                 )
                 for scenario, index, name, verdict, outcome, latency in connection.execute(query)
             ]
+        return [
+            TrialRow(key=row.key, name=row.name, verdict=Verdict.ERROR) if row.key in unreadable else row
+            for row in found
+        ]
 
     def trials(self) -> Iterator[TrialRecord]:
-        """Every trial, in the order of the plan, decoded as it is iterated over."""
+        """Every trial, in the order of the plan, decoded one by one as they are asked for."""
+        for row in self._pages():
+            try:
+                yield _decode(row)
+            except StoreError as error:
+                yield self._in_place_of(row, error)
+
+    def unreadable(self) -> frozenset[TrialKey]:
+        """The trials whose record cannot be decoded. Reads all of them, the first time."""
+        if self._unreadable is None:
+            found: set[TrialKey] = set()
+            for row in self._pages():
+                try:
+                    _decode(row)
+                except StoreError:
+                    found.add(row.key)
+            self._unreadable = frozenset(found)
+        return self._unreadable
+
+    def _pages(self) -> Iterator[_Stored]:
         last = 0
         while True:
             with reading(self.path) as connection:
                 dictionary = _dictionary(connection)
-                query = "SELECT position, body FROM trial WHERE position > ? ORDER BY position LIMIT ?"
+                query = (
+                    "SELECT position, scenario_id, idx, name, body FROM trial WHERE position > ? "
+                    "ORDER BY position LIMIT ?"
+                )
                 page = connection.execute(query, (last, _PAGE)).fetchall()
-            for position, body in page:
+            for position, scenario_id, index, name, body in page:
                 last = position
-                yield self._decode(body, dictionary)
+                yield _Stored(TrialKey(scenario_id=scenario_id, index=index), name, body, dictionary)
             if len(page) < _PAGE:
                 return
+
+    def _in_place_of(self, row: _Stored, error: StoreError) -> TrialRecord:
+        return TrialRecord(
+            key=row.key,
+            scenario_name=row.name,
+            place=Place(file=str(self.path)),
+            digest="",
+            started_at=self.header.started_at,
+            duration_ms=0.0,
+            judged=Judged(verdict=Verdict.ERROR, reason=str(error)),
+        )
 
     def plan(self) -> list[PlanEntry]:
         """The planned trials, in order."""
@@ -123,21 +166,39 @@ class RunReader:
         """The number of trials by scenario and verdict, without zeros."""
         query = "SELECT scenario_id, verdict, count(*) FROM trial GROUP BY scenario_id, verdict"
         with reading(self.path) as connection:
-            return {(scenario, Verdict(verdict)): count for scenario, verdict, count in connection.execute(query)}
+            found = {(scenario, Verdict(verdict)): count for scenario, verdict, count in connection.execute(query)}
+        if not self.unreadable():
+            return found
+        counts = Counter((row.key.scenario_id, row.verdict) for row in self.rows())
+        return dict(counts)
 
     def trial(self, key: TrialKey) -> TrialRecord | None:
         """One trial, or None if the record does not have it."""
         with reading(self.path) as connection:
-            query = "SELECT body FROM trial WHERE scenario_id=? AND idx=?"
-            row = connection.execute(query, (key.scenario_id, key.index)).fetchone()
+            query = "SELECT name, body FROM trial WHERE scenario_id=? AND idx=?"
+            found = connection.execute(query, (key.scenario_id, key.index)).fetchone()
             dictionary = _dictionary(connection)
-        return self._decode(row[0], dictionary) if row else None
-
-    def _decode(self, body: bytes, dictionary: bytes) -> TrialRecord:
+        if found is None:
+            return None
+        row = _Stored(key, found[0], found[1], dictionary)
         try:
-            return codec.decode(codec.decompress(body, dictionary))
+            return _decode(row)
         except StoreError as error:
-            raise StoreError(f"{self.path}: {error}") from error
+            return self._in_place_of(row, error)
+
+
+class _Stored(NamedTuple):
+    key: TrialKey
+    name: str
+    body: bytes
+    dictionary: bytes
+
+
+def _decode(row: _Stored) -> TrialRecord:
+    try:
+        return codec.decode(codec.decompress(row.body, row.dictionary))
+    except (TypeError, ValueError) as error:  # a damaged page can come back as a row with the wrong things in it
+        raise StoreError(f"a trial of the run record is damaged: {error}") from error
 
 
 def _dictionary(connection: sqlite3.Connection) -> bytes:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 import sqlite3
 import zlib
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import msgspec
 
@@ -16,6 +16,7 @@ from steadyhand.errors import StoreError
 from steadyhand.records.base import Record
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import FORMAT_VERSION, TrialKey, TrialRecord
+from steadyhand.records.values import plain
 
 SUFFIX = ".sqlite"
 APPLICATION_ID = 0x53544459
@@ -151,22 +152,22 @@ def read_plan(connection: sqlite3.Connection) -> Iterator[PlanEntry]:
 
 
 def encode(record: TrialRecord) -> bytes:
-    """Raises `StoreError` when the record contains something that cannot be encoded at all."""
-    try:
+    """Raises `StoreError` when the record contains something that cannot be encoded and read again."""
+    with suppress(TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
         return _encoder.encode(record)
-    except (TypeError, ValueError, OverflowError, RecursionError):
-        pass
     try:
-        return msgspec.msgpack.encode(plain(record))
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        data = msgspec.msgpack.encode(plain(record, keep=(bytes, float)))
+        _decoder.decode(data)
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         raise StoreError(f"trial {record.key} cannot be written: {error}") from error
+    return data
 
 
 def decode(data: bytes) -> TrialRecord:
     """Raises `StoreError` when the bytes are not a trial of this format."""
     try:
         return _decoder.decode(data)
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise StoreError(f"a trial of the run record cannot be read: {error}") from error
 
 
@@ -189,29 +190,3 @@ def decompress(data: bytes, dictionary: bytes) -> bytes:
     if zlib.crc32(found).to_bytes(_CHECKSUM, "big") != data[:_CHECKSUM]:
         raise StoreError("a trial of the run record is damaged: checksum mismatch")
     return found
-
-
-def plain(value: Any) -> Any:
-    """The same value in built-in types, with what cannot be written as text.
-
-    Agents, mocks and plugins may return anything: a lone surrogate, an integer of a hundred digits, an object. No trial
-    is lost over it.
-    """
-    return _tidy(msgspec.to_builtins(value, builtin_types=(bytes,), enc_hook=repr))
-
-
-def _tidy(value: Any) -> Any:
-    match value:
-        case str():
-            return value.encode("utf-8", "backslashreplace").decode("utf-8")
-        case bool():
-            return value
-        case int():
-            return value if -(2**63) <= value < 2**64 else str(value)
-        case Mapping():
-            items = cast("Mapping[Any, Any]", value).items()
-            return {key if isinstance(key, int) else _tidy(str(key)): _tidy(item) for key, item in items}
-        case list() | tuple():
-            return [_tidy(item) for item in cast("list[Any]", value)]
-        case _:
-            return value

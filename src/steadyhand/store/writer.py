@@ -15,10 +15,11 @@ import msgspec
 
 from steadyhand.errors import StoreError
 from steadyhand.records.evaluation import Verdict
-from steadyhand.records.run import RunHeader, TrialKey, TrialRecord
+from steadyhand.records.run import RunHeader, TrialKey, TrialRecord, error_in_place_of
 from steadyhand.redaction import Redactor
 from steadyhand.store import schema as codec
 from steadyhand.store.lock import RunLock
+from steadyhand.store.reader import RunReader
 from steadyhand.store.schema import (
     SUFFIX,
     PlanEntry,
@@ -51,6 +52,14 @@ class _Row(NamedTuple):
     key: TrialKey
     values: tuple[str | float | bytes | None, ...]
     replaces: bool
+
+
+def _give_up_unreadable(connection: sqlite3.Connection, path: Path) -> None:
+    """A trial that cannot be read again is an error, which may be done again, whatever its row says."""
+    for key in RunReader.open(path).unreadable():
+        connection.execute(
+            "UPDATE trial SET verdict='error', outcome=NULL WHERE scenario_id=? AND idx=?", (key.scenario_id, key.index)
+        )
 
 
 class RunWriter:
@@ -135,6 +144,7 @@ class RunWriter:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")
             connection.execute("UPDATE run SET status='running'")
+            _give_up_unreadable(connection, path)
             return cls(path, connection, lock, redactor or Redactor())
         except (sqlite3.Error, StoreError, ValueError, TypeError) as error:
             connection.close()
@@ -147,17 +157,14 @@ class RunWriter:
         """Queue a finished trial; returns at once, with the trial as written, without secrets.
 
         A trial that is already there is replaced if its verdict was error, as a resume does; otherwise raises
-        `StoreError` and changes nothing.
+        `StoreError` and changes nothing. One that cannot be written becomes an *error* that says why.
         """
         self._check()
         position = self._position(record.key)
         known = self._positions.verdict(position)
         if not still_to_do(known):
             raise StoreError(f"trial {record.key} is already in the run record, as {known}; only an error is replaced")
-        data = codec.encode(record)
-        if self._redactor.suspects(data):
-            record = self._redactor.value(record)
-            data = codec.encode(record)
+        record, data = self._written(record)
         if not self._dictionary:
             self._dictionary = codec.dictionary_from(data)
         judged = record.judged
@@ -174,6 +181,19 @@ class RunWriter:
         self._positions.note(position, judged.verdict)
         self._waiting.append(_Row(record.key, values, known is not None))
         return record
+
+    def _written(self, record: TrialRecord) -> tuple[TrialRecord, bytes]:
+        """The trial without secrets, and its bytes; an error in its place when it cannot be written."""
+        try:
+            data = codec.encode(record)
+            if self._redactor.suspects(data):
+                record = self._redactor.value(record)
+                data = codec.encode(record)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with one trial, the others are kept
+            reason = f"the trial cannot be recorded: {type(error).__name__}: {error}"
+            record = self._redactor.value(error_in_place_of(record, reason))
+            data = codec.encode(record)
+        return record, data
 
     def verdict(self, key: TrialKey) -> Verdict | None:
         """A trial's verdict so far, or None if it has not run."""

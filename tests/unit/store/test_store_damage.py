@@ -158,16 +158,36 @@ def test_a_newer_format(record):
         RunWriter.open(record)
 
 
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.99])
+@pytest.mark.parametrize("share", [0.1, 0.5])
 def test_truncated(record, share):
     content = record.read_bytes()
     record.write_bytes(content[: int(len(content) * share)])
-    message = refused(record)
-    assert "cannot be read as a run record" in message or "a trial of the run record is damaged" in message
+    assert "cannot be read as a run record" in refused(record)
+
+
+def test_one_trial_that_cannot_be_read_hides_no_other_and_is_an_error_to_be_done_again(record):
+    connection = sqlite3.connect(record)
+    connection.execute("UPDATE trial SET body=x'0badbad0' WHERE position=7")
+    connection.commit()
+    connection.close()
+    reader = RunReader.open(record)
+    trials, bad = list(reader.trials()), typical(6).key
+    assert [trial for trial in trials if trial.key != bad] == [typical(index) for index in range(200) if index != 6]
+    assert (trials[6].key, trials[6].judged.verdict) == (bad, Verdict.ERROR)
+    assert "a trial of the run record is damaged" in trials[6].judged.reason
+    assert reader.trial(bad) == trials[6]
+    assert [row.verdict for row in reader.rows()].count(Verdict.ERROR) == 1
+    assert sum(count for (_, verdict), count in reader.counts_per_scenario().items() if verdict is Verdict.ERROR) == 1
+
+    writer = RunWriter.open(record)
+    assert writer.verdict(bad) is Verdict.ERROR
+    writer.append(typical(6))
+    writer.close()
+    assert list(RunReader.open(record).trials()) == [typical(index) for index in range(200)]
 
 
 def test_damaged_anywhere_is_never_read_as_something_else(record):
-    """Every page overwritten in turn: either an error, or exactly what was written."""
+    """Every page overwritten in turn: of each trial either an error, or exactly what was written."""
     content = record.read_bytes()
     expected = [typical(index) for index in range(200)]
     errors = 0
@@ -177,9 +197,15 @@ def test_damaged_anywhere_is_never_read_as_something_else(record):
             reader = RunReader.open(record)
             reader.counts()
             reader.rows()
-            assert list(reader.trials()) == expected
+            found = list(reader.trials())
         except StoreError:
             errors += 1
+            continue
+        unreadable = reader.unreadable()
+        assert [trial for trial in found if trial.key not in unreadable] == [
+            trial for trial in expected if trial.key not in unreadable
+        ]
+        errors += bool(unreadable)
     assert errors > len(content) // 4096 // 2
 
 

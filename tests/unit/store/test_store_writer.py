@@ -172,17 +172,18 @@ def test_no_trial_is_lost_over_a_strange_value(tmp_path, content, read):
     assert found == msgspec.structs.replace(typical(0), events=(msgspec.structs.replace(event, content=read),))
 
 
-def test_a_value_that_cannot_be_written_by_any_means_is_named(tmp_path):
+def test_a_trial_that_cannot_be_written_by_any_means_is_an_error_and_the_others_stay(tmp_path):
     endless = []
     endless.append(endless)
     writer = RunWriter.create(tmp_path, HEADER)
     writer.append(typical(0))
     writer.flush()
     event = Observed(at_ms=1.0, action_id="1", name="A", content=endless)
-    with pytest.raises(StoreError, match="SCN-C-001#1 cannot be written"):
-        writer.append(msgspec.structs.replace(typical(1), events=(event,)))
+    kept = writer.append(msgspec.structs.replace(typical(1), events=(event,)))
     writer.close()
-    assert list(RunReader.open(writer.path).trials()) == [typical(0)]
+    assert (kept.judged.verdict, kept.events) == (Verdict.ERROR, ())
+    assert "SCN-C-001#1 cannot be written" in kept.judged.reason
+    assert list(RunReader.open(writer.path).trials()) == [typical(0), kept]
 
 
 def test_a_short_trial_takes_little_room(tmp_path):

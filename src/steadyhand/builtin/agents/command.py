@@ -34,7 +34,7 @@ from steadyhand.plugins.plugin import AgentSettings
 from steadyhand.ports.agent import Reply, ServiceFault, Shows, TrialContext, Turn
 from steadyhand.ports.environment import OnThisMachine
 from steadyhand.records.base import Record
-from steadyhand.runtime.values import plain
+from steadyhand.records.values import plain
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _REFERENCE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")

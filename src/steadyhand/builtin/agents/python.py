@@ -22,9 +22,10 @@ from steadyhand.ports.environment import OnThisMachine
 from steadyhand.records.base import Record
 from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message, ToolCall
 from steadyhand.records.timing import Attempt
-from steadyhand.runtime.values import UnreadableValue
+from steadyhand.records.values import UnreadableValue
 
 _ACCEPTED = "a text, a Reply, an assistant's Message, or a dict with `text` or `content`"
+_PIECES_AT_A_STRETCH = 64
 _KNOWN = ("text", "content", "role", "tool_calls", "name", "id", "refusal", "metadata")
 _CALL_FORM = "each is {'name': ..., 'arguments': {...}}, or has that under `function` with the arguments as JSON"
 
@@ -142,6 +143,8 @@ class StreamingCall:
                     first = now if first is None else first
                     pieces.append(piece)
                     chunks.append((round((now - sent) * 1000.0, 3), len(piece)))
+                    if len(pieces) % _PIECES_AT_A_STRETCH == 0:
+                        await asyncio.sleep(0)  # one that never awaits would keep its time limit from being noticed
         finally:
             if isinstance(source, AsyncGenerator):
                 await source.aclose()
@@ -277,7 +280,7 @@ class PythonAgent:
             raise
         except TrialError:
             raise
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit, KeyboardInterrupt, GeneratorExit) as error:
             raise self._blame(error, "raised") from error
 
     async def _outcome(

@@ -22,7 +22,7 @@ from steadyhand.builtin.agents.trajectory import TrajectoryReporter, latest_user
 from steadyhand.errors import AgentError, SetupError
 from steadyhand.ports.agent import TrialContext, Turn
 from steadyhand.records.event import ActionStatus, AnyEvent, Event
-from steadyhand.runtime.values import plain, plain_object
+from steadyhand.records.values import plain, plain_fields, plain_object
 
 BLOCK_LIMIT_S = 5.0
 
@@ -411,5 +411,5 @@ def _checked_action(name: object, params: object, status: object, duration_ms: o
 def _checked_event(event: object) -> AnyEvent:
     if not isinstance(event, Event):
         raise TypeError(f"emit takes an event of steadyhand.records.event, not a {type(event).__name__}")
-    copy = msgspec.to_builtins(event, str_keys=True, enc_hook=str)
+    copy = msgspec.to_builtins(plain_fields(event), str_keys=True, enc_hook=str)
     return cast("AnyEvent", msgspec.convert(copy, type(event)))

@@ -16,7 +16,8 @@ from steadyhand.ports.model import ChatModel
 from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message, ToolCall
 from steadyhand.records.event import ActionStatus, ActionTaken, Noted, Observed, Thought
 from steadyhand.records.scenario import Character
-from steadyhand.runtime.values import as_text, kept_part, plain, shortened
+from steadyhand.records.values import plain
+from steadyhand.runtime.values import as_text, kept_part, shortened
 
 
 class ToolMemory:

@@ -6,7 +6,8 @@ from typing import Any
 
 from steadyhand.ports.agent import Shows, TrialContext, Turn
 from steadyhand.records.event import ActionStatus, ActionTaken, Noted, Observed, Thought
-from steadyhand.runtime.values import kept_part, plain_object
+from steadyhand.records.values import plain_object
+from steadyhand.runtime.values import kept_part
 
 REPORTS_ITSELF = Shows(
     actions="self_reported",

@@ -21,8 +21,8 @@ from steadyhand.ports.model import ChatModel
 from steadyhand.records.base import Record
 from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.timing import Attempt
+from steadyhand.records.values import plain
 from steadyhand.redaction import Redactor
-from steadyhand.store.schema import plain
 
 CASSETTE_FORMAT = 2
 CASSETTE_FILE = "cassette.jsonl"
@@ -181,8 +181,8 @@ def read_cassette(folder: Path) -> list[Exchange]:
 def _encode(value: object) -> bytes:
     try:
         return msgspec.json.encode(value, enc_hook=repr, order="sorted")
-    except (TypeError, ValueError):
-        return msgspec.json.encode(plain(value), order="sorted")
+    except (TypeError, ValueError, RecursionError):
+        return msgspec.json.encode(plain(value, keep=(float,)), order="sorted")
 
 
 def _check_header(file: Path, line: bytes) -> None:

@@ -25,6 +25,12 @@ def written(tmp_path: Path):
     return write
 
 
+@pytest.fixture(params=[False, True], ids=["child", "in process"])
+def in_process(request: pytest.FixtureRequest) -> bool:
+    """Both ways to run it."""
+    return request.param
+
+
 async def answer(tmp_path: Path, asked=None, target: str = "./mine.py:agent", trial=None, **options):
     """The reply to one turn and the trial it was given in."""
     agent = an_agent(f"python:{target}", tmp_path, options=options)
@@ -63,12 +69,12 @@ async def answer(tmp_path: Path, asked=None, target: str = "./mine.py:agent", tr
         "class _A:\n    async def __call__(self, message): return 'you said ' + message\nagent = _A()",
     ],
 )
-async def test_every_form_of_agent_answers(tmp_path, written, source):
+async def test_every_form_of_agent_answers(tmp_path, in_process, written, source):
     written(source)
-    assert (await answer(tmp_path))[0] == "you said hi"
+    assert (await answer(tmp_path, in_process=in_process))[0] == "you said hi"
 
 
-async def test_the_trial_is_offered_by_name(tmp_path, written):
+async def test_the_trial_is_offered_by_name(tmp_path, in_process, written):
     written("""
         import json
         async def agent(message, messages, turn, workspace, services, get_service, seed, deadline, remaining, emit,
@@ -79,7 +85,7 @@ async def test_the_trial_is_offered_by_name(tmp_path, written):
             kept = (await environment.read("made.txt")).decode()
             return json.dumps([message, len(messages), turn.number, seed, remaining > 1e9, trial.seed, other, kept])
         """)
-    text, trial = await answer(tmp_path, turn("one", "two", "three"))
+    text, trial = await answer(tmp_path, turn("one", "two", "three"), in_process=in_process)
     assert text == '["three", 3, 2, 7, true, 7, "default", "by the agent"]'
     (taken,), (observed,) = ([e for e in trial.events if isinstance(e, kind)] for kind in (ActionTaken, Observed))
     assert (taken.name, taken.params, taken.status) == ("write_file", {"path": "made.txt"}, "success")
@@ -87,15 +93,16 @@ async def test_the_trial_is_offered_by_name(tmp_path, written):
     assert [event.text for event in trial.events if isinstance(event, Thought)] == ["so far so good"]
 
 
-async def test_remaining_counts_down_to_the_deadline(tmp_path, written):
+async def test_remaining_counts_down_to_the_deadline(tmp_path, in_process, written):
     written("def agent(remaining, deadline): return f'{remaining:.0f} {deadline is not None}'")
     trial = a_trial(tmp_path)
-    text, _ = await answer(tmp_path, turn("hi", deadline=trial.clock.now() + 100), trial=trial)
+    asked = turn("hi", deadline=trial.clock.now() + 100)
+    text, _ = await answer(tmp_path, asked, trial=trial, in_process=in_process)
     assert text in ("100 True", "99 True")
 
 
 @pytest.mark.parametrize("word", ["async ", ""])
-async def test_a_service_is_called_from_a_coroutine_and_from_a_plain_function(tmp_path, written, word):
+async def test_a_service_is_called_from_a_coroutine_and_from_a_plain_function(tmp_path, in_process, written, word):
     await_ = "await " if word else ""
     written(f"""
         {word}def agent(get_service, services, environment, trial, action):
@@ -109,13 +116,13 @@ async def test_a_service_is_called_from_a_coroutine_and_from_a_plain_function(tm
     services = AgentRuntime(mocks=mocks, actions={}, services={})
     trial = a_trial(tmp_path, services=services)
     await services.open(trial)
-    assert (await answer(tmp_path, trial=trial))[0] == "blank" * 3
+    assert (await answer(tmp_path, trial=trial, in_process=in_process))[0] == "blank" * 3
     assert [event.method for event in trial.events if isinstance(event, ServiceCalled)] == ["listIssues"] * 2
     assert [event.name for event in trial.events if isinstance(event, ActionTaken)] == ["list_issues"]
     await services.close()
 
 
-async def test_pieces_are_stamped_as_they_come(tmp_path, written):
+async def test_pieces_are_stamped_as_they_come(tmp_path, in_process, written):
     written("""
         import asyncio
         async def agent(message):
@@ -123,7 +130,7 @@ async def test_pieces_are_stamped_as_they_come(tmp_path, written):
             await asyncio.sleep(0.03)
             yield "two"
         """)
-    text, trial = await answer(tmp_path)
+    text, trial = await answer(tmp_path, in_process=in_process)
     (call,) = [event for event in trial.events if isinstance(event, ModelCalled)]
     (first, one), (second, two) = call.timing.chunks
     assert (text, one, two) == ("one two", 4, 3)
@@ -146,7 +153,7 @@ async def test_an_instance_lives_for_one_trial_and_is_closed_once(tmp_path, writ
                 return " ".join(self.heard)
             def close(self): self.heard.append("closed")
         """)
-    agent = an_agent("python:./mine.py:agent", tmp_path)
+    agent = an_agent("python:./mine.py:agent", tmp_path, options={"in_process": True})
     trial = a_trial(tmp_path)
     await agent.open(trial)
     assert (await agent.respond(turn("a"))).text == "a"
@@ -196,13 +203,16 @@ async def test_a_module_beside_the_scenario_and_its_neighbours_are_importable(tm
     assert (await answer(tmp_path / "two", target="beside_it:agent"))[0] == "there"
 
 
-async def test_a_package_of_the_same_name_elsewhere_is_refused_and_not_mistaken(tmp_path, written):
+async def test_a_package_of_the_same_name_elsewhere_is_not_mistaken_and_in_one_process_refused(tmp_path, written):
     for folder in ("one", "two"):
         written("", f"{folder}/steadyhand_twins/__init__.py")
         written(f"def agent(): return {folder!r}", f"{folder}/steadyhand_twins/inner.py")
-    assert (await answer(tmp_path / "one", target="steadyhand_twins.inner:agent"))[0] == "one"
+    target = "steadyhand_twins.inner:agent"
+    for folder in ("one", "two"):
+        assert (await answer(tmp_path / folder, target=target))[0] == folder
+    assert (await answer(tmp_path / "one", target=target, in_process=True))[0] == "one"
     with pytest.raises(SetupError, match=r"already loaded from .*one"):
-        an_agent("python:steadyhand_twins.inner:agent", tmp_path / "two")
+        an_agent(f"python:{target}", tmp_path / "two", options={"in_process": True})
 
 
 @pytest.mark.parametrize(
@@ -228,17 +238,17 @@ async def test_a_package_of_the_same_name_elsewhere_is_refused_and_not_mistaken(
         ("def agent(action): action('x', 3)", "TypeError"),
     ],
 )
-async def test_what_goes_wrong_is_the_agents_error_with_its_place(tmp_path, written, source, said):
+async def test_what_goes_wrong_is_the_agents_error_with_its_place(tmp_path, in_process, written, source, said):
     written(source)
     with pytest.raises(AgentError, match=said) as raised:
-        await answer(tmp_path)
+        await answer(tmp_path, in_process=in_process)
     assert "python:./mine.py:agent" in str(raised.value)
 
 
-async def test_a_models_error_stays_one(tmp_path, written):
+async def test_a_models_error_stays_one(tmp_path, in_process, written):
     written("from steadyhand.errors import ModelError\nasync def agent(): raise ModelError('down', kind='server')")
     with pytest.raises(ModelError, match="down"):
-        await answer(tmp_path)
+        await answer(tmp_path, in_process=in_process)
 
 
 @pytest.mark.parametrize(
@@ -246,10 +256,10 @@ async def test_a_models_error_stays_one(tmp_path, written):
     ["time.sleep(600)", "while True: pass", "threading.Event().wait()", "os.read(os.pipe()[0], 1)"],
 )
 @pytest.mark.parametrize("form", ["return 'x'", "yield 'x'"])
-async def test_a_coroutine_that_holds_the_loop_is_broken_off_there(tmp_path, written, held, form):
+async def test_a_coroutine_that_holds_the_loop_is_broken_off_there(tmp_path, in_process, written, held, form):
     written(f"import time, threading, os\nasync def agent():\n    {held}\n    {form}")
     with pytest.raises(AgentError, match=r"held up the event loop for 0.1 s, at .*mine.py:3; await what takes time"):
-        await answer(tmp_path, block_limit_s=0.1)
+        await answer(tmp_path, block_limit_s=0.1, in_process=in_process)
     await asyncio.sleep(0.15)  # the alarm is off
 
 
@@ -276,10 +286,10 @@ async def test_a_plain_function_may_block_and_the_loop_goes_on(tmp_path, written
         ("import asyncio\nasync def agent():\n    yield 'x'\n    await asyncio.Event().wait()", ""),
     ],
 )
-async def test_one_that_never_answers_is_an_error_after_its_limit(tmp_path, written, source, place):
+async def test_one_that_never_answers_is_an_error_after_its_limit(tmp_path, in_process, written, source, place):
     written(source)
     with pytest.raises(AgentError, match=f"did not answer within 0.1 s{place}"):
-        await answer(tmp_path, timeout_s=0.1)
+        await answer(tmp_path, timeout_s=0.1, in_process=in_process)
 
 
 async def test_cancelling_ends_a_coroutine_and_leaves_a_thread_without_a_voice(tmp_path, written):
@@ -300,14 +310,14 @@ async def test_cancelling_ends_a_coroutine_and_leaves_a_thread_without_a_voice(t
             return "late"
         """)
     trial = a_trial(tmp_path)
-    agent = an_agent("python:./mine.py:agent", tmp_path)
+    agent = an_agent("python:./mine.py:agent", tmp_path, options={"in_process": True})
     module = __import__("sys").modules[agent._target.found.__module__]
     await agent.open(trial)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(agent.respond(turn("hi", deadline=1.0)), 0.05)
     assert module.seen == ["ended"]
     await agent.close()
-    slow = an_agent("python:./mine.py:slow", tmp_path)
+    slow = an_agent("python:./mine.py:slow", tmp_path, options={"in_process": True})
     await slow.open(trial)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(slow.respond(turn("hi", deadline=1.0)), 0.05)
@@ -339,7 +349,7 @@ async def test_what_is_reported_after_the_turn_is_noted_and_does_not_count(tmp_p
             threading.Thread(target=late, daemon=True).start()
             return "done"
         """)
-    agent, trial = an_agent("python:./mine.py:agent", tmp_path), a_trial(tmp_path)
+    agent, trial = an_agent("python:./mine.py:agent", tmp_path, options={"in_process": True}), a_trial(tmp_path)
     await agent.open(trial)
     await agent.respond(turn("hi"))
     module = agent._target.found.__globals__
@@ -369,10 +379,10 @@ async def test_what_is_reported_after_the_turn_is_noted_and_does_not_count(tmp_p
         ("{'content': 'x', 'role': 'user'}", "the role 'user'"),
     ],
 )
-async def test_a_reply_that_cannot_be_read_whole_is_refused(tmp_path, written, value, said):
+async def test_a_reply_that_cannot_be_read_whole_is_refused(tmp_path, in_process, written, value, said):
     written(f"def agent(): return {value}")
     with pytest.raises(AgentError, match=said):
-        await answer(tmp_path)
+        await answer(tmp_path, in_process=in_process)
 
 
 @pytest.mark.parametrize(
@@ -395,8 +405,8 @@ async def test_a_reply_that_cannot_be_read_whole_is_refused(tmp_path, written, v
         ),
     ],
 )
-async def test_tool_calls_of_a_reply_are_actions(tmp_path, written, value, calls):
+async def test_tool_calls_of_a_reply_are_actions(tmp_path, in_process, written, value, calls):
     written(f"from steadyhand.records.chat import Message, ToolCall\ndef agent(): return {value}")
-    text, trial = await answer(tmp_path)
+    text, trial = await answer(tmp_path, in_process=in_process)
     taken = [(event.name, event.params) for event in trial.events if isinstance(event, ActionTaken)]
     assert (text, taken) == ("x", calls)

@@ -9,6 +9,7 @@ import msgspec
 
 from steadyhand.errors import ModelErrorKind
 from steadyhand.records.chat import FinishReason, ToolCall, Usage
+from steadyhand.records.values import too_deep
 
 _BOM = b"\xef\xbb\xbf"
 DONE = b"[DONE]"
@@ -111,9 +112,12 @@ class PartialCall:
         if not raw.strip():
             return ToolCall(id=identity, name=self.name)
         try:
-            return ToolCall(id=identity, name=self.name, arguments=_decode_arguments(raw))
-        except (msgspec.DecodeError, UnicodeEncodeError):
+            arguments = _decode_arguments(raw)
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
             return ToolCall(id=identity, name=self.name, raw=raw)
+        if too_deep(arguments):
+            return ToolCall(id=identity, name=self.name, raw=raw)
+        return ToolCall(id=identity, name=self.name, arguments=arguments)
 
 
 _decode_arguments = msgspec.json.Decoder(dict[str, Any]).decode
@@ -217,7 +221,9 @@ def error_text(body: bytes) -> str:
     """The message in an error response, whatever shape it has."""
     try:
         value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return " ".join(body.decode("utf-8", "replace").split())
+    if too_deep(value):
         return " ".join(body.decode("utf-8", "replace").split())
     return message_in(value) or " ".join(body.decode("utf-8", "replace").split())
 
@@ -226,7 +232,9 @@ def error_code(body: bytes) -> str | None:
     """`error.code` or `error.type` of an error body."""
     try:
         value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    if too_deep(value):
         return None
     error = cast("dict[str, Any]", value).get("error") if isinstance(value, dict) else None
     if not isinstance(error, dict):

@@ -1,0 +1,116 @@
+"""`python:` agents in a child process and in ours: what a turn costs, and whom an agent that computes holds up.
+
+Both ways run in this process by turns, with the same agent in the same kind of trial. Whoever else runs in the event
+loop is stood for by a sleeper that asks to be woken every millisecond and notes how late it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.figures import Figure
+
+TURNS = 400
+COMPUTING = 20
+AGENT = """
+import time
+async def quick(message): return "heard " + message
+async def busy(message):
+    until = time.perf_counter() + 0.05
+    while time.perf_counter() < until: pass
+    return "computed"
+"""
+
+
+def measure() -> list[Figure]:
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "mine.py").write_text(AGENT)
+        return asyncio.run(_measure(Path(folder)))
+
+
+async def _measure(folder: Path) -> list[Figure]:
+    child_ms = statistics.median(await _turns(folder, "quick", TURNS, in_process=False))
+    inside_ms = statistics.median(await _turns(folder, "quick", TURNS, in_process=True))
+    disturbed = [await _lateness(folder, in_process=True) for _ in range(3)]
+    apart = [await _lateness(folder, in_process=False) for _ in range(3)]
+    inside_late, child_late = min(disturbed), min(apart)
+    return [
+        Figure(name="a turn in process, median", value=inside_ms, unit="ms"),
+        Figure(name="a turn in a child, median", value=child_ms, unit="ms"),
+        Figure(name="what the child adds to a turn, of 1 ms", value=child_ms - inside_ms, unit="x", at_most=1),
+        Figure(name="others late while one computes in process, 90%", value=inside_late, unit="ms"),
+        Figure(name="others late while one computes in a child, 90%", value=child_late, unit="ms"),
+        Figure(name="lateness, child / in process", value=child_late / inside_late, unit="x", at_most=0.2),
+    ]
+
+
+async def _turns(folder: Path, name: str, count: int, *, in_process: bool) -> list[float]:
+    """How long each turn took, in milliseconds."""
+    from steadyhand.builtin.agents.python_process import python_agent
+    from steadyhand.plugins.plugin import AgentSettings
+    from steadyhand.ports.agent import Turn
+    from steadyhand.records.chat import Message
+
+    settings = AgentSettings(target=f"./mine.py:{name}", folder=folder, options={"in_process": in_process})
+    agent = python_agent(settings)
+    trial = _trial(folder)
+    turn = Turn(messages=(Message(role="user", content="hello"),))
+    took: list[float] = []
+    try:
+        await agent.open(trial)
+        for _ in range(count):
+            began = time.perf_counter()
+            await agent.respond(turn)
+            took.append((time.perf_counter() - began) * 1000.0)
+            await asyncio.sleep(0.002)  # the others get their turn
+    finally:
+        await agent.close()
+        await trial.environment.teardown()
+    return took
+
+
+async def _lateness(folder: Path, *, in_process: bool) -> float:
+    """How late the sleeper was while an agent computed, at the ninetieth percentile, in milliseconds.
+
+    Counted over time and not over wake-ups: one that came 50 ms late stands for fifty that did not come.
+    """
+    late: list[float] = []
+
+    async def sleeper() -> None:
+        while True:
+            due = time.perf_counter() + 0.001
+            await asyncio.sleep(0.001)
+            over_ms = (time.perf_counter() - due) * 1000.0
+            late.extend([over_ms] * max(1, round(over_ms)))
+
+    computing = asyncio.create_task(_turns(folder, "busy", COMPUTING, in_process=in_process))
+    await asyncio.sleep(0)
+    sleeping = asyncio.create_task(sleeper())
+    await computing
+    sleeping.cancel()
+    return statistics.quantiles(late, n=10)[-1]
+
+
+def _trial(folder: Path):  # noqa: ANN202 - a trial of the engine's, imported late like everything that is measured
+    from steadyhand.builtin.environments.local import LocalEnvironment
+    from steadyhand.builtin.plugin import builtin_plugin
+    from steadyhand.engine.context import Trial, TrialParts
+    from steadyhand.plugins.plugin import EnvironmentSettings
+    from steadyhand.plugins.registry import Registry
+    from steadyhand.records.location import Place
+    from steadyhand.records.run import TrialKey
+    from steadyhand.records.scenario import Scenario
+
+    scenario = Scenario(id="a", name="A", description="", place=Place(file="a.yaml"), digest="", steps=())
+    return Trial(
+        TrialParts(
+            scenario=scenario,
+            key=TrialKey(scenario_id="a"),
+            environment=LocalEnvironment(EnvironmentSettings(root=folder / "workspaces", trial_id="t")),
+            evaluator=Registry([builtin_plugin()]).evaluator,
+        )
+    )

@@ -1,0 +1,394 @@
+"""The process that a `python:` agent runs in. Started by `python_process`, never imported for its effects.
+
+The agent itself is `PythonAgent`, as without a process of its own; what differs is the trial that it is given, each
+part of which asks the real one over the line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import faulthandler
+import os
+import pickle
+import random
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import thread as executors
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from steadyhand.builtin.agents.python import PythonAgent
+from steadyhand.builtin.agents.python_wire import (
+    ActionCard,
+    Line,
+    Moment,
+    Opening,
+    Present,
+    portable,
+    read,
+)
+from steadyhand.errors import AgentError
+from steadyhand.plugins.plugin import AgentSettings
+from steadyhand.ports.agent import Action, ActionContext, Judgement, Question, ServiceMethod, Shows, Turn
+from steadyhand.ports.model import ChatModel
+from steadyhand.records.chat import ChatRequest, ChatResponse
+from steadyhand.records.event import AnyEvent
+from steadyhand.records.result import CapturedFile, ExecutionResult
+from steadyhand.records.scenario import Scenario
+from steadyhand.records.values import plain_fields
+from steadyhand.runtime.runtime import ServiceProxy
+
+_ENDING_S = 1.0
+
+
+class RemoteClock:
+    def __init__(self) -> None:
+        self._moment: Moment = Moment(elapsed_ms=0.0, now=0.0, stamp=time.perf_counter())
+
+    def set(self, moment: Moment) -> None:
+        self._moment = moment
+
+    def now(self) -> float:
+        return self._moment.now + time.perf_counter() - self._moment.stamp
+
+    def elapsed_ms(self) -> float:
+        return round(self._moment.elapsed_ms + (time.perf_counter() - self._moment.stamp) * 1000.0, 3)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class RemoteEnvironment:
+    """The trial's environment. Setting it up and tearing it down is the trial's affair."""
+
+    def __init__(self, line: Line, opening: Opening) -> None:
+        self._line = line
+        self.name: str = opening.environment
+        self.sandboxed: bool = opening.sandboxed
+
+    async def _ask(self, method: str, kind: Any, *args: Any, **named: Any) -> Any:
+        return read(await self._line.call("environment", [method, portable(args), portable(named)]), kind)
+
+    async def setup(self, files: Sequence[Any]) -> None:
+        raise AgentError("the environment is set up by the trial, not by its agent")
+
+    async def teardown(self) -> None:
+        raise AgentError("the environment is torn down by the trial, not by its agent")
+
+    async def run(
+        self,
+        command: str | Sequence[str],
+        *,
+        timeout_s: float | None = None,
+        stdin: bytes | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> ExecutionResult:
+        return await self._ask("run", ExecutionResult, command, timeout_s=timeout_s, stdin=stdin, env=env)
+
+    def export(self, variables: Mapping[str, str]) -> None:
+        self._line.post("export", portable(variables))
+
+    async def read(self, path: str) -> bytes | None:
+        return await self._ask("read", bytes | None, path)
+
+    async def write(self, path: str, content: bytes) -> None:
+        await self._ask("write", Any, path, bytes(content))
+
+    async def list_files(self) -> Sequence[str]:
+        return await self._ask("list_files", list[str])
+
+    async def capture(self) -> Mapping[str, CapturedFile]:
+        return await self._ask("capture", dict[str, CapturedFile])
+
+
+class RemoteFolder(RemoteEnvironment):
+    """One whose workspace is a folder of this machine."""
+
+    async def folder(self) -> Path:
+        return Path(await self._ask("folder", str))
+
+
+class RemoteServices:
+    def __init__(self, host: Host, cards: Sequence[ActionCard]) -> None:
+        self._host = host
+        self._actions = {card.name: self._action(card) for card in cards}
+
+    def _action(self, card: ActionCard) -> Action:
+        async def handler(params: dict[str, Any], _: ActionContext) -> Any:
+            return await self.perform(card.name, params, recorded=True)
+
+        return Action(
+            name=card.name,
+            handler=handler,
+            description=card.description,
+            parameters=card.parameters,
+            plugin=card.plugin,
+        )
+
+    @property
+    def actions(self) -> Mapping[str, Action]:
+        return self._actions
+
+    async def open(self, trial: Any) -> None:
+        raise AgentError("the services are opened by the trial, not by its agent")
+
+    async def close(self) -> None:
+        raise AgentError("the services are closed by the trial, not by its agent")
+
+    async def perform(self, action: str, params: dict[str, Any], *, recorded: bool = False) -> Any:
+        return read(await self._host.line.call("perform", [str(action), portable(params), bool(recorded)]))
+
+    async def offered(self) -> Sequence[ServiceMethod]:
+        return read(await self._host.line.call("offered", None), list[ServiceMethod])
+
+    def get_service(self, name: str) -> Any:
+        return ServiceProxy(name, self.call)
+
+    def register_mock(self, key: str, function: Callable[..., Any]) -> None:
+        self._host.line.post("register_mock", [str(key), self._host.keep(function)])
+
+    async def call(self, service: str, method: str, args: list[Any], named: dict[str, Any]) -> Any:
+        payload = [str(service), str(method), portable(list(args)), portable(dict(named))]
+        return read(await self._host.line.call("service", payload))
+
+    async def broken(self) -> Exception | None:
+        found: str | None = read(await self._host.line.call("broken", None), str | None)
+        return None if found is None else AgentError(found)
+
+
+class RemoteJudge:
+    def __init__(self, line: Line, name: str, self_judged: bool) -> None:
+        self._line = line
+        self.name: str = name
+        self.self_judged: bool = self_judged
+
+    async def ask(self, question: Question, trial: Any) -> Judgement:
+        return read(await self._line.call("judge", question), Judgement)
+
+
+class RemoteDatabase:
+    def __init__(self, line: Line) -> None:
+        self._line = line
+
+    async def rows(self, sql: str, *, timeout_s: float) -> list[dict[str, Any]]:
+        return read(await self._line.call("rows", [sql, timeout_s]))
+
+
+class RemoteTrial:
+    """Implements `ports.agent.TrialContext` for the agent of one trial. After the trial it says nothing more."""
+
+    def __init__(self, host: Host, opening: Opening) -> None:
+        line = self._line = host.line
+        self._host = host
+        self._over = False
+        self.scenario: Scenario = pickle.loads(opening.scenario)  # noqa: S301 - our own parent pickled it
+        self.trial_id: str = opening.trial_id
+        self.seed: int = opening.seed
+        self.random: random.Random = random.Random(opening.seed)  # noqa: S311 - repeatability, not secrecy
+        self.live: bool = opening.live
+        self.clock: RemoteClock = RemoteClock()
+        environment = RemoteFolder if opening.on_this_machine else RemoteEnvironment
+        self.environment: RemoteEnvironment = environment(line, opening)
+        self.services: RemoteServices | None = RemoteServices(host, opening.actions) if opening.services else None
+        self.database: RemoteDatabase | None = RemoteDatabase(line) if opening.database else None
+        self.judge: RemoteJudge | None = RemoteJudge(line, *opening.judge) if opening.judge else None
+        self.shows: Shows = Shows()
+        self.variables: Mapping[str, Any] = {}
+
+    def set(self, present: Present) -> None:
+        self.clock.set(present.moment)
+        self.shows = present.shows
+        self.variables = present.variables
+
+    def elapsed_ms(self) -> float:
+        return self.clock.elapsed_ms()
+
+    def emit(self, event: AnyEvent) -> None:
+        if not self._over:
+            self._line.post("event", event)
+
+    async def call(self, model: ChatModel, request: ChatRequest) -> ChatResponse:
+        number = self._host.keep(model)
+        try:
+            return read(await self._line.call("call", [number, str(model.name), request]), ChatResponse)
+        except Exception:
+            # It was raised here first, and that one knows the line of the agent's code.
+            if (own := self._host.failed.get(number)) is not None:
+                raise own from None
+            raise
+        finally:
+            await self._host.let_go(number)
+
+    def end(self) -> None:
+        self._over = True
+
+
+class _Began:
+    """What belongs to the process and not to a trial, as it was when the process began."""
+
+    def __init__(self) -> None:
+        self._folder = os.getcwd()  # noqa: PTH109 - it may be gone, which `Path` would not tell
+        self._environment = dict(os.environ)
+        self._path = list(sys.path)
+        self._threads = set(threading.enumerate())
+
+    def restore(self) -> None:
+        os.chdir(self._folder)
+        if dict(os.environ) != self._environment:
+            os.environ.clear()
+            os.environ.update(self._environment)
+        sys.path[:] = self._path
+
+    def left_behind(self) -> bool:
+        """Whether something of the trial still runs, or the process can no longer print: then it is not used again."""
+        pooled: Mapping[Any, Any] = getattr(executors, "_threads_queues", {})  # idle workers of an executor do no harm
+        others = [each for each in threading.enumerate() if each not in self._threads and each not in pooled]
+        try:
+            os.fstat(1)
+            os.fstat(2)
+            closed = sys.stdout.closed or sys.stderr.closed
+        except (OSError, AttributeError):
+            closed = True
+        return bool(others) or closed
+
+
+class Host:
+    """Answers our parent: one agent at a time, opened, asked and closed."""
+
+    def __init__(self, connection: socket.socket, done: asyncio.Event) -> None:
+        self.line: Line = Line(connection, serve=self._serve, hear=self._hear, lost=lambda _: done.set())
+        self._began = _Began()
+        self._settings: AgentSettings | None = None
+        self._agent: PythonAgent | None = None
+        self._trial: RemoteTrial | None = None
+        self._kept: dict[int, Any] = {}
+        self._attempts: dict[int, set[asyncio.Task[Any]]] = {}
+        self._numbers = 0
+        self.failed: dict[int, Exception] = {}
+        """What the last attempt of a model that is kept here raised."""
+
+    def keep(self, thing: Any) -> int:
+        """A number by which our parent may ask for it."""
+        self._numbers += 1
+        self._kept[self._numbers] = thing
+        return self._numbers
+
+    async def let_go(self, number: int) -> None:
+        self._kept.pop(number, None)
+        self.failed.pop(number, None)
+        for task in self._attempts.pop(number, set()):
+            task.cancel()
+            await asyncio.wait([task])
+
+    def _hear(self, name: str, payload: msgspec.Raw) -> None:
+        """Nothing is posted to us yet."""
+
+    async def _serve(self, name: str, payload: msgspec.Raw) -> Any:
+        match name:
+            case "load":
+                return self._load(*read(payload, tuple[str, str, dict[str, Any]]))
+            case "open":
+                await self._open(*read(payload, tuple[Opening, Present]))
+                return None
+            case "respond":
+                turn, present = read(payload, tuple[Turn, Present])
+                assert self._agent is not None
+                assert self._trial is not None
+                self._trial.set(present)
+                return await self._agent.respond(turn)
+            case "close":
+                return await self._close()
+            case "attempt":
+                return await self._attempt(*read(payload, tuple[int, ChatRequest, float]))
+            case "mock":
+                number, args, named = read(payload, tuple[int, list[Any], dict[str, Any]])
+                value = self._kept[number](*args, **named)
+                return portable(await value if asyncio.iscoroutine(value) else value)
+            case _:
+                raise ValueError(f"nothing here is called {name!r}")
+
+    def _load(self, target: str, folder: str, options: dict[str, Any]) -> None:
+        """Raises `SetupError`."""
+        self._settings = AgentSettings(target=target, folder=Path(folder), options=options)
+        PythonAgent(self._settings)
+
+    async def _open(self, opening: Opening, present: Present) -> None:
+        assert self._settings is not None
+        self._began.restore()
+        trial = self._trial = RemoteTrial(self, opening)
+        trial.set(present)
+        agent = self._agent = PythonAgent(self._settings)
+        await agent.open(cast("Any", trial))
+
+    async def _close(self) -> bool:
+        """Whether the process is as good as new."""
+        agent, self._agent = self._agent, None
+        trial, self._trial = self._trial, None
+        try:
+            if agent is not None:
+                await agent.close()
+        finally:
+            if trial is not None:
+                trial.end()
+            self._kept.clear()
+        me = asyncio.current_task()
+        rest = [task for task in asyncio.all_tasks() if task is not me and task.get_name() != "steadyhand"]
+        for task in rest:
+            task.cancel()
+        if rest:
+            await asyncio.wait(rest, timeout=_ENDING_S)
+        return all(task.done() for task in rest) and not self._began.left_behind()
+
+    async def _attempt(self, number: int, request: ChatRequest, zero: float) -> ChatResponse:
+        model: ChatModel = self._kept[number]
+        task = asyncio.ensure_future(model.attempt(request, zero=zero))
+        self._attempts.setdefault(number, set()).add(task)
+        self.failed.pop(number, None)
+        try:
+            response = await task
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        except Exception as error:
+            self.failed[number] = error
+            raise
+        return msgspec.structs.replace(response, tool_calls=tuple(map(plain_fields, response.tool_calls)))
+
+
+async def _live(connection: socket.socket) -> None:
+    done = asyncio.Event()
+    task = asyncio.current_task()
+    assert task is not None
+    task.set_name("steadyhand")
+    Host(connection, done).line.attach()
+    await done.wait()
+
+
+def _die_with_parent() -> None:
+    """So that an agent that never looks up does not outlive us. Elsewhere than on Linux it ends when it next does."""
+    if sys.platform == "linux":
+        import ctypes
+
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
+
+
+def main(fd: int) -> None:
+    _die_with_parent()
+    faulthandler.enable(all_threads=False)
+    try:
+        asyncio.run(_live(socket.socket(fileno=fd)))
+    except BaseException:  # noqa: BLE001 - the agent stopped the loop or cancelled everything; our parent tells of it
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(0)

@@ -1,0 +1,147 @@
+"""Our side of a trial whose agent runs in a child: answers what the agent asks of the trial."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from steadyhand.builtin.agents.python_wire import (
+    ActionCard,
+    Line,
+    Moment,
+    Opening,
+    Present,
+    Unspoken,
+    portable,
+    read,
+)
+from steadyhand.errors import AgentError
+from steadyhand.ports.agent import Judgement, Question, TrialContext
+from steadyhand.ports.environment import OnThisMachine
+from steadyhand.records.chat import ChatRequest, ChatResponse
+from steadyhand.records.event import AnyEvent
+from steadyhand.records.values import UnreadableValue
+
+_ENVIRONMENT = frozenset({"run", "read", "write", "list_files", "capture", "folder"})
+
+
+class RemoteModel:
+    """A chat model of the agent's own, or the stream of its reply: tried in the child, counted and timed here."""
+
+    def __init__(self, line: Line, number: int, name: str) -> None:
+        self._line = line
+        self._number = number
+        self.name: str = name
+
+    async def attempt(self, request: ChatRequest, *, zero: float) -> ChatResponse:
+        """Raises `AgentError` for times that cannot be: before it was asked or after it answered."""
+        asked_ms = (time.perf_counter() - zero) * 1000.0
+        answer = await self._line.call("attempt", [self._number, request, zero])
+        response: ChatResponse = read(answer, ChatResponse)
+        answered_ms = (time.perf_counter() - zero) * 1000.0
+        attempt = response.attempt
+        stamps = (attempt.started_ms, attempt.sent_ms, attempt.first_token_ms, attempt.last_byte_ms)
+        if not all(asked_ms - 1 <= stamp <= answered_ms + 1 for stamp in stamps if stamp is not None):
+            raise AgentError("it gave times for its reply that lie outside of its turn")
+        return response
+
+    async def close(self) -> None:
+        pass
+
+
+class Desk:
+    """Answers what the agent of one trial asks of it."""
+
+    def __init__(self, line: Line, trial: TrialContext) -> None:
+        self._line = line
+        self._trial = trial
+
+    def opening(self) -> Opening:
+        trial = self._trial
+        services, judge = trial.services, trial.judge
+        cards = services.actions.values() if services is not None else ()
+        return Opening(
+            scenario=pickle.dumps(trial.scenario),
+            trial_id=trial.trial_id,
+            seed=trial.seed,
+            live=trial.live,
+            environment=trial.environment.name,
+            sandboxed=trial.environment.sandboxed,
+            on_this_machine=isinstance(trial.environment, OnThisMachine),
+            services=services is not None,
+            actions=tuple(
+                ActionCard(name=each.name, description=each.description, parameters=each.parameters, plugin=each.plugin)
+                for each in cards
+            ),
+            database=trial.database is not None,
+            judge=None if judge is None else (judge.name, judge.self_judged),
+        )
+
+    def present(self) -> Present:
+        trial = self._trial
+        moment = Moment(elapsed_ms=trial.elapsed_ms(), now=trial.clock.now(), stamp=time.perf_counter())
+        return Present(moment=moment, shows=trial.shows, variables=portable(trial.variables))
+
+    def hear(self, name: str, payload: msgspec.Raw) -> None:
+        """Raises `Unspoken` for what cannot be read."""
+        match name:
+            case "event":
+                event: AnyEvent = read(payload, AnyEvent)
+                try:
+                    self._trial.emit(event)
+                except UnreadableValue as error:
+                    raise Unspoken(f"an event that cannot be read: {error}") from error
+            case "export":
+                self._trial.environment.export(read(payload, dict[str, str]))
+            case "register_mock":
+                key, number = read(payload, tuple[str, int])
+                if self._trial.services is not None:
+                    self._trial.services.register_mock(key, self._mock(number))
+            case _:
+                raise Unspoken(f"it posted {name!r}, which is nothing we know")
+
+    def _mock(self, number: int) -> Callable[..., Any]:
+        async def answer(*args: Any, **named: Any) -> Any:
+            return read(await self._line.call("mock", [number, portable(args), portable(named)]))
+
+        return answer
+
+    async def serve(self, name: str, payload: msgspec.Raw) -> Any:
+        trial, services = self._trial, self._trial.services
+        match name:
+            case "environment":
+                return await self._environment(*read(payload, tuple[str, list[Any], dict[str, Any]]))
+            case "call":
+                number, model, request = read(payload, tuple[int, str, ChatRequest])
+                return await trial.call(RemoteModel(self._line, number, model), request)
+            case "judge" if trial.judge is not None:
+                question: Question = read(payload, Question)
+                found: Judgement = await trial.judge.ask(question, trial)
+                return found
+            case "rows" if trial.database is not None:
+                sql, timeout_s = read(payload, tuple[str, float])
+                return portable(await trial.database.rows(sql, timeout_s=timeout_s))
+            case "service" if services is not None:
+                service, method, args, named = read(payload, tuple[str, str, list[Any], dict[str, Any]])
+                return portable(await services.call(service, method, args, named))
+            case "perform" if services is not None:
+                action, params, recorded = read(payload, tuple[str, dict[str, Any], bool])
+                return portable(await services.perform(action, params, recorded=recorded))
+            case "offered" if services is not None:
+                return list(await services.offered())
+            case "broken" if services is not None:
+                broken = await services.broken()
+                return None if broken is None else str(broken)
+            case _:
+                raise Unspoken(f"it called {name!r}, which is nothing we know")
+
+    async def _environment(self, method: str, args: list[Any], named: dict[str, Any]) -> Any:
+        if method not in _ENVIRONMENT:
+            raise Unspoken(f"it called {method!r} of the environment, which is nothing we know")
+        found = await getattr(self._trial.environment, method)(*args, **named)
+        return str(found) if isinstance(found, Path) else found

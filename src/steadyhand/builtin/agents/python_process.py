@@ -1,0 +1,499 @@
+"""`python:` agents in processes of their own: a crash, a hang or a mess is an error of one trial.
+
+A pool keeps at most as many children as trials run at a time. A child serves one trial at a time and is used again
+while it is healthy; one that died, hung or was left in disorder is killed with everything it started, and replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+import weakref
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+import msgspec
+
+from steadyhand.builtin.agents.options import limit_of, time_limit_s
+from steadyhand.builtin.agents.python import PythonAgent
+from steadyhand.builtin.agents.python_desk import Desk
+from steadyhand.builtin.agents.python_wire import (
+    CALLED_OFF,
+    Frame,
+    Frames,
+    Kind,
+    Line,
+    Told,
+    Unspoken,
+    packed,
+    portable,
+    raised,
+    read,
+)
+from steadyhand.builtin.agents.trajectory import REPORTS_ITSELF
+from steadyhand.errors import AgentError, SetupError, TrialError
+from steadyhand.plugins.plugin import AgentSettings, RunScope
+from steadyhand.ports.agent import Agent, Reply, Shows, TrialContext, Turn
+from steadyhand.records.base import Record
+from steadyhand.records.event import Noted
+from steadyhand.records.values import plain_text
+
+GRACE_S: Final = 1.0
+"""How much longer than its own limit a child may take before it is killed, and how long it has to let go of a turn."""
+
+LOAD_S: Final = 120.0
+"""How long importing an agent may take."""
+
+_OUTPUT_KEPT = 16 * 1024
+_HELPING = 256 * 1024
+_OUTPUT_PAUSE_S = 0.02
+_TAIL = 2_000
+_BEGIN = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
+    "from steadyhand.builtin.agents.python_child import main; main(int(sys.argv[1]))"
+)
+
+
+class Spec(Record):
+    """What a child has loaded: an agent, and the variables it was started with."""
+
+    target: str
+    folder: str
+    options: dict[str, Any]
+    variables: dict[str, str]
+
+    @property
+    def load(self) -> list[Any]:
+        return [self.target, self.folder, self.options]
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return (self.target, self.folder, repr(sorted(self.options.items())), hash(frozenset(self.variables.items())))
+
+
+def python_agent(settings: AgentSettings) -> Agent:
+    """In a process of its own, unless the option `in_process` says to run it in ours. Raises `SetupError`."""
+    return cast("Agent", PythonAgent(settings) if settings.options.get("in_process") else ProcessAgent(settings))
+
+
+class Output:
+    """What a child prints: the end of it is kept. It is read in small helpings, so that a flood slows the child down
+    and not us."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._kept = bytearray()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pause: asyncio.TimerHandle | None = None
+        os.set_blocking(fd, False)
+        if hasattr(fcntl, "F_SETPIPE_SZ"):  # what is printed within reason costs the agent no time
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, 2**20)
+
+    @property
+    def fd(self) -> int:
+        return self._fd
+
+    def attach(self) -> None:
+        self._kept.clear()
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._fd, self._readable)
+
+    def detach(self) -> None:
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
+        if self._loop is not None and self._fd >= 0:
+            self._loop.remove_reader(self._fd)
+        self._loop = None
+
+    def read(self) -> int | None:
+        """Take what there is, up to one helping: how many bytes that were. None at the end."""
+        try:
+            data = os.read(self._fd, _HELPING)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            return None
+        self._kept += data
+        del self._kept[:-_OUTPUT_KEPT]
+        return len(data) or None
+
+    def text(self) -> str:
+        for _ in range(16):
+            if not self.read():
+                break
+        return plain_text(self._kept.decode("utf-8", "replace")).strip()
+
+    def close(self) -> None:
+        self.detach()
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _readable(self) -> None:
+        loop = self._loop
+        if loop is None:
+            return
+        loop.remove_reader(self._fd)
+        if self.read() is not None:
+            self._pause = loop.call_later(_OUTPUT_PAUSE_S, self._resume)
+
+    def _resume(self) -> None:
+        self._pause = None
+        if self._loop is not None:
+            self._loop.add_reader(self._fd, self._readable)
+
+
+class Child:
+    """One process, and our end of the line to it."""
+
+    def __init__(self, spec: Spec) -> None:
+        """Raises `SetupError` when no process can be started."""
+        self.spec: Spec = spec
+        self.desk: Desk | None = None
+        self.loaded: bool = False
+        ours, theirs = socket.socketpair()
+        out, into = os.pipe()
+        try:
+            self._process: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+                [sys.executable, "-u", "-c", _BEGIN, str(theirs.fileno()), json.dumps(sys.path)],
+                stdin=subprocess.DEVNULL,
+                stdout=into,
+                stderr=into,
+                pass_fds=(theirs.fileno(),),
+                env={**os.environ, **spec.variables},
+                start_new_session=True,
+            )
+        except OSError as error:
+            ours.close()
+            os.close(out)
+            raise SetupError(f"agent python:{spec.target}: no process can be started for it: {error}") from error
+        finally:
+            theirs.close()
+            os.close(into)
+        self._socket = ours
+        self.output: Output = Output(out)
+        self.line: Line = Line(ours, serve=self._serve, hear=self._hear, lost=lambda _: None)
+
+    def load(self) -> None:
+        """Wait, blocking, until the agent is imported and found to be one. Raises `SetupError`."""
+        name = f"agent python:{self.spec.target}"
+        deadline = time.monotonic() + LOAD_S
+        try:
+            self._socket.setblocking(True)
+            self._socket.sendall(packed(Kind.CALL, 0, "load", self.spec.load))
+            self._socket.setblocking(False)
+            answer = self._first_frame(deadline)
+        except (BrokenPipeError, ConnectionResetError):
+            answer = None
+        except (Unspoken, TimeoutError) as error:
+            self.kill()
+            raise SetupError(f"{name}: {error}{self.last_words()}") from error
+        if answer is None:
+            raise SetupError(f"{name}: importing it ended its process{self._ended()}{self.last_words()}")
+        if answer.kind is Kind.FAIL:
+            fault: Told = read(answer.payload, Told)
+            self.kill()
+            error = raised(fault)
+            raise error if isinstance(error, SetupError) else SetupError(f"{name}: {fault.type}: {fault.message}")
+        self.loaded = True
+
+    def _first_frame(self, deadline: float) -> Frame | None:
+        frames = Frames()
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(self._socket, selectors.EVENT_READ)
+            waiting.register(self.output.fd, selectors.EVENT_READ)
+            while (left_s := deadline - time.monotonic()) > 0:
+                for key, _ in waiting.select(left_s):
+                    if key.fileobj == self.output.fd:
+                        if self.output.read() is None:
+                            waiting.unregister(self.output.fd)
+                        continue
+                    data = self._socket.recv(64 * 1024)
+                    if not data:
+                        return None
+                    for frame in frames.feed(data):
+                        return frame
+        raise TimeoutError(f"importing it took longer than {LOAD_S:g} s")
+
+    @property
+    def alive(self) -> bool:
+        return self.line.gone is None and self._process.poll() is None
+
+    def begin(self, desk: Desk) -> None:
+        self.desk = desk
+        self.line.attach()
+        self.output.attach()
+
+    def end(self) -> None:
+        self.line.detach()
+        self.output.detach()
+        self.desk = None
+
+    def kill(self) -> None:
+        """End it at once, with everything it started, whatever it is doing. Safe to call twice."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        self.line.close("its process was ended")
+
+    def bury(self) -> None:
+        """Let go of what a killed process leaves. Waits for its end, which is at hand."""
+        self.kill()
+        self._process.wait()
+        self.output.close()
+
+    async def cause_of_death(self) -> str:
+        """After the line was lost: what became of the process, and the end of what it printed."""
+        for _ in range(100):
+            if self._process.poll() is not None:
+                break
+            await asyncio.sleep(0.005)
+        ended, said = self._ended(), self.line.gone
+        words = self.last_words()
+        self.kill()
+        if not ended:
+            return f"its process closed the line to us{f' ({said})' if said else ''}{words}"
+        return f"its process ended{ended}{words}"
+
+    def _ended(self) -> str:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = self._process.wait(timeout=0.2 if self.line.gone is None else 0)
+            if code >= 0:
+                return f" with exit code {code}"
+            with contextlib.suppress(ValueError):
+                return f" by {signal.Signals(-code).name}"
+            return f" by signal {-code}"
+        return ""
+
+    def last_words(self) -> str:
+        text = self.output.text()
+        return f"; the end of its output: {text[-_TAIL:]}" if text else ""
+
+    def _hear(self, name: str, payload: msgspec.Raw) -> None:
+        if self.desk is not None:
+            self.desk.hear(name, payload)
+
+    async def _serve(self, name: str, payload: msgspec.Raw) -> Any:
+        if self.desk is None:
+            raise AgentError("the trial is over")
+        return await self.desk.serve(name, payload)
+
+
+class ChildPool:
+    """The children of a run: at most `limit`, those in use included."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = max(1, limit)
+        self._idle: list[Child] = []
+        self._busy: set[Child] = set()
+        self._dead: list[Child] = []
+        self._checked: set[tuple[Any, ...]] = set()
+        weakref.finalize(self, _end_all, self._idle, self._busy, self._dead)
+
+    def check(self, spec: Spec) -> None:
+        """Whether the agent can be imported and used, found out once. Blocks. Raises `SetupError`."""
+        if spec.key not in self._checked:
+            child = self._start(spec)
+            try:
+                child.load()
+            except BaseException:
+                child.bury()
+                raise
+            self._idle.append(child)
+            self._checked.add(spec.key)
+
+    def take(self, spec: Spec) -> Child:
+        """An idle child, or a fresh one that has loaded nothing yet."""
+        for child in [each for each in self._idle if each.spec.key == spec.key]:
+            self._idle.remove(child)
+            if child.alive:
+                self._busy.add(child)
+                return child
+            self._drop(child)
+        child = self._start(spec)
+        self._busy.add(child)
+        return child
+
+    def give_back(self, child: Child, *, healthy: bool) -> None:
+        self._busy.discard(child)
+        child.end()
+        if healthy and child.alive:
+            self._idle.append(child)
+        else:
+            self._drop(child)
+
+    async def close(self) -> None:
+        for child in [*self._idle, *self._busy]:
+            self._drop(child)
+        self._idle.clear()
+        self._busy.clear()
+        await asyncio.to_thread(_end_all, self._dead)
+
+    def _start(self, spec: Spec) -> Child:
+        while self._idle and len(self._idle) + len(self._busy) >= self._limit:
+            self._drop(self._idle.pop(0))
+        return Child(spec)
+
+    def _drop(self, child: Child) -> None:
+        child.kill()
+        self._dead.append(child)
+
+
+def _end_all(*children: list[Child] | set[Child]) -> None:
+    for some in children:
+        while some:
+            some.pop().bury()
+
+
+class ProcessAgent:
+    """A `python:` agent in a child process; what it is called with and how is `PythonAgent`'s affair.
+
+    The child has a time limit of its own, which knows where in the code it hung. Ours comes `GRACE_S` later and does
+    without the child's help.
+    """
+
+    shows: Shows = REPORTS_ITSELF
+
+    def __init__(self, settings: AgentSettings) -> None:
+        """Raises `SetupError` when the target cannot be imported or asks for what is not offered."""
+        self._name: str = f"python:{settings.target}"
+        self._limit_s: float = time_limit_s(settings)
+        self._spec = _spec(settings)
+        self._own: ChildPool | None = None
+        if settings.run is None:
+            self._own = self._pool = ChildPool(1)
+        else:
+            self._pool = settings.run.get(ChildPool, _pool_of)
+        self._pool.check(self._spec)
+        self._child: Child | None = None
+        self._trial: TrialContext | None = None
+        self._call: asyncio.Future[Any] | None = None
+        self._hung: bool = False
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def open(self, trial: TrialContext) -> None:
+        self._trial = trial
+        child = self._child = self._pool.take(self._spec)
+        desk = Desk(child.line, trial)
+        child.begin(desk)
+        if not child.loaded:
+            await self._ask(child, "load", self._spec.load, LOAD_S)
+            child.loaded = True
+        await self._ask(child, "open", [desk.opening(), desk.present()], self._limit_s * 2)
+
+    async def respond(self, turn: Turn) -> Reply:
+        assert self._trial is not None, "respond before open"
+        child = self._ready()
+        desk = child.desk
+        assert desk is not None
+        limit_s = limit_of(turn, self._limit_s)
+        return read(await self._ask(child, "respond", [turn, desk.present()], limit_s), Reply)
+
+    async def close(self) -> None:
+        child, self._child = self._child, None
+        trial, self._trial = self._trial, None
+        try:
+            if child is None:
+                return
+            healthy = False
+            try:
+                if child.alive:
+                    healthy = read(await self._ask(child, "close", None, self._limit_s), bool)
+            finally:
+                printed = child.output.text()
+                if trial is not None and printed:
+                    note = f"the agent printed: {printed}"
+                    trial.emit(Noted(at_ms=trial.elapsed_ms(), message=note, level="debug"))
+                self._pool.give_back(child, healthy=healthy)
+        finally:
+            if self._own is not None:
+                await self._own.close()
+
+    def _ready(self) -> Child:
+        if self._child is None:
+            raise AgentError(f"{self._name}: it is closed")
+        if self._hung:
+            raise AgentError(f"{self._name}: it did not let go of the turn before, and its process was ended")
+        return self._child
+
+    async def _settle(self, child: Child) -> None:
+        """Wait for a call that was called off to end, or end the child."""
+        call, self._call = self._call, None
+        if call is None or call.done():
+            return
+        await asyncio.wait([call], timeout=GRACE_S)
+        if not call.done():
+            self._hung = True
+            child.kill()
+
+    async def _ask(self, child: Child, what: str, payload: Any, limit_s: float | None) -> msgspec.Raw:
+        """What the child answers. Raises `AgentError`, or the `TrialError` that came through the agent's code.
+
+        When we are cancelled, the child is asked to stop, and killed if it has not after `GRACE_S`.
+        """
+        try:
+            number, call = child.line.begin(what, payload)
+        except ConnectionError as error:
+            raise AgentError(f"{self._name}: {await child.cause_of_death()}") from error
+        self._call = call
+        call.add_done_callback(_looked_at)
+        try:
+            done, _ = await asyncio.wait([call], timeout=None if limit_s is None else limit_s + GRACE_S)
+        except asyncio.CancelledError:
+            # What is evaluated next must not be changed by an agent that goes on.
+            child.line.call_off(number)
+            try:
+                await self._settle(child)
+            except asyncio.CancelledError:
+                child.kill()
+            raise
+        if not done:
+            child.kill()
+            raise AgentError(
+                f"{self._name}: it did not answer within {limit_s or 0:g} s and did not let itself be stopped; its "
+                f"process was ended{child.last_words()}"
+            )
+        self._call = None
+        try:
+            return call.result()
+        except ConnectionError as error:
+            raise AgentError(f"{self._name}: {await child.cause_of_death()}") from error
+        except TrialError as error:
+            if str(error) == CALLED_OFF:
+                raise AgentError(f"{self._name}: {error}") from error
+            raise
+        except Exception as error:
+            raise AgentError(f"{self._name}: raised {type(error).__name__}: {error}") from error
+
+
+def _looked_at(call: asyncio.Future[Any]) -> None:
+    """What comes of a call that nobody waits for any more is not worth a warning."""
+    if not call.cancelled():
+        call.exception()
+
+
+def _pool_of(run: RunScope) -> ChildPool:
+    return ChildPool(run.concurrency)
+
+
+def _spec(settings: AgentSettings) -> Spec:
+    own: Mapping[str, str] = {
+        name: value for name, value in settings.variables.items() if os.environ.get(name) != value
+    }
+    options = {name: portable(value) for name, value in settings.options.items()}
+    return Spec(target=settings.target, folder=str(settings.folder), options=options, variables=dict(own))

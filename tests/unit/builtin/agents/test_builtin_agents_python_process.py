@@ -1,0 +1,302 @@
+"""What an agent does to its own process is an error of its own trial, and of no other."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from steadyhand.builtin.agents.python_process import ChildPool, ProcessAgent
+from steadyhand.errors import AgentError, SetupError
+from steadyhand.plugins.plugin import AgentSettings, RunScope
+from steadyhand.ports.agent import Judgement, Question
+from steadyhand.records.evaluation import JudgeNote
+from steadyhand.records.event import ActionTaken, Noted, ServiceCalled
+from steadyhand.runtime.runtime import AgentRuntime
+from support.agents import a_trial, turn
+
+
+class Given:
+    """A run with one agent in a file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.scope = RunScope(concurrency=1)
+        self.options: dict[str, object] = {}
+
+    def write(self, source: str) -> None:
+        (self.folder / "mine.py").write_text(textwrap.dedent(source))
+
+    def agent(self, name: str = "agent") -> ProcessAgent:
+        settings = AgentSettings(target=f"./mine.py:{name}", folder=self.folder, options=self.options, run=self.scope)
+        return ProcessAgent(settings)
+
+    async def ask(self, *said: str, name: str = "agent", trial=None, deadline_s: float | None = None) -> str:
+        trial = trial or a_trial(self.folder)
+        agent = self.agent(name)
+        deadline = None if deadline_s is None else trial.clock.now() + deadline_s
+        try:
+            await agent.open(trial)
+            async with asyncio.timeout(deadline_s):
+                return (await agent.respond(turn(*said, deadline=deadline))).text
+        finally:
+            await agent.close()
+            await trial.environment.teardown()
+
+
+@pytest.fixture
+async def given(tmp_path: Path):
+    made = Given(tmp_path)
+    yield made
+    await made.scope.close()
+
+
+PID = "import os\ndef agent(): return str(os.getpid())\n"
+
+
+def _gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] == "Z" if sys.platform == "linux" else False
+
+
+async def test_the_module_is_imported_in_the_child_only_and_the_child_is_used_again(given):
+    given.write("import sys, os\nsys.modules['left_by_the_agent'] = sys\n" + PID)
+    first = int(await given.ask("hi"))
+    assert first != os.getpid()
+    assert int(await given.ask("hi")) == first
+    assert "left_by_the_agent" not in sys.modules
+    await given.scope.close()
+    assert _gone(first)
+
+
+@pytest.mark.parametrize(
+    ("attack", "said"),
+    [
+        ("import os; os._exit(0)", "its process ended with exit code 0"),
+        ("import os; os._exit(7)", "its process ended with exit code 7"),
+        ("import os; os.abort()", "its process ended by SIGABRT"),
+        ("import ctypes; ctypes.string_at(0)", "its process ended by SIGSEGV.*mine.py"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "its process ended by SIGKILL"),
+        ("import sys; sys.exit(0)", r"mine.py:2: SystemExit: 0"),
+        ("raise KeyboardInterrupt", r"mine.py:2: KeyboardInterrupt"),
+        ("raise GeneratorExit", r"mine.py:2: GeneratorExit"),
+        ("import os; os.close(1); os.close(2); print('x', flush=True)", "OSError"),
+        ("import os; os.closerange(3, 1024); import time; time.sleep(30)", "its process"),
+    ],
+)
+@pytest.mark.parametrize("form", ["def", "async def"])
+async def test_a_crash_is_the_trials_error_and_the_child_is_replaced(given, attack, said, form):
+    given.write(f"{form} bad():\n    {attack}\n{PID}")
+    with pytest.raises(AgentError, match=f"(?s){said}") as raised:
+        await given.ask("hi", name="bad")
+    assert "python:./mine.py:bad" in str(raised.value)
+    assert int(await given.ask("hi")) != os.getpid()
+
+
+@pytest.mark.parametrize(
+    ("attack", "said"),
+    [
+        ("asyncio.get_running_loop().stop(); await asyncio.sleep(30)", "cancelled from inside|its process ended"),
+        (
+            "asyncio.current_task().cancel(); await asyncio.sleep(30)",
+            "its task was cancelled from inside its own process",
+        ),
+        ("[task.cancel() for task in asyncio.all_tasks()]; await asyncio.sleep(30)", "cancelled|its process ended"),
+        ("asyncio.get_running_loop().close()", "RuntimeError|its process ended"),
+    ],
+)
+async def test_what_a_coroutine_does_to_its_loop_is_its_own_affair(given, attack, said):
+    given.write(f"import asyncio\nasync def bad():\n    {attack}\n{PID}")
+    with pytest.raises(AgentError, match=said):
+        await given.ask("hi", name="bad")
+    assert int(await given.ask("hi"))
+
+
+HANGS = {
+    "swallows cancellation": """
+        while True:
+            try: await asyncio.sleep(30)
+            except asyncio.CancelledError: pass
+        """,
+    "never awaits": "while True: yield 'x'",
+    "computes": "while True: pass",
+    # A regular expression is matched in one call of C that never lets go of the interpreter's lock.
+    "holds the lock in C": "re.match('(a+)+$', 'a' * 64 + 'b')",
+}
+
+
+@pytest.mark.parametrize("what", HANGS)
+@pytest.mark.parametrize("by", ["its own limit", "the scenario's"])
+async def test_a_hang_is_ended_from_outside_with_what_it_started(given, what, by):
+    given.options = {"timeout_s": 0.3} if by == "its own limit" else {"timeout_s": 60}
+    head = "import asyncio, os, re, subprocess, pathlib\nasync def bad(workspace):\n"
+    began = "    child = subprocess.Popen(['sleep', '600'])\n"
+    tell = f"    pathlib.Path({str(given.folder / 'pids')!r}).write_text(f'{{os.getpid()}} {{child.pid}}')\n"
+    body = textwrap.indent(textwrap.dedent(HANGS[what]).strip(), "    ")
+    given.write(f"{head}{began}{tell}{body}\n{PID}")
+    if by == "its own limit":
+        with pytest.raises(AgentError, match=r"did not answer within 0.3 s|held up the event loop"):
+            await given.ask("hi", name="bad")
+    else:
+        with pytest.raises(TimeoutError):
+            await given.ask("hi", name="bad", deadline_s=0.3)
+    await given.scope.close()
+    pids = [int(pid) for pid in (given.folder / "pids").read_text().split()]
+    while not all(map(_gone, pids)):  # noqa: ASYNC110 - a killed process takes a moment to die
+        await asyncio.sleep(0.01)
+    assert int(await given.ask("hi"))
+
+
+async def test_a_mess_does_not_reach_the_next_trial(given):
+    given.write("""
+        import os, sys
+        def agent():
+            before = [os.getcwd(), os.environ.get("LEFT"), "left" in sys.path, os.getpid()]
+            os.chdir("/")
+            os.environ["LEFT"] = "behind"
+            sys.path.append("left")
+            return repr(before)
+        """)
+    first = await given.ask("hi")
+    assert first == await given.ask("hi")
+    assert Path.cwd() != Path("/")
+
+
+async def test_a_thread_that_is_left_behind_costs_the_child_its_place(given):
+    given.write("import threading, os\ndef agent():\n    threading.Thread(target=threading.Event().wait, "
+                "daemon=True).start()\n    return str(os.getpid())")  # fmt: skip
+    assert await given.ask("hi") != await given.ask("hi")
+
+
+async def test_what_it_prints_is_kept_with_the_trial_and_bounded(given, capfd):
+    given.write("import os\ndef agent():\n    print('x' * 3_000_000, flush=True)\n    os.system('echo from a shell')\n"
+                "    print('the end', flush=True)\n    return 'done'")  # fmt: skip
+    trial = a_trial(given.folder)
+    assert await given.ask("hi", trial=trial) == "done"
+    (note,) = [event for event in trial.events if isinstance(event, Noted)]
+    assert note.message.endswith("x\nfrom a shell\nthe end")
+    assert len(note.message) < 20_000
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("import os; os._exit(0)", "importing it ended its process with exit code 0"),
+        ("print('my last words'); import ctypes; ctypes.string_at(0)", "(?s)by SIGSEGV; .*my last words"),
+        ("raise KeyboardInterrupt", "KeyboardInterrupt"),
+    ],
+)
+async def test_a_module_that_ends_its_process_is_said_before_anything_runs(given, source, said):
+    given.write(source)
+    with pytest.raises(SetupError, match=said):
+        given.agent()
+
+
+async def test_there_are_never_more_children_than_trials_at_a_time(tmp_path):
+    made = Given(tmp_path)
+    made.scope = RunScope(concurrency=2)
+    made.write(PID + "other = agent\nthird = agent\n")
+    agents = [made.agent(name) for name in ("agent", "other", "third")]
+    pool = made.scope.get(ChildPool, lambda _: ChildPool(0))
+    assert len(pool._idle) + len(pool._busy) == 2
+    trials = [a_trial(tmp_path) for _ in range(2)]
+    for agent, trial in zip(agents, trials, strict=False):
+        await agent.open(trial)
+    assert len(pool._idle) + len(pool._busy) == 2
+    for agent in agents:
+        await agent.close()
+    await made.scope.close()
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"\xff\xff\xff\xff",
+        b"\0\0\0\x01\xc1",
+        b"\0\0\0\x05hello",
+        b"\0\0\0\x04\x94\x03\x00\xa1",
+        b"\0\0\0\x03\x93\x09\x01",
+    ],
+)
+async def test_what_is_not_of_the_protocol_ends_the_child(given, frame):
+    given.write(f"""
+        import os, socket, time
+        def bad():
+            for fd in range(3, 64):
+                try: found = socket.socket(fileno=os.dup(fd))
+                except OSError: continue
+                if found.family == socket.AF_UNIX:
+                    try: found.sendall({frame!r} + bytes(20))
+                    except OSError: pass
+            time.sleep(30)
+        """)
+    with pytest.raises(AgentError, match=r"its process closed the line to us|its process ended"):
+        await given.ask("hi", name="bad")
+
+
+class Judging:
+    name, self_judged = "judges/one", False
+
+    async def ask(self, question: Question, trial) -> Judgement:
+        note = JudgeNote(model=self.name, prompt_hash="h", raw="")
+        return Judgement(judgment="yes", note=note, reasoning=question.prompt, confidence=0.75)
+
+
+async def test_the_whole_trial_is_there_over_the_line(given):
+    given.write("""
+        import json
+        from steadyhand.ports.agent import Question, ServiceFault
+        from steadyhand.records.event import ActionTaken
+        from steadyhand.testing import ScriptedAgent
+        async def agent(trial, services, emit, environment):
+            services.register_mock("own.double", lambda n: {"twice": 2 * n, "raw": b"\\xff"})
+            async def refuse(): raise ServiceFault("no", code="NO", status=403)
+            services.register_mock("own.refuse", refuse)
+            doubled = await services.call("own", "double", [21], {})
+            try: await services.get_service("own").refuse()
+            except ServiceFault as fault: refused = [str(fault), fault.code, fault.status]
+            emit(ActionTaken(at_ms=trial.elapsed_ms(), id="x", name="told", params={"deep": {"er": 1}}))
+            ran = await environment.run("cat", stdin=b"in")
+            judged = await trial.judge.ask(Question(prompt="why", materials=()), trial)
+            return json.dumps([
+                doubled["twice"], doubled["raw"] == b"\\xff", refused, ran.stdout, judged.reasoning, judged.confidence,
+                trial.scenario.id, trial.trial_id, trial.seed, trial.random.random() < 1, trial.live,
+                trial.variables["scenario"], trial.shows.actions, 0 < trial.elapsed_ms() < 60_000,
+                [each.method for each in await services.offered()], list(services.actions), trial.database,
+            ])
+        """)
+    services = AgentRuntime()
+    trial = a_trial(given.folder, services=services, judge=Judging())
+    await trial.environment.setup([])
+    await services.open(trial)
+    assert json.loads(await given.ask("hi", trial=trial)) == [
+        42, True, ["no", "NO", 403], "in", "why", 0.75, "a", "a#0", 7, True, False, "A", "seen", True,
+        ["double", "refuse"], [], None,
+    ]  # fmt: skip
+    assert [event.method for event in trial.events if isinstance(event, ServiceCalled)] == ["double", "refuse"]
+    assert [event.params for event in trial.events if isinstance(event, ActionTaken)] == [{"deep": {"er": 1}}]
+
+
+@pytest.mark.parametrize("value", ["{None: 1}", "{(1, 2): 3}", "{True: 1}", "endless", "deep", "{'n': 10 ** 5000}"])
+async def test_whatever_it_reports_can_be_read(given, value):
+    given.write(f"""
+        endless = {{}}; endless["self"] = endless
+        deep = {{}}
+        for _ in range(100_000): deep = {{"a": deep}}
+        def agent(action):
+            action("X", {value}, {value})
+            return "done"
+        """)
+    trial = a_trial(given.folder)
+    assert await given.ask("hi", trial=trial) == "done"
+    (taken,) = [event for event in trial.events if isinstance(event, ActionTaken)]
+    assert all(isinstance(key, str) for key in taken.params)
