@@ -163,7 +163,7 @@ def test_one_unreadable_trial_hides_no_other_and_is_done_again(shell):
     assert "a trial of the run record is damaged" in shown.out
     ended = shell("resume", "last", "--json", "r.json")
     assert (ended.code, verdicts(shell.folder)) == (0, dict.fromkeys("abc", "passed"))
-    assert "1 of 3 trials to do" in ended.err
+    assert "1 of 3 trials left to run" in ended.err
 
 
 def test_a_bug_is_one_line_a_file_and_three(capsys):

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import copy
 import math
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-
-from steadyhand.cli.terminal import Unwritten, page, show
-from steadyhand.compose.running import rates_of
-from steadyhand.report.details import Transcripts
-from steadyhand.report.terminal import render_stored_run
-from steadyhand.store.reader import RunReader
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -86,60 +79,6 @@ def selection(command: F) -> F:
     return paths(command)
 
 
-_FILE = click.Path(path_type=Path, dir_okay=False)
-
-
-def report_files(command: F) -> F:
-    """--json, --junit and --transcript."""
-    command = click.option(
-        "--transcript",
-        "transcripts",
-        type=click.Choice(["all", "failed", "none"]),
-        help="Which transcripts to show. [default: trials that did not pass, or a single conversation]",
-    )(command)
-    command = click.option("--junit", "junit_file", type=_FILE, help="Write a JUnit XML report.")(command)
-    return click.option("--json", "json_file", type=_FILE, help="Write the full report as JSON.")(command)
-
-
 def number(count: int, noun: str, plural: str = "") -> str:
     """Such as `1 scenario` and `2 scenarios`."""
     return f"{count} {noun if count == 1 else plural or noun + 's'}"
-
-
-def show_run(
-    reader: RunReader, *, json_file: Path | None, junit_file: Path | None, transcripts: Transcripts | None
-) -> None:
-    """The files, and the table. Raises `Unwritten` if a file cannot be written; the record is safe already."""
-    rates = rates_of(reader)
-    unwritten: list[str] = []
-    if json_file is not None:
-        from steadyhand.report.json import to_json
-
-        unwritten += _write(json_file, to_json(reader.header, reader.trials(), rates))
-    if junit_file is not None:
-        from steadyhand.report.junit import to_junit
-
-        unwritten += _write(junit_file, [to_junit(reader.header, reader.trials(), rates).encode()])
-    show(render_stored_run(reader, rates, page(), transcripts=transcripts))
-    if unwritten:
-        raise Unwritten("; ".join(unwritten))
-
-
-def _write(file: Path, content: Iterable[bytes]) -> list[str]:
-    """What went wrong, if anything did. A report is there as a whole or not at all."""
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        if file.exists() and not file.is_file():
-            with file.open("wb") as stream:  # a pipe or device
-                stream.writelines(content)
-            return []
-        part = file.with_name(f".{file.name}.{os.getpid()}.part")
-        try:
-            with part.open("wb") as stream:
-                stream.writelines(content)
-            part.replace(file)
-        finally:
-            part.unlink(missing_ok=True)
-    except OSError as error:
-        return [f"cannot write the report {file}: {error.strerror}"]
-    return []

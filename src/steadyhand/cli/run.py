@@ -13,7 +13,7 @@ import click
 from steadyhand.batch.estimate import estimate
 from steadyhand.cli import options as shared
 from steadyhand.cli.main import tell_bug
-from steadyhand.cli.options import report_files, show_run
+from steadyhand.cli.run_report import report_files, show_run
 from steadyhand.cli.terminal import Unwritten, progress_stream, say, takes_control
 from steadyhand.compose.running import Run, rates_of, run_in_loop
 from steadyhand.compose.settings import RunOptions, Selection
