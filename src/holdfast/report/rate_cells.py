@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.judging.scenario_rate import ScenarioRate, pass_hat_k, percent
+from holdfast.judging.scenario_rate import ScenarioRate, percent
+from holdfast.judging.statistics import pass_hat_k
 from holdfast.report.table import Cell
 
 RATE_COLUMNS = ("passed", "required", "95 % interval", "pass^k", "undecided")

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from holdfast.judging.matrix_rate import Tally, tally_scenarios, tally_trials, value_rates
-from holdfast.judging.scenario_rate import ScenarioRate, pass_hat_k
+from holdfast.judging.scenario_rate import ScenarioRate
+from holdfast.judging.statistics import pass_hat_k
 from holdfast.records.run import RunHeader, RunMatrix
 from holdfast.records.verdict import Verdict
 from holdfast.report.whole import whole

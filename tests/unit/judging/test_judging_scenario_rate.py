@@ -4,7 +4,7 @@ from collections import Counter
 import pytest
 
 from holdfast.errors import ExitCode
-from holdfast.judging.scenario_rate import ScenarioRate, pass_hat_k, rates_exit_code, scenario_rates, wilson_interval
+from holdfast.judging.scenario_rate import ScenarioRate, rates_exit_code, scenario_rates
 from holdfast.records.verdict import Verdict
 
 P, F, I, E = Verdict  # noqa: E741
@@ -72,16 +72,8 @@ def test_the_option_goes_before_the_scenario_and_order_is_the_plans():
 
 
 def test_interval_and_share():
-    assert wilson_interval(0, 0) is None
-    assert wilson_interval(8, 10) == pytest.approx((0.4902, 0.9433), abs=1e-4)
-    assert wilson_interval(10, 10) == pytest.approx((0.7225, 1.0), abs=1e-4)
-    assert wilson_interval(0, 10) == pytest.approx((0.0, 0.2775), abs=1e-4)
+    decided = ScenarioRate(scenario_id="s", planned=12, passed=8, failed=2, error=2)
+    assert decided.interval == pytest.approx((0.4902, 0.9433), abs=1e-4)
+    assert ScenarioRate(scenario_id="s", planned=3, error=3).interval is None
     assert ScenarioRate(scenario_id="s", planned=3, passed=1, error=2).share == 1.0
     assert ScenarioRate(scenario_id="s", planned=3, error=2).share is None
-
-
-def test_pass_hat_k():
-    assert pass_hat_k(8, 10, 1) == pytest.approx(0.8)
-    assert pass_hat_k(8, 10, 4) == pytest.approx(70 / 210)
-    assert pass_hat_k(3, 10, 4) == 0.0
-    assert pass_hat_k(3, 3, 4) is None
