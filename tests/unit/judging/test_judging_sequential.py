@@ -112,6 +112,11 @@ def test_a_trial_without_a_verdict_speaks_for_neither():
     for at in range(100):
         mostly.add(True if at < 9 else None)
     assert mostly.decision is Decision.UNDECIDED, "nine passes and 91 outages are not 0.9"
+    for verdict, required in ((True, 0.6), (False, 0.4)):
+        half = SequentialTest(required, ceiling=200)
+        for at in range(200):
+            half.add(verdict if at % 2 else None)
+        assert half.decision is Decision.UNDECIDED, "the other half could have turned it"
 
 
 @pytest.mark.parametrize(
