@@ -33,7 +33,8 @@ def normal_quantile(p: float) -> float:
         raise ValueError(f"expected a probability between 0 and 1, got {p}")
     if p > 0.5:
         return -normal_quantile(1 - p)
-    return crossing(lambda x: normal_cdf(x) - p, -40.0, 0.0)
+    # The last bits are those lost in writing 0.975 as 1 - 0.025.
+    return round(crossing(lambda x: normal_cdf(x) - p, -40.0, 0.0), 15)
 
 
 def crossing(rising: Callable[[float], float], low: float, high: float) -> float:

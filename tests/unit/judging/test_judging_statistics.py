@@ -43,6 +43,12 @@ def test_distributions_agree_with_scipy(x: float, a: float, b: float):
     assert normal_cdf(normal_quantile(x)) == pytest.approx(x)
 
 
+def test_the_usual_quantile_is_the_one_in_every_table():
+    assert normal_quantile(0.975) == 1.959963984540054
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        normal_quantile(1.0)
+
+
 def test_known_intervals_of_a_rate():
     assert wilson_interval(0, 0) is None
     assert wilson_interval(50, 100) == pytest.approx((0.4038, 0.5962), abs=5e-5)
