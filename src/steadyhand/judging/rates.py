@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 from steadyhand.errors import ExitCode
 from steadyhand.judging.severity import Alarm
+from steadyhand.judging.statistics import wilson_interval
 from steadyhand.records.base import Record
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import RunMatrix
@@ -69,9 +69,6 @@ def summarise(
     return RunSummary.of(
         counts, planned=planned, missed_alarms=alarms.get("missed", 0), false_alarms=alarms.get("false", 0)
     )
-
-
-_Z95 = 1.959963984540054
 
 
 class ScenarioRate(Tally):
@@ -150,24 +147,6 @@ def rates_exit_code(rates: Iterable[ScenarioRate]) -> ExitCode:
 def percent(required: float | None) -> str:
     """The share that must pass, as it was written: 0.995 is not shown as 100%."""
     return "all" if required is None else f"{required * 100:.6g}%"
-
-
-def wilson_interval(passed: int, decided: int, z: float = _Z95) -> tuple[float, float] | None:
-    """Bounds of a share that was seen `passed` times out of `decided`; None for none. Right also at 0 and at all."""
-    if decided <= 0:
-        return None
-    share = passed / decided
-    scale = 1 + z * z / decided
-    centre = (share + z * z / (2 * decided)) / scale
-    reach = z * math.sqrt(share * (1 - share) / decided + z * z / (4 * decided * decided)) / scale
-    return max(0.0, centre - reach), min(1.0, centre + reach)
-
-
-def pass_hat_k(passed: int, decided: int, k: int) -> float | None:
-    """pass^k: the chance that `k` trials all pass, estimated without bias from `decided` of them; None for too few."""
-    if k < 1 or decided < k:
-        return None
-    return math.comb(passed, k) / math.comb(decided, k)
 
 
 class ValueRate(Record):

@@ -11,13 +11,13 @@ import msgspec
 from steadyhand.judging.cost import Prices, cost_of_trial
 from steadyhand.judging.rates import (
     ScenarioRate,
-    pass_hat_k,
     rates_exit_code,
     summarise,
     tally_scenarios,
     value_rates,
 )
 from steadyhand.judging.severity import Alarm, alarm_of
+from steadyhand.judging.statistics import pass_hat_k
 from steadyhand.records.base import Record
 from steadyhand.records.chat import Finish
 from steadyhand.records.cost import CostSummary, Spent

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from steadyhand.judging.cost import PRICES_AS_OF
-from steadyhand.judging.rates import ScenarioRate, pass_hat_k, percent
+from steadyhand.judging.rates import ScenarioRate, percent
+from steadyhand.judging.statistics import pass_hat_k
 from steadyhand.judging.trial import LATENCY_BUDGET
 from steadyhand.records.chat import FinishReason
 from steadyhand.records.cost import CostSummary, Spent

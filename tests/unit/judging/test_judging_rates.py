@@ -4,7 +4,8 @@ from collections import Counter
 import pytest
 
 from steadyhand.errors import ExitCode
-from steadyhand.judging.rates import ScenarioRate, pass_hat_k, rates_exit_code, scenario_rates, wilson_interval
+from steadyhand.judging.rates import ScenarioRate, rates_exit_code, scenario_rates
+from steadyhand.judging.statistics import pass_hat_k, wilson_interval
 from steadyhand.records.evaluation import Verdict
 
 P, F, I, E = Verdict  # noqa: E741

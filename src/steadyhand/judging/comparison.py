@@ -1,0 +1,434 @@
+"""Is B better than A? Two runs or targets, paired by scenario: pass rates, and the rule of the gate.
+
+The scenarios of a comparison are fixed: both sides ran the same ones, and the question is about them. So the tests
+permute trials within a scenario, never scenarios. Trials of one scenario and side are taken as independent. Everything
+here works on counts per scenario; a difference is always B minus A.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+from steadyhand.judging.statistics import (
+    Bounds,
+    Tries,
+    crossing,
+    normal_quantile,
+    wilson_interval,
+)
+from steadyhand.records.base import Record
+
+_SLACK = 1 + 1e-9
+"""Outcomes whose chances differ only by rounding are equally likely."""
+
+
+class Pair(Record):
+    """One scenario on both sides: how many trials passed, of how many that were decided."""
+
+    scenario_id: str
+    a_passed: int
+    a_decided: int
+    b_passed: int
+    b_decided: int
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.a_passed <= self.a_decided and 0 <= self.b_passed <= self.b_decided):
+            raise ValueError(f"{self.scenario_id}: more trials passed than were decided")
+
+    @property
+    def comparable(self) -> bool:
+        return self.a_decided > 0 and self.b_decided > 0
+
+    @property
+    def difference(self) -> float:
+        return self.b_passed / self.b_decided - self.a_passed / self.a_decided
+
+
+class ScenarioDifference(Record):
+    """How one scenario changed. `p_value` is two-sided by Fisher; `p_adjusted` is it after Holm's correction."""
+
+    pair: Pair
+    difference: float
+    low: float
+    high: float
+    effect: float
+    """Cohen's h: 0.2 is small, 0.5 medium, 0.8 large."""
+    p_value: float
+    p_adjusted: float
+    trials_to_tell: int | None
+    """Trials a side that would tell a difference of this size; None when none was seen."""
+
+
+class SuiteDifference(Record):
+    """The mean of the scenarios' differences, each scenario counting once.
+
+    The interval is about that mean; `p_value` asks whether anything differs at all, and uses the mean to tell. Where
+    scenarios moved far in opposite directions the interval can leave zero out before the p-value is small.
+    """
+
+    scenarios: int
+    difference: float
+    low: float
+    high: float
+    p_value: float
+    exact: bool
+    """False when the test drew permutations; their seed is fixed."""
+    trials_to_tell: int | None
+    """Trials per scenario and side."""
+
+
+class RateComparison(Record):
+    """`suite` is None when nothing could be paired."""
+
+    scenarios: list[ScenarioDifference]
+    suite: SuiteDifference | None
+    only_a: list[str] = []
+    only_b: list[str] = []
+    undecided: list[str] = []
+    """Scenarios on both sides of which one side has no decided trial."""
+
+
+def pair_up(a: Mapping[str, Tries], b: Mapping[str, Tries]) -> list[Pair]:
+    """The scenarios that both sides have, in the order of A."""
+    return [
+        Pair(scenario_id=each, a_passed=a[each][0], a_decided=a[each][1], b_passed=b[each][0], b_decided=b[each][1])
+        for each in a
+        if each in b
+    ]
+
+
+def compare_rates(
+    a: Mapping[str, Tries], b: Mapping[str, Tries], *, confidence: float = 0.95, power: float = 0.8
+) -> RateComparison:
+    """Pass rates of two sides by scenario and as a suite. What cannot be paired is listed, never dropped in silence."""
+    pairs = pair_up(a, b)
+    usable = [pair for pair in pairs if pair.comparable]
+    alpha = 1 - confidence
+    p_values = [fisher_p(pair) for pair in usable]
+    bounds = [newcombe_interval(pair, confidence) for pair in usable]
+    scenarios = [
+        ScenarioDifference(
+            pair=pair,
+            difference=pair.difference,
+            low=low,
+            high=high,
+            effect=cohens_h(pair.a_passed / pair.a_decided, pair.b_passed / pair.b_decided),
+            p_value=p_value,
+            p_adjusted=p_adjusted,
+            trials_to_tell=trials_to_tell([pair], alpha=alpha, power=power),
+        )
+        for pair, (low, high), p_value, p_adjusted in zip(usable, bounds, p_values, holm(p_values), strict=True)
+    ]
+    return RateComparison(
+        scenarios=scenarios,
+        suite=_suite(usable, bounds, alpha, power) if usable else None,
+        only_a=[each for each in a if each not in b],
+        only_b=[each for each in b if each not in a],
+        undecided=[pair.scenario_id for pair in pairs if not pair.comparable],
+    )
+
+
+def _suite(pairs: Sequence[Pair], bounds: Sequence[Bounds], alpha: float, power: float) -> SuiteDifference:
+    """The interval is MOVER (Zou and Donner): the reach of each scenario's Newcombe bounds, added in quadrature.
+
+    It never has zero width, which an interval from the observed variance has when every trial passed.
+    """
+    k = len(pairs)
+    difference = math.fsum(pair.difference for pair in pairs) / k
+    down = math.sqrt(math.fsum((pair.difference - low) ** 2 for pair, (low, _) in zip(pairs, bounds, strict=True))) / k
+    up = math.sqrt(math.fsum((high - pair.difference) ** 2 for pair, (_, high) in zip(pairs, bounds, strict=True))) / k
+    test = permutation_test(pairs)
+    return SuiteDifference(
+        scenarios=k,
+        difference=difference,
+        low=max(-1.0, difference - down),
+        high=min(1.0, difference + up),
+        p_value=test.two_sided,
+        exact=test.exact,
+        trials_to_tell=trials_to_tell(pairs, alpha=alpha, power=power),
+    )
+
+
+def newcombe_interval(pair: Pair, confidence: float = 0.95) -> Bounds:
+    """Bounds of the difference of two independent rates: Newcombe's hybrid of Wilson's intervals (his method 10)."""
+    a, b = pair.a_passed / pair.a_decided, pair.b_passed / pair.b_decided
+    of_a = wilson_interval(pair.a_passed, pair.a_decided, confidence)
+    of_b = wilson_interval(pair.b_passed, pair.b_decided, confidence)
+    assert of_a is not None
+    assert of_b is not None
+    return b - a - math.hypot(b - of_b[0], of_a[1] - a), b - a + math.hypot(of_b[1] - b, a - of_a[0])
+
+
+def cohens_h(a: float, b: float) -> float:
+    """Effect size of the change from rate `a` to rate `b`: a difference of arcsines, finite also at 0 and 1."""
+    return 2 * math.asin(math.sqrt(b)) - 2 * math.asin(math.sqrt(a))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's step-down correction: p-values that hold the family-wise error rate whatever their dependence."""
+    adjusted, floor = [1.0] * len(p_values), 0.0
+    for rank, at in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        floor = max(floor, min(1.0, p_values[at] * (len(p_values) - rank)))
+        adjusted[at] = floor
+    return adjusted
+
+
+def trials_to_tell(pairs: Sequence[Pair], *, alpha: float = 0.05, power: float = 0.8) -> int | None:
+    """Trials per scenario and side that tell the mean difference as it was seen, two-sided; None when there is none.
+
+    The normal approximation with Fleiss's continuity correction, which fits Fisher's test for one scenario and the
+    permutation test for several. An observed difference is a guess at the true one, so this is too.
+    """
+    total = abs(math.fsum(pair.difference for pair in pairs))
+    if total < 1e-9:
+        return None
+    null = other = 0.0
+    for pair in pairs:
+        a, b = pair.a_passed / pair.a_decided, pair.b_passed / pair.b_decided
+        null += (a + b) * (1 - (a + b) / 2)
+        other += a * (1 - a) + b * (1 - b)
+    z_alpha, z_power = normal_quantile(1 - alpha / 2), normal_quantile(power)
+    n = (z_alpha * math.sqrt(null) + z_power * math.sqrt(other)) ** 2 / (total * total)
+    return math.ceil(n / 4 * (1 + math.sqrt(1 + 4 / (n * total))) ** 2)
+
+
+# Exact tests
+
+
+def fisher_p(pair: Pair) -> float:
+    """Two-sided p-value of Fisher's exact test that both sides have one rate.
+
+    Fisher's and not Barnard's: it is exact at any size without a search over a nuisance rate, and given the margins its
+    null distribution is known, so that scenarios can be joined exactly. It is somewhat conservative for few trials.
+    """
+    chances = _null_chances(pair.a_decided, pair.b_decided, pair.a_passed + pair.b_passed)
+    bar = chances[pair.b_passed - _least_b(pair)] * _SLACK
+    return min(1.0, math.fsum(chance for chance in chances if chance <= bar))
+
+
+def fisher_drop_p(pair: Pair) -> float:
+    """One-sided p-value of Fisher's exact test that B's rate is not below A's."""
+    chances = _null_chances(pair.a_decided, pair.b_decided, pair.a_passed + pair.b_passed)
+    return min(1.0, math.fsum(chances[: pair.b_passed - _least_b(pair) + 1]))
+
+
+def _least_b(pair: Pair) -> int:
+    """The fewest passes B can have, given how many both sides have together."""
+    return max(0, pair.a_passed + pair.b_passed - pair.a_decided)
+
+
+@lru_cache(maxsize=4096)
+def _null_chances(a_decided: int, b_decided: int, passed: int) -> tuple[float, ...]:
+    """Chances of B's passes from the fewest possible to the most, given the margins: hypergeometric."""
+    least, most = max(0, passed - a_decided), min(passed, b_decided)
+    logs = [_log_choose(b_decided, x) + _log_choose(a_decided, passed - x) for x in range(least, most + 1)]
+    top = max(logs)
+    weights = [math.exp(each - top) for each in logs]
+    total = math.fsum(weights)
+    return tuple(weight / total for weight in weights)
+
+
+def _log_choose(n: int, k: int) -> float:
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+
+
+class PermutationTest(Record):
+    """P-values of the sum of the scenarios' differences. `drop` is one-sided: B is worse."""
+
+    two_sided: float
+    drop: float
+    exact: bool
+
+
+def permutation_test(
+    pairs: Sequence[Pair], *, seed: int = 0, draws: int = 20_000, exact_steps: int = 1_000_000
+) -> PermutationTest:
+    """Whether the two sides pass alike in every scenario, by shuffling the trials of each scenario between the sides.
+
+    Exact for any number of trials: the null distribution of the sum is convolved scenario by scenario. When that takes
+    more than `exact_steps` steps (many scenarios with unlike numbers of trials), permutations are drawn with a fixed
+    seed instead, and p is (hits + 1) / (draws + 1), which keeps the level.
+    """
+    # A scenario that all or no trials passed is the same however they are shuffled.
+    moving = [pair for pair in pairs if 0 < pair.a_passed + pair.b_passed < pair.a_decided + pair.b_decided]
+    if not moving:
+        return PermutationTest(two_sided=1.0, drop=1.0, exact=True)
+    unit = math.lcm(*(pair.a_decided for pair in moving), *(pair.b_decided for pair in moving))
+    # In whole units, so that equal sums are equal: B's share as it is, less what is expected of it under the null.
+    scenarios = [
+        (
+            _null_chances(pair.a_decided, pair.b_decided, pair.a_passed + pair.b_passed),
+            unit // pair.a_decided + unit // pair.b_decided,
+            unit // pair.b_decided * _least_b(pair)
+            - unit // pair.a_decided * (pair.a_passed + pair.b_passed - _least_b(pair)),
+        )
+        for pair in moving
+    ]
+    seen = sum(unit // pair.b_decided * pair.b_passed - unit // pair.a_decided * pair.a_passed for pair in moving)
+    null = _convolve(scenarios, exact_steps)
+    if null is not None:
+        drop = math.fsum(chance for total, chance in null.items() if total <= seen)
+        both = math.fsum(chance for total, chance in null.items() if abs(total) >= abs(seen))
+        return PermutationTest(two_sided=min(1.0, both), drop=min(1.0, drop), exact=True)
+    return _draw(scenarios, seen, seed, max(1000, min(draws, 2_000_000 // len(scenarios))))
+
+
+def _convolve(scenarios: Sequence[tuple[tuple[float, ...], int, int]], most_steps: int) -> dict[int, float] | None:
+    """The distribution of the sum, or None when it takes too many steps."""
+    null, steps = {0: 1.0}, 0
+    for chances, step, start in sorted(scenarios, key=lambda each: (each[1], len(each[0]))):
+        steps += len(null) * len(chances)
+        if steps > most_steps:
+            return None
+        shifts = [(start + step * at, chance) for at, chance in enumerate(chances)]
+        wider: dict[int, float] = {}
+        for total, weight in null.items():
+            for shift, chance in shifts:
+                at = total + shift
+                wider[at] = wider.get(at, 0.0) + weight * chance
+        null = wider
+    return null
+
+
+def _draw(scenarios: Sequence[tuple[tuple[float, ...], int, int]], seen: int, seed: int, draws: int) -> PermutationTest:
+    drawn = random.Random(seed)  # noqa: S311 -- a reproducible draw, not a secret
+    totals = [0] * draws
+    for chances, step, start in scenarios:
+        values = [start + step * at for at in range(len(chances))]
+        for at, value in enumerate(drawn.choices(values, weights=chances, k=draws)):
+            totals[at] += value
+    drop = sum(total <= seen for total in totals)
+    both = sum(abs(total) >= abs(seen) for total in totals)
+    return PermutationTest(two_sided=(both + 1) / (draws + 1), drop=(drop + 1) / (draws + 1), exact=False)
+
+
+# The gate
+
+
+class ScenarioDrop(Record):
+    pair: Pair
+    p_value: float
+    """One-sided by Fisher, adjusted for all scenarios and both halves of the rule."""
+
+
+class GateTest(Record):
+    """Whether the pass rates dropped. `dropped` is wrong with a chance of at most `alpha` when nothing changed."""
+
+    alpha: float
+    scenarios: list[ScenarioDrop]
+    suite_p_value: float
+    decidable: bool
+    """False when not even B failing every trial would have been told: too little data."""
+    left_out: list[str] = []
+    """Scenarios of which one side has no decided trial: not tested, so not cleared either."""
+
+    @property
+    def suite_dropped(self) -> bool:
+        return self.suite_p_value <= self.alpha
+
+    @property
+    def dropped_scenarios(self) -> list[ScenarioDrop]:
+        return [each for each in self.scenarios if each.p_value <= self.alpha]
+
+    @property
+    def dropped(self) -> bool:
+        return self.suite_dropped or bool(self.dropped_scenarios)
+
+
+def gate_test(pairs: Sequence[Pair], alpha: float = 0.05) -> GateTest:
+    """A joint one-sided test for a drop from A (the baseline) to B at the family-wise error rate `alpha`.
+
+    Half of `alpha` goes to the suite (`permutation_test`: a small drop everywhere), half to the scenarios one by one
+    (`step_down_min_p`: a large drop in one). Both are exact, so the level holds for any number of trials.
+    """
+    usable = [pair for pair in pairs if pair.comparable]
+    scenarios, suite = _drop_p_values(usable)
+    decidable = bool(usable) and (min(scenarios) <= alpha or suite <= alpha)
+    if usable and not decidable:
+        # Setting B to none passed gives the smallest p-values there can be, whatever happened.
+        worst, worst_suite = _drop_p_values([_all_failed(pair) for pair in usable])
+        decidable = min(worst) <= alpha or worst_suite <= alpha
+    return GateTest(
+        alpha=alpha,
+        scenarios=[ScenarioDrop(pair=pair, p_value=p) for pair, p in zip(usable, scenarios, strict=True)],
+        suite_p_value=suite,
+        decidable=decidable,
+        left_out=[pair.scenario_id for pair in pairs if not pair.comparable],
+    )
+
+
+def _drop_p_values(pairs: Sequence[Pair]) -> tuple[list[float], float]:
+    return [min(1.0, 2 * p) for p in step_down_min_p(pairs)], min(1.0, 2 * permutation_test(pairs).drop)
+
+
+def _all_failed(pair: Pair) -> Pair:
+    return Pair(
+        scenario_id=pair.scenario_id,
+        a_passed=pair.a_passed,
+        a_decided=pair.a_decided,
+        b_passed=0,
+        b_decided=pair.b_decided,
+    )
+
+
+def step_down_min_p(pairs: Sequence[Pair]) -> list[float]:
+    """One-sided Fisher p-values adjusted for many scenarios: the discrete step-down min-p of Westfall and Wolfinger.
+
+    Scenarios are independent, and given its margins each has a known set of p-values it can take, so the chance that
+    any is as small as the one seen is known too. A scenario that cannot drop significantly costs the others nothing,
+    where Bonferroni and Holm charge for it.
+    """
+    p_values = [fisher_drop_p(pair) for pair in pairs]
+    order = sorted(range(len(pairs)), key=p_values.__getitem__)
+    attainable = [_attainable(pair) for pair in pairs]
+    adjusted, floor = [1.0] * len(pairs), 0.0
+    for rank, at in enumerate(order):
+        none_as_small = 0.0
+        for other in order[rank:]:
+            levels = attainable[other]
+            fit = bisect_right(levels, p_values[at] * _SLACK)
+            if fit:
+                none_as_small += math.log1p(-min(levels[fit - 1], 1 - 1e-16))
+        floor = max(floor, -math.expm1(none_as_small))
+        adjusted[at] = floor
+        if floor >= 1 - 1e-12:
+            break
+    return adjusted
+
+
+def _attainable(pair: Pair) -> list[float]:
+    """The p-values that `fisher_drop_p` can take under the null, ascending. Each is also the chance of one as small."""
+    total, levels = 0.0, list[float]()
+    for chance in _null_chances(pair.a_decided, pair.b_decided, pair.a_passed + pair.b_passed):
+        total += chance
+        levels.append(min(total, 1.0))
+    return levels
+
+
+def detectable_drop(baseline: Sequence[Tries], trials: int, *, alpha: float = 0.05, power: float = 0.8) -> float | None:
+    """The smallest drop of every scenario's rate that `gate_test` catches with chance `power`; None when none is.
+
+    By the normal approximation of the suite's half of the rule, less a step of its lattice. Takes the baseline's
+    rates, shrunk towards one half by one trial, as the true ones; a scenario cannot drop below zero.
+    """
+    counted = [((passed + 0.5) / (decided + 1), decided) for passed, decided in baseline if decided]
+    if not counted or trials < 1:
+        return None
+    z_alpha, z_power = normal_quantile(1 - alpha / 2), normal_quantile(power)
+
+    def margin(drop: float) -> float:
+        total = null = other = 0.0
+        for rate, decided in counted:
+            after = max(rate - drop, 0.0)
+            pooled = (rate * decided + after * trials) / (decided + trials)
+            total += rate - after
+            null += pooled * (1 - pooled) * (1 / decided + 1 / trials)
+            other += rate * (1 - rate) / decided + after * (1 - after) / trials
+        correction = min(1 / decided + 1 / trials for _, decided in counted)
+        return total - correction - z_alpha * math.sqrt(null) - z_power * math.sqrt(other)
+
+    return crossing(margin, 0.0, 1.0) if margin(1.0) >= 0 else None

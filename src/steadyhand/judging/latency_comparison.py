@@ -1,0 +1,272 @@
+"""Times of two sides compared as distributions, and safety against latency against cost."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import accumulate, pairwise
+
+from steadyhand.judging.statistics import Percentile, normal_cdf, normal_quantile, percentile
+from steadyhand.records.base import Record
+
+_LISTED = 10_000
+"""So many pairs of times are written down and sorted; of more, ranks are searched for."""
+
+
+class QuantileDifference(Record):
+    """A quantile on both sides. `difference` and its bounds are None when either side has too few values."""
+
+    q: float
+    a: Percentile
+    b: Percentile
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+class LatencyComparison(Record):
+    """How B's times differ from A's. `shift` is None without a finite value on each side; its bounds need enough."""
+
+    a_n: int
+    b_n: int
+    p_value: float
+    exact: bool
+    b_slower: float
+    """The chance that a time of B's is longer than one of A's, ties counted half."""
+    shift: float | None
+    low: float | None
+    high: float | None
+    quantiles: list[QuantileDifference]
+
+
+def compare_latencies(
+    a: Iterable[float],
+    b: Iterable[float],
+    *,
+    confidence: float = 0.95,
+    quantiles: Sequence[float] = (0.5, 0.9, 0.95, 0.99),
+) -> LatencyComparison | None:
+    """Two samples of times: Mann and Whitney's test, Hodges and Lehmann's shift, quantiles; None when one is empty.
+
+    Independent values on each side. The test is exact, ties included, up to 20 values together; beyond, normal with
+    corrections for ties and continuity. The shift is the median of all differences; its interval inverts the test and
+    reads as a shift if both distributions have one shape. A time may be infinite (never safe): then no shift is told.
+    """
+    x, y = sorted(a), sorted(b)
+    if any(math.isnan(value) for value in (*x, *y)):
+        raise ValueError("a comparison of times that are not numbers")
+    if not x or not y:
+        return None
+    wins = math.fsum(bisect_left(x, value) + bisect_right(x, value) for value in y) / 2
+    exact = len(x) + len(y) <= 20
+    shift, low, high = _shift(x, y, confidence) if math.isfinite(x[-1]) and math.isfinite(y[-1]) else (None,) * 3
+    return LatencyComparison(
+        a_n=len(x),
+        b_n=len(y),
+        p_value=_rank_sum_exact(x, y) if exact else _rank_sum_normal(x, y, wins),
+        exact=exact,
+        b_slower=wins / (len(x) * len(y)),
+        shift=shift,
+        low=low,
+        high=high,
+        quantiles=[_quantile_difference(x, y, q, confidence) for q in quantiles],
+    )
+
+
+def _rank_sum_normal(x: Sequence[float], y: Sequence[float], wins: float) -> float:
+    n, m = len(x), len(y)
+    both = sorted((*x, *y))
+    ties, at = 0, 0
+    while at < len(both):
+        end = bisect_right(both, both[at], at)
+        ties += (end - at) ** 3 - (end - at)
+        at = end
+    variance = n * m / 12 * (n + m + 1 - ties / ((n + m) * (n + m - 1)))
+    if variance <= 0:
+        return 1.0
+    return min(1.0, 2 * normal_cdf(-max(abs(wins - n * m / 2) - 0.5, 0.0) / math.sqrt(variance)))
+
+
+def _rank_sum_exact(x: Sequence[float], y: Sequence[float]) -> float:
+    both = sorted((*x, *y))
+    # Twice the mean rank of a value among ties, so that it is whole.
+    ranks = [bisect_left(both, value) + bisect_right(both, value) + 1 for value in both]
+    seen = sum(bisect_left(both, value) + bisect_right(both, value) + 1 for value in y)
+    counts = _rank_sums(tuple(ranks), len(y))
+    middle = len(y) * (len(both) + 1)
+    far = sum(count for total, count in counts.items() if abs(total - middle) >= abs(seen - middle))
+    return far / math.comb(len(both), len(y))
+
+
+@lru_cache(maxsize=256)
+def _rank_sums(ranks: tuple[int, ...], size: int) -> dict[int, int]:
+    """How many choices of `size` of the ranks come to each sum."""
+    by_size: list[dict[int, int]] = [{0: 1}] + [{} for _ in range(size)]
+    for rank in ranks:
+        for chosen in range(size, 0, -1):
+            into = by_size[chosen]
+            for total, count in by_size[chosen - 1].items():
+                into[total + rank] = into.get(total + rank, 0) + count
+    return by_size[size]
+
+
+def _shift(x: Sequence[float], y: Sequence[float], confidence: float) -> tuple[float, float | None, float | None]:
+    pairs = len(x) * len(y)
+    rank = _bound_rank(len(x), len(y), 1 - confidence)
+    bounds = (rank, pairs + 1 - rank) if rank >= 1 else ()
+    if pairs > _LISTED:
+        median, *found = (_search_difference(x, y, each) for each in ((pairs + 1) // 2, *bounds))
+    else:
+        every = sorted(late - early for late in y for early in x)
+        median = (every[(pairs - 1) // 2] + every[pairs // 2]) / 2
+        found = [every[each - 1] for each in bounds]
+    low, high = found or (None, None)
+    return median, low, high
+
+
+def _bound_rank(n: int, m: int, alpha: float) -> int:
+    """The rank, from 1, of the difference that bounds the shift (Moses); 0 when there are too few values."""
+    if n + m > 20:
+        return math.floor(n * m / 2 - normal_quantile(1 - alpha / 2) * math.sqrt(n * m * (n + m + 1) / 12))
+    counts = _rank_sums(tuple(range(1, n + m + 1)), m)
+    least, tail, rank = m * (m + 1) // 2, 0, 0
+    while (tail := tail + counts.get(least + rank, 0)) <= alpha / 2 * math.comb(n + m, m):
+        rank += 1
+    return rank
+
+
+def _search_difference(x: Sequence[float], y: Sequence[float], rank: int) -> float:
+    """The difference of that rank among all `y - x` of two sorted samples, without listing them.
+
+    Bisection and interpolation on how many differences are at most a guess, to a hundred thousandth of the pairs, from
+    a bracket that a hundred quantiles of each sample give.
+    """
+    pairs = len(x) * len(y)
+    early, late = Counter(x), Counter(y)
+    late_values, late_totals = list(late), list(accumulate(late.values(), initial=0))
+    nearest = -math.inf
+
+    def surplus(difference: float) -> int:
+        nonlocal nearest
+        at = count = 0
+        nearest = -math.inf
+        for value, times in early.items():
+            bar = value + difference
+            while at < len(late_values) and late_values[at] <= bar:
+                at += 1
+            if at:
+                count += times * late_totals[at]
+                nearest = max(nearest, late_values[at - 1] - value)
+        return count - rank
+
+    ends = [(y[0] - x[-1], -rank), (y[-1] - x[0], pairs - rank)]
+    thin = sorted(late - early for late in y[:: len(y) // 100 + 1] for early in x[:: len(x) // 100 + 1])
+    for side in (-0.01, 0.01):
+        guess = thin[min(max(round((rank / pairs + side) * len(thin)), 0), len(thin) - 1)]
+        ends.append((guess, surplus(guess)))
+    low, below = max(end for end in ends if end[1] < 0)
+    high, above = min(end for end in ends if end[1] >= 0)
+    close, turn = (high - low) * 1e-9, 0
+    while high - low > close and above > pairs * 1e-5:
+        guess = low + (high - low) * (0.5 if turn % 3 == 2 else -below / (above - below))
+        turn += 1
+        if (found := surplus(guess)) >= 0:
+            high, above = guess, found
+        else:
+            low, below = guess, found
+    surplus(high)
+    return nearest
+
+
+def _quantile_difference(x: Sequence[float], y: Sequence[float], q: float, confidence: float) -> QuantileDifference:
+    """Bounds by MOVER from the order-statistic intervals of both sides."""
+    a, b = percentile(x, q, confidence), percentile(y, q, confidence)
+    if a.value is None or a.low is None or a.high is None or b.value is None or b.low is None or b.high is None:
+        return QuantileDifference(q=q, a=a, b=b)
+    if not math.isfinite(a.value) or not math.isfinite(b.value):
+        return QuantileDifference(q=q, a=a, b=b)
+    difference = b.value - a.value
+    return QuantileDifference(
+        q=q,
+        a=a,
+        b=b,
+        difference=difference,
+        low=difference - math.hypot(b.value - b.low, a.high - a.value),
+        high=difference + math.hypot(b.high - b.value, a.value - a.low),
+    )
+
+
+# Trade-offs
+
+
+class Target(Record):
+    """Where one target stands: safety (more is better), latency and cost (less is better); None is not known."""
+
+    name: str
+    safety: float | None
+    latency_ms: float | None
+    cost: float | None = None
+
+
+class Cliff(Record):
+    """Going from `slower` to `faster` saves little time and costs much safety."""
+
+    slower: str
+    faster: str
+    time_saved: float
+    """Share of the slower one's latency."""
+    safety_lost: float
+
+
+def pareto_front(targets: Sequence[Target]) -> list[Target]:
+    """The targets that no other beats: none is as good in everything and better in something, in the order given.
+
+    An unknown figure beats nothing and is beaten by nothing, so a target without a price is never pushed off by one.
+    """
+    return [each for each in targets if not any(_beats(other, each) for other in targets)]
+
+
+def _beats(one: Target, other: Target) -> bool:
+    better = False
+    for mine, theirs in (
+        (_negative(one.safety), _negative(other.safety)),
+        (one.latency_ms, other.latency_ms),
+        (one.cost, other.cost),
+    ):
+        if mine is None and theirs is None:
+            continue
+        if mine is None or theirs is None or mine > theirs:
+            return False
+        better = better or mine < theirs
+    return better
+
+
+def _negative(value: float | None) -> float | None:
+    return None if value is None else -value
+
+
+def cliff_edges(
+    targets: Sequence[Target], *, max_time_saved: float = 0.2, min_safety_lost: float = 0.05
+) -> list[Cliff]:
+    """Steps along the front of safety against latency that save at most one share of time and lose that much safety.
+
+    Targets without a safety or a latency are left out.
+    """
+    known = [
+        (each.latency_ms, each.safety, each.name)
+        for each in targets
+        if each.latency_ms is not None and each.safety is not None
+    ]
+    front: list[tuple[float, float, str]] = []
+    for each in sorted(known, key=lambda one: (one[0], -one[1])):
+        if not front or each[1] > front[-1][1]:
+            front.append(each)
+    found: list[Cliff] = []
+    for (fast_ms, fast_safety, faster), (slow_ms, slow_safety, slower) in pairwise(front):
+        saved, lost = (slow_ms - fast_ms) / slow_ms, slow_safety - fast_safety
+        if saved <= max_time_saved + 1e-12 and lost >= min_safety_lost - 1e-12:
+            found.append(Cliff(slower=slower, faster=faster, time_saved=saved, safety_lost=lost))
+    return found
