@@ -21,6 +21,7 @@ _SHOWN = 10
 
 @click.command()
 @click.argument("run", metavar="RUN")
+@shared.config
 @shared.out
 @click.option("--concurrency", type=click.IntRange(min=1), help="Trials at a time. [default: as the run began]")
 @click.option(
@@ -35,6 +36,7 @@ def resume(
     ctx: click.Context,
     run: str,
     *,
+    config: Path | None,
     out: Path | None,
     concurrency: int | None,
     force: bool,
@@ -45,7 +47,7 @@ def resume(
 
     RUN is its id, a unique beginning of it, `last`, or the path of its record. Exit codes are those of `run`.
     """
-    record = find_run(Settings(RunOptions(out=out)).out, run)
+    record = find_run(Settings(RunOptions(config=config, out=out)).out, run)
     resumed = resume_run(record, concurrency=concurrency)
     if resumed.changes and not force:
         _ask(resumed.changes)

@@ -62,6 +62,7 @@ _DIR = click.Path(path_type=Path, file_okay=False)
 
 @click.command()
 @shared.selection
+@shared.project
 @click.option("--model", metavar="NAME", help="Model under test, as provider/model.")
 @click.option("--judge", metavar="NAME", help="Model that judges.")
 @click.option("--user-model", metavar="NAME", help="Model that plays the user.")

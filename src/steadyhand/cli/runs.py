@@ -14,9 +14,10 @@ from steadyhand.store.reader import list_runs
 
 
 @click.command()
+@shared.config
 @shared.out
-def runs(out: Path | None) -> None:
+def runs(config: Path | None, out: Path | None) -> None:
     """List the runs on record, newest first."""
-    folder = Settings(RunOptions(out=out)).out
+    folder = Settings(RunOptions(config=config, out=out)).out
     for line in render_runs(list_runs(folder), page()):
         click.echo(line)

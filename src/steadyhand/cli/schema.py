@@ -7,9 +7,11 @@ from pathlib import Path
 
 import click
 
-from steadyhand.compose.loading import build_registry
+from steadyhand.cli import options as shared
+from steadyhand.compose.loading import open_registries
+from steadyhand.compose.settings import RunOptions, Settings
 from steadyhand.errors import SetupError
-from steadyhand.plugins.registry import EvaluationCatalogue
+from steadyhand.plugins.registry import EnvironmentNames, EvaluationCatalogue
 from steadyhand.spec.schema import json_schemas
 
 
@@ -18,13 +20,16 @@ from steadyhand.spec.schema import json_schemas
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), help="Write one file per schema into this folder."
 )
-def schema(name: str | None, out: Path | None) -> None:
+@shared.project
+def schema(name: str | None, out: Path | None, config: Path | None, plugins: tuple[str, ...]) -> None:
     """Write the JSON Schemas of scenario, matrix, rubric and configuration files.
 
-    NAME prints one of them; --out writes all as NAME.schema.json.
+    NAME prints one of them; --out writes all as NAME.schema.json. The types of plugins that are installed, configured
+    or given with --plugin are among them.
     """
-    registry = build_registry()
-    schemas = json_schemas(EvaluationCatalogue(registry), registry.names("environments"))
+    registry = open_registries(Settings(RunOptions(config=config, plugins=plugins))).base
+    registry.add_installed()
+    schemas = json_schemas(EvaluationCatalogue(registry), EnvironmentNames(registry))
     if name is not None and name not in schemas:
         raise SetupError(f"no schema {name!r}; there are {', '.join(schemas)}")
     if out is None:

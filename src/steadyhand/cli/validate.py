@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Literal
 
 import click
 import msgspec
 
 from steadyhand.cli import options as shared
-from steadyhand.compose.loading import Rubrics, ScenarioRegistries, build_registry, combinations_of, load_files
+from steadyhand.compose.loading import Rubrics, combinations_of, load_files, open_registries
 from steadyhand.compose.settings import RunOptions, Settings
 from steadyhand.errors import ExitCode
 from steadyhand.spec.load import Loaded
@@ -17,14 +18,21 @@ from steadyhand.spec.load import Loaded
 
 @click.command()
 @shared.paths
+@shared.project
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.pass_context
-def validate(ctx: click.Context, paths: tuple[str, ...], form: Literal["text", "json"]) -> None:
+def validate(
+    ctx: click.Context,
+    paths: tuple[str, ...],
+    config: Path | None,
+    plugins: tuple[str, ...],
+    form: Literal["text", "json"],
+) -> None:
     """Check files without running them. Problems come as file:line:col: path: message.
 
     Exit codes: 0 when every file loads (warnings are shown), 2 otherwise.
     """
-    loaded = _load(paths)
+    loaded = _load(paths, Settings(RunOptions(config=config, plugins=plugins)))
     errors = sum(problem.level == "error" for problem in loaded.problems)
     if form == "json":
         click.echo(_as_json(loaded, errors))
@@ -35,12 +43,13 @@ def validate(ctx: click.Context, paths: tuple[str, ...], form: Literal["text", "
     ctx.exit(ExitCode.USAGE if errors else ExitCode.PASSED)
 
 
-def _load(paths: tuple[str, ...]) -> Loaded:
+def _load(paths: tuple[str, ...], settings: Settings) -> Loaded:
     """With what is wrong with the combinations of matrices, and with the rubrics and other names in all of them."""
-    registries = ScenarioRegistries(build_registry())
-    settings = Settings(RunOptions())
+    registries = open_registries(settings)
     loaded = load_files(paths, registries)
     combinations, problems = combinations_of(loaded, registries)
+    for note in settings.ignored_configs(loaded.scenarios):
+        click.echo(f"note: {note}", err=True)
     problems += Rubrics(settings).check([*loaded.scenarios, *combinations], read=True)
     if loaded.matrices:
         from steadyhand.compose.matrices import check_names

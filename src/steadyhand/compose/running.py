@@ -20,12 +20,12 @@ import steadyhand
 from steadyhand.batch.local import Interrupts, LocalBatch
 from steadyhand.batch.plan import Plan, PlannedTrial
 from steadyhand.batch.provider import ProviderGate
-from steadyhand.builtin.environments.cleanup import sweep
+from steadyhand.builtin.plugin import sweep_workspaces
 from steadyhand.compose.building import Builder
 from steadyhand.compose.fingerprint import Fingerprints, total
 from steadyhand.compose.judges import asks_judge
-from steadyhand.compose.loading import Rubrics, ScenarioRegistries, build_registry, load_scenarios, with_safe_ids
-from steadyhand.compose.models import Tape, build_gate, needs_network
+from steadyhand.compose.loading import Rubrics, load_scenarios, open_registries, with_safe_ids
+from steadyhand.compose.models import Tape, build_gate, needs_network, providers_of
 from steadyhand.compose.settings import RunOptions, Selection, Settings, save_options
 from steadyhand.engine.lag import LagMonitor
 from steadyhand.engine.limits import Budget
@@ -56,7 +56,7 @@ def clean_workspaces() -> Path:
         raise SetupError(f"{root} belongs to another user; set TMPDIR to a folder of your own")
     workspaces = root / "workspaces"
     workspaces.mkdir(mode=0o700, exist_ok=True)
-    sweep(workspaces)
+    sweep_workspaces(workspaces)
     return workspaces
 
 
@@ -71,13 +71,14 @@ class Run:
         Raises `UsageError` for anything that would stop the run from starting.
         """
         self.settings: Settings = Settings(options)
-        self._registries = ScenarioRegistries(build_registry(), live=options.live)
+        self._registries = open_registries(self.settings)
         loaded = load_scenarios(selection, self._registries)
-        self.redactor: Redactor = self.settings.redactor(loaded)
+        self.redactor: Redactor = self.settings.redactor()
         self.scenarios: list[Scenario] = with_safe_ids(loaded, self.redactor)
         self._check_matrices(options)
         if problems := Rubrics(self.settings).check(self.scenarios, read=False):
             raise FileError(problems)
+        self._providers = providers_of(self.scenarios, self.settings, self._registries)
         header, self._path = begun if begun is not None else (None, None)
         seed = header.seed if header is not None else self.settings.seed
         self.seed: int = seed if seed is not None else secrets.randbelow(2**31)
@@ -112,8 +113,9 @@ class Run:
             seed=self.seed,
             planned=len(self.planned),
             options=save_options(selection, options),
-            prices=self.settings.prices(self.scenarios),
-            own_servers=self.settings.own_servers(self.scenarios),
+            prices=dict(self.settings.config.prices),
+            own_servers=self.settings.own_servers(),
+            free_providers=tuple(sorted(name for name, facts in self._providers.items() if facts.free)),
             pass_rate=options.pass_rate,
             matrices=self._matrices(),
             pass_rates={each.id: each.pass_rate for each in self.scenarios if each.pass_rate is not None},
@@ -128,7 +130,7 @@ class Run:
 
     @property
     def needs_network(self) -> bool:
-        return needs_network(self.scenarios, self.settings)
+        return needs_network(self.scenarios, self._providers, self.settings, self._registries)
 
     def asks_judge(self, scenario: Scenario, check: EvaluationSpec) -> bool:
         return asks_judge(check, self._registries.registry(scenario))
@@ -166,7 +168,7 @@ class Run:
             for observer in observers:
                 observer.noted(message)
 
-        self._gate = build_gate(self.scenarios, self.settings, note)
+        self._gate = build_gate(self._providers, self.settings, note)
         with LagMonitor() as lag:
             self._lag = lag
             builder = Builder(
@@ -180,6 +182,8 @@ class Run:
             )
             try:
                 builder.prepare(self.scenarios)
+                for message in self.settings.ignored_configs(self.scenarios):
+                    note(message)
                 for message, count in builder.out_of_reach.items():
                     note(f"{message} ({count} scenarios)" if count > 1 else message)
                 gc.freeze()

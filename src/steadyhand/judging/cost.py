@@ -15,7 +15,6 @@ PRICES_AS_OF = "2026-03"
 
 _DATED = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)\Z")
 _FREE = Price(input=0.0, output=0.0)
-_FREE_PROVIDERS = ("scripted", "local", "replay")
 
 # US dollars per million tokens, without discounts for cached input, batches or volume.
 LIST_PRICES: Mapping[str, Price] = {
@@ -46,17 +45,24 @@ class Prices:
     """Finds a model's price. What is not known stays unknown.
 
     `configured` goes first. The table is not used for providers in `elsewhere`: behind another base URL, the same name
-    may be another server's model, at another price.
+    may be another server's model, at another price. Those in `free` declare that a call costs nothing.
     """
 
-    def __init__(self, configured: Mapping[str, Price] | None = None, *, elsewhere: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        configured: Mapping[str, Price] | None = None,
+        *,
+        elsewhere: Collection[str] = (),
+        free: Collection[str] = (),
+    ) -> None:
         self._configured: Mapping[str, Price] = configured or {}
         self._elsewhere: frozenset[str] = frozenset(elsewhere)
+        self._free: frozenset[str] = frozenset(free)
 
     @classmethod
     def of_run(cls, header: RunHeader) -> Prices:
         """Those that held when the run was made."""
-        return cls(header.prices, elsewhere=header.own_servers)
+        return cls(header.prices, elsewhere=header.own_servers, free=header.free_providers)
 
     def of(self, model: str) -> Price | None:
         """The price of `provider/model`. A version's date may be left out of the name that is priced."""
@@ -65,7 +71,7 @@ class Prices:
             return own
         if self.from_table(model):
             return _look_up(LIST_PRICES, model)
-        return _FREE if _provider(model) in _FREE_PROVIDERS else None
+        return _FREE if _provider(model) in self._free else None
 
     def from_table(self, model: str) -> bool:
         """Whether the price is the table's, and so as old as the table."""

@@ -14,7 +14,7 @@ class EnvironmentProvider(Protocol):
     """A fresh, isolated workspace for one trial.
 
     Paths are relative to the workspace; `out.txt`, `./out.txt` and `/out.txt` name the same file, and none leads
-    out of it. Every method raises `WorkspaceError` when the environment itself fails.
+    out of it. Every method raises `WorkspaceError` when the environment itself fails. It may declare `closes_at_once`.
     """
 
     @property
@@ -67,11 +67,9 @@ class EnvironmentProvider(Protocol):
         ...
 
 
-class ClosesAtOnce(Protocol):
-    """An environment or an agent may say so when closing it, as it stands, waits for nothing."""
-
-    @property
-    def closes_at_once(self) -> bool: ...
+def closes_at_once(environment: object) -> bool:
+    """Whether `teardown`, as the environment stands, waits for nothing: its attribute of this name, else False."""
+    return bool(getattr(environment, "closes_at_once", False))
 
 
 @runtime_checkable

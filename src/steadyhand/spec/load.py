@@ -273,7 +273,10 @@ class _Reader:
         elif dialect == "decision":
             from steadyhand.spec.decision import read_decision
 
-            self._keep(read_decision(document, findings, self._inspect), file, document)
+            scenario = read_decision(
+                document, findings, self._inspect, lambda: self._extended(document, findings).catalogue
+            )
+            self._keep(scenario, file, document)
         elif dialect == "matrix":
             from steadyhand.spec.matrix import read_matrix
 
@@ -288,10 +291,15 @@ class _Reader:
         self.problems.extend(findings.problems)
 
     def _read_agent(self, document: Document, findings: Findings) -> Scenario | None:
-        from steadyhand.spec.agent import read_agent, vocabulary_of
+        from steadyhand.spec.agent import read_agent
 
-        catalogue, environments = vocabulary_of(document, findings, self._vocabulary, self._extend)
+        catalogue, environments = self._extended(document, findings)
         return read_agent(document, findings, catalogue=catalogue, environments=environments)
+
+    def _extended(self, document: Document, findings: Findings) -> Vocabulary:
+        from steadyhand.spec.agent import vocabulary_of
+
+        return vocabulary_of(document, findings, self._vocabulary, self._extend)
 
     def _keep(self, scenario: Scenario | None, file: Found, document: Document) -> None:
         if scenario is not None:

@@ -31,7 +31,6 @@ api_key_env = "KEY"
 stream = false
 requests_per_minute = 60
 tokens_per_minute = 1000.5
-options = {top_p = 1}
 
 [prices."openai/gpt"]
 input = 1
@@ -64,12 +63,9 @@ def test_every_key(tmp_path):
         models={"TEXT_SMALL": "openai/mini"},
         providers={
             "openai": ProviderConfig(
-                base_url="http://localhost:1",
-                api_key_env="KEY",
-                stream=False,
                 requests_per_minute=60,
                 tokens_per_minute=1000.5,
-                options={"top_p": 1},
+                options={"base_url": "http://localhost:1", "api_key_env": "KEY", "stream": False},
             )
         },
         prices={"openai/gpt": Price(input=1, output=2.5)},
