@@ -73,7 +73,7 @@ class Registry:
                 raise SetupError(f"plugin {plugin.name!r}: `{point}` must map names to parts, and is a {found}")
             for name, part in cast("Mapping[str, Any]", contributed).items():
                 owner = self._owner.get((point, name))
-                if owner is not None:
+                if owner is not None and not _same(owner, plugin):
                     raise SetupError(f"plugins {owner.name!r} and {plugin.name!r} both bring the {noun} {name!r}")
                 self._owner[point, name] = plugin
                 self._parts[point][name] = part
@@ -169,6 +169,11 @@ class Registry:
         if isinstance(part, str):
             part = parts[name] = _load(part, self._owner[point, name].name)
         return part
+
+
+def _same(one: Plugin, other: Plugin) -> bool:
+    """Whether they are one plugin, named by the configuration and by a scenario; the latter's `config` counts."""
+    return msgspec.structs.replace(one, config={}) == msgspec.structs.replace(other, config={})
 
 
 class EvaluationCatalogue(Mapping[str, type[EvaluationParams]]):
