@@ -17,7 +17,7 @@ from steadyhand.builtin.services.database import make_database
 from steadyhand.plugins.plugin import EnvironmentSettings, Plugin
 from steadyhand.plugins.registry import Registry
 from steadyhand.ports.agent import Judgement
-from steadyhand.ports.evaluator import EvaluationContext, JudgedCheck
+from steadyhand.ports.evaluator import EvaluationContext, needs_judge
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationSpec, JudgeNote
 from steadyhand.records.result import ConversationResult, ConversationTurn, ExecutionResult, Latency
@@ -140,7 +140,7 @@ async def test_a_check_asks_a_judge_exactly_when_it_declares_to(tmp_path: Path, 
         await evaluator.evaluate(checked, RESULT, EvaluationContext(trial=trial, spec=spec))
     finally:
         await environment.teardown()
-    declared = isinstance(evaluator, JudgedCheck) and evaluator.needs_judge(checked)
+    declared = needs_judge(evaluator, checked)
     assert bool(judge.asked) == declared
 
 

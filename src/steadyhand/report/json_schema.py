@@ -38,6 +38,7 @@ def report_schema() -> dict[str, Any]:
                 options=_MAPPING,
                 prices=_MAPPING,
                 own_servers=_list(_TEXT),
+                free_providers=_list(_TEXT),
                 pass_rate=_or_null(_NUMBER),
                 pass_rates=_MAPPING,
                 fingerprints=_MAPPING,

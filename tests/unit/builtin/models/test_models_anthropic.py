@@ -393,7 +393,7 @@ async def test_reported_times_lie_around_the_servers_own():
 def test_settings():
     with pytest.raises(SetupError, match="set ANTHROPIC_API_KEY"):
         build({})
-    with pytest.raises(SetupError, match="did you mean 'max_tokens'"):
+    with pytest.raises(SetupError, match="did you mean `max_tokens`"):
         build({"ANTHROPIC_API_KEY": "k"}, max_token=5)
     with pytest.raises(SetupError, match="whole number above 0"):
         build({"ANTHROPIC_API_KEY": "k"}, max_tokens=0)
