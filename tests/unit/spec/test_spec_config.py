@@ -93,7 +93,7 @@ def test_mistakes_with_their_lines(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "steadyhand.toml"
     file.write_text(
-        "# settings\nmodle = 'openai/gpt'\nconcurrency = 0\nretries = 21\n[providers.openai]\nbase_ulr = 'x'\n"
+        "# settings\nmodle = 'openai/gpt'\nconcurrency = 0\nretries = 21\n[providers.openai]\nrequests_per_minute = 0\n"
         "stream = 'yes'\n[prices.\"openai/gpt\"]\ninput = 1\n[unknown]\nx = 1\n"
     )
     with pytest.raises(FileError) as caught:
@@ -103,8 +103,7 @@ def test_mistakes_with_their_lines(tmp_path, monkeypatch):
         (2, "modle", "unknown-key"),
         (3, "concurrency", "out-of-range"),
         (4, "retries", "out-of-range"),
-        (6, "providers.openai.base_ulr", "unknown-key"),
-        (7, "providers.openai.stream", "wrong-type"),
+        (6, "providers.openai.requests_per_minute", "out-of-range"),
         (8, "prices['openai/gpt'].output", "missing-key"),
         (10, "unknown", "unknown-key"),
     ]
