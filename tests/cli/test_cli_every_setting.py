@@ -36,8 +36,9 @@ def models_of(trial: dict) -> set[str]:
 SEEN = {
     # key: (configuration, scenario, what shows it)
     "model": (MODEL, AGENT, lambda run, trial, ended: models_of(trial) == {"scripted/replies.yaml"}),
-    "judge": (MODEL + 'judge = "scripted/b.yaml"', JUDGED, lambda run, trial, ended: "scripted/b.yaml" in models_of(trial)),
-    "user_model": (MODEL + 'user_model = "scripted/b.yaml"', TALK, lambda r, trial, e: "scripted/b.yaml" in models_of(trial)),
+    "judge": (MODEL + 'judge = "scripted/b.yaml"', JUDGED, lambda r, trial, e: "scripted/b.yaml" in models_of(trial)),
+    "user_model": (MODEL + 'user_model = "scripted/b.yaml"', TALK,
+                   lambda r, trial, e: "scripted/b.yaml" in models_of(trial)),
     "models": (MODEL.replace("scripted/replies.yaml", "M") + '[models]\nM = "scripted/b.yaml"', AGENT,
                lambda r, trial, e: models_of(trial) == {"scripted/b.yaml"}),
     "agent": (MODEL + 'agent = "model"', AGENT, lambda r, trial, e: trial["agent"].startswith("model:")),
@@ -45,9 +46,10 @@ SEEN = {
     "seed": (MODEL + "seed = 4711", AGENT, lambda run, t, e: run["seed"] == 4711),
     "votes": (MODEL + "votes = 3", JUDGED, lambda r, trial, e: len(trial["evaluations"][0]["judge"]["votes"]) == 3),
     "prices": (MODEL + '[prices."scripted/replies.yaml"]\ninput = 1e6\noutput = 1e6', AGENT,
-               lambda r, trial, e: trial["cost"]["total"]["cost"] == 15.0),
+               lambda r, t, ended: "cost 15.0" in ended.out),
     "retries": (MODEL.replace("replies", "failing") + "retries = 0", AGENT, lambda r, t, ended: ended.code == 3),
-    "timeout_s": (MODEL.replace("replies", "hanging") + "timeout_s = 0.2\nretries = 0", AGENT, lambda r, t, ended: ended.code == 3),
+    "timeout_s": (MODEL.replace("replies", "hanging") + "timeout_s = 0.2\nretries = 0", AGENT,
+                  lambda r, t, ended: ended.code == 3),
     "allow_commands": (MODEL.replace("replies", "command") + "allow_commands = true", AGENT,
                        lambda r, trial, e: "from-a-command-42" in json.dumps(trial)),
 }  # fmt: skip
@@ -71,8 +73,8 @@ OTHERWISE = {"concurrency", "sandbox"}
 
 @pytest.fixture
 def ready(shell: Shell) -> Shell:
-    shell.write("replies.yaml", YES.replace("reply: hello", "reply: hello, usage: {input_tokens: 10, output_tokens: 5}").replace(
-        "  - reply", "  - {reply").replace("output_tokens: 5}", "output_tokens: 5}}"))  # fmt: skip
+    usage = "{reply: hello, usage: {input_tokens: 10, output_tokens: 5}}"
+    shell.write("replies.yaml", YES.replace("reply: hello", usage))
     shell.write("b.yaml", YES)
     shell.write("failing.yaml", "rules:\n  - {reply: hello, fail: {kind: server, attempts: 1}}\n")
     shell.write("hanging.yaml", "rules:\n  - {reply: hello, fail: {kind: hang}}\n")
