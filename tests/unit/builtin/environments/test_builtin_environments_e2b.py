@@ -65,7 +65,7 @@ def test_a_wrong_option_is_a_set_up_error(tmp_path, options, message):
 
 
 async def test_options_reach_the_service(server, tmp_path):
-    options = {"template": "mine", "timeout_s": 77, "internet": False, "sandbox": True}
+    options = {"template": "mine", "timeout_s": 77, "internet": False}
     environment = E2BEnvironment(_settings(tmp_path, options=options, **server.variables))
     assert environment.sandboxed
     await environment.setup([])
