@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import random
 import secrets
 import tempfile
-from collections.abc import Callable, Coroutine, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Protocol
 
 import msgspec
 
-import steadyhand
-from steadyhand.batch.local import Interrupts, LocalBatch
+from steadyhand.batch.local import LocalBatch
 from steadyhand.batch.plan import Plan, PlannedTrial
 from steadyhand.batch.provider import ProviderGate
 from steadyhand.builtin.environments.cleanup import sweep
@@ -42,6 +40,11 @@ from steadyhand.report.progress import RedactedProgress
 from steadyhand.store.reader import RunReader, new_run_id
 from steadyhand.store.schema import PlanEntry
 from steadyhand.store.writer import RunWriter
+from steadyhand.version import __version__
+
+
+def _unattended(note: Callable[[str], None]) -> AbstractContextManager[Stops]:
+    return nullcontext(_NeverStops())
 
 
 def clean_workspaces() -> Path:
@@ -58,6 +61,21 @@ def clean_workspaces() -> Path:
     workspaces.mkdir(mode=0o700, exist_ok=True)
     sweep(workspaces)
     return workspaces
+
+
+class Stops(Protocol):
+    """Says whether somebody wants the run to stop."""
+
+    @property
+    def stopping(self) -> bool: ...
+
+
+class _NeverStops:
+    stopping: bool = False
+
+
+Attend = Callable[[Callable[[str], None]], AbstractContextManager[Stops]]
+"""Entered around the trials, in the task that runs them, with a function to tell the user something."""
 
 
 class Run:
@@ -107,7 +125,7 @@ class Run:
         return RunHeader(
             id=new_run_id(datetime.now(UTC), random.SystemRandom()),
             started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
-            steadyhand_version=steadyhand.__version__,
+            steadyhand_version=__version__,
             command=options.command,
             seed=self.seed,
             planned=len(self.planned),
@@ -145,23 +163,24 @@ class Run:
         made = Fingerprints(self.settings, self.redactor, self._registries)
         return {scenario.id: made.parts(scenario) for scenario in self.scenarios}
 
-    async def execute(self, observers: Sequence[RunObserver]) -> Path:
+    async def execute(self, observers: Sequence[RunObserver], *, attend: Attend | None = None) -> Path:
         """Run every trial that is to be done into the record and say where that is.
 
         After an interrupt `interrupted` is set, and `broken` when record or recording could no longer be written; the
-        record holds what was finished. Raises `SetupError` or `StoreError` before anything ran.
+        record holds what was finished. Raises `SetupError` or `StoreError` before anything ran. Signals and the garbage
+        collector are the caller's, who may see to them with `attend`.
         """
         observers = [RedactedProgress(observer, self.redactor) for observer in observers]
         tape = Tape(self.settings.options, self.redactor, add=self._path is not None)
         try:
-            return await self._execute(tape, observers)
+            return await self._execute(tape, observers, attend or _unattended)
         except SteadyhandError as error:
             error.args = (self.redactor.text(str(error)),)
             raise
         finally:
             tape.close()
 
-    async def _execute(self, tape: Tape, observers: Sequence[RunObserver]) -> Path:
+    async def _execute(self, tape: Tape, observers: Sequence[RunObserver], attend: Attend) -> Path:
         def note(message: str) -> None:
             for observer in observers:
                 observer.noted(message)
@@ -182,10 +201,8 @@ class Run:
                 builder.prepare(self.scenarios)
                 for message, count in builder.out_of_reach.items():
                     note(f"{message} ({count} scenarios)" if count > 1 else message)
-                gc.freeze()
-                gc.enable()
-                lag.forget()
-                with Interrupts(note) as interrupts:
+                with attend(note) as interrupts:
+                    lag.forget()
                     return await self._record(builder, tape, observers, interrupts)
             finally:
                 await builder.close()
@@ -199,9 +216,7 @@ class Run:
         entries = (PlanEntry(key=each.key, seed=each.seed, digest=digests[each.scenario.id]) for each in self.planned)
         return RunWriter.create(self.settings.out, self.header, entries, redactor=self.redactor)
 
-    async def _record(
-        self, builder: Builder, tape: Tape, observers: Sequence[RunObserver], interrupts: Interrupts
-    ) -> Path:
+    async def _record(self, builder: Builder, tape: Tape, observers: Sequence[RunObserver], interrupts: Stops) -> Path:
         writer = self._writer()
         if self._path is not None:
             # Another process may have done some of it before this one had the record to itself.
@@ -256,38 +271,13 @@ class Run:
             self.broken = self.broken or error
 
 
-T = TypeVar("T")
-_YOUNG = 20_000
-
-
-def run_in_loop(main: Coroutine[Any, Any, T], *, network: bool) -> T:
-    """Run to the end, on uvloop when there are calls to time; a scripted run is over before it is loaded."""
-    with asyncio.Runner(loop_factory=_quick_loop() if network else None) as runner, _seldom_collecting():
-        return runner.run(main)
-
-
-def _quick_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def quick_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop, for calls that are timed; None where it is not installed."""
     try:
         import uvloop
     except ImportError:
         return None
     return uvloop.new_event_loop
-
-
-@contextmanager
-def _seldom_collecting() -> Generator[None]:
-    """Modules and scenarios stay for the whole run: looking through them again and again holds up the loop.
-
-    Trials are freed when they are let go of; what they leave in cycles is collected, less often.
-    """
-    before = gc.get_threshold()
-    gc.freeze()
-    gc.set_threshold(_YOUNG, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
 
 
 def rates_of(reader: RunReader) -> list[ScenarioRate]:

@@ -14,8 +14,7 @@ from steadyhand.records.base import Record
 from steadyhand.records.config import Config, Price
 from steadyhand.records.scenario import Scenario
 from steadyhand.redaction import Redactor, secrets_of
-from steadyhand.spec.config import find_config
-
+from steadyhand.spec.config import find_config, read_config
 
 class Selection(Record):
     """Which scenarios."""
@@ -27,7 +26,11 @@ class Selection(Record):
 
 
 class RunOptions(Record):
-    """How to run them."""
+    """How to run them.
+
+    `config` is the configuration file to read; `auto` looks for one upwards from the folder of the run and of each
+    scenario, None reads none.
+    """
 
     model: str | None = None
     judge: str | None = None
@@ -52,6 +55,7 @@ class RunOptions(Record):
     replay_time: Literal["zero", "original"] = "zero"
     max_cost: float | None = None
     max_tokens: int | None = None
+    config: str | None = "auto"
     command: tuple[str, ...] = ()
 
 
@@ -99,7 +103,7 @@ class Settings:
 
     def __init__(self, options: RunOptions) -> None:
         self.options: RunOptions = options
-        self.base: Config = find_config(Path.cwd())
+        self.base: Config = self._find(Path.cwd())
         self._configs: dict[Path, Config] = {}
         self._by_file: dict[str, Config] = {}
         self._variables: dict[Path | None, Mapping[str, str]] = {}
@@ -109,9 +113,21 @@ class Settings:
         if known is None:
             folder = Path(scenario.place.file).absolute().parent
             if folder not in self._configs:
-                self._configs[folder] = find_config(folder)
+                self._configs[folder] = self._find(folder)
             known = self._by_file[scenario.place.file] = self._configs[folder]
         return known
+
+    def _find(self, folder: Path) -> Config:
+        """Raises `SetupError` when the file that was asked for is not there."""
+        match self.options.config:
+            case None:
+                return Config(folder=folder)
+            case "auto":
+                return find_config(folder)
+            case file:
+                if not Path(file).is_file():
+                    raise SetupError(f"configuration file {file}: no such file")
+                return read_config(Path(file).absolute())
 
     @property
     def out(self) -> Path:
