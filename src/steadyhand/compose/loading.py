@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -12,6 +12,7 @@ from steadyhand.batch.plan import select
 from steadyhand.builtin.plugin import builtin_plugin
 from steadyhand.compose.settings import Selection, Settings
 from steadyhand.errors import FileError, SetupError
+from steadyhand.plugins.plugin import Plugin
 from steadyhand.plugins.registry import EvaluationCatalogue, Registry
 from steadyhand.records.evaluation import Rubric
 from steadyhand.records.location import Problem
@@ -76,17 +77,31 @@ def environments_of(registry: Registry) -> list[str]:
     return registry.names("environments")
 
 
+class Given(NamedTuple):
+    """What a caller in Python hands over as objects: `data` in the shape of a scenario file, scenarios, and plugins
+    for all of them."""
+
+    data: tuple[Mapping[str, Any], ...] = ()
+    scenarios: tuple[Scenario, ...] = ()
+    plugins: tuple[Plugin, ...] = ()
+
+
+NOTHING_GIVEN = Given()
 LIBRARY = Path(__file__).parent.parent / "configs" / "scenarios"
 
 
-def load_files(paths: tuple[str, ...], registries: ScenarioRegistries) -> Loaded:
-    """Everything the paths name; `@clinical` is the library that ships with Steadyhand. Problems are in the answer."""
+def load_files(paths: Sequence[str], registries: ScenarioRegistries, given: Given = NOTHING_GIVEN) -> Loaded:
+    """Everything the paths name, and what is given as data. `@clinical` is the library that ships with Steadyhand.
+
+    Problems are in the answer.
+    """
     base = registries.base
     return load(
         [library_path(path) for path in paths],
         catalogue=EvaluationCatalogue(base),
         environments=environments_of(base),
         extend=registries.vocabulary,
+        given=given.data,
     )
 
 
@@ -101,13 +116,17 @@ def library_path(path: str) -> str:
     return str(folder)
 
 
-def load_scenarios(selection: Selection, registries: ScenarioRegistries) -> list[Scenario]:
+def load_scenarios(
+    selection: Selection, registries: ScenarioRegistries, given: Given = NOTHING_GIVEN
+) -> list[Scenario]:
     """The chosen scenarios. Raises `FileError` with every error of every file, `SetupError` when none is left."""
-    loaded = load_files(selection.paths, registries)
+    loaded = load_files(selection.paths, registries, given)
     combinations, problems = combinations_of(loaded, registries)
     if loaded.errors or problems:
         raise FileError([*loaded.errors, *problems])
-    scenarios = [*loaded.scenarios, *combinations]
+    scenarios = [*loaded.scenarios, *combinations, *given.scenarios]
+    if given.scenarios:
+        _refuse_same_ids(scenarios)
     if selection.filters:
         from steadyhand.compose.matrices import filter_combinations
 
@@ -116,6 +135,16 @@ def load_scenarios(selection: Selection, registries: ScenarioRegistries) -> list
     if not chosen:
         raise SetupError(_nothing(selection, len(scenarios)))
     return chosen
+
+
+def _refuse_same_ids(scenarios: Sequence[Scenario]) -> None:
+    """Raises `FileError`. Files were compared with one another when they were loaded."""
+    first: dict[str, Scenario] = {}
+    for scenario in scenarios:
+        earlier = first.setdefault(scenario.id, scenario)
+        if earlier is not scenario:
+            message = f"id `{scenario.id}` is already used at {earlier.place}; ids are unique over all of a run"
+            raise FileError([Problem(place=scenario.place, message=message, code="duplicate-id")])
 
 
 def combinations_of(loaded: Loaded, registries: ScenarioRegistries) -> tuple[list[Scenario], list[Problem]]:
@@ -133,7 +162,7 @@ def _nothing(selection: Selection, found: int) -> str:
         filters.append(f"-k {selection.expression!r}")
     if filters and found:
         return f"none of the {found} scenarios matches {' '.join(filters)}"
-    return f"no scenarios in {', '.join(selection.paths)}"
+    return f"no scenarios in {', '.join(selection.paths) or 'what was given'}"
 
 
 SHIPPED = Path(__file__).parent.parent / "configs" / "rubrics"
@@ -216,8 +245,8 @@ def _read(file: Path) -> Rubric:
     return rubric
 
 
-def build_registry() -> Registry:
-    return Registry([builtin_plugin()])
+def build_registry(plugins: Sequence[Plugin] = ()) -> Registry:
+    return Registry([builtin_plugin(), *plugins])
 
 
 def with_safe_ids(scenarios: Sequence[Scenario], redactor: Redactor) -> list[Scenario]:

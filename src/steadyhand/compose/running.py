@@ -22,7 +22,15 @@ from steadyhand.builtin.environments.cleanup import sweep
 from steadyhand.compose.building import Builder
 from steadyhand.compose.fingerprint import Fingerprints, total
 from steadyhand.compose.judges import asks_judge
-from steadyhand.compose.loading import Rubrics, ScenarioRegistries, build_registry, load_scenarios, with_safe_ids
+from steadyhand.compose.loading import (
+    NOTHING_GIVEN,
+    Given,
+    Rubrics,
+    ScenarioRegistries,
+    build_registry,
+    load_scenarios,
+    with_safe_ids,
+)
 from steadyhand.compose.models import Tape, build_gate, needs_network
 from steadyhand.compose.settings import RunOptions, Selection, Settings, save_options
 from steadyhand.engine.lag import LagMonitor
@@ -82,15 +90,20 @@ class Run:
     """A run that is loaded, checked and ready to go. `pending` is what it will do of what is `planned`."""
 
     def __init__(
-        self, selection: Selection, options: RunOptions, *, begun: tuple[RunHeader, Path] | None = None
+        self,
+        selection: Selection,
+        options: RunOptions,
+        *,
+        begun: tuple[RunHeader, Path] | None = None,
+        given: Given = NOTHING_GIVEN,
     ) -> None:
-        """`begun` is the header and the record of a run to carry on.
+        """`begun` is the header and the record of a run to carry on, `given` what there is besides files.
 
         Raises `UsageError` for anything that would stop the run from starting.
         """
         self.settings: Settings = Settings(options)
-        self._registries = ScenarioRegistries(build_registry(), live=options.live)
-        loaded = load_scenarios(selection, self._registries)
+        self._registries = ScenarioRegistries(build_registry(given.plugins), live=options.live)
+        loaded = load_scenarios(selection, self._registries, given)
         self.redactor: Redactor = self.settings.redactor(loaded)
         self.scenarios: list[Scenario] = with_safe_ids(loaded, self.redactor)
         self._check_matrices(options)
@@ -101,7 +114,7 @@ class Run:
         self.seed: int = seed if seed is not None else secrets.randbelow(2**31)
         self.planned: Plan = Plan(self.scenarios, seed=self.seed, trials=options.trials)
         self.pending: Sequence[PlannedTrial] = self.planned
-        self.header: RunHeader = header or self._header(selection, options)
+        self.header: RunHeader = header or self._header(selection, options, given)
         prices = Prices.of_run(self.header)
         self.budget: Budget = Budget(prices, max_cost=options.max_cost, max_tokens=options.max_tokens)
         if self._path is not None and self.budget.limited:
@@ -121,7 +134,7 @@ class Run:
         if problems:
             raise FileError(problems)
 
-    def _header(self, selection: Selection, options: RunOptions) -> RunHeader:
+    def _header(self, selection: Selection, options: RunOptions, given: Given) -> RunHeader:
         return RunHeader(
             id=new_run_id(datetime.now(UTC), random.SystemRandom()),
             started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -129,7 +142,7 @@ class Run:
             command=options.command,
             seed=self.seed,
             planned=len(self.planned),
-            options=save_options(selection, options),
+            options=save_options(selection, options, objects=any(given)),
             prices=self.settings.prices(self.scenarios),
             own_servers=self.settings.own_servers(self.scenarios),
             pass_rate=options.pass_rate,

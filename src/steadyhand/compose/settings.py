@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 from steadyhand.errors import SetupError
 from steadyhand.records.base import Record
@@ -16,6 +17,7 @@ from steadyhand.records.scenario import Scenario
 from steadyhand.redaction import Redactor, secrets_of
 from steadyhand.spec.config import find_config, read_config
 
+
 class Selection(Record):
     """Which scenarios."""
 
@@ -23,6 +25,10 @@ class Selection(Record):
     tags: tuple[str, ...] = ()
     expression: str | None = None
     filters: tuple[str, ...] = ()
+
+
+Count = Annotated[int, Meta(ge=1)]
+Amount = Annotated[float, Meta(gt=0)]
 
 
 class RunOptions(Record):
@@ -41,27 +47,32 @@ class RunOptions(Record):
     env_file: Path | None = None
     seed: int | None = None
     out: Path | None = None
-    concurrency: int | None = None
-    timeout_s: float | None = None
-    retries: int | None = None
+    concurrency: Count | None = None
+    timeout_s: Amount | None = None
+    retries: Annotated[int, Meta(ge=0, le=20)] | None = None
     strict_judge: bool = False
     sandbox: bool = False
     allow_commands: bool = False
     enforce_deadline: bool = False
-    trials: int | None = None
-    pass_rate: float | None = None
+    trials: Annotated[int, Meta(ge=1, le=100_000)] | None = None
+    pass_rate: Annotated[float, Meta(gt=0, le=1)] | None = None
     record: Path | None = None
     replay: Path | None = None
     replay_time: Literal["zero", "original"] = "zero"
-    max_cost: float | None = None
-    max_tokens: int | None = None
+    max_cost: Amount | None = None
+    max_tokens: Count | None = None
     config: str | None = "auto"
     command: tuple[str, ...] = ()
 
 
-def save_options(selection: Selection, options: RunOptions) -> dict[str, Any]:
-    """As plain data for the header of the run, from which `restore_options` makes both again."""
-    saved = {"folder": Path.cwd(), "selection": selection, "options": options}
+def save_options(selection: Selection, options: RunOptions, *, objects: bool = False) -> dict[str, Any]:
+    """As plain data for the header of the run, from which `restore_options` makes both again.
+
+    `objects` says that the run was given scenarios or parts as objects, of which a record cannot hold enough.
+    """
+    saved: dict[str, Any] = {"folder": Path.cwd(), "selection": selection, "options": options}
+    if objects:
+        saved["objects"] = True
     return msgspec.to_builtins(saved, enc_hook=str)
 
 
@@ -70,6 +81,11 @@ def restore_options(saved: dict[str, Any]) -> tuple[Path, Selection, RunOptions]
 
     Raises `SetupError` when a run was not saved so that it can be carried on.
     """
+    if saved.get("objects"):
+        raise SetupError(
+            "the run was started from Python with scenarios, an agent or plugins that are objects of that program; "
+            "run them there again"
+        )
     try:
         return (
             Path(saved["folder"]),
