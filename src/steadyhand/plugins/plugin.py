@@ -23,17 +23,19 @@ from steadyhand.records.result import ConversationTurn
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from steadyhand.ports.evaluator import Evaluator
+
 
 class Plugin(Record):
     """Each mapping goes from the name a user writes to what answers to it.
 
-    evaluators    `type` of an evaluation    -> a class that implements `ports.evaluator.Evaluator`
-    models        provider, before the `/`   -> a `plugins.factories.ModelFactory`
-    agents        agent kind, before the `:` -> a `plugins.factories.AgentFactory`
-    environments  `environment.type`         -> a `plugins.factories.EnvironmentFactory`
-    actions       what the agent can do      -> a `ports.action.Action`, or a function made one by `plugins.action`
-    services      name for `get_service`     -> a `plugins.factories.ServiceFactory`, an object, or a `Service`
-    terminations  a `custom_condition`       -> a `plugins.factories.Termination`
+    evaluators    `type` of an evaluation    -> a class that implements `Evaluator`
+    models        provider, before the `/`   -> a `ModelFactory`: a class whose instances are made of `ModelSettings`
+    agents        agent kind, before the `:` -> an `AgentFactory`, of `AgentSettings`
+    environments  `environment.type`         -> an `EnvironmentFactory`, of `EnvironmentSettings`
+    actions       what the agent can do      -> an `Action`, or a function made one by `action`
+    services      name for `get_service`     -> a `ServiceFactory`, an object, or a `Service`
+    terminations  a `custom_condition`       -> a `Termination`
 
     `version` is what a scenario's `version` is compared with; left out, an installed plugin has its package's.
     `config` is what the scenario sets for it, filled in when it is resolved.
@@ -41,13 +43,13 @@ class Plugin(Record):
 
     name: str
     version: str = "0"
-    evaluators: Mapping[str, Any] = {}
-    models: Mapping[str, Any] = {}
-    agents: Mapping[str, Any] = {}
-    environments: Mapping[str, Any] = {}
-    actions: Mapping[str, Any] = {}
+    evaluators: Mapping[str, Callable[[], Evaluator] | str] = {}
+    models: Mapping[str, ModelFactory | str] = {}
+    agents: Mapping[str, AgentFactory | str] = {}
+    environments: Mapping[str, EnvironmentFactory | str] = {}
+    actions: Mapping[str, Action | Callable[..., Any] | str] = {}
     services: Mapping[str, Any] = {}
-    terminations: Mapping[str, Any] = {}
+    terminations: Mapping[str, Termination | str] = {}
     config: Mapping[str, Any] = {}
 
 
@@ -76,7 +78,7 @@ class AgentSettings(Record):
     """What an agent is built from. `target` is what stands after the first `:`; `model` the chat model it may use."""
 
     target: str = ""
-    model: Any = None
+    model: ChatModel | None = None
     folder: Path
     variables: Mapping[str, str] = {}
     options: Mapping[str, Any] = {}
