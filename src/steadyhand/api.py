@@ -427,10 +427,10 @@ def _records(files: tuple[str, ...], options: Mapping[str, Any]) -> tuple[Select
     chosen: dict[str, Any] = {"paths": files}
     how: dict[str, Any] = {}
     for name, value in options.items():
-        home = chosen if name in Selection.__struct_fields__ else how
-        if name == "command" or (home is how and name not in RunOptions.__struct_fields__):
+        if name not in ("agent", "config", *Options.__annotations__):
             near = nearest(name, Options.__annotations__)
             raise TypeError(f"run() has no option {name!r}" + (f"; did you mean {near!r}?" if near else ""))
+        home = chosen if name in Selection.__struct_fields__ else how
         home[name] = os.fspath(cast("StrPath", value)) if isinstance(value, os.PathLike) else value
     try:
         return msgspec.convert(chosen, Selection), msgspec.convert(how, RunOptions, dec_hook=_path)
