@@ -39,6 +39,7 @@ Source = StrPath | Mapping[str, Any] | Scenario
 """A file, folder, glob or library; a scenario in the shape of its file; or one that `load` gave."""
 
 T = TypeVar("T")
+_AUTO = "auto"
 _CALLABLE = "callable"
 _SHOWN = 20
 
@@ -136,7 +137,7 @@ def open_run(run: StrPath, *, out: StrPath | None = None, config: StrPath | None
 
     Raises `StoreError` when there is no such run, or it cannot be read.
     """
-    options = RunOptions(out=None if out is None else Path(out), config=None if config is None else os.fspath(config))
+    _, options = _records((), {"out": out, **_configuration(config)})
     if isinstance(run, os.PathLike):
         return RunResult(RunReader.open(Path(run).absolute()))
     return RunResult(RunReader.open(find_run(Settings(options).out, run).absolute()))
@@ -396,7 +397,11 @@ def _prepare(
     options: Options,
 ) -> Run:
     """Raises `UsageError` for anything that would stop the run from starting."""
-    named: dict[str, Any] = {**options, "config": config}
+    for name in options:
+        if name not in Options.__annotations__:
+            near = nearest(name, Options.__annotations__)
+            raise TypeError(f"run() has no option {name!r}" + (f"; did you mean {near!r}?" if near else ""))
+    named: dict[str, Any] = {**options, **_configuration(config)}
     if callable(agent):
         plugins = (*plugins, _agent_plugin(agent))
         named["agent"] = f"{_CALLABLE}:{_name_of(agent)}"
@@ -405,6 +410,11 @@ def _prepare(
     files, given = _sorted_out(scenarios, plugins)
     selection, run_options = _records(files, named)
     return Run(selection, run_options, given=given)
+
+
+def _configuration(config: StrPath | None) -> dict[str, Any]:
+    """As the options of a run say it, which look for one unless they are told otherwise."""
+    return {"config": None if config == _AUTO else config, "ignore_config": config is None}
 
 
 def _agent_plugin(agent: Callable[..., Any]) -> Plugin:
@@ -423,13 +433,10 @@ def _name_of(agent: Callable[..., Any]) -> str:
 
 
 def _records(files: tuple[str, ...], options: Mapping[str, Any]) -> tuple[Selection, RunOptions]:
-    """Raises `SetupError` for a value that cannot be, `TypeError` for an option that there is not."""
+    """Raises `SetupError` for a value that cannot be."""
     chosen: dict[str, Any] = {"paths": files}
     how: dict[str, Any] = {}
     for name, value in options.items():
-        if name not in ("agent", "config", *Options.__annotations__):
-            near = nearest(name, Options.__annotations__)
-            raise TypeError(f"run() has no option {name!r}" + (f"; did you mean {near!r}?" if near else ""))
         home = chosen if name in Selection.__struct_fields__ else how
         home[name] = os.fspath(cast("StrPath", value)) if isinstance(value, os.PathLike) else value
     try:

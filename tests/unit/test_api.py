@@ -78,10 +78,10 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_options_are_those_of_the_command() -> None:
-    """`paths` and `agent` are parameters of their own, as is `config`; `command` is what was typed."""
+    """`paths`, `agent` and `config` are parameters of their own; `command` is what was typed."""
     ours = set(Options.__annotations__)
     records = {*Selection.__struct_fields__, *RunOptions.__struct_fields__}
-    assert ours == records - {"paths", "agent", "config", "command"}
+    assert ours == records - {"paths", "agent", "config", "ignore_config", "command"}
     reports = {"json_file", "junit_file", "transcripts", "no_progress", "dry_run"}
     assert ours | {"paths", "agent"} == {each.name for each in run_command.params} - reports
 
@@ -264,7 +264,7 @@ def test_an_option_that_cannot_be_is_refused(options: dict[str, Any], problem: s
         steadyhand.run(scenario(), **{"agent": polite, **options})
 
 
-@pytest.mark.parametrize("name", ["modle", "command", "paths"])
+@pytest.mark.parametrize("name", ["modle", "command", "paths", "ignore_config"])
 def test_an_option_that_is_none_is_a_type_error(name: str) -> None:
     with pytest.raises(TypeError, match=name):
         steadyhand.run(scenario(), **{name: "x"})

@@ -34,8 +34,7 @@ Amount = Annotated[float, Meta(gt=0)]
 class RunOptions(Record):
     """How to run them.
 
-    `config` is the configuration file to read; `auto` looks for one upwards from the folder of the run and of each
-    scenario, None reads none.
+    `config` is the configuration file; without it the nearest ones upwards count, unless `ignore_config` is set.
     """
 
     model: str | None = None
@@ -61,7 +60,8 @@ class RunOptions(Record):
     replay_time: Literal["zero", "original"] = "zero"
     max_cost: Amount | None = None
     max_tokens: Count | None = None
-    config: str | None = "auto"
+    config: Path | None = None
+    ignore_config: bool = False
     command: tuple[str, ...] = ()
 
 
@@ -135,15 +135,12 @@ class Settings:
 
     def _find(self, folder: Path) -> Config:
         """Raises `SetupError` when the file that was asked for is not there."""
-        match self.options.config:
-            case None:
-                return Config(folder=folder)
-            case "auto":
-                return find_config(folder)
-            case file:
-                if not Path(file).is_file():
-                    raise SetupError(f"configuration file {file}: no such file")
-                return read_config(Path(file).absolute())
+        file = self.options.config
+        if file is None:
+            return Config(folder=folder) if self.options.ignore_config else find_config(folder)
+        if not file.is_file():
+            raise SetupError(f"configuration file {file}: no such file")
+        return read_config(file.absolute())
 
     @property
     def out(self) -> Path:
