@@ -15,10 +15,10 @@ from typing import Any, NoReturn
 
 import click
 
-import steadyhand
 from steadyhand.cli import options as shared
 from steadyhand.errors import ExitCode, FileError, StoreError, UsageError
 from steadyhand.redaction import Redactor, secrets_of
+from steadyhand.version import __version__
 
 _COMMANDS = {
     "run": ("steadyhand.cli.run:run", "Run scenarios and judge them."),
@@ -69,7 +69,7 @@ class LazyGroup(shared.Group):
 
 
 @click.command(cls=LazyGroup, names=tuple(_COMMANDS), context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(steadyhand.__version__, prog_name="steadyhand")
+@click.version_option(__version__, prog_name="steadyhand")
 def cli() -> None:
     """Run scenarios against AI agents and models: the right thing, safely, in time."""
 

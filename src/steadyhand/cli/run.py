@@ -13,7 +13,8 @@ import click
 from steadyhand.batch.estimate import estimate
 from steadyhand.cli import options as shared
 from steadyhand.cli.options import report_files, show_run
-from steadyhand.compose.running import Run, rates_of, run_in_loop
+from steadyhand.cli.process import attended, run_in_loop
+from steadyhand.compose.running import Run, rates_of
 from steadyhand.compose.settings import RunOptions, Selection
 from steadyhand.errors import ExitCode, SetupError, SteadyhandError
 from steadyhand.judging.rates import rates_exit_code
@@ -33,7 +34,7 @@ def carry_out(
     """Run it, report, and say how it went. After an interrupt, or when the disk is full, it reports what there is."""
     progress = progress_for(sys.stderr, enabled=not silent, standing=run.standing)
     network = run.needs_network  # it may refuse a model's name: before there is something to await
-    record = run_in_loop(run.execute([progress]), network=network)
+    record = run_in_loop(run.execute([progress], attend=attended), network=network)
     try:
         reader = RunReader.open(record)
         show_run(reader, json_file=json_file, junit_file=junit_file, transcripts=transcripts)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -73,17 +73,31 @@ class ScenarioRegistries:
         return self._known[key]
 
 
+class Given(NamedTuple):
+    """What a caller in Python hands over as objects: `data` in the shape of a scenario file, scenarios, and plugins
+    for all of them."""
+
+    data: tuple[Mapping[str, Any], ...] = ()
+    scenarios: tuple[Scenario, ...] = ()
+    plugins: tuple[Plugin, ...] = ()
+
+
+NOTHING_GIVEN = Given()
 LIBRARY = Path(__file__).parent.parent / "configs" / "scenarios"
 
 
-def load_files(paths: tuple[str, ...], registries: ScenarioRegistries) -> Loaded:
-    """Everything the paths name; `@clinical` is the library that ships with Steadyhand. Problems are in the answer."""
+def load_files(paths: Sequence[str], registries: ScenarioRegistries, given: Given = NOTHING_GIVEN) -> Loaded:
+    """Everything the paths name, and what is given as data. `@clinical` is the library that ships with Steadyhand.
+
+    Problems are in the answer.
+    """
     base = registries.base
     return load(
         [library_path(path) for path in paths],
         catalogue=EvaluationCatalogue(base),
         environments=EnvironmentNames(base),
         extend=registries.vocabulary,
+        given=given.data,
     )
 
 
@@ -98,13 +112,17 @@ def library_path(path: str) -> str:
     return str(folder)
 
 
-def load_scenarios(selection: Selection, registries: ScenarioRegistries) -> list[Scenario]:
+def load_scenarios(
+    selection: Selection, registries: ScenarioRegistries, given: Given = NOTHING_GIVEN
+) -> list[Scenario]:
     """The chosen scenarios. Raises `FileError` with every error of every file, `SetupError` when none is left."""
-    loaded = load_files(selection.paths, registries)
+    loaded = load_files(selection.paths, registries, given)
     combinations, problems = combinations_of(loaded, registries)
     if loaded.errors or problems:
         raise FileError([*loaded.errors, *problems])
-    scenarios = [*loaded.scenarios, *combinations]
+    scenarios = [*loaded.scenarios, *combinations, *given.scenarios]
+    if given.scenarios:
+        _refuse_same_ids(scenarios)
     if selection.filters:
         from steadyhand.compose.matrices import filter_combinations
 
@@ -113,6 +131,16 @@ def load_scenarios(selection: Selection, registries: ScenarioRegistries) -> list
     if not chosen:
         raise SetupError(_nothing(selection, len(scenarios)))
     return chosen
+
+
+def _refuse_same_ids(scenarios: Sequence[Scenario]) -> None:
+    """Raises `FileError`. Files were compared with one another when they were loaded."""
+    first: dict[str, Scenario] = {}
+    for scenario in scenarios:
+        earlier = first.setdefault(scenario.id, scenario)
+        if earlier is not scenario:
+            message = f"id `{scenario.id}` is already used at {earlier.place}; ids are unique over all of a run"
+            raise FileError([Problem(place=scenario.place, message=message, code="duplicate-id")])
 
 
 def combinations_of(loaded: Loaded, registries: ScenarioRegistries) -> tuple[list[Scenario], list[Problem]]:
@@ -130,7 +158,7 @@ def _nothing(selection: Selection, found: int) -> str:
         filters.append(f"-k {selection.expression!r}")
     if filters and found:
         return f"none of the {found} scenarios matches {' '.join(filters)}"
-    return f"no scenarios in {', '.join(selection.paths)}"
+    return f"no scenarios in {', '.join(selection.paths) or 'what was given'}"
 
 
 SHIPPED = Path(__file__).parent.parent / "configs" / "rubrics"
@@ -218,8 +246,8 @@ def build_registry() -> Registry:
     return Registry([builtin_plugin()])
 
 
-def open_registries(settings: Settings) -> ScenarioRegistries:
-    """The built-in parts, those of `--plugin` and of the configuration's `plugins`, and what is installed.
+def open_registries(settings: Settings, given: Given = NOTHING_GIVEN) -> ScenarioRegistries:
+    """The built-in parts, those of `--plugin`, of the configuration's `plugins` and of `given`, and what is installed.
 
     Raises `SetupError` for a plugin that cannot be had, `FileError` for options that no part takes.
     """
@@ -230,9 +258,11 @@ def open_registries(settings: Settings) -> ScenarioRegistries:
         from steadyhand.plugins.resolve import resolve_plugins
 
         place = Place(file="--plugin")
-        given = [PluginRef(name=name, place=place) for name in settings.options.plugins]
-        for refs, folder in ((config_plugins(config), config.folder), (given, Path.cwd())):
+        named = [PluginRef(name=name, place=place) for name in settings.options.plugins]
+        for refs, folder in ((config_plugins(config), config.folder), (named, Path.cwd())):
             base = base.extended(resolve_plugins(refs, folder=folder, live=live, installed=installed).plugins)
+    if given.plugins:
+        base = base.extended(given.plugins)
     check_parts(config, base)
     return ScenarioRegistries(base, live=live, installed=installed)
 

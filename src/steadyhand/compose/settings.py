@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 from steadyhand.errors import SetupError
 from steadyhand.records.base import Record
@@ -27,10 +28,18 @@ class Selection(Record):
     filters: tuple[str, ...] = ()
 
 
+Count = Annotated[int, Meta(ge=1)]
+Amount = Annotated[float, Meta(gt=0)]
+
+
 class RunOptions(Record):
-    """How to run them. `config` is the configuration file; without it the nearest one upwards counts."""
+    """How to run them.
+
+    `config` is the configuration file; without it the nearest one upwards counts, unless `ignore_config` is set.
+    """
 
     config: Path | None = None
+    ignore_config: bool = False
     plugins: tuple[str, ...] = ()
     model: str | None = None
     judge: str | None = None
@@ -41,26 +50,31 @@ class RunOptions(Record):
     env_file: Path | None = None
     seed: int | None = None
     out: Path | None = None
-    concurrency: int | None = None
-    timeout_s: float | None = None
-    retries: int | None = None
+    concurrency: Count | None = None
+    timeout_s: Amount | None = None
+    retries: Annotated[int, Meta(ge=0, le=20)] | None = None
     strict_judge: bool = False
     sandbox: bool = False
     allow_commands: bool = False
     enforce_deadline: bool = False
-    trials: int | None = None
-    pass_rate: float | None = None
+    trials: Annotated[int, Meta(ge=1, le=100_000)] | None = None
+    pass_rate: Annotated[float, Meta(gt=0, le=1)] | None = None
     record: Path | None = None
     replay: Path | None = None
     replay_time: Literal["zero", "original"] = "zero"
-    max_cost: float | None = None
-    max_tokens: int | None = None
+    max_cost: Amount | None = None
+    max_tokens: Count | None = None
     command: tuple[str, ...] = ()
 
 
-def save_options(selection: Selection, options: RunOptions) -> dict[str, Any]:
-    """As plain data for the header of the run, from which `restore_options` makes both again."""
-    saved = {"folder": Path.cwd(), "selection": selection, "options": options}
+def save_options(selection: Selection, options: RunOptions, *, objects: bool = False) -> dict[str, Any]:
+    """As plain data for the header of the run, from which `restore_options` makes both again.
+
+    `objects` says that the run was given scenarios or parts as objects, of which a record cannot hold enough.
+    """
+    saved: dict[str, Any] = {"folder": Path.cwd(), "selection": selection, "options": options}
+    if objects:
+        saved["objects"] = True
     return msgspec.to_builtins(saved, enc_hook=str)
 
 
@@ -69,6 +83,11 @@ def restore_options(saved: dict[str, Any]) -> tuple[Path, Selection, RunOptions]
 
     Raises `SetupError` when a run was not saved so that it can be carried on.
     """
+    if saved.get("objects"):
+        raise SetupError(
+            "the run was started from Python with scenarios, an agent or plugins that are objects of that program; "
+            "run them there again"
+        )
     try:
         return (
             Path(saved["folder"]),
@@ -102,13 +121,15 @@ class Settings:
     """Answers what holds for a scenario. One run has one configuration; it and the environment file are read once."""
 
     def __init__(self, options: RunOptions) -> None:
-        """Raises `FileError` when the configuration is wrong."""
+        """Raises `SetupError` when the configuration is missing, `FileError` when it is wrong."""
         self.options: RunOptions = options
-        self.config: Config = read_config(options.config) if options.config is not None else find_config(Path.cwd())
+        self.config: Config = self._read_config()
         self._variables: Mapping[str, str] | None = None
 
     def ignored_configs(self, scenarios: Iterable[Scenario]) -> list[str]:
         """A note for each configuration file beside or above a scenario that does not count in this run."""
+        if self.options.ignore_config:
+            return []
         here = Path.cwd()
         folders = {Path(file).absolute().parent for file in {scenario.place.file for scenario in scenarios}}
         used = "no configuration" if self.config.file is None else show_file(str(self.config.file), str(here))
@@ -116,6 +137,15 @@ class Settings:
             f"{show_file(str(file), str(here))} is ignored: this run uses {used}; choose another with --config"
             for file in other_configs(folders, here, used=self.config.file)
         ]
+
+    def _read_config(self) -> Config:
+        """Raises `SetupError` when the file that was asked for is not there, `FileError` when it is wrong."""
+        file = self.options.config
+        if file is None:
+            return Config(folder=Path.cwd()) if self.options.ignore_config else find_config(Path.cwd())
+        if not file.is_file():
+            raise SetupError(f"configuration file {file}: no such file")
+        return read_config(file)
 
     @property
     def out(self) -> Path:

@@ -11,7 +11,7 @@ import inspect
 import typing
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict
 
@@ -32,17 +32,20 @@ from steadyhand.records.base import Record
 from steadyhand.records.result import ConversationTurn
 from steadyhand.spec.validation import Findings, Unlocated, validate
 
+if TYPE_CHECKING:
+    from steadyhand.ports.evaluator import Evaluator
+
 
 class Plugin(Record):
     """Each mapping goes from the name a user writes to the part that answers to it.
 
-    evaluators    `type` of an evaluation     -> a class that implements `ports.evaluator.Evaluator`
-    models        provider, before the `/`    -> a `ModelFactory`
-    agents        agent kind, before the `:`  -> an `AgentFactory`
-    environments  `environment.type`          -> an `EnvironmentFactory`
-    judges        `judge_kind` of the config  -> a `JudgeFactory`
-    users         `user_kind` of the config   -> a `UserFactory`
-    actions       what the agent can do       -> a `ports.agent.Action`, or a function made one by `action`
+    evaluators    `type` of an evaluation     -> a class that implements `Evaluator`
+    models        provider, before the `/`    -> a `ModelFactory`: a class whose instances are made of `ModelSettings`
+    agents        agent kind, before the `:`  -> an `AgentFactory`, of `AgentSettings`
+    environments  `environment.type`          -> an `EnvironmentFactory`, of `EnvironmentSettings`
+    judges        `judge_kind` of the config  -> a `JudgeFactory`, of `JudgeSettings`
+    users         `user_kind` of the config   -> a `UserFactory`, of `UserSettings`
+    actions       what the agent can do       -> an `Action`, or a function made one by `action`
     services      name for `get_service`      -> a `ServiceFactory`, an object, or a `Service`
     terminations  a `custom_condition`        -> a `Termination`
 
@@ -52,15 +55,15 @@ class Plugin(Record):
 
     name: str
     version: str = "0"
-    evaluators: Mapping[str, Any] = {}
-    models: Mapping[str, Any] = {}
-    agents: Mapping[str, Any] = {}
-    environments: Mapping[str, Any] = {}
-    judges: Mapping[str, Any] = {}
-    users: Mapping[str, Any] = {}
-    actions: Mapping[str, Any] = {}
+    evaluators: Mapping[str, Callable[[], Evaluator] | str] = {}
+    models: Mapping[str, ModelFactory | str] = {}
+    agents: Mapping[str, AgentFactory | str] = {}
+    environments: Mapping[str, EnvironmentFactory | str] = {}
+    judges: Mapping[str, JudgeFactory | str] = {}
+    users: Mapping[str, UserFactory | str] = {}
+    actions: Mapping[str, Action | Callable[..., Any] | str] = {}
     services: Mapping[str, Any] = {}
-    terminations: Mapping[str, Any] = {}
+    terminations: Mapping[str, Termination | str] = {}
     config: Mapping[str, Any] = {}
 
 
@@ -121,7 +124,7 @@ class AgentSettings(Record):
     """What an agent is built from. `target` is what stands after the first `:`; `model` the chat model it may use."""
 
     target: str = ""
-    model: Any = None
+    model: ChatModel | None = None
     folder: Path
     variables: Mapping[str, str] = {}
     options: Mapping[str, Any] = {}

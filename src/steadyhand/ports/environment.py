@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from steadyhand.records.result import CapturedFile, ExecutionResult, FileSystemOperation
+from steadyhand.records.result import CapturedFile, CommandResult, FileSystemOperation
 from steadyhand.records.scenario import DatabaseSeed
 
 
@@ -36,11 +36,11 @@ class EnvironmentProvider(Protocol):
         timeout_s: float | None = None,
         stdin: bytes | None = None,
         env: Mapping[str, str] | None = None,
-    ) -> ExecutionResult:
+    ) -> CommandResult:
         """Run a shell command line, or a program with its arguments, to its end.
 
         A non-zero exit is a result, not an exception. On timeout the process group is killed and the result says
-        `timed_out`. `files` of the result is left empty; ask `capture` for them.
+        `timed_out`. Files are asked for with `capture`.
         """
         ...
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import glob
 import os
-from collections.abc import Collection, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, cast
 
 from steadyhand.records.base import Record
@@ -17,7 +15,7 @@ from steadyhand.spec.agent import Catalogue, Extend, Vocabulary
 from steadyhand.spec.ids import Identified, settle_ids
 from steadyhand.spec.patterns import Finding, inspect_pattern
 from steadyhand.spec.validation import Findings, describe, nearest
-from steadyhand.spec.yaml import Document, read_document
+from steadyhand.spec.yaml import Document, given_document, read_document
 
 _ENDINGS = (".yaml", ".yml")
 _PROMISING = tuple(f"{kind}{ending}" for kind in (".scenario", ".matrix") for ending in (*_ENDINGS, ".json"))
@@ -203,17 +201,23 @@ def load(
     catalogue: Catalogue,
     environments: Collection[str] = ENVIRONMENTS,
     extend: Extend | None = None,
+    given: Sequence[Mapping[str, Any]] = (),
 ) -> Loaded:
-    """Read files, folders and globs. Never raises for what is in them: one bad file hides no other.
+    """Read files, folders and globs, and then what is `given` as data in the shape of a file.
+
+    Never raises for what is in them: one bad file hides no other.
 
     `catalogue` goes from each type of evaluation to the model of its parameters; `environments` are the values
     that `environment.type` may have. `extend` is asked what a scenario's own plugins add to both.
     """
     found, problems = discover(paths)
     reader = _Reader(Vocabulary(catalogue, environments), extend)
-    with _without_collection():
-        for file in found:
-            reader.read(file)
+    for file in found:
+        reader.read(file, *read_document(file.path, file.file))
+    for number, data in enumerate(given, start=1):
+        name = f"<scenario {number}>"
+        found.append(Found(name, name, named=True))
+        reader.read(found[-1], *given_document(data, name))
     scenarios, clashes = settle_ids(reader.scenarios)
     if found and not (reader.recognised or reader.problems or problems):
         message = f"none of the {len(found)} YAML files found is a scenario: {SHAPES}"
@@ -234,18 +238,6 @@ def _merge(problems: list[Problem], clashes: list[Problem], found: list[Found]) 
     return sorted([*problems, *clashes], key=lambda problem: order.get(problem.place.file, -1))
 
 
-@contextmanager
-def _without_collection() -> Generator[None]:
-    """Thousands of short-lived nodes without a cycle among them: collecting while they are made finds nothing."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 class _Reader:
     """Reads one file after the other. A pattern that several files share is inspected once."""
 
@@ -259,8 +251,7 @@ class _Reader:
         self.problems: list[Problem] = []
         self.recognised: int = 0
 
-    def read(self, file: Found) -> None:
-        document, faults = read_document(file.path, file.file)
+    def read(self, file: Found, document: Document | None, faults: list[Problem]) -> None:
         if document is None:
             self.problems.extend(faults)
             return

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from steadyhand.builtin.agents.options import TimedOptions, limit_of
 from steadyhand.builtin.agents.python_call import BLOCK_LIMIT_S, FunctionThread, Guarded, Offer
-from steadyhand.builtin.agents.python_target import Callee, Shape, Target, find_target, shape_of
+from steadyhand.builtin.agents.python_target import Callee, Shape, Target, file_of, find_target, shape_of
 from steadyhand.builtin.agents.trajectory import REPORTS_ITSELF, TrajectoryReporter
 from steadyhand.errors import AgentError, TrialError
 from steadyhand.plugins.discovery import fault
@@ -181,13 +181,18 @@ class PythonAgent:
     shows: Shows = REPORTS_ITSELF
     options: ClassVar[type[Options]] = PythonOptions
 
-    def __init__(self, settings: AgentSettings) -> None:
-        """Raises `SetupError` when the target cannot be imported or asks for what is not offered."""
+    def __init__(self, settings: AgentSettings, *, found: Any = None) -> None:
+        """`found` is the object itself, where it need not be looked for.
+
+        Raises `SetupError` when the target cannot be imported or asks for what is not offered.
+        """
         self._name: str = f"python:{settings.target}"
         options = read_options(PythonOptions, settings.options, f"agent {self._name}")
         self._limit_s: float = options.timeout_s
         self._block_limit_s: float = options.block_limit_s
-        self._target: Target = find_target(settings.target, settings.folder)
+        self._target: Target = (
+            find_target(settings.target, settings.folder) if found is None else Target(found=found, file=file_of(found))
+        )
         self._shape: Shape = shape_of(self._target.found, f"agent {self._name}")
         self._instance: Any = None
         self._trial: TrialContext | None = None

@@ -20,7 +20,7 @@ from steadyhand.builtin.environments.process import BoundedOutput
 from steadyhand.errors import SetupError, WorkspaceError
 from steadyhand.plugins.plugin import EnvironmentSettings, Options, read_options
 from steadyhand.records.base import Record
-from steadyhand.records.result import CapturedFile, ExecutionResult, FileSystemOperation
+from steadyhand.records.result import CapturedFile, CommandResult, FileSystemOperation
 
 if TYPE_CHECKING:
     from e2b import AsyncCommandHandle, AsyncSandbox
@@ -199,7 +199,7 @@ class E2BEnvironment:
         timeout_s: float | None = None,
         stdin: bytes | None = None,
         env: Mapping[str, str] | None = None,
-    ) -> ExecutionResult:
+    ) -> CommandResult:
         box = self._running()
         self._commands += 1
         mark = f"{self._name}.{self._commands}"
@@ -219,7 +219,7 @@ class E2BEnvironment:
             )
         limit = self._limits.command_timeout_s if timeout_s is None else timeout_s
         exit_code = await self._end(handle, stdin, limit - (time.perf_counter() - began), mark)
-        return ExecutionResult(
+        return CommandResult(
             exit_code=128 + 9 if exit_code is None else exit_code,
             stdout=stdout.text(),
             stderr=stderr.text(),

@@ -43,7 +43,7 @@ from steadyhand.builtin.environments.sandbox import (
 )
 from steadyhand.errors import SetupError, WorkspaceError
 from steadyhand.plugins.plugin import EnvironmentSettings, Options, read_options
-from steadyhand.records.result import CapturedFile, ExecutionResult, FileSystemOperation
+from steadyhand.records.result import CapturedFile, CommandResult, FileSystemOperation
 
 _INHERITED = ("PATH", "LANG", "TERM", "TZ")
 
@@ -117,7 +117,7 @@ class LocalEnvironment:
         timeout_s: float | None = None,
         stdin: bytes | None = None,
         env: Mapping[str, str] | None = None,
-    ) -> ExecutionResult:
+    ) -> CommandResult:
         env = {**self._exported, **(env or {})}
         argv = [_shell(), "-c", command] if isinstance(command, str) else list(command)
         if not argv:

@@ -14,7 +14,7 @@ from steadyhand.errors import WorkspaceError
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, passed
 from steadyhand.records.event import Visible
-from steadyhand.records.result import ExecutionResult
+from steadyhand.records.result import CommandResult, ExecutionResult
 
 
 def relative(path: str) -> str:
@@ -156,7 +156,7 @@ class CommandExitCodeIs:
         return failed(f"{message}; expected exit code {params.expected_code}", evidence=evidence, figures=figures)
 
 
-def _output(ran: ExecutionResult) -> str:
+def _output(ran: CommandResult) -> str:
     """The end of what it printed, where test runners and compilers say what went wrong."""
     kept = [f"{name}: {_end(text)}" for name, text in (("stdout", ran.stdout), ("stderr", ran.stderr)) if text.strip()]
     return "\n".join(kept) or "no output"
