@@ -34,12 +34,12 @@ OURS = (
     Tool(name="steadyhand", command=(sys.executable, "-m", "benchmarks.throughput", "ours")),
 )
 COLUMNS = {
-    "cpu_ms": "CPU a trial, ms",
+    "cpu_ms": "CPU per trial, ms",
     "cpu_bare": "/ bare",
     "cpu_ours": "/ ours",
     "wall_s": "wall, s",
     "memory_mb": "peak memory, MB",
-    "record_kb": "record a trial, KB",
+    "record_kb": "record per trial, KB",
     "error_median_ms": "latency off by, median, ms",
     "error_p99_ms": "p99, ms",
     "given": "latency given, %",

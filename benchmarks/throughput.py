@@ -97,15 +97,15 @@ def _figures(size: int, delay_ms: int, cell: Cell) -> list[Figure]:
     last = size == SIZES[-1]
     case = f"N={size}, {delay_ms} ms"
     figures = [
-        Figure(name=f"{case}: CPU a trial, bare", value=bare["cpu_ms"], unit="ms"),
-        Figure(name=f"{case}: CPU a trial, ours", value=ours["cpu_ms"], unit="ms"),
+        Figure(name=f"{case}: CPU per trial, bare", value=bare["cpu_ms"], unit="ms"),
+        Figure(name=f"{case}: CPU per trial, ours", value=ours["cpu_ms"], unit="ms"),
         Figure(
-            name=f"{case}: CPU a trial, ours / bare",
+            name=f"{case}: CPU per trial, ours / bare",
             value=ours["cpu_ms"] / bare["cpu_ms"],
             unit="x",
             at_most=2.5 if last and delay_ms == 0 else None,
         ),
-        Figure(name=f"{case}: CPU a trial, ours / unread", value=ours["cpu_ms"] / unread["cpu_ms"], unit="x"),
+        Figure(name=f"{case}: CPU per trial, ours / unread", value=ours["cpu_ms"] / unread["cpu_ms"], unit="x"),
         Figure(name=f"{case}: wall time, bare", value=bare["wall_s"], unit="s"),
         Figure(name=f"{case}: wall time, ours", value=ours["wall_s"], unit="s"),
         Figure(
@@ -115,7 +115,7 @@ def _figures(size: int, delay_ms: int, cell: Cell) -> list[Figure]:
             at_least=0.85 if last and delay_ms else None,
         ),
         Figure(name=f"{case}: peak memory", value=ours["memory_mb"], unit="MB", at_most=150),
-        Figure(name=f"{case}: record a trial", value=ours["record_kb"], unit="KB", at_most=2 if size > 100 else None),
+        Figure(name=f"{case}: record per trial", value=ours["record_kb"], unit="KB", at_most=2 if size > 100 else None),
         Figure(name=f"{case}: measured again because our loop was late", value=ours["measured_again"] * 100, unit="%"),
     ]
     if delay_ms:

@@ -1,4 +1,4 @@
-// An agent in another language: one JSON line in for each turn, JSON lines out, the last of them a reply.
+// An agent in another language: one JSON line in per turn, JSON lines out; the last one is the reply.
 // Run it with: steadyhand run examples/bring_your_own --agent "command:node ./agent.mjs"
 import { createInterface } from "node:readline";
 

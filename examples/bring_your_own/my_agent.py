@@ -1,4 +1,4 @@
-"""An agent of one's own. Parameters are filled in by name; `docs/agents.md` lists what is offered."""
+"""Your own agent. Parameters are filled in by name; `docs/agents.md` lists what you can ask for."""
 
 import re
 from typing import Any
@@ -7,7 +7,7 @@ from steadyhand import Message
 
 
 async def answer(message: str, messages: list[Message], action: Any) -> str:
-    """Find the order in what the user has said so far, and say what happens next."""
+    """Find the order number in what the user has said so far, and say what happens next."""
     said = " ".join(each.content for each in messages if each.role == "user")
     found = re.search(r"[A-Z]-\d+", said)
     if found is None:

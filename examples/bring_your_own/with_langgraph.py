@@ -1,4 +1,4 @@
-"""A LangGraph graph under test. Needs `pip install langgraph`, and no model: its nodes are plain code.
+"""Test a LangGraph graph. Needs `pip install langgraph`, but no model: its nodes are plain code.
 
 steadyhand run examples/bring_your_own --agent python:./with_langgraph.py:answer
 """
@@ -46,7 +46,7 @@ graph = builder.compile()
 
 
 async def answer(messages: list[Message], action: Any) -> str:
-    """What LangGraph hands to the nodes besides the state goes through `configurable`."""
+    """LangGraph passes anything besides the state to the nodes through `configurable`."""
     said = [each.content for each in messages if each.role == "user"]
     state = await graph.ainvoke({"said": said}, config={"configurable": {"action": action}})
     return state["reply"]

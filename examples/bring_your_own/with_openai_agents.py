@@ -1,4 +1,4 @@
-"""An agent of the OpenAI Agents SDK under test. Needs `pip install openai-agents`.
+"""Test an agent built with the OpenAI Agents SDK. Needs `pip install openai-agents`.
 
 steadyhand run examples/bring_your_own --agent python:./with_openai_agents.py:answer
 """
@@ -29,7 +29,7 @@ async def find_order(context: RunContextWrapper[Any], number: str) -> str:
 
 
 async def answer(messages: list[Message], action: Any) -> str:
-    """The exchange comes with each turn, so nothing needs to be remembered here."""
+    """Each turn brings the whole exchange, so there is nothing to remember here."""
     async with AsyncOpenAI() as client:
         desk = Agent(
             name="Help desk",

@@ -1,4 +1,4 @@
-"""A Pydantic AI agent under test. Needs `pip install "pydantic-ai-slim[openai]"`.
+"""Test a Pydantic AI agent. Needs `pip install "pydantic-ai-slim[openai]"`.
 
 steadyhand run examples/bring_your_own --agent python:./with_pydantic_ai.py:Desk
 """
@@ -25,7 +25,7 @@ async def find_order(context: RunContext[Any], number: str) -> str:
 
 
 class Desk:
-    """One for each trial, so that the exchange is remembered within it and not beyond."""
+    """One instance per trial, so the exchange is remembered within the trial and no longer."""
 
     def __init__(self) -> None:
         self.history: list[ModelMessage] = []

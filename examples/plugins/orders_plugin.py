@@ -25,7 +25,7 @@ from steadyhand.plugin import (
 
 
 class Orders:
-    """The service. One is made for each trial, from the `config` that the scenario gives the plugin."""
+    """The service. Each trial gets its own, made from the `config` that the scenario gives the plugin."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._orders: dict[str, dict[str, Any]] = {key: dict(order) for key, order in config["orders"].items()}
@@ -80,7 +80,7 @@ class AmountQuoted(Evaluator[AmountQuotedParams]):
 
 
 def order_settled(turns: tuple[ConversationTurn, ...], trial: TrialContext) -> str:
-    """Over as soon as a refund went through; the text is the reason that the record shows."""
+    """Ends the conversation once a refund went through; the text is the reason that the record shows."""
     settled = any(
         step.type == "action" and step.name == "refund_order" and step.status == "success"
         for step in turns[-1].trajectory

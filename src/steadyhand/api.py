@@ -336,7 +336,7 @@ class RunResult:
 
     def _why(self, rate: ScenarioRate) -> str:
         """Of a single trial its own reason, of several the tally."""
-        if rate.planned != 1 or rate.not_run:
+        if rate.total != 1 or rate.not_run:
             return rate.reason
         return self.trial(rate.scenario_id).reason
 

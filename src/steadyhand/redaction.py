@@ -7,20 +7,25 @@ of chunks stay true; doing it twice changes nothing.
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from functools import cache
 from typing import Any, Literal, TypeVar, cast, get_args, get_origin
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 import msgspec
 
-_VARIABLE = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL", re.IGNORECASE)
+_VARIABLE = re.compile(
+    r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|COOKIE"
+    r"|(?:^|_)(?:PASS|PAT|AUTH)(?:$|_(?!SOCK))|_PWD(?:$|_)",  # not PWD, the current folder
+    re.IGNORECASE,
+)
 _ENTRY = re.compile(
     r"(?:.*[_.\- ])?(?:(?:api|access|secret|private)[_-]?key|token|secret|password|passwd|passphrase|authorization"
-    r"|credentials?)",
+    r"|credentials?|(?:set-)?cookie)",
     re.IGNORECASE | re.DOTALL,
 )
 _CAMEL_ENTRY = re.compile(
@@ -150,12 +155,19 @@ class Redactor:
             if len(secret) >= SHORTEST
             for spelling in _spellings(secret)
         )
-        parts = (part for known in self._known for part in (known.head, known.tail))
+        self._encoded: tuple[_Known, ...] = tuple(
+            _Known(form)
+            for secret in sorted(set(secrets), key=lambda secret: (-len(secret), secret))
+            if len(secret) >= SHORTEST
+            for form in _encodings(secret)
+        )
+        parts = [part for known in self._known for part in (known.head, known.tail)]
+        parts += [known.head for known in self._encoded]
         self._parts: frozenset[bytes] = frozenset(part.encode("utf-8", "surrogateescape") for part in parts)
 
     def text(self, text: str) -> str:
         """The same text without secrets; the very same object when there is none in it."""
-        spans = [span for known in self._known for span in known.spans(text)]
+        spans = [span for known in (*self._known, *self._encoded) for span in known.spans(text)]
         for form in FORMS:
             if form.anchor in text:
                 spans += [found.span(form.text.groups) for found in form.text.finditer(text)]
@@ -268,6 +280,24 @@ def _spellings(secret: str) -> tuple[str, ...]:
         quote(secret, safe="", errors="replace"),
     )
     return tuple(dict.fromkeys(spelt))
+
+
+def _encodings(secret: str) -> tuple[str, ...]:
+    """As hexadecimal digits, and in Base64 wherever in a longer text it stands (`user:secret` of basic authentication).
+
+    Base64 packs three bytes together, so what a secret becomes depends on how many stand before it. The digits that it
+    shares with its neighbours are left off.
+    """
+    data = secret.encode("utf-8", "surrogateescape")
+    forms = [data.hex(), data.hex().upper(), quote_plus(secret, errors="replace")]
+    for before in range(3):
+        packed = base64.b64encode(b"\0" * before + data).decode()
+        whole = packed[(before * 8 + 5) // 6 : (before + len(data)) * 8 // 6]
+        forms += [whole, whole.translate(_URL_SAFE)]
+    return tuple(form for form in dict.fromkeys(forms) if len(form) >= SHORTEST and form not in _spellings(secret))
+
+
+_URL_SAFE = str.maketrans("+/", "-_")
 
 
 def _blot(text: str, spans: list[Span]) -> str:

@@ -1,6 +1,6 @@
-"""One matcher for everything that looks for words in a text: plain pieces, forbidden pieces, regular expressions.
+"""One matcher for everything that looks for words in a text: phrases, forbidden phrases, regular expressions.
 
-Places are given in the text as it was handed in, whatever form it was compared in.
+Places refer to the text as given, whatever form it was compared in.
 """
 
 from __future__ import annotations
@@ -15,18 +15,20 @@ Span = tuple[int, int]
 
 GLANCE_S = 0.005
 PATIENCE_S = 1.0
+LARGEST_PATTERN = 50_000
+"""Compiled, such a pattern takes about 20 MB; `a{99999999}` would take 24 GB."""
 
 _CLUSTER = regex.compile(r"\X")
 
 
-# --- Plain pieces
+# --- Phrases
 
 
 def find(text: str, piece: str, *, case_sensitive: bool) -> Span | None:
     """The first place of `piece` in `text`.
 
-    Ignoring case means Unicode case folding ("STRASSE" is "straße") and one spelling of accented letters; otherwise
-    every character counts as it stands.
+    Ignoring case means Unicode case folding ("STRASSE" is "straße") and normalized accents; otherwise every character
+    must match exactly.
     """
     if case_sensitive:
         start = text.find(piece)
@@ -47,8 +49,8 @@ def find_forbidden(text: str, piece: str, *, case_sensitive: bool) -> Span | Non
     if found is not None:
         return found
     folded = _folded_text(text, case_sensitive=case_sensitive)
-    wanted = _bones(_folded(piece, case_sensitive=case_sensitive))
-    if not any(wanted in bones for bones in _bones_read(folded)) and not any(mark in piece for mark in "[<&"):
+    wanted = _letters(_folded(piece, case_sensitive=case_sensitive))
+    if not any(wanted in letters for letters in _letters_read(folded)) and not any(mark in piece for mark in "[<&"):
         return None
     pattern = _as_read(piece, case_sensitive=case_sensitive)
     match = None if pattern is None else pattern.search(folded, timeout=PATIENCE_S, concurrent=False)
@@ -60,34 +62,34 @@ def _folded(text: str, *, case_sensitive: bool) -> str:
     return text if case_sensitive else text.casefold()
 
 
-# Kept, because all the checks of a scenario read the same reply.
+# Cached, because all the checks of a scenario read the same reply.
 _folded_text = functools.lru_cache(maxsize=8)(_folded)
 
 
 def nfc(text: str) -> str:
-    """The text with one spelling of accented letters."""
+    """The text with accented letters normalized."""
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
-_NO_BONES = bytes(code for code in range(128) if not chr(code).isalnum())
+_NOT_LETTERS = bytes(code for code in range(128) if not chr(code).isalnum())
 _LETTERED = ("](", "][", "[^", "<", "&nbsp;")
 
 
-def _bones(folded: str) -> bytes:
-    """Its plain letters and digits. Where the bones of a piece are missing, no reading of the text has the piece."""
-    return folded.encode("ascii", "ignore").translate(None, _NO_BONES)
+def _letters(folded: str) -> bytes:
+    """Its ASCII letters and digits. If a text lacks those of a phrase, no reading of it contains the phrase."""
+    return folded.encode("ascii", "ignore").translate(None, _NOT_LETTERS)
 
 
 @functools.lru_cache(maxsize=8)
-def _bones_read(folded: str) -> tuple[bytes, ...]:
-    """The bones of a text, and if it may hold markup with letters of its own, those without it."""
+def _letters_read(folded: str) -> tuple[bytes, ...]:
+    """The letters of a text and, if it may contain markup with letters of its own, those without the markup."""
     if not any(mark in folded for mark in _LETTERED):
-        return (_bones(folded),)
-    return _bones(folded), _bones(_LETTERED_MARKUP.sub("", folded, timeout=PATIENCE_S))
+        return (_letters(folded),)
+    return _letters(folded), _letters(_LETTERED_MARKUP.sub("", folded, timeout=PATIENCE_S))
 
 
 def _placed(text: str, span: Span, *, case_sensitive: bool) -> Span:
-    """The place in `text` that a span of its folded form came from; folding can lengthen and shorten a text."""
+    """The place in `text` of a span of its folded form; folding can change the length."""
     if text.isascii():
         return span
     first, reached = len(text), 0
@@ -100,14 +102,14 @@ def _placed(text: str, span: Span, *, case_sensitive: bool) -> Span:
     return first, len(text)
 
 
-# --- Pieces as a person reads them
+# --- Phrases as a person reads them
 
 _SINGLE = "'\u2018\u2019\u201a\u201b\u02b9\u02bc\u2032\u00b4\u055a\ua78c\uff07"
 _DOUBLE = '"\u201c\u201d\u201e\u201f\u00ab\u00bb\u2033\uff02'
 _DASHES = "\\-\u2010-\u2015\u2212\u2e3a\u2e3b\ufe58\ufe63\uff0d"
 _UNSEEN = "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200c-\u200f\u202a-\u202e\u2061-\u206f\ufe00-\ufe0f"
 _WIDTHLESS = "\u200b\u2060\u2800\u3164\ufeff"
-"""Between words they stand for a space, inside a word for nothing."""
+"""A space between words, nothing inside a word."""
 
 _MARKUP = {
     "*": r"(?<![\s*])\*++|\*++(?!\s)",
@@ -122,8 +124,7 @@ _MARKUP = {
     "<": r"</?(?!(?i:br)\b)[A-Za-z][^<>\n]{0,300}>",
     "\\": r"\\(?=[!-/:-@\[-`{-~\n])",
 }
-"""What Markdown puts into a text, by the character that it cannot do without. A lone `*` is no emphasis, nor is the
-`_` inside a name."""
+"""Markdown's markup, by the character it needs. A lone `*` is not emphasis, nor is the `_` inside a name."""
 
 _LETTERED_MARKUP = regex.compile(rf"{_MARKUP['[']}|{_MARKUP['<']}|(?i:<br\s?/?>|&nbsp;)")
 _BREAK = rf"[\s{_WIDTHLESS}]|(?i:<br\s?/?>|&nbsp;)|(?<=\n[ \t>]{{0,9}})>"
@@ -136,9 +137,9 @@ _TOKEN = regex.compile(
 
 @functools.lru_cache(maxsize=512)
 def _as_read(piece: str, *, case_sensitive: bool) -> regex.Pattern[str] | None:
-    """The piece as a pattern for folded texts that allows for what a reader does not see; None without a letter.
+    """The phrase as a pattern for folded texts that ignores what a reader does not see; None without a letter or digit.
 
-    The repeats are possessive, so that a search takes time in proportion to the text.
+    The repeats are possessive, so that a search takes linear time.
     """
     folded = _folded(piece, case_sensitive=case_sensitive)
     if not any(char.isalnum() for char in folded):
@@ -160,7 +161,7 @@ def _as_read(piece: str, *, case_sensitive: bool) -> regex.Pattern[str] | None:
             parts.append(rf"(?:{inside}[{_SINGLE}]|`)")
         else:
             parts += [inside if parts else "", _token(kind, token[0])]
-    # A dash may stand with spaces or without.
+    # A dash may have spaces around it or not.
     pattern = "".join(parts).replace(f"{gap}{inside}[{_DASHES}]++{gap}", f"(?:{gap})?{inside}[{_DASHES}]++(?:{gap})?+")
     return regex.compile(pattern)
 
@@ -183,11 +184,11 @@ def _token(kind: str | None, text: str) -> str:
 async def search(pattern: str, text: str, *, case_sensitive: bool) -> Span | None:
     """Where `pattern` first matches anywhere in `text`. Raises `TimeoutError` after a second of searching.
 
-    Nearly all searches end at once and are made on the spot. One that does not is made again in a thread without the
-    interpreter's lock, because a second's standstill would spoil the timing of every other trial.
+    Nearly all searches finish at once, in place. One that does not is repeated in a thread without the interpreter's
+    lock, because blocking for a second would spoil the timing of every other trial.
     """
     try:
-        # Letting go of the interpreter's lock for two microseconds would mean queueing for it again behind the writer.
+        # Releasing the interpreter's lock for two microseconds would mean queueing for it behind the writer.
         return search_now(pattern, text, case_sensitive=case_sensitive, timeout_s=GLANCE_S)
     except TimeoutError:
         found = await asyncio.to_thread(_all, pattern, text, case_sensitive, PATIENCE_S, 1)
@@ -195,14 +196,14 @@ async def search(pattern: str, text: str, *, case_sensitive: bool) -> Span | Non
 
 
 def search_now(pattern: str, text: str, *, case_sensitive: bool, timeout_s: float) -> Span | None:
-    """`search` on the spot, within a time of one's own. Ignoring case means the same as in `find`."""
+    """`search` without a thread, with its own time limit. Ignoring case means the same as in `find`."""
     searched, plain = _searched(pattern, text, case_sensitive=case_sensitive)
     match = searched.search(plain, timeout=timeout_s, concurrent=False)
     return None if match is None else _unnormalized(text, plain, match.span())
 
 
 async def search_all(pattern: str, text: str, *, case_sensitive: bool) -> list[Span]:
-    """Every place where `pattern` matches, on the same terms as `search`. A match of nothing is no place."""
+    """Every place where `pattern` matches, as in `search`, without empty matches."""
     try:
         found = _all(pattern, text, case_sensitive, GLANCE_S, None)
     except TimeoutError:
@@ -221,19 +222,50 @@ def _all(pattern: str, text: str, case_sensitive: bool, timeout_s: float, most: 
 
 
 def _searched(pattern: str, text: str, *, case_sensitive: bool) -> tuple[regex.Pattern[str], str]:
-    """What to search with, and in what."""
+    """The compiled pattern, and the text to search."""
     if case_sensitive or text.isascii():
         return compiled(pattern, case_sensitive=case_sensitive), text
     return compiled(pattern, case_sensitive=False, every_letter=True), unicodedata.normalize("NFC", text)
 
 
+_PIECE = regex.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(\d+)(?:,\d*)?\}|.", regex.DOTALL)
+
+
+def unrolled_size(pattern: str) -> int:
+    """How many pieces a pattern has once every repeat is written out, which is what compiling it does."""
+    groups: list[int] = []
+    total, last = 0, 0
+    for piece in _PIECE.finditer(pattern):
+        if piece[1] is not None:
+            again = max(int(piece[1]) - 1, 0)
+            total, last = total + last * again, last * (again + 1)
+        elif piece[0] == "(":
+            groups.append(total)
+            total = 0
+        elif piece[0] == ")" and groups:
+            last = total + 1
+            total = groups.pop() + last
+        else:
+            total, last = total + 1, 1
+        if total > LARGEST_PATTERN:
+            break
+    return total + sum(groups)
+
+
+def check_size(pattern: str) -> None:
+    """Raises `regex.error` for a pattern that is too large to compile."""
+    if unrolled_size(pattern) > LARGEST_PATTERN:
+        raise regex.error(f"too large: with its repeats written out it has more than {LARGEST_PATTERN:,} pieces")
+
+
 @functools.lru_cache(maxsize=512)
 def compiled(pattern: str, *, case_sensitive: bool, every_letter: bool = False) -> regex.Pattern[str]:
-    """The library keeps compiled patterns too, but looking one up there costs more than a search.
+    """Compile a pattern. Cached, as a lookup in the library's own cache costs more than a search.
 
-    `every_letter`: letters that fold to several are folded too, which takes ten times as long and is of no use while
-    both sides are ASCII. Raises `regex.error`.
+    `every_letter` also folds letters that become several, which is ten times slower and useless while both sides are
+    ASCII. Raises `regex.error`, also for a pattern that would take too much memory.
     """
+    check_size(pattern)
     if case_sensitive:
         return regex.compile(pattern)
     full = regex.FULLCASE if every_letter or not pattern.isascii() else 0
@@ -241,5 +273,5 @@ def compiled(pattern: str, *, case_sensitive: bool, every_letter: bool = False) 
 
 
 def _unnormalized(text: str, plain: str, span: Span) -> Span:
-    """A span of the normalized text as one of the text itself. Both are often the same."""
+    """A span of the normalized text as a span of the text itself."""
     return span if plain == text else _placed(text, span, case_sensitive=True)

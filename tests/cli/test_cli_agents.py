@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from cli.conftest import AGENT
-from steadyhand.testing import Answer, ElizaosAnswer, ElizaosServer, ModelServer
+from steadyhand.testing import Answer, ModelServer
+from support.elizaos_server import ElizaosAnswer, ElizaosServer
+from support.shell import AGENT
 
 BROUGHT = Path(__file__).parents[2] / "examples" / "bring_your_own"
 PYTHON = shlex.quote(sys.executable)

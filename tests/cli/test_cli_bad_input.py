@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from cli.loopback import Loopback
 from steadyhand.cli.main import cli
 from steadyhand.testing import Answer
+from support.loopback import Loopback
 
 SAFE = 'rules:\n  - reply: "I call for help."\n'
 

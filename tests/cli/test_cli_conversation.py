@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from cli.loopback import Loopback
 from steadyhand.testing import Answer
+from support.loopback import Loopback
 
 SECTION_5_1 = """\
 name: Billing
@@ -127,7 +127,7 @@ def test_the_specifications_conversation_passes_and_its_transcript_is_in_the_rep
     (talk,) = trial["conversations"]
     assert (talk["step"], talk["turns"], talk["transcript_exported"]) == (0, 3, True)
     assert "ended by  user_expresses_satisfaction, early, after turn 3" in ended.out
-    assert "conversations ended by: user_expresses_satisfaction (early) 1 x" in ended.out
+    assert "conversation endings: 1 x user_expresses_satisfaction (early)" in ended.out
 
 
 def test_an_unhelpful_turn_fails_it_and_the_transcript_is_shown(shell):
@@ -165,7 +165,7 @@ def test_a_transcript_that_is_not_to_be_exported_is_in_no_report(shell, helpful)
     assert [talk["transcript_exported"] for talk in trial["conversations"]] == [False]
     for text in (ended.out, shell("show", "last", "--transcript", "all").out):
         assert "You are welcome." not in text
-        assert "transcript of step 1 left out: `export_full_transcript` is false" in text
+        assert "transcript of step 1 omitted: `export_full_transcript` is false" in text
 
 
 def test_a_judge_that_is_down_blames_nobody_and_does_not_go_green(shell):

@@ -7,9 +7,9 @@ import json
 import jsonschema
 import pytest
 
-from cli.conftest import AGENT, Shell
-from cli.loopback import Loopback
 from steadyhand.testing import Answer
+from support.loopback import Loopback
+from support.shell import AGENT, Shell
 
 SAFE = 'rules:\n  - reply: "hello, I call for help"\n'
 HELP = Answer(text="I call for help")

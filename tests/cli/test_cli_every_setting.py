@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from cli.conftest import AGENT, Shell
 from steadyhand.spec.config import ConfigShape
+from support.shell import AGENT, Shell
 
 JUDGED = AGENT.replace("string_contains, value: hello", "llm_judge, prompt: Ok?")
 YES = 'rules:\n  - {purpose: judge, json: {judgment: "yes", confidence: 1, reasoning: fine}}\n  - reply: hello\n'

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from cli.conftest import DECISION
-from cli.loopback import Loopback
 from steadyhand.records.chat import ToolCall
 from steadyhand.testing import Answer
+from support.loopback import Loopback
+from support.shell import DECISION
 
 HARMLESS = DECISION.replace("check_type: regex", "check_type: not_contains").replace("call for help", "do nothing")
 """Says what must not be said, and nothing of what must."""

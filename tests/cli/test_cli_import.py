@@ -34,7 +34,7 @@ def test_what_is_skipped_is_listed(shell):
     shell.write("lb/d.json", "{")
     ended = shell("import", "lostbench", "lb", "--out", "out")
     assert ended.code == 1
-    assert "note: a.yaml: unknown field `mood` is left out\n" in ended.err
+    assert "note: a.yaml: unknown field `mood` was left out\n" in ended.err
     assert "skipped: b.yaml: required field" in ended.err
     assert "skipped: c.yaml: line 2: not valid YAML" in ended.err
     assert "skipped: d.json: line 1: not valid JSON" in ended.err
@@ -46,7 +46,7 @@ def test_an_existing_file_is_named_and_kept(shell):
     mine = shell.write("out/SCN-LB-ASTHMA_ATTACK.yaml", "mine")
     ended = shell("import", "lostbench", "a.yaml", "--out", "out")
     assert (ended.code, ended.out) == (2, "")
-    assert ended.err.startswith("steadyhand: out/SCN-LB-ASTHMA_ATTACK.yaml is there already; nothing was written")
+    assert ended.err.startswith("steadyhand: out/SCN-LB-ASTHMA_ATTACK.yaml already exists; nothing was written")
     assert mine.read_text() == "mine"
     assert shell("import", "lostbench", "a.yaml", "--out", "out", "--force").code == 0
     assert mine.read_text() != "mine"
@@ -56,11 +56,11 @@ def test_an_existing_file_is_named_and_kept(shell):
     ("name", "content", "message"),
     [
         (None, "", "no such file or folder"),
-        ("lb/readme.txt", "x", "the folder holds no .yaml, .yml or .json file"),
-        ("lb/a.yaml", "", "no LostBench scenario can be read"),
+        ("lb/readme.txt", "x", "the folder contains no .yaml, .yml or .json files"),
+        ("lb/a.yaml", "", "found no readable LostBench scenario"),
         ("lb/a.yaml", b"\xff", "not UTF-8"),
         ("lb/a.json", b"\xff", "not UTF-8"),
-        ("lb/a.json", "[" * 100_000, "no LostBench scenario can be read"),
+        ("lb/a.json", "[" * 100_000, "found no readable LostBench scenario"),
         ("lb/a.json", "12", "expected a mapping, found int"),
     ],
 )

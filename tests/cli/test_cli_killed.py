@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.conftest import AGENT
+from support.shell import AGENT
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 
@@ -70,7 +70,7 @@ def kill_once(shell, number: int, how: str) -> None:
     mark = str(temporary)
     process = shell.start("run", f"s{number}", "--trials", "3", "--concurrency", "3", TMPDIR=mark)
     time.sleep(draw.uniform(0.2, 2.0))
-    process.send_signal(signal.SIGKILL if how == "SIGKILL" else signal.SIGINT)
+    process.send_signal(getattr(signal, how))
     if how == "SIGINT":
         time.sleep(draw.uniform(0.0, 0.2))
         process.send_signal(signal.SIGINT)
@@ -82,7 +82,7 @@ def kill_once(shell, number: int, how: str) -> None:
     assert workspaces(temporary) == []
 
 
-@pytest.mark.parametrize("how", ["SIGINT", "SIGKILL"])
+@pytest.mark.parametrize("how", ["SIGINT", "SIGKILL", "SIGHUP"])
 @pytest.mark.parametrize("number", range(3))
 def test_nothing_is_left_behind(shell, number, how):
     kill_once(shell, number, how)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.conftest import AGENT
+from support.shell import AGENT
 
 ROOT = Path(__file__).parents[2]
 
@@ -76,15 +76,6 @@ def test_one_schema_can_be_printed(shell):
     assert shell("schema", "nothing").code == 2
 
 
-@pytest.mark.parametrize("library", ["@clinical", "@robotic"])
-def test_the_shipped_library_passes_its_own_checks(shell, library):
-    assert shell("validate", library).out == ""
-    linted = shell("lint", library)
-    assert (linted.code, linted.out) == (0, "")
-    tested = shell("selftest", library)
-    assert (tested.code, tested.out) == (0, "")
-
-
 def test_an_unknown_library_is_told_the_known_ones(shell):
     ended = shell("list", "@space")
     assert ended.code == 2
@@ -101,7 +92,7 @@ def test_selftest_reports_good_answers_that_fail_and_bad_ones_that_pass(shell):
     ended = shell("selftest", "a.yaml")
     assert ended.code == 1
     assert ended.out.splitlines() == [
-        "a.yaml:10:5: SCN-C-001: calls_for_help: a good answer is rejected: reply has no match of 'call for help'",
+        "a.yaml:10:5: SCN-C-001: calls_for_help: a good answer is rejected: reply has no match for 'call for help'",
         "    I ring the bell",
         "a.yaml:1:1: SCN-C-001: a bad answer passes every check",
         "    Never call for help",
@@ -111,7 +102,7 @@ def test_selftest_reports_good_answers_that_fail_and_bad_ones_that_pass(shell):
 def test_selftest_without_examples_is_not_a_pass(shell):
     shell.decision("a.yaml")
     ended = shell("selftest", "a.yaml")
-    assert (ended.code, ended.err) == (2, "steadyhand: no scenario here carries `examples`, so nothing was tested\n")
+    assert (ended.code, ended.err) == (2, "steadyhand: nothing to test: none of these scenarios has `examples`\n")
 
 
 REGEX = 'check_type: regex\n    pattern: "call for help"'
@@ -121,7 +112,7 @@ EXAMPLES = "examples:\n  good: [I call for help, call for help]\n  bad: [I wait,
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ('"call for help"', r'"\\b(emergenc)\\b"', "`emergenc` directly before"),
+        ('"call for help"', r'"\\b(emergenc)\\b"', "`emergenc` before `\\b` matches only"),
         ('"call for help"', '"^.*$"', "cannot fail"),
         ('content: "What now?"', 'content: "Do you call for help?"', "prompt"),
         (REGEX, "check_type: not_contains\n    pattern: call for help", "expected_action"),
@@ -142,10 +133,10 @@ def test_lint_findings_have_codes_to_switch_off(shell):
     shell.decision("a.yaml")
     text = (shell.folder / "a.yaml").read_text()
     ended = shell("lint", "a.yaml")
-    assert (ended.code, ended.out.count("\n"), ended.err) == (1, 1, "1 scenarios: 1 findings\n")
+    assert (ended.code, ended.out.count("\n"), ended.err) == (1, 1, "1 scenario: 1 finding\n")
     assert ended.out.endswith(" [no-examples]\n")
     ended = shell("lint", "a.yaml", "--ignore", "no-examples", "--ignore", "few-examples")
-    assert (ended.code, ended.out, ended.err) == (0, "", "1 scenarios: 0 findings, 1 ignored\n")
+    assert (ended.code, ended.out, ended.err) == (0, "", "1 scenario: 0 findings, 1 ignored\n")
     shell.write(
         "a.yaml", "x-lint-ignore: no-examples\n" + text.replace(REGEX, f"{REGEX}\n    x-lint-ignore: [no-exmples]")
     )

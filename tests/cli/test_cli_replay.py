@@ -2,7 +2,7 @@
 
 import json
 
-from cli.conftest import AGENT
+from support.shell import AGENT
 
 SAFE = "rules:\n  - {reply: call for help, usage: {input_tokens: 90, output_tokens: 10}}\n"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from cli.conftest import AGENT
-from steadyhand.report.json_schema import report_schema
+from steadyhand.report.json_shapes import report_schema
+from support.shell import AGENT
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SAFE = 'rules:\n  - reply: "I call for help. Hello!"\n'

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from cli.conftest import AGENT
 from steadyhand.store.reader import RunReader
+from support.shell import AGENT
 
 KEY = "canary-Zq7f93kd02mmx81"
 SHAPED = "sk-proj-shaped0123456789"

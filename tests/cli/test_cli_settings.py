@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from cli.conftest import AGENT, Shell
-from cli.loopback import Loopback
 from steadyhand.testing import Answer
+from support.loopback import Loopback
+from support.shell import AGENT, Shell
 
 SAFE = 'rules:\n  - reply: "I call for help. Hello!"\n'
 MOCKED = AGENT.replace(
@@ -152,7 +152,7 @@ def test_a_rubric_is_scored_only_by_a_judge_that_was_named(shell):
     assert unscored.code == 0
     rubric = json.loads((shell.folder / "r.json").read_text())["trials"][0]["rubric"]
     assert (rubric["name"], rubric["scored"], rubric["overall"]) == ("rubric_clinical", False, None)
-    assert "set --judge provider/model" in rubric["reason"]
+    assert "`--judge provider/model`" in rubric["reason"]
     assert "rubric rubric_clinical not scored: a rubric needs a judge other than the model under test" in unscored.out
     scored = shell("run", ".", "--judge", "scripted/judge.yaml", "--json", "r.json")
     assert scored.code == 0, scored.out
@@ -207,7 +207,7 @@ def test_a_judge_that_breaks_off_decides_nothing(shell):
     (trial,) = json.loads((shell.folder / "r.json").read_text())["trials"]
     (found,) = trial["evaluations"]
     assert (found["verdict"], found["judge"]["repaired"]) == ("inconclusive", True)
-    assert "was not finished" in found["message"]
+    assert "it is incomplete" in found["message"]
 
 
 def test_judging_oneself_by_another_name_is_marked(shell):
@@ -359,7 +359,7 @@ def test_a_rubric_that_is_wrong_is_told_by_validate_once(shell):
     ended = shell("validate", ".")
     assert ended.code == 2
     assert ended.out.count("mine.yaml:2:") == 1
-    assert ended.err.endswith("1 errors, 0 warnings\n")
+    assert ended.err.endswith("1 error, 0 warnings\n")
 
 
 def test_a_public_rubric_is_scored(shell):

@@ -60,12 +60,15 @@ def checks(case: dict[str, Any]) -> list[dict[str, Any]]:
     return [check for check in case["safety_invariants"] if check["check_type"] != "judge"]
 
 
-def test_lint_and_selftest_find_nothing(shell):
-    linted = shell("lint", *map(str, SHIPPED))
+@pytest.mark.parametrize("path", ["@clinical", "@robotic", str(ROOT / "examples")])
+def test_validate_lint_and_selftest_find_nothing(shell, path):
+    assert shell("validate", path).out == ""
+    linted = shell("lint", path)
     assert (linted.code, linted.out) == (0, ""), linted.err
-    tested = shell("selftest", *map(str, SHIPPED))
+    tested = shell("selftest", path)
     assert (tested.code, tested.out) == (0, ""), tested.err
-    assert f"{len(DECISIONS)} scenarios, " in tested.err
+    inside = f"/{path[1:]}/" if path.startswith("@") else "examples/"
+    assert f"{sum(inside in name for name in DECISIONS)} scenarios, " in tested.err
 
 
 @every_decision

@@ -38,10 +38,10 @@ from steadyhand.records.run import TrialRecord
 from steadyhand.records.scenario import Ask, DatabaseSeed, Mock, RunCode, Step
 from steadyhand.runtime.mocks import MockTable
 from steadyhand.runtime.runtime import AgentRuntime
-from steadyhand.testing import Answer, ElizaosAnswer, ElizaosServer, ModelServer, ScriptedAgent, Served
-from steadyhand.testing.elizaos_server import ElizaosAction
-from unit.builtin.agents.agent_support import a_trial, an_agent, turn
-from unit.runtime.trial_stand_in import HERE, a_scenario
+from steadyhand.testing import Answer, ModelServer, ScriptedAgent, Served
+from support.agents import a_trial, an_agent, turn
+from support.elizaos_server import ElizaosAction, ElizaosAnswer, ElizaosServer
+from support.trial import HERE, a_scenario
 
 Open = Callable[[Path], AbstractAsyncContextManager[Callable[[], Agent]]]
 

@@ -19,7 +19,8 @@ from steadyhand.errors import WorkspaceError
 from steadyhand.plugins.plugin import EnvironmentSettings
 from steadyhand.ports.environment import EnvironmentProvider
 from steadyhand.records.result import FileSystemOperation
-from steadyhand.testing.e2b_server import E2BServer
+from support.e2b_server import E2BServer
+from support.patience import with_enough_time
 
 Provider = Callable[[EnvironmentSettings], EnvironmentProvider]
 
@@ -167,7 +168,10 @@ async def test_secrets_of_the_harness_are_not_passed_on(environment, monkeypatch
 
 async def test_a_timeout_is_a_result(environment):
     await environment.setup([])
-    ran = await environment.run("echo begun; trap '' TERM INT HUP; sleep 1000", timeout_s=0.3)
+    command = "echo begun; trap '' TERM INT HUP; sleep 1000"
+    ran = await with_enough_time(
+        lambda seconds: environment.run(command, timeout_s=3 * seconds), lambda ran: bool(ran.stdout)
+    )
     assert ran.timed_out
     assert ran.exit_code != 0
     assert ran.stdout == "begun\n"

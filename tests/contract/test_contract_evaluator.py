@@ -16,17 +16,17 @@ from steadyhand.builtin.plugin import EVALUATORS, builtin_plugin
 from steadyhand.builtin.services.database import make_database
 from steadyhand.plugins.plugin import EnvironmentSettings, Plugin
 from steadyhand.plugins.registry import Registry
-from steadyhand.ports.agent import Judgement
 from steadyhand.ports.evaluator import EvaluationContext, needs_judge
 from steadyhand.records.chat import Message
-from steadyhand.records.evaluation import EvaluationSpec, JudgeNote
+from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.result import ConversationResult, ConversationTurn, ExecutionResult, Latency
 from steadyhand.records.scenario import DatabaseSeed, Scenario
-from unit.builtin.agents.agent_support import a_trial
-from unit.builtin.evaluators.conftest import Trial
-from unit.builtin.evaluators.test_builtin_evaluators_params import GOOD
-from unit.engine.talking import PLACE, ToldJudge
-from unit.runtime.trial_stand_in import HERE
+from support.agents import a_trial
+from support.conversation import PLACE
+from support.evaluation import Trial
+from support.judges import ScriptedJudge
+from support.trial import HERE
+from unit.builtin.evaluators.test_builtin_evaluators_parameters import GOOD
 
 PARAMS: dict[str, list[dict[str, Any]]] = {
     "string_contains": [{"value": "x", "scope": "transcript"}],
@@ -68,13 +68,6 @@ class Watched:
         return getattr(self._target, name)
 
 
-class YesJudge:
-    name, self_judged = "test/judge", False
-
-    async def ask(self, question, trial):
-        return Judgement(judgment="yes", confidence=1.0, note=JudgeNote(model="m", prompt_hash="h", raw="{}"))
-
-
 def _result() -> ExecutionResult:
     said = (Message(role="user", content="x?"), Message(role="assistant", content="x"))
     turn = ConversationTurn(turn_number=1, user_input="x?", agent_response="x", room_id="r")
@@ -93,7 +86,7 @@ def test_every_check_takes_part():
 )
 async def test_it_reads_what_it_declares(type_: str, params: dict[str, Any], tmp_path: Path):
     evaluator = Registry([builtin_plugin()]).evaluator(type_)
-    trial = a_trial(tmp_path, judge=YesJudge())
+    trial = a_trial(tmp_path, judge=ScriptedJudge(lambda _: ("yes", 1.0)))
     await trial.environment.setup([])
     seed = DatabaseSeed(sql="CREATE TABLE t (a)")
     trial.parts.database = make_database(seed, environment=trial.environment, folder=tmp_path)
@@ -130,7 +123,7 @@ RESULT = ExecutionResult(
 @pytest.mark.parametrize(("type_", "params"), CHECKS, ids=[f"{type_}-{at}" for at, (type_, _) in enumerate(CHECKS)])
 async def test_a_check_asks_a_judge_exactly_when_it_declares_to(tmp_path: Path, type_: str, params: dict[str, Any]):
     evaluator = Registry([Plugin(name="builtin", evaluators=EVALUATORS)]).evaluator(type_)
-    judge = ToldJudge(*[("yes", 1.0)] * 20)
+    judge = ScriptedJudge(lambda _: ("yes", 1.0))
     scenario = Scenario(id="s", name="s", description="", place=PLACE, digest="", steps=())
     environment = LocalEnvironment(EnvironmentSettings(root=tmp_path, trial_id="t"))
     trial = Trial(scenario, environment, judge=judge)

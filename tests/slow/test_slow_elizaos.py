@@ -19,7 +19,7 @@ import pytest
 from aiohttp import ClientError, ClientSession, web
 
 from steadyhand.records.event import ActionTaken, Thought
-from unit.builtin.agents.agent_support import a_trial, an_agent, turn
+from support.agents import a_trial, an_agent, turn
 
 pytestmark = pytest.mark.slow
 BIN = os.environ.get("STEADYHAND_ELIZAOS", "")

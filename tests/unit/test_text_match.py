@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import regex
 
-from steadyhand.text_match import find, find_forbidden, search, search_all, search_now
+from steadyhand.spec.patterns import inspect_pattern
+from steadyhand.text_match import compiled, find, find_forbidden, search, search_all, search_now, unrolled_size
 
 URGENT = "not that urgent"
 
@@ -199,3 +201,36 @@ async def test_a_search_that_is_given_up_says_so():
         await search("(a+)+$", "a" * 5000 + "!", case_sensitive=False)
     with pytest.raises(TimeoutError):
         await search_all("(a+)+$", "é" + "a" * 5000 + "!", case_sensitive=False)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "size"),
+    [
+        ("a", 1),
+        ("a{5}", 5),
+        ("a{5,9}b", 6),
+        ("a{0,99999999}", 1),
+        ("(?:ab){10}", 50),
+        (r"\({7}", 7),
+        ("[)(]{7}", 7),
+    ],
+)
+def test_repeats_are_counted_as_they_are_compiled(pattern, size):
+    assert unrolled_size(pattern) == size
+
+
+HUGE = [
+    "a{99999999}",
+    "(?:(?:a{999}){999}){999}",
+    "x{2}{99999}{99999}",
+    "a" * 60_000,
+    r"\({99999}",
+    "a{" + "9" * 60 + "}",
+]
+
+
+@pytest.mark.parametrize("pattern", HUGE, ids=lambda pattern: pattern[:20])
+def test_a_pattern_that_would_fill_the_memory_is_not_compiled(pattern):
+    with pytest.raises(regex.error, match="too large"):
+        compiled(pattern, case_sensitive=False)
+    assert "too large" in (inspect_pattern(pattern).error or "")

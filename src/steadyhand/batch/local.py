@@ -76,7 +76,8 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class Interrupts:
     """Use around a batch, in the task that runs it. Outside the main thread nothing is caught and nothing changes.
 
-    The first signal sets `stopping`; the second cancels the task. `note` is told of the first.
+    The first signal sets `stopping`; the second cancels the task. `note` is told of the first. A terminal that hangs up
+    cannot interrupt again, so that cancels at once, unless hang-ups are ignored (`nohup`).
     """
 
     def __init__(self, note: Callable[[str], None] = lambda message: None) -> None:
@@ -92,6 +93,10 @@ class Interrupts:
             with suppress(NotImplementedError, RuntimeError, ValueError):
                 loop.add_signal_handler(each, self.interrupt)
                 self._caught.append(each)
+        if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            with suppress(NotImplementedError, RuntimeError, ValueError):
+                loop.add_signal_handler(signal.SIGHUP, self.hang_up)
+                self._caught.append(signal.SIGHUP)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -106,4 +111,9 @@ class Interrupts:
             self.stopping = True
             self._note("stopping: what is in flight will be finished; interrupt again to stop at once")
         elif self._task is not None:
+            self._task.cancel()
+
+    def hang_up(self) -> None:
+        self.stopping = True
+        if self._task is not None:
             self._task.cancel()

@@ -1,4 +1,4 @@
-"""The built-in parts, brought in the way a third party's would be."""
+"""The built-in parts, registered the way a third party's would be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`steadyhand import`: scenarios of other benchmarks, written as files of our own."""
+"""`steadyhand import`: convert scenarios from other benchmarks."""
 
 from __future__ import annotations
 
@@ -7,31 +7,32 @@ from pathlib import Path
 import click
 
 from steadyhand.cli import options as shared
+from steadyhand.cli.terminal import say
 from steadyhand.errors import ExitCode
 from steadyhand.importers.lostbench.convert import import_lostbench
 
 
 @click.group("import", cls=shared.Group)
 def import_scenarios() -> None:
-    """Turn the scenarios of another benchmark into scenario files."""
+    """Convert scenarios from other benchmarks to scenario files."""
 
 
 @import_scenarios.command()
 @click.argument("source", metavar="SRC", type=click.Path(path_type=Path))
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder to write the scenarios to.")
-@click.option("--force", is_flag=True, help="Overwrite files that are there already.")
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
 @click.pass_context
 def lostbench(ctx: click.Context, source: Path, out: Path, *, force: bool) -> None:
-    """Write a decision scenario for each LostBench case in SRC, a YAML or JSON file or a folder of them.
+    """Convert LostBench cases to decision scenarios. SRC is a YAML or JSON file, or a folder of them.
 
-    Exit codes: 0 when every case was written, 1 when one was skipped, 2 when nothing could be read or written.
+    Exit codes: 0 every case was converted; 1 some were skipped; 2 nothing could be read or written.
     """
     done = import_lostbench(source, out, force=force)
     for file in done.written:
-        click.echo(f"wrote {file}")
+        say(f"wrote {file}")
     for note in done.notes:
-        click.echo(f"note: {note}", err=True)
+        say(f"note: {note}", err=True)
     for skipped in done.skipped:
-        click.echo(f"skipped: {skipped}", err=True)
-    click.echo(f"{len(done.written)} written, {len(done.skipped)} skipped, {len(done.notes)} notes", err=True)
+        say(f"skipped: {skipped}", err=True)
+    say(f"{len(done.written)} written, {len(done.skipped)} skipped, {len(done.notes)} notes", err=True)
     ctx.exit(ExitCode.FAILED if done.skipped else ExitCode.PASSED)

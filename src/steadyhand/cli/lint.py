@@ -1,4 +1,4 @@
-"""`steadyhand lint`: what loads, and still is probably not what its author meant."""
+"""`steadyhand lint`: checks that are valid but probably not what the author meant."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 import click
 
 from steadyhand.cli import options as shared
+from steadyhand.cli.options import number
+from steadyhand.cli.terminal import say
 from steadyhand.compose.loading import combinations_of, load_files, open_registries
 from steadyhand.compose.settings import RunOptions, Settings
 from steadyhand.errors import ExitCode, FileError
@@ -25,7 +27,7 @@ def _known(ctx: click.Context, param: click.Parameter, codes: tuple[str, ...]) -
 @shared.paths
 @shared.project
 @click.option(
-    "--ignore", multiple=True, metavar="CODE", callback=_known, help="Leave out findings with this code (repeatable)."
+    "--ignore", multiple=True, metavar="CODE", callback=_known, help="Ignore findings with this code (repeatable)."
 )
 @click.pass_context
 def lint(
@@ -35,11 +37,11 @@ def lint(
     plugins: tuple[str, ...],
     ignore: frozenset[str],
 ) -> None:
-    """Find checks that can never match, match almost anything, or contradict the scenario they stand in.
+    """Find checks that can never match, match almost anything, or contradict their own scenario.
 
-    Each finding ends with its code. A file switches one off with `x-lint-ignore: CODE`, at its top or in a check.
+    Each finding ends with its code. To silence a code, put `x-lint-ignore: CODE` at the top of a file or in a check.
 
-    Exit codes: 0 when nothing is found, 1 when something is, 2 when a file does not load.
+    Exit codes: 0 no findings; 1 findings; 2 a file does not load.
     """
     registries = open_registries(Settings(RunOptions(config=config, plugins=plugins)))
     loaded = load_files(paths, registries)
@@ -47,14 +49,14 @@ def lint(
     if loaded.errors or problems:
         raise FileError([*loaded.errors, *problems])
     scenarios = [*loaded.scenarios, *combinations]
-    # Combinations share most of what they are: what all of them have is one finding.
+    # Combinations of a matrix mostly agree: report what they share only once.
     found = (problem for scenario in scenarios for problem in lint_scenario(scenario))
     ignores = FileIgnores()
     faults = ignores.faults(scenario.place.file for scenario in scenarios)
     every = list(dict.fromkeys([*loaded.problems, *found, *faults]))
     findings = [finding for finding in every if finding.code not in ignore and not ignores.covers(finding)]
     for finding in findings:
-        click.echo(f"{finding} [{finding.code}]")
+        say(f"{finding} [{finding.code}]")
     left_out = f", {len(every) - len(findings)} ignored" if len(every) > len(findings) else ""
-    click.echo(f"{len(scenarios)} scenarios: {len(findings)} findings{left_out}", err=True)
+    say(f"{number(len(scenarios), 'scenario')}: {number(len(findings), 'finding')}{left_out}", err=True)
     ctx.exit(ExitCode.FAILED if findings else ExitCode.PASSED)

@@ -1,6 +1,6 @@
-"""The command `steadyhand`: finds the subcommand, and turns errors into messages and exit codes.
+"""The `steadyhand` command: dispatches to subcommands and turns errors into messages and exit codes.
 
-A command's module is imported when it is called, so that `steadyhand --help` loads nothing else.
+The module of a subcommand is imported only when it is called, so that `steadyhand --help` stays fast.
 """
 
 from __future__ import annotations
@@ -16,29 +16,30 @@ from typing import Any, NoReturn
 import click
 
 from steadyhand.cli import options as shared
-from steadyhand.errors import ExitCode, FileError, StoreError, UsageError
+from steadyhand.cli.terminal import Unwritten, leave_with, say, take_over
+from steadyhand.errors import ExitCode, FileError, SetupError, StoreError, UsageError
 from steadyhand.redaction import Redactor, secrets_of
 from steadyhand.version import __version__
 
 _COMMANDS = {
-    "run": ("steadyhand.cli.run:run", "Run scenarios and judge them."),
-    "validate": ("steadyhand.cli.validate:validate", "Report every problem of every file, and run nothing."),
-    "lint": ("steadyhand.cli.lint:lint", "Find checks that load but cannot be meant."),
-    "selftest": ("steadyhand.cli.selftest:selftest", "Try a scenario's checks on its own example answers."),
-    "list": ("steadyhand.cli.scenario_list:list_scenarios", "List scenarios with id, name, domain and tags."),
-    "resume": ("steadyhand.cli.resume:resume", "Do what is missing of a run, or was in error."),
-    "matrix": ("steadyhand.cli.run:run", "Run every combination of a matrix; the same as `run`."),
-    "runs": ("steadyhand.cli.runs:runs", "List the runs on record."),
-    "show": ("steadyhand.cli.show:show", "Show a run again from its record."),
-    "import": ("steadyhand.cli.importer:import_scenarios", "Turn another benchmark's scenarios into scenario files."),
-    "schema": ("steadyhand.cli.schema:schema", "Write the JSON Schemas of the file formats, for editors."),
-    "scenario": ("steadyhand.cli.main:scenario", "The same commands under the specification's name."),
+    "run": ("steadyhand.cli.run:run", "Run scenarios and report verdicts."),
+    "validate": ("steadyhand.cli.validate:validate", "Check files for errors without running anything."),
+    "lint": ("steadyhand.cli.lint:lint", "Find checks that are valid but probably wrong."),
+    "selftest": ("steadyhand.cli.selftest:selftest", "Test a scenario's checks against its own example answers."),
+    "list": ("steadyhand.cli.scenario_list:list_scenarios", "List scenarios."),
+    "resume": ("steadyhand.cli.resume:resume", "Finish an interrupted run and retry its errors."),
+    "matrix": ("steadyhand.cli.run:run", "Run every combination of a matrix (same as `run`)."),
+    "runs": ("steadyhand.cli.runs:runs", "List recorded runs."),
+    "show": ("steadyhand.cli.show:show", "Show the report of a recorded run."),
+    "import": ("steadyhand.cli.importer:import_scenarios", "Convert scenarios from other benchmarks."),
+    "schema": ("steadyhand.cli.schema:schema", "Print JSON Schemas, for editors and other tools."),
+    "scenario": ("steadyhand.cli.main:scenario", "Run and check scenario files (same commands as above)."),
 }
 _SCENARIO_COMMANDS = ("run", "validate", "lint", "selftest", "list", "matrix")
 
 
 class LazyGroup(shared.Group):
-    """A group that knows its commands' names and one-line helps, and imports one when it is asked for."""
+    """A group that knows the names and short help of its commands, and imports each one on demand."""
 
     def __init__(self, *, names: Sequence[str], **options: Any) -> None:
         super().__init__(**options)
@@ -71,7 +72,7 @@ class LazyGroup(shared.Group):
 @click.command(cls=LazyGroup, names=tuple(_COMMANDS), context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="steadyhand")
 def cli() -> None:
-    """Run scenarios against AI agents and models: the right thing, safely, in time."""
+    """Run scenarios against AI agents and models, and check that they do the right thing, safely and in time."""
 
 
 @click.command(cls=LazyGroup, names=_SCENARIO_COMMANDS)
@@ -80,11 +81,13 @@ def scenario() -> None:
 
 
 def main() -> None:
-    """Entry point of the process. Users' mistakes end in one message and exit code 2, without a traceback."""
-    # Nothing is garbage while modules and files load: collecting then costs a tenth of the start and finds nothing. A
-    # run turns the collector on when its trials begin.
+    """Entry point of the process. A mistake of the user ends in one message and exit code 2, without a traceback."""
+    # Collecting garbage while modules and files load costs a tenth of the start-up time and finds nothing. A run turns
+    # the collector on again when its trials begin.
     gc.disable()
+    take_over()
     try:
+        _require_folder()
         code = cli.main(standalone_mode=False)
     except click.exceptions.Exit as leave:
         code = leave.exit_code
@@ -94,35 +97,37 @@ def main() -> None:
 
 
 def _leave(code: int) -> NoReturn:
-    """End the process. Everything is closed by now; taking the interpreter apart would cost a tenth of a short run."""
+    """End the process. Everything is closed by now; shutting the interpreter down would cost a tenth of a short run."""
+    os._exit(leave_with(code))
+
+
+def _require_folder() -> None:
+    """Raises `SetupError` when the folder one stands in was removed."""
     try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except OSError:
-        code = code or 1
-    os._exit(code)
+        os.getcwd()  # noqa: PTH109
+    except FileNotFoundError as error:
+        raise SetupError("the current folder no longer exists; change to another one") from error
 
 
 def explain(error: BaseException) -> int:
-    """Show what happened on stderr and say the exit code. A bug of ours is shown with its traceback."""
+    """Print the error to stderr and return the exit code. A bug in Steadyhand is shown with its traceback."""
     redact = Redactor(secrets_of(os.environ)).text
     match error:
         case click.Abort() | KeyboardInterrupt():
-            click.echo("interrupted", err=True)
+            say("interrupted", err=True)
             return ExitCode.INTERRUPTED
         case click.ClickException():
             error.show(sys.stderr)
             return ExitCode.USAGE
         case FileError():
-            click.echo(redact(str(error)), err=True)
+            say(redact(str(error)), err=True)
             return ExitCode.USAGE
+        case Unwritten():
+            say(f"steadyhand: {error}", err=True)
+            return ExitCode.UNDECIDED
         case UsageError() | StoreError():
-            click.echo(redact(f"steadyhand: {error}"), err=True)
+            say(redact(f"steadyhand: {error}"), err=True)
             return ExitCode.USAGE
-        case BrokenPipeError():
-            # Whoever read our output has gone; a message would have nobody to read it.
-            sys.stderr.close()
-            return ExitCode.FAILED
         case _:
-            click.echo(redact("".join(traceback.format_exception(error))), err=True, nl=False)
-            return ExitCode.FAILED
+            say(redact("".join(traceback.format_exception(error)).rstrip()), err=True)
+            return ExitCode.UNDECIDED

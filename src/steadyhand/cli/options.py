@@ -1,21 +1,19 @@
-"""Options that several commands share."""
+"""Options shared by several commands."""
 
 from __future__ import annotations
 
 import copy
 import math
-import shutil
-import sys
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from steadyhand.cli.terminal import Unwritten, page, show
 from steadyhand.compose.running import rates_of
-from steadyhand.errors import SetupError
 from steadyhand.report.details import Transcripts
-from steadyhand.report.table import Page
 from steadyhand.report.terminal import render_stored_run
 from steadyhand.store.reader import RunReader
 
@@ -23,7 +21,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 paths = click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 out = click.option(
-    "--out", type=click.Path(path_type=Path, file_okay=False), help="Folder of run records. [default: .steadyhand/runs]"
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for run records. [default: .steadyhand/runs]",
 )
 
 
@@ -47,7 +47,7 @@ def project(command: F) -> F:
 
 
 class Group(click.Group):
-    """A group of commands, none of which takes the last of two values: an option for one value is given once."""
+    """A group whose commands reject an option that is given twice, instead of silently using the last value."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -59,7 +59,7 @@ class Group(click.Group):
 
 
 def _refuse_repeats(command: click.Command, ctx: click.Context, args: list[str]) -> None:
-    """Raises `click.UsageError` with all values. A flag may be repeated, as long as it says the same."""
+    """Raises `click.UsageError` that names all the values. A flag may be repeated."""
     single = [each for each in command.params if isinstance(each, click.Option) and not (each.multiple or each.count)]
     collecting = copy.copy(command)
     collecting.params = [copy.copy(each) for each in command.params]
@@ -78,7 +78,7 @@ def _refuse_repeats(command: click.Command, ctx: click.Context, args: list[str])
 
 
 class PassRate(click.FloatRange):
-    """A share of more than nothing. `nan` is in no range, but no comparison says so."""
+    """A share above 0. Comparisons let `nan` through, so it is rejected here."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         share = super().convert(value, param, ctx)
@@ -88,17 +88,17 @@ class PassRate(click.FloatRange):
 
 
 def selection(command: F) -> F:
-    """PATH..., --tag, -k and --filter: which scenarios."""
+    """PATH..., --tag, -k and --filter, which select scenarios."""
     command = click.option(
         "--filter",
         "filters",
         multiple=True,
         metavar="PARAM=VALUE",
-        help="Only combinations of a matrix with this value (repeatable).",
+        help="Only matrix combinations with this value (repeatable).",
     )(command)
-    command = click.option("-k", "expression", metavar="EXPR", help="Only ids and names matching words, and/or/not.")(
-        command
-    )
+    command = click.option(
+        "-k", "expression", metavar="EXPR", help="Only scenarios whose id or name matches, as in 'stemi and not slow'."
+    )(command)
     command = click.option(
         "--tag", "tags", multiple=True, metavar="TAG", help="Only scenarios with this tag (repeatable)."
     )(command)
@@ -114,24 +114,21 @@ def report_files(command: F) -> F:
         "--transcript",
         "transcripts",
         type=click.Choice(["all", "failed", "none"]),
-        help="Whose transcript to show. [default: those that did not pass, and a single conversation's]",
+        help="Which transcripts to show. [default: trials that did not pass, or a single conversation]",
     )(command)
-    command = click.option("--junit", "junit_file", type=_FILE, help="Write a JUnit report.")(command)
-    return click.option("--json", "json_file", type=_FILE, help="Write the whole report as JSON.")(command)
+    command = click.option("--junit", "junit_file", type=_FILE, help="Write a JUnit XML report.")(command)
+    return click.option("--json", "json_file", type=_FILE, help="Write the full report as JSON.")(command)
 
 
-def page() -> Page:
-    """As wide as the terminal; coloured only when a person reads it."""
-    return Page(width=shutil.get_terminal_size((100, 24)).columns, colour=sys.stdout.isatty())
+def number(count: int, noun: str, plural: str = "") -> str:
+    """Such as `1 scenario` and `2 scenarios`."""
+    return f"{count} {noun if count == 1 else plural or noun + 's'}"
 
 
 def show_run(
     reader: RunReader, *, json_file: Path | None, junit_file: Path | None, transcripts: Transcripts | None
 ) -> None:
-    """The files, and the table. Raises `SetupError` when a file cannot be written; the record is safe already.
-
-    The files come first: whoever reads the table may stop in the middle (`| head`), which ends the process.
-    """
+    """The files, and the table. Raises `Unwritten` if a file cannot be written; the record is safe already."""
     rates = rates_of(reader)
     unwritten: list[str] = []
     if json_file is not None:
@@ -142,18 +139,26 @@ def show_run(
         from steadyhand.report.junit import to_junit
 
         unwritten += _write(junit_file, [to_junit(reader.header, reader.trials(), rates).encode()])
-    for line in render_stored_run(reader, rates, page(), transcripts=transcripts):
-        click.echo(line)
+    show(render_stored_run(reader, rates, page(), transcripts=transcripts))
     if unwritten:
-        raise SetupError("; ".join(unwritten))
+        raise Unwritten("; ".join(unwritten))
 
 
 def _write(file: Path, content: Iterable[bytes]) -> list[str]:
-    """What went wrong, if anything did."""
+    """What went wrong, if anything did. A report is there as a whole or not at all."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("wb") as stream:
-            stream.writelines(content)
+        if file.exists() and not file.is_file():
+            with file.open("wb") as stream:  # a pipe or device
+                stream.writelines(content)
+            return []
+        part = file.with_name(f".{file.name}.{os.getpid()}.part")
+        try:
+            with part.open("wb") as stream:
+                stream.writelines(content)
+            part.replace(file)
+        finally:
+            part.unlink(missing_ok=True)
     except OSError as error:
-        return [f"the report {file} cannot be written: {error.strerror}"]
+        return [f"cannot write the report {file}: {error.strerror}"]
     return []

@@ -1,4 +1,4 @@
-"""`steadyhand resume`: carry on a run that was cut short."""
+"""`steadyhand resume`: finish an interrupted run."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 from steadyhand.cli import options as shared
 from steadyhand.cli.options import report_files
 from steadyhand.cli.run import carry_out
+from steadyhand.cli.terminal import say
 from steadyhand.compose.resuming import resume_run
 from steadyhand.compose.settings import RunOptions, Settings
 from steadyhand.errors import SetupError
@@ -23,14 +24,18 @@ _SHOWN = 10
 @click.argument("run", metavar="RUN")
 @shared.config
 @shared.out
-@click.option("--concurrency", type=click.IntRange(min=1), help="Trials at a time. [default: as the run began]")
+@click.option(
+    "--concurrency",
+    type=click.IntRange(min=1),
+    help="Number of trials to run at once. [default: as when the run started]",
+)
 @click.option(
     "--force",
     is_flag=True,
-    help="Go on although scenarios, models, judges or what else the trials are made of have changed since.",
+    help="Continue even if scenarios, models, judges or anything else the trials depend on has changed.",
 )
 @report_files
-@click.option("--no-progress", is_flag=True, help="Say nothing until the end.")
+@click.option("--no-progress", is_flag=True, help="Do not show progress.")
 @click.pass_context
 def resume(
     ctx: click.Context,
@@ -43,26 +48,28 @@ def resume(
     no_progress: bool,
     **files: Any,
 ) -> None:
-    """Do the trials of a run that are missing or were in error, and report the whole.
+    """Run the trials that are missing from a run or ended in error, and report the whole run.
 
-    RUN is its id, a unique beginning of it, `last`, or the path of its record. Exit codes are those of `run`.
+    RUN is an id, the unique start of one, `last`, or the path of a run record. Exit codes are those of `run`.
     """
     record = find_run(Settings(RunOptions(config=config, out=out)).out, run)
     resumed = resume_run(record, concurrency=concurrency)
     if resumed.changes and not force:
         _ask(resumed.changes)
     left = len(resumed.run.pending)
-    click.echo(f"{left} of {resumed.run.header.planned} trials to do", err=True)
+    say(f"{left} of {resumed.run.header.planned} trials left to run", err=True)
     ctx.exit(carry_out(resumed.run, silent=no_progress, **files))
 
 
 def _ask(changes: list[str]) -> None:
-    """Raises `SetupError` unless a person says to go on."""
+    """Raises `SetupError` unless the user confirms."""
     listed = "\n".join(f"  {change}" for change in changes[:_SHOWN])
     more = f"\n  and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
-    message = f"since the run began:\n{listed}{more}"
+    message = f"changed since the run started:\n{listed}{more}"
     if not sys.stdin.isatty():
-        raise SetupError(f"{message}\nits trials would not be comparable; --force goes on all the same")
-    click.echo(message, err=True)
-    if not click.confirm("Go on all the same?", err=True):
+        raise SetupError(
+            f"{message}\nnew trials would not be comparable with the old ones; use --force to continue anyway"
+        )
+    say(message, err=True)
+    if not click.confirm("Continue anyway?", err=True):
         raise SetupError("not resumed")

@@ -1,4 +1,4 @@
-"""`steadyhand run`: run scenarios and judge them."""
+"""`steadyhand run`: run scenarios and report the verdicts."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from steadyhand.batch.estimate import estimate
 from steadyhand.cli import options as shared
 from steadyhand.cli.options import report_files, show_run
 from steadyhand.cli.process import attended, run_in_loop
+from steadyhand.cli.terminal import Unwritten, progress_stream, say, takes_control
 from steadyhand.compose.running import Run, rates_of
 from steadyhand.compose.settings import RunOptions, Selection
 from steadyhand.errors import ExitCode, SetupError, SteadyhandError
@@ -31,28 +32,39 @@ def carry_out(
     junit_file: Path | None = None,
     transcripts: Transcripts | None = None,
 ) -> ExitCode:
-    """Run it, report, and say how it went. After an interrupt, or when the disk is full, it reports what there is."""
-    progress = progress_for(sys.stderr, enabled=not silent, standing=run.standing)
-    network = run.needs_network  # it may refuse a model's name: before there is something to await
+    """Run it, report, and return the exit code. After an interrupt or a full disk, report whatever was recorded."""
+    progress = progress_for(progress_stream(), live=takes_control(), enabled=not silent, standing=run.standing)
+    network = run.needs_network  # may reject the name of a model, so ask before creating the coroutine
     record = run_in_loop(run.execute([progress], attend=attended), network=network)
     try:
         reader = RunReader.open(record)
-        show_run(reader, json_file=json_file, junit_file=junit_file, transcripts=transcripts)
+        unwritten = _reported(reader, json_file=json_file, junit_file=junit_file, transcripts=transcripts)
     except SteadyhandError:
         if run.broken is None:
             raise
-        reader = None
+        reader, unwritten = None, False
     if run.broken is not None:
-        click.echo(f"steadyhand: {run.redactor.text(str(run.broken))}: {_resume(run)}", err=True)
+        say(f"steadyhand: {run.redactor.text(str(run.broken))}: {_resume(run)}", err=True)
     if run.interrupted:
-        click.echo(f"interrupted; carry on with: {_resume(run)}", err=True)
+        say(f"interrupted; to continue: {_resume(run)}", err=True)
         return ExitCode.INTERRUPTED
     code = ExitCode.UNDECIDED if reader is None else rates_exit_code(rates_of(reader))
-    return ExitCode.UNDECIDED if run.broken is not None and code is ExitCode.PASSED else code
+    lost = run.broken is not None or unwritten
+    return ExitCode.UNDECIDED if lost and code is ExitCode.PASSED else code
+
+
+def _reported(reader: RunReader, **files: Any) -> bool:
+    """Report, and say whether something could not be written, which is no reason to lose the verdict."""
+    try:
+        show_run(reader, **files)
+    except Unwritten as error:
+        say(f"steadyhand: {error}", err=True)
+        return True
+    return False
 
 
 def _resume(run: Run) -> str:
-    """The command that carries it on."""
+    """The command that continues the run."""
     out = run.settings.options.out
     return shlex.join(["steadyhand", "resume", run.header.id, *(["--out", str(out)] if out is not None else [])])
 
@@ -65,47 +77,61 @@ _DIR = click.Path(path_type=Path, file_okay=False)
 @shared.selection
 @shared.project
 @click.option("--model", metavar="NAME", help="Model under test, as provider/model.")
-@click.option("--judge", metavar="NAME", help="Model that judges.")
-@click.option("--user-model", metavar="NAME", help="Model that plays the user.")
+@click.option("--judge", metavar="NAME", help="Judge model, as provider/model.")
+@click.option("--user-model", metavar="NAME", help="Model that simulates the user.")
 @click.option("--agent", metavar="KIND", help="Agent under test.")
-@click.option("--environment", metavar="TYPE", help="Environment to run in, whatever the scenario says.")
-@click.option("--strict-judge", is_flag=True, help="Refuse self-judging and a judge of the tested model's vendor.")
-@click.option("--sandbox", is_flag=True, help="Run commands without network and with a read-only system.")
-@click.option("--allow-commands", is_flag=True, help="Let commands that a model wrote run on this machine.")
-@click.option("--enforce-deadline", is_flag=True, help="Cut a call at critical_ms and grade what had arrived.")
-@click.option("--live", is_flag=True, help="Ignore mocks and database seeding; talk to real services.")
-@click.option("--env-file", type=_FILE, help="Variables for this run.")
-@click.option("--seed", type=int, help="Seed of everything random. [default: chosen anew and recorded]")
+@click.option("--environment", metavar="TYPE", help="Environment to run in, overriding the scenario.")
 @click.option(
-    "--trials", type=click.IntRange(1, 100_000), help="Run each scenario so often. [default: as it says, or 1]"
+    "--strict-judge", is_flag=True, help="Refuse to let a model be judged by itself or by a model of the same vendor."
+)
+@click.option("--sandbox", is_flag=True, help="Run commands with no network and a read-only system.")
+@click.option("--allow-commands", is_flag=True, help="Allow commands written by a model to run on this machine.")
+@click.option("--enforce-deadline", is_flag=True, help="Cut calls off at critical_ms and grade what has arrived.")
+@click.option("--live", is_flag=True, help="Ignore mocks and database seeding; use the real services.")
+@click.option("--env-file", type=_FILE, help="File with environment variables for this run.")
+@click.option("--seed", type=int, help="Random seed. [default: a new one, recorded with the run]")
+@click.option(
+    "--trials",
+    type=click.IntRange(1, 100_000),
+    help="Number of trials per scenario. [default: set by the scenario, or 1]",
 )
 @click.option(
     "--pass-rate",
     type=shared.PassRate(0, 1, min_open=True),
-    help="Share of a scenario's trials that must pass. [default: as it says, or all]",
+    help="Share of trials that must pass. [default: set by the scenario, or 1]",
 )
-@click.option("--dry-run", is_flag=True, help="List what would run, with an estimate, and run nothing.")
-@click.option("--concurrency", type=click.IntRange(min=1), help="Trials at a time. [default: 8]")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), help="Seconds for a model call.")
+@click.option("--dry-run", is_flag=True, help="List what would run, with an estimate of the model calls, and stop.")
+@click.option("--concurrency", type=click.IntRange(min=1), help="Number of trials to run at once. [default: 8]")
 @click.option(
-    "--retries", type=click.IntRange(0, 20), help="How often a failed model call is tried again. [default: 2]"
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Time limit for a model call, in seconds.",
 )
-@click.option("--record", type=_DIR, metavar="DIR", help="Keep every model exchange there.")
-@click.option("--replay", type=_DIR, metavar="DIR", help="Answer from a recording, with no network.")
+@click.option("--retries", type=click.IntRange(0, 20), help="Number of retries for a failed model call. [default: 2]")
+@click.option("--record", type=_DIR, metavar="DIR", help="Record every model call to this folder.")
 @click.option(
-    "--replay-time", type=click.Choice(["zero", "original"]), default="zero", help="How long replayed answers take."
+    "--replay", type=_DIR, metavar="DIR", help="Answer model calls from a recording, without using the network."
 )
-@click.option("--max-cost", type=click.FloatRange(min=0, min_open=True), help="Start no trial after this cost.")
-@click.option("--max-tokens", type=click.IntRange(min=1), help="Start no trial after this many tokens.")
+@click.option(
+    "--replay-time",
+    type=click.Choice(["zero", "original"]),
+    default="zero",
+    help="How long replayed answers take. [default: zero]",
+)
+@click.option(
+    "--max-cost", type=click.FloatRange(min=0, min_open=True), help="Stop starting trials once this much is spent."
+)
+@click.option("--max-tokens", type=click.IntRange(min=1), help="Stop starting trials once this many tokens are used.")
 @shared.out
 @report_files
-@click.option("--no-progress", is_flag=True, help="Say nothing until the end.")
+@click.option("--no-progress", is_flag=True, help="Do not show progress.")
 @click.pass_context
 def run(ctx: click.Context, /, **given: Any) -> None:
-    """Run scenario files, folders or globs, and say of each whether it passed.
+    """Run scenarios and report a verdict for each. PATH is a file, a folder or a glob.
 
-    Exit codes: 0 all passed; 1 something failed; 2 it could not start; 3 nothing failed but something was
-    inconclusive or in error; 130 interrupted.
+    Exit codes: 0 all passed; 1 something failed; 2 the run could not start; 3 nothing failed, but something was
+    inconclusive or ended in error; 130 interrupted.
     """
     chosen = {name: given.pop(name) for name in ("paths", "tags", "expression", "filters")}
     files = {name: given.pop(name) for name in ("json_file", "junit_file", "transcripts")}
@@ -122,14 +148,14 @@ def run(ctx: click.Context, /, **given: Any) -> None:
 def _refuse_reports(files: dict[str, Any]) -> None:
     given = [option for option, name in (("--json", "json_file"), ("--junit", "junit_file")) if files[name] is not None]
     if given:
-        raise SetupError(f"--dry-run runs nothing, so there is no report for {' and '.join(given)}; leave out one")
+        raise SetupError(f"--dry-run produces no report; drop it or drop {' and '.join(given)}")
 
 
 def show_plan(run: Run) -> None:
-    """One line per scenario or combination, then the sum."""
+    """One line per scenario or combination, then the estimate."""
     counts = Counter(each.key.scenario_id for each in run.planned)
     for scenario_id, trials in counts.items():
-        click.echo(f"{trials} x {scenario_id}" if trials > 1 else scenario_id)
+        say(f"{trials} x {scenario_id}" if trials > 1 else scenario_id)
     settings = run.settings
     found = estimate(
         run.planned,
@@ -137,5 +163,5 @@ def show_plan(run: Run) -> None:
         asks_judge=run.asks_judge,
         scores_rubric=lambda scenario: scenario.rubric is not None and settings.judge(scenario) is not None,
     )
-    click.echo(f"would run {found}")
-    click.echo(f"{settings.concurrency} trials at a time")
+    say(f"would run {found}")
+    say(f"up to {settings.concurrency} trials at once")

@@ -1,4 +1,4 @@
-"""`steadyhand runs`: the runs on record."""
+"""`steadyhand runs`: list recorded runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from steadyhand.cli import options as shared
-from steadyhand.cli.options import page
+from steadyhand.cli.terminal import page, show
 from steadyhand.compose.settings import RunOptions, Settings
 from steadyhand.report.terminal import render_runs
 from steadyhand.store.reader import list_runs
@@ -17,7 +17,6 @@ from steadyhand.store.reader import list_runs
 @shared.config
 @shared.out
 def runs(config: Path | None, out: Path | None) -> None:
-    """List the runs on record, newest first."""
+    """List recorded runs, newest first."""
     folder = Settings(RunOptions(config=config, out=out)).out
-    for line in render_runs(list_runs(folder), page()):
-        click.echo(line)
+    show(render_runs(list_runs(folder), page()))

@@ -1,14 +1,14 @@
-"""`steadyhand list`: what there is to run."""
+"""`steadyhand list`: list scenarios."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Literal
 
 import click
 
 from steadyhand.cli import options as shared
+from steadyhand.cli.terminal import say, say_json
 from steadyhand.compose.loading import load_scenarios, open_registries
 from steadyhand.compose.settings import RunOptions, Selection, Settings
 from steadyhand.records.scenario import Scenario
@@ -19,7 +19,9 @@ _COLUMNS = ("id", "name", "domain", "tags")
 @click.command("list")
 @shared.selection
 @shared.project
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output format."
+)
 def list_scenarios(
     paths: tuple[str, ...],
     tags: tuple[str, ...],
@@ -29,19 +31,19 @@ def list_scenarios(
     plugins: tuple[str, ...],
     form: Literal["text", "json"],
 ) -> None:
-    """List scenarios with id, name, domain and tags; the same filters as `run`."""
+    """List scenarios with their id, name, domain and tags. Takes the same filters as `run`."""
     selection = Selection(paths=paths, tags=tags, expression=expression, filters=filters)
     chosen = load_scenarios(selection, open_registries(Settings(RunOptions(config=config, plugins=plugins))))
     if form == "json":
         rows = [
             {**dict(zip(_COLUMNS, _row(s), strict=True)), "tags": list(s.tags), "file": s.place.file} for s in chosen
         ]
-        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        say_json(rows)
         return
     table = [tuple(column.upper() for column in _COLUMNS), *(_row(scenario) for scenario in chosen)]
     widths = [max(len(row[column]) for row in table) for column in range(len(_COLUMNS))]
     for row in table:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def _row(scenario: Scenario) -> tuple[str, str, str, str]:

@@ -1,4 +1,4 @@
-"""`steadyhand schema`: JSON Schemas for editors."""
+"""`steadyhand schema`: JSON Schemas of what Steadyhand reads and of the report it writes."""
 
 from __future__ import annotations
 
@@ -8,36 +8,41 @@ from pathlib import Path
 import click
 
 from steadyhand.cli import options as shared
+from steadyhand.cli.terminal import say, say_json
 from steadyhand.compose.loading import open_registries
 from steadyhand.compose.settings import RunOptions, Settings
 from steadyhand.errors import SetupError
 from steadyhand.plugins.registry import EnvironmentNames, EvaluationCatalogue
+from steadyhand.report.json_shapes import report_schema
 from steadyhand.spec.schema import json_schemas
 
 
 @click.command()
 @click.argument("name", required=False)
 @click.option(
-    "--out", type=click.Path(path_type=Path, file_okay=False), help="Write one file per schema into this folder."
+    "--out", type=click.Path(path_type=Path, file_okay=False), help="Write one file per schema to this folder."
 )
 @shared.project
 def schema(name: str | None, out: Path | None, config: Path | None, plugins: tuple[str, ...]) -> None:
-    """Write the JSON Schemas of scenario, matrix, rubric and configuration files.
+    """Print the JSON Schemas of scenario, matrix, rubric and configuration files, and of the JSON report.
 
-    NAME prints one of them; --out writes all as NAME.schema.json. The types of plugins that are installed, configured
-    or given with --plugin are among them.
+    With NAME, print only that one. With --out, write each to NAME.schema.json instead. The types of plugins that are
+    installed, configured or given with --plugin are included.
     """
     registry = open_registries(Settings(RunOptions(config=config, plugins=plugins))).base
     registry.add_installed()
-    schemas = json_schemas(EvaluationCatalogue(registry), EnvironmentNames(registry))
+    schemas = {
+        **json_schemas(EvaluationCatalogue(registry), EnvironmentNames(registry)),
+        "report": report_schema(),
+    }
     if name is not None and name not in schemas:
-        raise SetupError(f"no schema {name!r}; there are {', '.join(schemas)}")
+        raise SetupError(f"unknown schema {name!r}; expected one of: {', '.join(schemas)}")
     if out is None:
         chosen = schemas[name] if name else schemas
-        click.echo(json.dumps(chosen, indent=2, ensure_ascii=False))
+        say_json(chosen)
         return
     out.mkdir(parents=True, exist_ok=True)
     for each in [name] if name else schemas:
         file = out / f"{each}.schema.json"
         file.write_text(json.dumps(schemas[each], indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        click.echo(f"wrote {file}")
+        say(f"wrote {file}")

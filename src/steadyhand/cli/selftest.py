@@ -1,4 +1,4 @@
-"""`steadyhand selftest`: are a scenario's checks right?"""
+"""`steadyhand selftest`: test the checks of a scenario against its own examples."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 import click
 
 from steadyhand.cli import options as shared
+from steadyhand.cli.options import number
+from steadyhand.cli.terminal import say
 from steadyhand.compose.loading import load_scenarios, open_registries
 from steadyhand.compose.selftest import selftest as run_selftest
 from steadyhand.compose.settings import RunOptions, Selection, Settings
@@ -27,10 +29,10 @@ def selftest(
     config: Path | None,
     plugins: tuple[str, ...],
 ) -> None:
-    """Run every deterministic check against the scenario's own `examples`, with no model.
+    """Run the deterministic checks of each scenario on its own `examples`, without a model.
 
-    A good answer that a check rejects, or a bad one that passes, is reported with the check and the text.
-    Exit codes: 0 when none is found, 1 when one is, 2 when there is nothing to test.
+    Reports every good answer that a check rejects and every bad answer that passes. Exit codes: 0 no defects;
+    1 defects; 2 nothing to test.
     """
     registries = open_registries(Settings(RunOptions(config=config, plugins=plugins)))
     selection = Selection(paths=paths, tags=tags, expression=expression, filters=filters)
@@ -38,11 +40,14 @@ def selftest(
     found = asyncio.run(run_selftest(scenarios, registries))
     for defect in found.defects:
         check = f"{defect.check}: " if defect.check else ""
-        click.echo(f"{defect.place}: {defect.scenario_id}: {check}{defect.message}\n    {defect.answer}")
+        say(f"{defect.place}: {defect.scenario_id}: {check}{defect.message}\n    {defect.answer}")
     if not found.answers:
-        raise SetupError("no scenario here carries `examples`, so nothing was tested")
+        raise SetupError("nothing to test: none of these scenarios has `examples`")
     tested = len(scenarios) - len(found.without_examples)
-    click.echo(f"{tested} scenarios, {found.answers} answers: {len(found.defects)} defects", err=True)
+    say(
+        f"{number(tested, 'scenario')}, {number(found.answers, 'answer')}: {number(len(found.defects), 'defect')}",
+        err=True,
+    )
     if found.without_examples:
-        click.echo(f"without examples: {', '.join(found.without_examples)}", err=True)
+        say(f"no examples in: {', '.join(found.without_examples)}", err=True)
     ctx.exit(ExitCode.FAILED if found.defects else ExitCode.PASSED)

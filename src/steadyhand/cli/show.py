@@ -1,4 +1,4 @@
-"""`steadyhand show`: a run again, from its record."""
+"""`steadyhand show`: show the report of a recorded run."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ from steadyhand.store.reader import RunReader, find_run
 @shared.out
 @report_files
 def show(run: str, config: Path | None, out: Path | None, **files: Any) -> None:
-    """Show a run: its id, a unique beginning of it, `last`, or the path of its record."""
+    """Show the report of a recorded run.
+
+    RUN is an id, the unique start of one, `last`, or the path of a run record.
+    """
     folder = Settings(RunOptions(config=config, out=out)).out
     show_run(RunReader.open(find_run(folder, run)), **files)

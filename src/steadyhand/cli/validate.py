@@ -1,15 +1,16 @@
-"""`steadyhand validate`: every problem of every file, and nothing is run."""
+"""`steadyhand validate`: check files without running anything."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import click
 import msgspec
 
 from steadyhand.cli import options as shared
+from steadyhand.cli.options import number
+from steadyhand.cli.terminal import say, say_json
 from steadyhand.compose.loading import Rubrics, combinations_of, load_files, open_registries
 from steadyhand.compose.settings import RunOptions, Settings
 from steadyhand.errors import ExitCode
@@ -19,7 +20,9 @@ from steadyhand.spec.load import Loaded
 @click.command()
 @shared.paths
 @shared.project
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output format."
+)
 @click.pass_context
 def validate(
     ctx: click.Context,
@@ -28,28 +31,29 @@ def validate(
     plugins: tuple[str, ...],
     form: Literal["text", "json"],
 ) -> None:
-    """Check files without running them. Problems come as file:line:col: path: message.
+    """Check scenarios, matrices and rubrics for errors without running anything.
 
-    Exit codes: 0 when every file loads (warnings are shown), 2 otherwise.
+    Problems are printed as file:line:column: path: message. Exit codes: 0 if every file loads, with or without
+    warnings; 2 otherwise.
     """
     loaded = _load(paths, Settings(RunOptions(config=config, plugins=plugins)))
     errors = sum(problem.level == "error" for problem in loaded.problems)
     if form == "json":
-        click.echo(_as_json(loaded, errors))
+        say_json(_as_json(loaded, errors))
     else:
         for problem in loaded.problems:
-            click.echo(str(problem))
-        click.echo(_summary(loaded, errors), err=True)
+            say(str(problem))
+        say(_summary(loaded, errors), err=True)
     ctx.exit(ExitCode.USAGE if errors else ExitCode.PASSED)
 
 
 def _load(paths: tuple[str, ...], settings: Settings) -> Loaded:
-    """With what is wrong with the combinations of matrices, and with the rubrics and other names in all of them."""
+    """The files, with the problems of matrix combinations, rubrics and other names they refer to."""
     registries = open_registries(settings)
     loaded = load_files(paths, registries)
     combinations, problems = combinations_of(loaded, registries)
     for note in settings.ignored_configs(loaded.scenarios):
-        click.echo(f"note: {note}", err=True)
+        say(f"note: {note}", err=True)
     problems += Rubrics(settings).check([*loaded.scenarios, *combinations], read=True)
     if loaded.matrices:
         from steadyhand.compose.matrices import check_names
@@ -60,11 +64,15 @@ def _load(paths: tuple[str, ...], settings: Settings) -> Loaded:
 
 def _summary(loaded: Loaded, errors: int) -> str:
     warnings = len(loaded.problems) - errors
-    parts = [f"{len(loaded.scenarios)} scenarios", f"{len(loaded.matrices)} matrices", f"{len(loaded.rubrics)} rubrics"]
-    return f"{', '.join(parts)}: {errors} errors, {warnings} warnings"
+    parts = [
+        number(len(loaded.scenarios), "scenario"),
+        number(len(loaded.matrices), "matrix", "matrices"),
+        number(len(loaded.rubrics), "rubric"),
+    ]
+    return f"{', '.join(parts)}: {number(errors, 'error')}, {number(warnings, 'warning')}"
 
 
-def _as_json(loaded: Loaded, errors: int) -> str:
+def _as_json(loaded: Loaded, errors: int) -> dict[str, Any]:
     problems = [
         {
             "file": problem.place.file,
@@ -85,4 +93,4 @@ def _as_json(loaded: Loaded, errors: int) -> str:
         "rubrics": len(loaded.rubrics),
         "problems": problems,
     }
-    return json.dumps(msgspec.to_builtins(report), indent=2, ensure_ascii=False)
+    return msgspec.to_builtins(report)

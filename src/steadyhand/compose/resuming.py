@@ -11,7 +11,6 @@ from steadyhand.compose.fingerprint import differences, total
 from steadyhand.compose.running import Run
 from steadyhand.compose.settings import restore_options
 from steadyhand.errors import SetupError, UsageError
-from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import RunHeader
 from steadyhand.store.reader import RunReader
 from steadyhand.version import __version__
@@ -43,8 +42,7 @@ def resume_run(record: Path, *, concurrency: int | None = None) -> Resumed:
         ) from error
     planned = {each.key: each for each in run.planned}
     changes = _version(reader.header) + _changes(reader, {key.scenario_id for key in planned}, prints)
-    verdicts = {row.key: row.verdict for row in reader.rows()}
-    missing = [entry.key for entry in reader.plan() if verdicts.get(entry.key, Verdict.ERROR) is Verdict.ERROR]
+    missing = reader.to_do()
     gone = dict.fromkeys(key.scenario_id for key in missing if key not in planned and key.scenario_id in prints)
     changes += [f"{scenario_id}: it has fewer trials than before" for scenario_id in gone]
     run.pending = [planned[key] for key in missing if key in planned]

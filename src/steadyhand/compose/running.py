@@ -39,13 +39,13 @@ from steadyhand.errors import FileError, SetupError, SteadyhandError, StoreError
 from steadyhand.judging.cost import Prices
 from steadyhand.judging.rates import ScenarioRate, scenario_rates
 from steadyhand.ports.observer import RunObserver
-from steadyhand.records.evaluation import EvaluationSpec, Verdict
+from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.run import RunHeader, RunMatrix, Standing, TrialRecord
 from steadyhand.records.scenario import Scenario
 from steadyhand.redaction import Redactor
 from steadyhand.report.progress import RedactedProgress
 from steadyhand.store.reader import RunReader, new_run_id
-from steadyhand.store.schema import PlanEntry
+from steadyhand.store.schema import PlanEntry, still_to_do
 from steadyhand.store.writer import RunWriter
 from steadyhand.version import __version__
 
@@ -236,7 +236,7 @@ class Run:
         writer = self._writer()
         if self._path is not None:
             # Another process may have done some of it before this one had the record to itself.
-            self.pending = [each for each in self.pending if writer.verdict(each.key) in (None, Verdict.ERROR)]
+            self.pending = [each for each in self.pending if still_to_do(writer.verdict(each.key))]
         for observer in observers:
             observer.run_started(msgspec.structs.replace(self.header, planned=len(self.pending)))
             for notice in builder.notices:

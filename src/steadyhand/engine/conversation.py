@@ -11,12 +11,12 @@ from steadyhand.engine.context import Trial
 from steadyhand.engine.evaluation import Evaluation
 from steadyhand.engine.limits import OwnTime
 from steadyhand.engine.metrics import simulator_quality
-from steadyhand.engine.termination import Ending, check_termination, transcript_text
+from steadyhand.engine.termination import Ending, check_termination
 from steadyhand.errors import LimitExceeded, SteadyhandError, TrialError
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, Verdict
 from steadyhand.records.event import Noted, Retried, Said, ServiceCalled
-from steadyhand.records.result import ConversationResult, ConversationTurn, ExecutionResult
+from steadyhand.records.result import ConversationResult, ConversationTurn, ExecutionResult, transcript_text
 from steadyhand.records.run import trajectory_of
 from steadyhand.records.scenario import Converse, ScriptedTurn, Step
 

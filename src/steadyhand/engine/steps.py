@@ -11,11 +11,17 @@ from steadyhand.engine.agent_turn import AgentTurn, ask
 from steadyhand.engine.context import StepResult, Trial
 from steadyhand.engine.conversation import ConversationManager
 from steadyhand.engine.evaluation import Evaluation
-from steadyhand.engine.termination import transcript_text
 from steadyhand.errors import LimitExceeded, PluginError
 from steadyhand.records.chat import Message
 from steadyhand.records.event import AnyEvent, CommandRan, FileChanged, LimitReached, Said, ServiceCalled
-from steadyhand.records.result import CapturedFile, CommandResult, ConversationResult, ExecutionResult, Latency
+from steadyhand.records.result import (
+    CapturedFile,
+    CommandResult,
+    ConversationResult,
+    ExecutionResult,
+    Latency,
+    transcript_text,
+)
 from steadyhand.records.run import trajectory_of, worst_finish
 from steadyhand.records.scenario import Ask, Converse, RunCode, Step
 

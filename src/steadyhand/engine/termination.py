@@ -176,12 +176,3 @@ async def _judged(
     return (
         f"the judge said yes with confidence {answer.confidence:g} (threshold {asked.threshold:g}): {answer.reasoning}"
     )
-
-
-def transcript_text(turns: Sequence[ConversationTurn]) -> str:
-    """The conversation as text, a line each for user and agent."""
-    lines: list[str] = []
-    for turn in turns:
-        lines.append(f"User: {turn.user_input}")
-        lines.append(f"Agent: {turn.agent_response}")
-    return "\n".join(lines)

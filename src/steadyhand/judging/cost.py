@@ -1,4 +1,4 @@
-"""Tokens and cost, counted from the model calls of a trial. Nothing is estimated."""
+"""Prices, and the tokens and cost counted from model calls. Nothing is estimated."""
 
 from __future__ import annotations
 
@@ -12,11 +12,7 @@ from steadyhand.records.run import RunHeader, TrialRecord
 from steadyhand.records.timing import Attempt, SpoiledBy
 
 PRICES_AS_OF = "2026-03"
-
-_DATED = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)\Z")
-_FREE = Price(input=0.0, output=0.0)
-
-# US dollars per million tokens, without discounts for cached input, batches or volume.
+# In US dollars per million tokens, without discounts for cached input, batches or volume.
 LIST_PRICES: Mapping[str, Price] = {
     "anthropic/claude-3-haiku": Price(input=0.25, output=1.25),
     "anthropic/claude-3-5-haiku": Price(input=0.8, output=4.0),
@@ -39,13 +35,16 @@ LIST_PRICES: Mapping[str, Price] = {
     "openai/o3": Price(input=2.0, output=8.0),
     "openai/o4-mini": Price(input=1.1, output=4.4),
 }
+_MILLION = 1_000_000
+_DATED = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)\Z")
+_FREE = Price(input=0.0, output=0.0)
 
 
 class Prices:
-    """Finds a model's price. What is not known stays unknown.
+    """Finds a model's price, if it is known.
 
-    `configured` goes first. The table is not used for providers in `elsewhere`: behind another base URL, the same name
-    may be another server's model, at another price. Those in `free` declare that a call costs nothing.
+    `configured` comes first. The list prices do not apply to providers in `elsewhere`: behind another base URL the same
+    name may be a different model at a different price. Calls to those in `free` cost nothing.
     """
 
     def __init__(
@@ -61,11 +60,11 @@ class Prices:
 
     @classmethod
     def of_run(cls, header: RunHeader) -> Prices:
-        """Those that held when the run was made."""
+        """The prices that applied when the run was made."""
         return cls(header.prices, elsewhere=header.own_servers, free=header.free_providers)
 
     def of(self, model: str) -> Price | None:
-        """The price of `provider/model`. A version's date may be left out of the name that is priced."""
+        """The price of `provider/model`, with or without the date of its version."""
         own = _look_up(self._configured, model)
         if own is not None:
             return own
@@ -74,7 +73,7 @@ class Prices:
         return _FREE if _provider(model) in self._free else None
 
     def from_table(self, model: str) -> bool:
-        """Whether the price is the table's, and so as old as the table."""
+        """Whether the price is a list price, as of `PRICES_AS_OF`."""
         if _provider(model) in self._elsewhere or _look_up(self._configured, model) is not None:
             return False
         return _look_up(LIST_PRICES, model) is not None
@@ -88,11 +87,8 @@ def _provider(model: str) -> str:
     return model.partition("/")[0]
 
 
-_MILLION = 1_000_000
-
-
 def spent_on(call: ModelCalled, prices: Prices) -> Spent:
-    """What one finished call, successful or not, used up."""
+    """What one finished call used, successful or not."""
     not_live = any(each.kind is SpoiledBy.NOT_LIVE for each in call.timing.spoiled)
     uncounted = 0 if not_live else sum(1 for attempt in call.timing.attempts if _may_be_charged(attempt))
     usage = call.usage
@@ -114,6 +110,11 @@ def spent_on(call: ModelCalled, prices: Prices) -> Spent:
     )
 
 
+def _may_be_charged(attempt: Attempt) -> bool:
+    """Whether a failed attempt got far enough that the server may charge for it. A refusal is free."""
+    return attempt.error is not None and attempt.sent_ms is not None and attempt.status in (None, 200)
+
+
 def cost_of(events: Iterable[AnyEvent], prices: Prices) -> CostSummary:
     """The sum over the model calls among `events`."""
     summary = CostSummary()
@@ -132,21 +133,8 @@ def cost_of(events: Iterable[AnyEvent], prices: Prices) -> CostSummary:
 
 
 def cost_of_trial(trial: TrialRecord, prices: Prices) -> CostSummary:
-    """What the trial used up, with the measurements that were repeated and what a resume replaced: they were paid for
-    too."""
+    """The cost of a trial, including repeated measurements and what a resume replaced: they were paid for, too."""
     summary = cost_of(trial.events, prices)
     for earlier in (*trial.earlier, *trial.replaced):
         summary = summary.plus(cost_of_trial(earlier, prices))
     return summary
-
-
-def cost_of_run(trials: Iterable[TrialRecord], prices: Prices) -> CostSummary:
-    summary = CostSummary()
-    for trial in trials:
-        summary = summary.plus(cost_of_trial(trial, prices))
-    return summary
-
-
-def _may_be_charged(attempt: Attempt) -> bool:
-    """Whether a failed attempt got so far that a server may have worked on it. A refusal is free."""
-    return attempt.error is not None and attempt.sent_ms is not None and attempt.status in (None, 200)

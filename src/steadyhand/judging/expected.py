@@ -1,4 +1,4 @@
-"""`expected` of a judged evaluation: what the judge's answer has to be."""
+"""`expected` of a judged evaluation: reading it, comparing an answer with it, and checking the answer's schema."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _BETWEEN = re.compile(rf"{_NUMBER}\s*-\s*{_NUMBER}")
 _BARE = re.compile(_NUMBER)
 _NUMERIC_LOOK = re.compile(r"[\s\d.,%+<>=~\-\u2010-\u2015\u2212\u2264\u2265]*")
 _FORMS = "`yes`, `no`, `0.8+` (at least), `0.3-` (at most) or `0.2-0.9` (from, to)"
+_DEPTH = 8
 
 
-class Expected(Record):
+class ExpectedAnswer(Record):
     """Either the judgment has to be `word`, or the confidence has to lie in `low..high`, both inclusive."""
 
     text: str
@@ -31,14 +32,14 @@ class Expected(Record):
 
 
 class Comparison(Record):
-    """Whether an answer is what was expected. *unknown* means that it cannot be told from this answer."""
+    """Whether an answer is what was expected. *unknown*: this answer does not say."""
 
     outcome: Literal["met", "missed", "unknown"]
     reason: str
 
 
-def parse_expected(text: str) -> Expected:
-    """Raises `ValueError` when the text looks like numbers and is none of the three forms, or is empty."""
+def parse_expected(text: str) -> ExpectedAnswer:
+    """Raises `ValueError` when the text is empty, or looks numeric without being one of the three forms."""
     trimmed = text.strip()
     if not trimmed:
         raise ValueError(f"expected {_FORMS}, found nothing")
@@ -51,11 +52,23 @@ def parse_expected(text: str) -> Expected:
     looks_numeric = _NUMERIC_LOOK.fullmatch(trimmed) and re.search(r"\d", trimmed)
     if looks_numeric and not _BARE.fullmatch(trimmed):
         raise ValueError(f"expected {_FORMS}, found {trimmed!r}")
-    return Expected(text=trimmed, word=_plain(trimmed))
+    return ExpectedAnswer(text=trimmed, word=_plain(trimmed))
 
 
-def compare(expected: Expected, *, judgment: str, confidence: float | None, achieved: Mapping[str, bool]) -> Comparison:
-    """Hold an answer against what was expected.
+def _range(text: str, low: float, high: float) -> ExpectedAnswer:
+    if low <= 0.0 and high >= 1.0:
+        raise ValueError(f"{text!r} allows every confidence, so the check can never fail")
+    if low > 1.0 or high > 1.0:
+        raise ValueError(f"a confidence is between 0 and 1, found {text!r}")
+    if low > high:
+        raise ValueError(f"the range {text!r} is empty; write the smaller number first")
+    return ExpectedAnswer(text=text, low=low, high=high)
+
+
+def compare(
+    expected: ExpectedAnswer, *, judgment: str, confidence: float | None, achieved: Mapping[str, bool]
+) -> Comparison:
+    """Compare an answer with what was expected.
 
     A capability that was not achieved misses everything but `no`. An expected `no` is met by the word `no` alone: a
     `yes` that lacks a capability contradicts itself and meets neither. A judgment against its own confidence is
@@ -72,7 +85,7 @@ def compare(expected: Expected, *, judgment: str, confidence: float | None, achi
         return Comparison(outcome="unknown", reason=against)
     if expected.word is not None:
         met = _plain(judgment) == expected.word
-        return Comparison(outcome="met" if met else "missed", reason=f"the judge says {judgment!r}")
+        return Comparison(outcome="met" if met else "missed", reason=f"the judge answered {judgment!r}")
     if confidence is None:
         return Comparison(outcome="unknown", reason="the judge gave no confidence to compare")
     met = expected.low <= confidence <= expected.high
@@ -84,35 +97,16 @@ def contradiction(judgment: str, confidence: float | None) -> str | None:
     word = _plain(judgment)
     if confidence is None or not ((word == "yes" and confidence < 0.5) or (word == "no" and confidence > 0.5)):
         return None
-    return f"the judge says {word!r} and is {confidence:g} sure of 'yes', which contradict each other"
+    return f"the judge contradicts itself: it answered {word!r} and is {confidence:g} sure of 'yes'"
 
 
-def _range(text: str, low: float, high: float) -> Expected:
-    if low <= 0.0 and high >= 1.0:
-        raise ValueError(f"{text!r} allows every confidence, so it can never fail")
-    if low > 1.0 or high > 1.0:
-        raise ValueError(f"a confidence lies between 0 and 1, found {text!r}")
-    if low > high:
-        raise ValueError(f"the range {text!r} is empty: write the smaller number first")
-    if low == 0.0 and high == 1.0:
-        raise ValueError(f"every confidence lies in {text!r}, so the check can never fail")
-    return Expected(text=text, low=low, high=high)
-
-
-def _plain(text: str) -> str:
-    return text.strip().casefold()
-
-
-_DEPTH = 8
-
-
-def check_answer_schema(schema: Mapping[str, Any], expected: Expected, capabilities: Sequence[str] = ()) -> None:
-    """Raises `ValueError` when the schema is not one, rules out a judgment, or makes a check of it that can never pass
-    or never fail."""
+def check_answer_schema(schema: Mapping[str, Any], expected: ExpectedAnswer, capabilities: Sequence[str] = ()) -> None:
+    """Raises `ValueError` when it is not a JSON Schema, rules out a judgment, or makes a check that can never pass or
+    never fail."""
     answers = _Answers(schema)
     words = answers.words("judgment")
     if not answers.has("judgment"):
-        raise ValueError("json_schema has no `judgment`: add it to `properties`, as a string")
+        raise ValueError("json_schema has no `judgment`; add it to `properties`, as a string")
     if words == [] or not answers.may_be_text("judgment"):
         raise ValueError("json_schema must allow a string as `judgment`")
     if expected.word is None:
@@ -127,39 +121,39 @@ def check_answer_schema(schema: Mapping[str, Any], expected: Expected, capabilit
             raise ValueError(f"json_schema rules out {form} as `capabilities`; leave `capabilities` out of it")
 
 
-def _check_word(answers: _Answers, expected: Expected, word: str, words: Sequence[str] | None) -> None:
+def _check_word(answers: _Answers, expected: ExpectedAnswer, word: str, words: Sequence[str] | None) -> None:
     text = expected.text
     if words is None:
         if not answers.takes("judgment", (text, word, word.upper(), word.capitalize(), word.title())):
-            raise ValueError(f"`expected` is {text!r}, and json_schema does not allow that as `judgment`")
+            raise ValueError(f"`expected` is {text!r}, but json_schema does not allow that as `judgment`")
         return
     listed = ", ".join(repr(each) for each in words)
     plain = [each.strip().casefold() for each in words]
     if word not in plain:
-        raise ValueError(f"`expected` is {text!r}, and json_schema allows only {listed} as `judgment`")
+        raise ValueError(f"`expected` is {text!r}, but json_schema allows only {listed} as `judgment`")
     if set(plain) == {word}:
-        raise ValueError(f"`expected` is {text!r}, and json_schema allows nothing else: the check can never fail")
+        raise ValueError(f"`expected` is {text!r}, and json_schema allows nothing else, so the check can never fail")
 
 
-def _check_confidence(answers: _Answers, expected: Expected) -> None:
+def _check_confidence(answers: _Answers, expected: ExpectedAnswer) -> None:
     text, low, high = expected.text, expected.low, expected.high
     if not answers.has("confidence"):
-        raise ValueError(f"`expected` is {text!r}, and json_schema has no `confidence` to compare with it")
+        raise ValueError(f"`expected` is {text!r}, but json_schema has no `confidence` to compare with it")
     values = {0, 1, low, high, *(step / 20 for step in range(21)), *answers.numbers("confidence")}
     possible = [value for value in values if 0 <= value <= 1 and answers.takes("confidence", (value,))]
     if not any(low <= value <= high for value in possible):
         raise ValueError(
-            f"`expected` is {text!r}, and json_schema allows no such `confidence`: the check can never pass"
+            f"`expected` is {text!r}, but json_schema allows no such `confidence`, so the check can never pass"
         )
     if all(low <= value <= high for value in possible):
-        raise ValueError(f"`expected` is {text!r}, and json_schema allows no other `confidence`: it can never fail")
+        raise ValueError(f"`expected` is {text!r}, and json_schema allows no other `confidence`, so it can never fail")
 
 
 class _Answers:
     """The objects that a schema describes, by member."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        """Raises `ValueError` when it is no JSON Schema, or not one of objects."""
+        """Raises `ValueError` when it is not a JSON Schema, or not of an object."""
         from jsonschema.exceptions import SchemaError
         from jsonschema.validators import validator_for
         from referencing import Registry
@@ -167,8 +161,8 @@ class _Answers:
         try:
             validator_for(schema).check_schema(dict(schema))
         except SchemaError as error:
-            where = ".".join(str(part) for part in error.absolute_path) or "its top"
-            raise ValueError(f"json_schema is not a JSON Schema, at {where}: {error.message}") from None
+            where = ".".join(str(part) for part in error.absolute_path) or "the top level"
+            raise ValueError(f"json_schema is not a valid JSON Schema at {where}: {error.message}") from None
         if not _allows_type(schema, "object"):
             raise ValueError("json_schema must describe an object with a `judgment`")
         registry: Registry[Any] = Registry()
@@ -179,7 +173,7 @@ class _Answers:
         return any(member is not False for member in self._members(name))
 
     def takes(self, name: str, values: Iterable[Any]) -> bool:
-        """Whether the member may have one of these values. A reference to elsewhere is not followed, and allows it."""
+        """Whether the member may have one of these values. An external reference is not followed, and allows any."""
         from referencing.exceptions import Unresolvable
 
         checks = [self._validator.evolve(schema=member) for member in self._members(name)]
@@ -207,7 +201,7 @@ class _Answers:
         return [value for value in mentioned if isinstance(value, int | float) and not isinstance(value, bool)]
 
     def _members(self, name: str) -> Iterator[Any]:
-        """The schemas of a member, wherever the schema and what it is put together from name it."""
+        """The schemas of a member, wherever the schema or a part it is composed of names it."""
         for part in self._parts(self._root, _DEPTH):
             properties = part.get("properties")
             if isinstance(properties, Mapping) and name in properties:
@@ -226,7 +220,7 @@ class _Answers:
             yield from self._parts(each, depth - 1)
 
     def _referred(self, ref: Any) -> Any:
-        """What a reference inside of the schema points to."""
+        """What a reference within the schema points to."""
         if not isinstance(ref, str) or not ref.startswith("#"):
             return None
         at: Any = self._root
@@ -247,3 +241,7 @@ class _Answers:
 def _allows_type(schema: Mapping[str, Any], wanted: str) -> bool:
     given: Any = schema.get("type", wanted)
     return wanted in cast("list[Any]", given) if isinstance(given, list) else given == wanted
+
+
+def _plain(text: str) -> str:
+    return text.strip().casefold()

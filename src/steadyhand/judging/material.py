@@ -1,8 +1,7 @@
-"""What a judge is shown of a step: what was said, what was done and what came of it.
+"""What a judge is shown of a step (what was said and done, and the result), and how it is marked as data.
 
-Every message and every file is a piece of its own, so that what one of them says cannot pass for another; lists
-of small things are JSON, a line each, for the same reason. Nothing is shortened here: a judge is shown all of it or is
-not asked.
+Every message and file is a separate piece, so that one cannot pass for another; short lists are JSON lines for the same
+reason. Nothing is shortened: a judge is shown all of it or is not asked.
 """
 
 from __future__ import annotations
@@ -21,8 +20,6 @@ from steadyhand.records.event import ServiceCalled, TrajectoryStep
 from steadyhand.records.result import CapturedFile, ConversationTurn, ExecutionResult
 
 _SPEAKERS = {"system": "the system prompt", "user": "the user", "assistant": "the agent", "tool": "a tool"}
-
-
 Part = Literal["messages", "actions", "files"]
 PARTS: tuple[Part, ...] = ("messages", "actions", "files")
 
@@ -30,11 +27,11 @@ PARTS: tuple[Part, ...] = ("messages", "actions", "files")
 def materials_of(
     result: ExecutionResult, before: Mapping[str, str], parts: Sequence[Part] = PARTS
 ) -> tuple[Material, ...]:
-    """The pieces, the final reply last. `before` are the files that the scenario put into the workspace.
+    """The pieces, the final reply last. `before` holds the files that the scenario put into the workspace.
 
-    `parts` is what to show beside how the step ended and the final reply.
+    `parts` is what to show besides the final reply and how the step ended.
     """
-    said = _transcript(result)
+    said = list(result.transcript)
     final: Message | None = None
     if said and said[-1].role == "assistant":
         *said, final = said
@@ -56,25 +53,12 @@ def materials_of(
 def turn_materials(turns: Sequence[ConversationTurn]) -> tuple[Material, ...]:
     """A conversation, a piece for each message: the title alone says who is speaking."""
     return tuple(
-        Material(title=f"turn {turn.turn_number}, message from {_SPEAKERS[role]}", text=text or "(it is empty)")
+        Material(
+            title=f"turn {turn.turn_number}, message from {_SPEAKERS[said.role]}", text=said.content or "(it is empty)"
+        )
         for turn in turns
-        for role, text in (("user", turn.user_input), ("assistant", turn.agent_response))
+        for said in turn.messages
     )
-
-
-def _transcript(result: ExecutionResult) -> list[Message]:
-    if result.messages:
-        return list(result.messages)
-    if result.conversation is not None:
-        return [
-            message
-            for turn in result.conversation.turns
-            for message in (
-                Message(role="user", content=turn.user_input),
-                Message(role="assistant", content=turn.agent_response),
-            )
-        ]
-    return []
 
 
 def _program(result: ExecutionResult) -> list[Material]:
@@ -100,7 +84,7 @@ def _actions(trajectory: tuple[TrajectoryStep, ...]) -> list[Material]:
 
 
 def _service_calls(calls: tuple[ServiceCalled, ...]) -> list[Material]:
-    """An agent may call a service without an action of that name, and an action several services."""
+    """Apart from actions, as an agent may call a service without one, and an action may call several."""
     lines = [
         _line(
             {
@@ -128,7 +112,7 @@ def _entry(step: TrajectoryStep) -> dict[str, Any]:
 
 
 def _files(files: Mapping[str, CapturedFile], before: Mapping[str, str]) -> list[Material]:
-    """Files that differ from what the scenario put there: a list of all, and the content of each."""
+    """Files that differ from what the scenario put there: a list, and the content of each."""
     changed = {
         path: "created" if path not in before else "modified"
         for path, file in sorted(files.items())
@@ -142,7 +126,7 @@ def _files(files: Mapping[str, CapturedFile], before: Mapping[str, str]) -> list
 
 
 def _file(path: str, file: CapturedFile) -> Material:
-    """The content; bytes that are no UTF-8 as escapes, so that text in another encoding is not overlooked."""
+    """The content, with bytes that are not UTF-8 escaped, so that text in another encoding is not overlooked."""
     title = f"content of the file {path}"
     if file.content is None:
         return Material(title=title, text=f"({file.size} bytes, too large to be kept)", whole=False)
@@ -156,7 +140,7 @@ def _line(value: Any) -> str:
 _CODE_LENGTH = 20
 
 _OUR_MARKS = re.compile(r"[<\u2039\u3008\u300a\ufe64\uff1c]{3,}(?=\W{0,8}(?:data|end|cut)\b)", re.IGNORECASE)
-# Markers that servers turn into turns of a chat when they meet them in a message.
+# Tokens that servers turn into chat turns when they appear in a message.
 _CHAT_TOKENS = re.compile(
     r"<(?=[|\uff5c]\s*[\w\u2581 -]{1,40}\s*[|\uff5c]>)"
     r"|<(?=/?(?:s|bos|eos|pad|unk|sep|cls|mask|start_of_turn|end_of_turn|system|user|assistant|human|think|tool_call|tool_response)>)"
@@ -164,7 +148,7 @@ _CHAT_TOKENS = re.compile(
     r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\])",
     re.IGNORECASE,
 )
-# Letters and marks by their category, invisible all the same.
+# Invisible, although Unicode classes them as letters or marks.
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 _KEPT = frozenset("\n\t")
 _EMOJI_STYLE, _JOINER = "\ufe0f", "\u200d"
@@ -174,8 +158,8 @@ _UNUSUAL = re.compile(r"[^\n\t -~\u00a1-\u00ac\u00ae-\u024f\u0370-\u03ff\u0400-\
 def code_for(texts: Iterable[str]) -> str:
     """A code that depends on every character of the texts.
 
-    Text cannot hold the code that is computed from it, and the same texts get the same code, so that a recorded
-    exchange can be replayed.
+    Text cannot contain the code computed from it. The same texts get the same code, so a recorded exchange can be
+    replayed.
     """
     digest = hashlib.sha256(b"steadyhand judge")
     for text in texts:
@@ -186,7 +170,7 @@ def code_for(texts: Iterable[str]) -> str:
 
 
 def data_blocks(materials: Iterable[Material], code: str) -> str:
-    """The materials, each whole and defused between its marks. The title is on the first mark, and is data too."""
+    """The materials, each defused between its marks. The title is on the first mark, and is data too."""
     return "\n\n".join(_block(material, code) for material in materials)
 
 
@@ -221,7 +205,7 @@ def _shown(match: re.Match[str]) -> str:
 
 @lru_cache(maxsize=4096)
 def _hidden(character: str) -> bool:
-    """Whether a reader would not see it, or would see the text around it in another order."""
+    """Whether a reader would not see it, or it reorders the text around it."""
     if character in _KEPT:
         return False
     if character in _BLANK or "\ufe00" <= character <= "\ufe0f" or "\U000e0000" <= character <= "\U000e0fff":
@@ -230,7 +214,7 @@ def _hidden(character: str) -> bool:
 
 
 def _part_of_emoji(match: re.Match[str]) -> bool:
-    """One style mark or joiner after a symbol is how emoji are written; more of them may carry a message."""
+    """A single style mark or joiner after a symbol is part of an emoji; several may carry a hidden message."""
     character, text, at = match[0], match.string, match.start()
     before = text[at - 1] if at else ""
     if character == _EMOJI_STYLE:

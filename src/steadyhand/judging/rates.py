@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Self
 
 from steadyhand.errors import ExitCode
 from steadyhand.judging.severity import Alarm
@@ -14,79 +14,74 @@ from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import RunMatrix
 
 
-class RunSummary(Record):
-    """The count of each verdict. `not_run` is what was planned and has no verdict.
-
-    The alarms are of `judging.alarm`; they are among the failed.
-    """
+class Tally(Record):
+    """How many came to each verdict. `not_run` were planned and have none."""
 
     passed: int = 0
     failed: int = 0
     inconclusive: int = 0
     error: int = 0
     not_run: int = 0
-    missed_alarms: int = 0
-    false_alarms: int = 0
+
+    @classmethod
+    def of(cls, counts: Mapping[Verdict, int], *, planned: int = 0, **more: Any) -> Self:
+        """`planned` is how many there should be; 0 if that is not known."""
+        found = {verdict.value: counts.get(verdict, 0) for verdict in Verdict}
+        return cls(**found, not_run=max(planned - sum(found.values()), 0), **more)
+
+    @property
+    def by_verdict(self) -> dict[Verdict, int]:
+        """Every verdict is there, in the order in which they are listed everywhere."""
+        return {verdict: getattr(self, verdict.value) for verdict in Verdict}
+
+    @property
+    def finished(self) -> int:
+        return self.passed + self.failed + self.inconclusive + self.error
 
     @property
     def total(self) -> int:
-        return self.passed + self.failed + self.inconclusive + self.error
+        return self.finished + self.not_run
+
+    @property
+    def decided(self) -> int:
+        return self.passed + self.failed
 
     @property
     def exit_code(self) -> ExitCode:
         """0 all passed; 1 something failed; 3 nothing failed, but something is undecided or there is nothing at all."""
         if self.failed:
             return ExitCode.FAILED
-        if self.inconclusive or self.error or self.not_run or not self.passed:
-            return ExitCode.UNDECIDED
-        return ExitCode.PASSED
+        return ExitCode.PASSED if self.passed and self.passed == self.total else ExitCode.UNDECIDED
+
+
+class RunSummary(Tally):
+    """The trials of a run. The alarms are among the failed."""
+
+    missed_alarms: int = 0
+    false_alarms: int = 0
 
 
 def summarise(
     counts: Mapping[Verdict, int], *, planned: int = 0, alarms: Mapping[Alarm, int] | None = None
 ) -> RunSummary:
-    """`planned` is how many trials there should be; 0 when that is not known."""
+    """`planned` is how many trials there should be; 0 if that is not known."""
     alarms = alarms or {}
-    return RunSummary(
-        passed=counts.get(Verdict.PASSED, 0),
-        failed=counts.get(Verdict.FAILED, 0),
-        inconclusive=counts.get(Verdict.INCONCLUSIVE, 0),
-        error=counts.get(Verdict.ERROR, 0),
-        not_run=max(planned - sum(counts.values()), 0),
-        missed_alarms=alarms.get("missed", 0),
-        false_alarms=alarms.get("false", 0),
+    return RunSummary.of(
+        counts, planned=planned, missed_alarms=alarms.get("missed", 0), false_alarms=alarms.get("false", 0)
     )
-
-
-def exit_code(verdicts: Iterable[Verdict], *, planned: int = 0) -> ExitCode:
-    counts = dict.fromkeys(Verdict, 0)
-    for verdict in verdicts:
-        counts[verdict] += 1
-    return summarise(counts, planned=planned).exit_code
 
 
 _Z95 = 1.959963984540054
 
 
-class ScenarioRate(Record):
-    """The trials of one scenario. `required` is the share that must pass; None means every one."""
+class ScenarioRate(Tally):
+    """The trials of one scenario. `required` is the share that must pass; None means every one.
+
+    The share is of everything planned: a trial that is missing or in error is not left out.
+    """
 
     scenario_id: str
-    planned: int
-    passed: int = 0
-    failed: int = 0
-    inconclusive: int = 0
-    error: int = 0
     required: float | None = None
-
-    @property
-    def not_run(self) -> int:
-        return max(self.planned - self.passed - self.failed - self.inconclusive - self.error, 0)
-
-    @property
-    def total(self) -> int:
-        """What the share is of: everything planned, so that a trial that is missing or in error is not left out."""
-        return max(self.planned, self.passed + self.failed + self.inconclusive + self.error)
 
     @property
     def verdict(self) -> Verdict:
@@ -103,12 +98,8 @@ class ScenarioRate(Record):
     @property
     def reason(self) -> str:
         """Such as `8 of 10 trials passed, 90% required; 1 failed, 1 error`."""
-        others = {
-            "failed": self.failed,
-            "inconclusive": self.inconclusive,
-            "error": self.error,
-            "not run": self.not_run,
-        }
+        others = {**self.by_verdict, "not run": self.not_run}
+        del others[Verdict.PASSED]
         told = ", ".join(f"{count} {name}" for name, count in others.items() if count)
         trials = "1 trial" if self.total == 1 else f"{self.total} trials"
         return f"{self.passed} of {trials} passed, {percent(self.required)} required" + (f"; {told}" if told else "")
@@ -116,13 +107,12 @@ class ScenarioRate(Record):
     @property
     def share(self) -> float | None:
         """Passed of those that were decided; None when none was."""
-        decided = self.passed + self.failed
-        return self.passed / decided if decided else None
+        return self.passed / self.decided if self.decided else None
 
     @property
     def interval(self) -> tuple[float, float] | None:
         """Where the true share lies with 95 % confidence, by Wilson's score."""
-        return wilson_interval(self.passed, self.passed + self.failed)
+        return wilson_interval(self.passed, self.decided)
 
 
 def scenario_rates(
@@ -142,13 +132,10 @@ def scenario_rates(
         by_scenario.setdefault(scenario_id, Counter())[verdict] += count
     own = required or {}
     return [
-        ScenarioRate(
+        ScenarioRate.of(
+            found,
+            planned=planned.get(scenario_id, 0),
             scenario_id=scenario_id,
-            planned=planned.get(scenario_id, found.total()),
-            passed=found[Verdict.PASSED],
-            failed=found[Verdict.FAILED],
-            inconclusive=found[Verdict.INCONCLUSIVE],
-            error=found[Verdict.ERROR],
             required=required_of_all if required_of_all is not None else own.get(scenario_id),
         )
         for scenario_id, found in by_scenario.items()
@@ -157,7 +144,7 @@ def scenario_rates(
 
 def rates_exit_code(rates: Iterable[ScenarioRate]) -> ExitCode:
     """As for trials, over the verdicts of scenarios."""
-    return summarise(Counter(rate.verdict for rate in rates)).exit_code
+    return tally_scenarios(rates).exit_code
 
 
 def percent(required: float | None) -> str:
@@ -181,20 +168,6 @@ def pass_hat_k(passed: int, decided: int, k: int) -> float | None:
     if k < 1 or decided < k:
         return None
     return math.comb(passed, k) / math.comb(decided, k)
-
-
-class Tally(Record):
-    """How many came to each verdict. `not_run` is for trials alone: a combination always has a verdict."""
-
-    passed: int = 0
-    failed: int = 0
-    inconclusive: int = 0
-    error: int = 0
-    not_run: int = 0
-
-    @property
-    def total(self) -> int:
-        return self.passed + self.failed + self.inconclusive + self.error + self.not_run
 
 
 class ValueRate(Record):
@@ -225,8 +198,7 @@ def value_rates(matrix: RunMatrix, rates: Mapping[str, ScenarioRate]) -> list[Va
 
 
 def tally_scenarios(rates: Iterable[ScenarioRate]) -> Tally:
-    counts = Counter(rate.verdict for rate in rates)
-    return Tally(**{verdict.value: counts[verdict] for verdict in Verdict})
+    return Tally.of(Counter(rate.verdict for rate in rates))
 
 
 def tally_trials(rates: Iterable[ScenarioRate]) -> Tally:

@@ -1,4 +1,4 @@
-"""Scores by dimension -> one weighted score. Timeliness is read off the clock, never asked of a judge."""
+"""One weighted score from the scores by dimension. Timeliness comes from the clock, never from a judge."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from steadyhand.records.evaluation import LatencyTier, Rubric
 
 NO_JUDGE = (
-    "not scored: a rubric needs a judge other than the model under test; set --judge provider/model, or `judge` in "
-    "steadyhand.toml"
+    "not scored: a rubric needs a judge other than the model under test; name one with `--judge provider/model` or "
+    "`judge` in steadyhand.toml"
 )
-NOT_REACHED = "not scored: the trial did not get that far"
+NOT_REACHED = "not scored: the trial ended before that"
 
 _TIMELINESS: dict[LatencyTier, float] = {
     LatencyTier.TARGET: 1.0,
@@ -22,7 +22,7 @@ _TIMELINESS: dict[LatencyTier, float] = {
 
 
 def is_timeliness(dimension: str) -> bool:
-    """Whether a dimension of this name is scored by the clock."""
+    """Whether the clock scores this dimension."""
     return dimension.strip().casefold() == "timeliness"
 
 

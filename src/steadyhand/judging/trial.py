@@ -1,4 +1,4 @@
-"""One trial judged: the verdict, and what stands beside it."""
+"""The judgement of one trial: its verdict, and the scores and classes reported beside it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from steadyhand.judging.severity import failure_classes, invariants_of, safety_score
+from steadyhand.judging.severity import VIOLATION_CLASSES, failure_classes, invariants_of, safety_score
 from steadyhand.judging.strategy import decide, label, named
 from steadyhand.records.evaluation import EvaluationResult, FailureClass, LatencyTier, Outcome, RubricScore, Verdict
 from steadyhand.records.result import Latency
 from steadyhand.records.run import Judged
-from steadyhand.records.scenario import Judgment
+from steadyhand.records.scenario import VerdictPolicy
 from steadyhand.records.timing import SafetyTimeline
 
 _TIERS = list(LatencyTier)
@@ -32,7 +32,7 @@ class _Graded(NamedTuple):
 
 def judge_trial(
     *,
-    judgment: Judgment,
+    judgment: VerdictPolicy,
     evaluations: Sequence[EvaluationResult],
     errors: Sequence[str],
     latency: Latency | None,
@@ -43,10 +43,9 @@ def judge_trial(
 ) -> Judged:
     """Judge a trial from what was evaluated, the `errors` of the phases that failed, and what was measured.
 
-    A violated invariant fails the trial whatever the strategy and whatever else broke, and so does one of the
-    `unfinished`: a step or turn that ran out of its time, or of another limit. An invariant that could not be
-    decided keeps any strategy from passing, and so does an answer of which nobody knows what it would have been,
-    which `undecided` tells.
+    A violated invariant fails the trial whatever the strategy and whatever else broke, and so does anything
+    `unfinished`: a step or turn that hit its time limit or another limit. An undecided invariant keeps any strategy
+    from passing, and so does `undecided`: why an answer is not known to be what it would have been.
     """
     verdict, reason = _verdict(judgment, evaluations, errors, unfinished)
     if verdict is Verdict.PASSED and undecided:
@@ -81,10 +80,10 @@ def latency_tier(evaluations: Sequence[EvaluationResult], latency: Latency | Non
 def settle(latest: Judged, earlier: Sequence[Judged]) -> Judged:
     """The judgement of a trial that was measured again because its latency could not be graded.
 
-    An unsafe answer in any of the measurements fails it; time is the latest measurement's.
+    An unsafe answer in any measurement fails it; the timing is the latest measurement's.
     """
-    unsafe = [judged for judged in earlier if _UNSAFE.intersection(judged.failure_classes)]
-    if not unsafe or _UNSAFE.intersection(latest.failure_classes):
+    unsafe = [judged for judged in earlier if VIOLATION_CLASSES.intersection(judged.failure_classes)]
+    if not unsafe or VIOLATION_CLASSES.intersection(latest.failure_classes):
         return latest
     found = {kind for judged in (*unsafe, latest) for kind in judged.failure_classes}
     found -= {FailureClass.LATENCY} - set(latest.failure_classes)
@@ -103,11 +102,8 @@ def settle(latest: Judged, earlier: Sequence[Judged]) -> Judged:
     )
 
 
-_UNSAFE = frozenset((FailureClass.CRITICAL_INVARIANT, FailureClass.INVARIANT))
-
-
 def _verdict(
-    judgment: Judgment,
+    judgment: VerdictPolicy,
     evaluations: Sequence[EvaluationResult],
     errors: Sequence[str],
     unfinished: Sequence[EvaluationResult],
@@ -115,7 +111,7 @@ def _verdict(
     invariants = invariants_of(evaluations)
     violated = [invariant for invariant in invariants if invariant.verdict is Verdict.FAILED]
     verdict, reason = decide(judgment, evaluations)
-    also = f" (also in error: {errors[0]})" if errors else ""
+    also = f" (also, an error: {errors[0]})" if errors else ""
     if violated:
         word = "invariant" if len(violated) == 1 else "invariants"
         return Verdict.FAILED, f"safety {word} violated: {named(violated)}{also}"
@@ -129,7 +125,7 @@ def _verdict(
         for undecided in (Verdict.ERROR, Verdict.INCONCLUSIVE):
             for invariant in invariants:
                 if invariant.verdict is undecided:
-                    return undecided, f"a safety invariant is undecided: {label(invariant)}: {invariant.message}"
+                    return undecided, f"safety invariant undecided: {label(invariant)}: {invariant.message}"
     return verdict, reason
 
 

@@ -1,4 +1,4 @@
-"""Whether two models come from the same house: a judge tends to like what its own family writes."""
+"""Whether two models come from the same vendor: a judge tends to favour its own family's writing."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ _VENDORS: dict[str, str] = {
     "zhipu": "zhipu",
     "glm": "zhipu",
 }
-# Serve models of many houses or none: their own name says nothing about who made the model.
-_CARRIERS = {
+# They serve models of many vendors, so their name says nothing about who made the model.
+_GATEWAYS = {
     "openrouter",
     "ollama",
     "vllm",
@@ -59,16 +59,16 @@ _CARRIERS = {
     "scripted",
     "replay",
 }
-# What follows is the path of a file, and the folder it is in made no model.
-_FILES = {"scripted", "replay", "local"}
+# A file path follows, and its folder does not name a vendor.
+_FILE_PROVIDERS = {"scripted", "replay", "local"}
 _WORD = re.compile(r"[a-z]+[0-9]*")
 
 
 def vendor_of(name: str) -> str:
-    """The house behind `provider/model`, as told by the model's family name and, failing that, by the path to it.
+    """The vendor behind `provider/model`: from the model's family name or, failing that, from the path before it.
 
-    A family name goes first, since an OpenAI-compatible address may serve anybody's model. A name that says nothing
-    stands for itself.
+    The family name comes first, since an OpenAI-compatible address may serve anyone's model. A name without a known
+    vendor is its own vendor.
     """
     *path, model = name.strip().casefold().split("/")
     for part in (model, *reversed(path)):
@@ -76,12 +76,12 @@ def vendor_of(name: str) -> str:
             vendor = _VENDORS.get(word) or _VENDORS.get(word.rstrip("0123456789"))
             if vendor is not None:
                 return vendor
-    if path and path[0] in _FILES:
+    if path and path[0] in _FILE_PROVIDERS:
         return name.strip().casefold()
-    named = [part for part in path if part.strip(".") and part not in _CARRIERS]
+    named = [part for part in path if part.strip(".") and part not in _GATEWAYS]
     return named[-1] if named else name.strip().casefold()
 
 
 def same_vendor(judge_name: str, model_name: str) -> bool:
-    """Whether a judge and the model under test come from the same house, through whichever gateway."""
+    """Whether the judge and the model under test come from the same vendor, through whichever gateway."""
     return vendor_of(judge_name) == vendor_of(model_name)

@@ -1,7 +1,4 @@
-"""The codes of what lint finds, and how a file switches one off: `x-lint-ignore`.
-
-The key stands at the top of a file, for all of it, or in a check, for that check.
-"""
+"""Lint's codes, and how a file switches one off: with `x-lint-ignore`, at its top level or in a single check."""
 
 from __future__ import annotations
 
@@ -14,34 +11,34 @@ from steadyhand.spec.validation import FieldPath, Findings, describe, nearest
 from steadyhand.spec.yaml import Document, read_document
 
 CODES: dict[str, str] = {
-    "truncated-stem": "a stem closed by a word's border, which matches no word",
-    "never-matches": "a part of a pattern that can match nothing",
-    "first-line-only": "a prohibition that reads the first line alone",
+    "truncated-stem": "a truncated word before `\\b`, which matches no whole word",
+    "never-matches": "part of a pattern can never match",
+    "first-line-only": "a prohibition only reads the first line",
     "matches-prompt": "repeating the question would satisfy the check",
     "matches-anything": "almost any text, or an empty one, would satisfy the check",
     "contradicts-expected-action": "the check forbids what the file's own expected action does",
     "expected-action-fails": "the file's own expected action does not satisfy the check",
-    "rejects-good-answers": "no right answer that the file gives would pass",
+    "rejects-good-answers": "none of the file's own good answers would pass",
     "trips-on-negation": '"do not X" would fail a check that forbids X',
-    "no-examples": "the checks were not tried on example answers",
-    "few-examples": "the checks were tried on too few example answers",
+    "no-examples": "there are no example answers to try the checks on",
+    "few-examples": "there are too few example answers to try the checks on",
     "unknown-lint-code": "`x-lint-ignore` names a code that does not exist",
-    "no-invariants": "a decision scenario without an invariant",
-    "duplicate-name": "two invariants of one name",
-    "unused-key": "a key that has no effect where it stands",
-    "matches-empty": "an invariant that an empty reply satisfies",
-    "id-convention": "an id that does not follow the convention",
-    "never-applies": "a termination condition that can never apply",
-    "no-evaluations": "a scenario that evaluates nothing",
+    "no-invariants": "a decision scenario has no invariants",
+    "duplicate-name": "two invariants have the same name",
+    "unused-key": "a key has no effect where it is",
+    "matches-empty": "an empty reply satisfies an invariant",
+    "id-convention": "an id does not follow the convention",
+    "never-applies": "a termination condition can never apply",
+    "no-evaluations": "a scenario evaluates nothing",
 }
-"""What each code means. The last seven are warnings of loading, which lint repeats."""
+"""What each code means. The last seven are loader warnings, which lint repeats."""
 
 KEY = "x-lint-ignore"
 _PART = re.compile(r"\[(\d+)\]|\['([^']*)'\]|([^.\[\]]+)")
 
 
 def unknown_code(code: str) -> str | None:
-    """Why a code cannot be ignored, or None when it can."""
+    """Why a code cannot be ignored, or None if it can."""
     if code in CODES:
         return None
     near = nearest(code, CODES)
@@ -49,13 +46,13 @@ def unknown_code(code: str) -> str | None:
 
 
 class FileIgnores:
-    """What the files themselves switch off. Reads a file again when it is first asked about."""
+    """What the files themselves switch off. Each file is read once, when it is first asked about."""
 
     def __init__(self) -> None:
         self._documents: dict[str, Document | None] = {}
 
     def covers(self, problem: Problem) -> bool:
-        """Whether the file of the problem switches its code off, for all of it or for the check it is about."""
+        """Whether the problem's file switches its code off, as a whole or for the check in question."""
         document = self._document(problem.place.file)
         return document is not None and problem.code in _ignored(document.data, problem.place.path)
 
@@ -69,9 +66,9 @@ class FileIgnores:
             findings = Findings(document)
             for path, value in _declared(document.data, ()):
                 for code in _listed(value):
-                    told = unknown_code(code) if isinstance(code, str) else f"found {describe(code)}, expected a code"
-                    if told:
-                        findings.warning(path, told, "unknown-lint-code", key=True)
+                    fault = unknown_code(code) if isinstance(code, str) else f"expected a code, found {describe(code)}"
+                    if fault:
+                        findings.warning(path, fault, "unknown-lint-code", key=True)
             found += findings.problems
         return found
 
@@ -82,7 +79,7 @@ class FileIgnores:
 
 
 def _ignored(data: Any, path: str) -> set[Any]:
-    """The codes switched off on the way from the top of the file to `path`."""
+    """The codes switched off anywhere from the top of the file down to `path`."""
     codes: set[Any] = set()
     for index, name, key in [("", "", ""), *_PART.findall(path)]:
         if index or name or key:

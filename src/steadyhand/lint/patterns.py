@@ -1,4 +1,4 @@
-"""What can be told of a regular expression by looking at it: parts that never match, and what it forbids."""
+"""What a regular expression's syntax shows: parts that never match, what it forbids, and how broadly it matches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,39 @@ from steadyhand.lint.phrases import is_stem
 from steadyhand.text_match import compiled, search_now
 
 TokenKind = Literal["literal", "escape", "class", "anchor", "dot", "open", "close", "or", "repeat"]
-
+TOO_MUCH = 0.8
+SENTENCES = (
+    "The library opens at nine on weekdays.",
+    "She planted tomatoes along the southern wall.",
+    "Our train was cancelled because of snow.",
+    "Basalt forms when lava cools quickly.",
+    "He repaired the violin with hide glue.",
+    "Tickets cost twelve euros, children pay half.",
+    "A red kite circled above the valley!",
+    "The recipe asks for two cups of flour.",
+    "Their band plays in Lisbon next month.",
+    "Most ferries run twice a day in winter.",
+    "I forgot my umbrella at the cinema.",
+    "Old maps show a river that no longer exists.",
+    "Paper was expensive in the Middle Ages.",
+    "Which of the two keys fits this door?",
+    "The cat sleeps on the radiator.",
+    "Prices rose by 3.2 percent last year.",
+    "They painted the boat blue and white.",
+    "Clouds of dust hid the far hills.",
+    "My neighbour keeps bees on the roof.",
+    "The committee met for three hours.",
+    "Honey does not spoil if it is kept dry.",
+    "We walked home along the canal.",
+    "A sonnet has fourteen lines.",
+    "Copper turns green in damp air.",
+    "The museum lent its best vase to Vienna.",
+    "Nobody answered the telephone.",
+    "Swallows return in April.",
+    "This bridge was built in 1887.",
+    "The tailor shortened both sleeves.",
+    "Rain is expected towards evening.",
+)
 _FLAGS = re.compile(r"\(\?[a-zA-Z0-9]*(?:-[a-zA-Z]+)?\)")
 _OPEN = re.compile(r"\((?:\?(?:<[=!]|[:=!>|]|P?<\w+>|[a-zA-Z]*(?:-[a-zA-Z]+)?:))?")
 _COMMENT = re.compile(r"\(\?#[^)]*\)")
@@ -22,13 +54,185 @@ _ESCAPE = re.compile(r"\\(?:[xuU][0-9a-fA-F]+|[pPN]\{[^}]*\}|.)", re.DOTALL)
 _BLANK = re.compile(r"(?:\s+|#[^\n]*)+")
 _KINDS: dict[str, TokenKind] = {")": "close", "|": "or", "^": "anchor", "$": "anchor", ".": "dot"}
 _ANCHORS = frozenset((r"\A", r"\Z", r"\b", r"\B"))
+_EMPTY_CLASSES = frozenset((r"[^\s\S]", r"[^\S\s]", r"[^\w\W]", r"[^\W\w]", r"[^\d\D]", r"[^\D\d]"))
+_CONSUMING = frozenset((r"\w", r"\d", r"\S"))
+_LOOKAROUND = ("(?=", "(?!", "(?<=", "(?<!")
+_SEARCH_S = 0.2
 
 
 class Token(NamedTuple):
-    """`text` as it stands in the pattern; for a literal the character it matches."""
+    """`text` as written in the pattern; for a literal, the character it matches."""
 
     kind: TokenKind
     text: str
+
+
+class Pattern:
+    """A compiled regular expression and its tokens. Raises `regex.error` when the pattern does not compile."""
+
+    def __init__(self, source: str, *, case_sensitive: bool) -> None:
+        self.source: str = source
+        self._case_sensitive: bool = case_sensitive
+        flags = compiled(source, case_sensitive=case_sensitive).flags
+        self.multiline: bool = bool(flags & regex.MULTILINE)
+        self.dotall: bool = bool(flags & regex.DOTALL)
+        self.tokens: list[Token] = tokenize(source, verbose=bool(flags & regex.VERBOSE))
+
+    def found_in(self, text: str) -> bool:
+        """Whether the pattern matches in the text; a search that times out counts as no match."""
+        try:
+            found = search_now(self.source, text, case_sensitive=self._case_sensitive, timeout_s=_SEARCH_S)
+        except TimeoutError:
+            return False
+        return found is not None
+
+    @property
+    def forbidden(self) -> list[list[Token]]:
+        """The bodies of the negative lookaheads, if the pattern is only a prohibition over the whole text."""
+        tokens = self.tokens
+        if not tokens or not _is_anchor(tokens[0], "^", r"\A") or (tokens[0].text == "^" and self.multiline):
+            return []
+        bodies: list[list[Token]] = []
+        at = 1
+        while at < len(tokens) and tokens[at].text == "(?!":
+            end = closing(tokens, at)
+            bodies.append(tokens[at + 1 : end])
+            at = end + 1
+        return bodies if all(_matches_anything(token) for token in tokens[at:]) else []
+
+    @property
+    def reads_first_line_only(self) -> bool:
+        """Whether a prohibition's `.` stops at the first line break."""
+        starts = [body[:2] for body in self.forbidden if len(body) > 1]
+        return not self.dotall and any(first.kind == "dot" and then.kind == "repeat" for first, then in starts)
+
+
+def _matches_anything(token: Token) -> bool:
+    return token.kind in ("dot", "repeat", "class") or token.text in (r"\s", r"\S") or _is_anchor(token, "$", r"\Z")
+
+
+def _is_anchor(token: Token, *texts: str) -> bool:
+    """Whether it is one of these anchors rather than the escaped character."""
+    return token.kind == "anchor" and token.text in texts
+
+
+def pattern_of(params: dict[str, Any]) -> str | None:
+    """The text a check looks for, whatever its parameter is called."""
+    value = params.get("pattern", params.get("value"))
+    return value if isinstance(value, str) and value else None
+
+
+def breadth(pattern: Pattern) -> float:
+    """The share of unrelated sentences that the pattern matches."""
+    return sum(pattern.found_in(sentence) for sentence in SENTENCES) / len(SENTENCES)
+
+
+def truncated_stems(pattern: Pattern, texts: Sequence[str]) -> list[str]:
+    """Alternatives before `\\b` that are truncated words."""
+    found: list[str] = []
+    for index, token in enumerate(pattern.tokens):
+        if token.text == r"\b":
+            found.extend(word for word in _words_before(pattern.tokens[:index]) if is_stem(word, texts))
+    return list(dict.fromkeys(found))
+
+
+def _words_before(tokens: list[Token]) -> Iterator[str]:
+    """The words, in plain letters, that the tokens can end with."""
+    if not tokens:
+        return
+    if tokens[-1].kind == "close":
+        start = opening(tokens, len(tokens) - 1)
+        if not tokens[start].text.startswith(_LOOKAROUND):
+            for part in alternatives(tokens[start + 1 : -1]):
+                yield from _words_before(part)
+        return
+    letters: list[str] = []
+    rest = list(tokens)
+    while rest and rest[-1].kind == "literal" and rest[-1].text.isalpha():
+        letters.append(rest.pop().text)
+    starts_here = not rest or rest[-1].kind in ("or", "open", "anchor") or not _is_wordish(rest[-1])
+    if letters and starts_here:
+        yield "".join(reversed(letters)).casefold()
+
+
+def _is_wordish(token: Token) -> bool:
+    """Whether letters after this token may continue a word."""
+    if token.kind == "literal":
+        return token.text.isalnum() or token.text == "_"
+    return token.text != r"\s"
+
+
+def impossible_parts(pattern: Pattern) -> list[str]:
+    """Parts that can never match, as written in the pattern, with the reason."""
+    tokens = pattern.tokens
+    found: list[str] = []
+    for index, token in enumerate(tokens):
+        before = tokens[index - 1] if index else None
+        after = tokens[index + 1] if index + 1 < len(tokens) else None
+        if token.kind == "class" and token.text in _EMPTY_CLASSES:
+            found.append(f"`{token.text}` is an empty character class")
+        elif _is_anchor(token, "$", r"\Z") and _ends_too_early(pattern, token, tokens[index + 1 : index + 3]):
+            found.append(f"`{token.text}` is the end of the text, but more must follow it")
+        elif _is_anchor(token, "^", r"\A") and before and _begins_too_late(pattern, token, before):
+            found.append(f"`{token.text}` is the start of the text, but something must precede it")
+        elif token.text == r"\b" and before and after and _is_letter(before) and _is_letter(after):
+            if not _is_optional(tokens[index + 2 : index + 3]):
+                found.append(f"`{before.text}\\b{after.text}` requires a word boundary between two letters")
+        elif token.text in ("(?=", "(?!") and (clash := _clash(tokens, index)):
+            found.append(clash)
+    return found
+
+
+def _is_letter(token: Token) -> bool:
+    return token.kind == "literal" and (token.text.isalnum() or token.text == "_")
+
+
+def _consumes(token: Token) -> bool:
+    return (token.kind == "literal" and token.text != "\n") or token.text in _CONSUMING
+
+
+def _is_optional(rest: Sequence[Token]) -> bool:
+    return bool(rest) and rest[0].kind == "repeat" and rest[0].text.startswith(("*", "?", "{0", "{,"))
+
+
+def _ends_too_early(pattern: Pattern, token: Token, rest: Sequence[Token]) -> bool:
+    if token.text == "$" and pattern.multiline:
+        return False
+    return bool(rest) and _consumes(rest[0]) and not _is_optional(rest[1:])
+
+
+def _begins_too_late(pattern: Pattern, token: Token, before: Token) -> bool:
+    if token.text == "^" and pattern.multiline:
+        return False
+    return _consumes(before)
+
+
+def _clash(tokens: list[Token], start: int) -> str | None:
+    """Why the literal text of a lookahead conflicts with the literal text after it, or None."""
+    end = closing(tokens, start)
+    body, wanted = tokens[start + 1 : end], _plain(tokens[end + 1 :])
+    negative = tokens[start].text == "(?!"
+    if negative and not body:
+        return "`(?!)` never matches"
+    ahead = _plain(body)
+    if len(ahead) != len(body) or not ahead or not wanted:
+        return None
+    if negative and wanted.startswith(ahead):
+        return f"`(?!{ahead})` forbids the `{ahead}` that follows it"
+    shared = min(len(ahead), len(wanted))
+    if not negative and ahead[:shared] != wanted[:shared]:
+        return f"`(?={ahead})` requires different text from the `{wanted}` that follows it"
+    return None
+
+
+def _plain(tokens: Sequence[Token]) -> str:
+    """The literal text that the tokens begin with, without a last character that is repeated."""
+    text = ""
+    for index, token in enumerate(tokens):
+        if token.kind != "literal" or (index + 1 < len(tokens) and tokens[index + 1].kind == "repeat"):
+            break
+        text += token.text
+    return text.casefold()
 
 
 def tokenize(pattern: str, *, verbose: bool) -> list[Token]:
@@ -99,213 +303,3 @@ def alternatives(tokens: list[Token]) -> list[list[Token]]:
         else:
             parts[-1].append(token)
     return parts
-
-
-_EMPTY_CLASSES = frozenset((r"[^\s\S]", r"[^\S\s]", r"[^\w\W]", r"[^\W\w]", r"[^\d\D]", r"[^\D\d]"))
-_CONSUMING = frozenset((r"\w", r"\d", r"\S"))
-_LOOKAROUND = ("(?=", "(?!", "(?<=", "(?<!")
-_SEARCH_S = 0.2
-
-
-class Pattern:
-    """A compiled regular expression and its tokens. Raises `regex.error` when the pattern does not compile."""
-
-    def __init__(self, source: str, *, case_sensitive: bool) -> None:
-        self.source: str = source
-        self._case_sensitive: bool = case_sensitive
-        flags = compiled(source, case_sensitive=case_sensitive).flags
-        self.multiline: bool = bool(flags & regex.MULTILINE)
-        self.dotall: bool = bool(flags & regex.DOTALL)
-        self.tokens: list[Token] = tokenize(source, verbose=bool(flags & regex.VERBOSE))
-
-    def found_in(self, text: str) -> bool:
-        """Whether it is found in the text; a search that takes too long counts as not found."""
-        try:
-            found = search_now(self.source, text, case_sensitive=self._case_sensitive, timeout_s=_SEARCH_S)
-        except TimeoutError:
-            return False
-        return found is not None
-
-    @property
-    def forbidden(self) -> list[list[Token]]:
-        """The bodies of the negative lookaheads, when the pattern is nothing but a prohibition over the whole text."""
-        tokens = self.tokens
-        if not tokens or not _is_anchor(tokens[0], "^", r"\A") or (tokens[0].text == "^" and self.multiline):
-            return []
-        bodies: list[list[Token]] = []
-        at = 1
-        while at < len(tokens) and tokens[at].text == "(?!":
-            end = closing(tokens, at)
-            bodies.append(tokens[at + 1 : end])
-            at = end + 1
-        return bodies if all(_says_nothing(token) for token in tokens[at:]) else []
-
-    @property
-    def reads_first_line_only(self) -> bool:
-        """Whether a prohibition looks ahead with a dot that stops at the first line break."""
-        starts = [body[:2] for body in self.forbidden if len(body) > 1]
-        return not self.dotall and any(first.kind == "dot" and then.kind == "repeat" for first, then in starts)
-
-
-def _says_nothing(token: Token) -> bool:
-    return token.kind in ("dot", "repeat", "class") or token.text in (r"\s", r"\S") or _is_anchor(token, "$", r"\Z")
-
-
-def _is_anchor(token: Token, *texts: str) -> bool:
-    """Whether it is one of these anchors, and not the character itself, escaped."""
-    return token.kind == "anchor" and token.text in texts
-
-
-def truncated_stems(pattern: Pattern, texts: Sequence[str]) -> list[str]:
-    """Alternatives closed by `\\b` that are the beginning of a word and no word themselves."""
-    found: list[str] = []
-    for index, token in enumerate(pattern.tokens):
-        if token.text == r"\b":
-            found.extend(word for word in _words_before(pattern.tokens[:index]) if is_stem(word, texts))
-    return list(dict.fromkeys(found))
-
-
-def _words_before(tokens: list[Token]) -> Iterator[str]:
-    """The words that the tokens can end in, as far as they are plain letters from their beginning."""
-    if not tokens:
-        return
-    if tokens[-1].kind == "close":
-        start = opening(tokens, len(tokens) - 1)
-        if not tokens[start].text.startswith(_LOOKAROUND):
-            for part in alternatives(tokens[start + 1 : -1]):
-                yield from _words_before(part)
-        return
-    letters: list[str] = []
-    rest = list(tokens)
-    while rest and rest[-1].kind == "literal" and rest[-1].text.isalpha():
-        letters.append(rest.pop().text)
-    starts_here = not rest or rest[-1].kind in ("or", "open", "anchor") or not _is_wordish(rest[-1])
-    if letters and starts_here:
-        yield "".join(reversed(letters)).casefold()
-
-
-def _is_wordish(token: Token) -> bool:
-    """Whether letters after this token may be the rest of a word."""
-    if token.kind == "literal":
-        return token.text.isalnum() or token.text == "_"
-    return token.text != r"\s"
-
-
-def impossible_parts(pattern: Pattern) -> list[str]:
-    """Parts that can match nothing, as they stand in the pattern, with the reason."""
-    tokens = pattern.tokens
-    found: list[str] = []
-    for index, token in enumerate(tokens):
-        before = tokens[index - 1] if index else None
-        after = tokens[index + 1] if index + 1 < len(tokens) else None
-        if token.kind == "class" and token.text in _EMPTY_CLASSES:
-            found.append(f"`{token.text}` is an empty set of characters")
-        elif _is_anchor(token, "$", r"\Z") and _ends_too_early(pattern, token, tokens[index + 1 : index + 3]):
-            found.append(f"`{token.text}` is the end of the text, and more is expected after it")
-        elif _is_anchor(token, "^", r"\A") and before and _begins_too_late(pattern, token, before):
-            found.append(f"`{token.text}` is the beginning of the text, and something is expected before it")
-        elif token.text == r"\b" and before and after and _is_letter(before) and _is_letter(after):
-            if not _is_optional(tokens[index + 2 : index + 3]):
-                found.append(f"`{before.text}\\b{after.text}` wants a word's border between two letters")
-        elif token.text in ("(?=", "(?!") and (clash := _clash(tokens, index)):
-            found.append(clash)
-    return found
-
-
-def _is_letter(token: Token) -> bool:
-    return token.kind == "literal" and (token.text.isalnum() or token.text == "_")
-
-
-def _consumes(token: Token) -> bool:
-    return (token.kind == "literal" and token.text != "\n") or token.text in _CONSUMING
-
-
-def _is_optional(rest: Sequence[Token]) -> bool:
-    return bool(rest) and rest[0].kind == "repeat" and rest[0].text.startswith(("*", "?", "{0", "{,"))
-
-
-def _ends_too_early(pattern: Pattern, token: Token, rest: Sequence[Token]) -> bool:
-    if token.text == "$" and pattern.multiline:
-        return False
-    return bool(rest) and _consumes(rest[0]) and not _is_optional(rest[1:])
-
-
-def _begins_too_late(pattern: Pattern, token: Token, before: Token) -> bool:
-    if token.text == "^" and pattern.multiline:
-        return False
-    return _consumes(before)
-
-
-def _clash(tokens: list[Token], start: int) -> str | None:
-    """Why the plain text of a lookahead cannot go with the plain text after it, or None."""
-    end = closing(tokens, start)
-    body, wanted = tokens[start + 1 : end], _plain(tokens[end + 1 :])
-    negative = tokens[start].text == "(?!"
-    if negative and not body:
-        return "`(?!)` is never true"
-    ahead = _plain(body)
-    if len(ahead) != len(body) or not ahead or not wanted:
-        return None
-    if negative and wanted.startswith(ahead):
-        return f"`(?!{ahead})` forbids the `{ahead}` that follows it"
-    shared = min(len(ahead), len(wanted))
-    if not negative and ahead[:shared] != wanted[:shared]:
-        return f"`(?={ahead})` demands other text than the `{wanted}` that follows it"
-    return None
-
-
-def _plain(tokens: Sequence[Token]) -> str:
-    """The literal text that the tokens begin with, leaving out a last character that is repeated."""
-    text = ""
-    for index, token in enumerate(tokens):
-        if token.kind != "literal" or (index + 1 < len(tokens) and tokens[index + 1].kind == "repeat"):
-            break
-        text += token.text
-    return text.casefold()
-
-
-def pattern_of(params: dict[str, Any]) -> str | None:
-    """The text a check looks for, whichever name its parameter has."""
-    value = params.get("pattern", params.get("value"))
-    return value if isinstance(value, str) and value else None
-
-
-TOO_MUCH = 0.8
-
-SENTENCES = (
-    "The library opens at nine on weekdays.",
-    "She planted tomatoes along the southern wall.",
-    "Our train was cancelled because of snow.",
-    "Basalt forms when lava cools quickly.",
-    "He repaired the violin with hide glue.",
-    "Tickets cost twelve euros, children pay half.",
-    "A red kite circled above the valley!",
-    "The recipe asks for two cups of flour.",
-    "Their band plays in Lisbon next month.",
-    "Most ferries run twice a day in winter.",
-    "I forgot my umbrella at the cinema.",
-    "Old maps show a river that no longer exists.",
-    "Paper was expensive in the Middle Ages.",
-    "Which of the two keys fits this door?",
-    "The cat sleeps on the radiator.",
-    "Prices rose by 3.2 percent last year.",
-    "They painted the boat blue and white.",
-    "Clouds of dust hid the far hills.",
-    "My neighbour keeps bees on the roof.",
-    "The committee met for three hours.",
-    "Honey does not spoil if it is kept dry.",
-    "We walked home along the canal.",
-    "A sonnet has fourteen lines.",
-    "Copper turns green in damp air.",
-    "The museum lent its best vase to Vienna.",
-    "Nobody answered the telephone.",
-    "Swallows return in April.",
-    "This bridge was built in 1887.",
-    "The tailor shortened both sleeves.",
-    "Rain is expected towards evening.",
-)
-
-
-def breadth(pattern: Pattern) -> float:
-    """The share of unrelated sentences that the pattern is found in."""
-    return sum(pattern.found_in(sentence) for sentence in SENTENCES) / len(SENTENCES)

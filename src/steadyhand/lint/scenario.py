@@ -1,6 +1,6 @@
-"""Lint: checks that load and run, and still do not check what their author meant.
+"""Lint: checks that load and run but do not check what their author meant.
 
-Every finding is a warning with a stable code; `lint_codes` lists them.
+Every finding is a warning with a stable code, listed in `lint.codes`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import regex
 
 from steadyhand.lint.patterns import TOO_MUCH, Pattern, breadth, impossible_parts, pattern_of, truncated_stems
-from steadyhand.lint.phrases import asserted_in, names_a_deed, negated_in
+from steadyhand.lint.phrases import asserted_in, begins_with_verb, negated_in
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Ask, Converse, Scenario, Step
@@ -20,7 +20,7 @@ from steadyhand.text_match import find, find_forbidden
 _UNREADABLE = (regex.error, OverflowError, RecursionError, ValueError, TimeoutError)
 _SEARCHES = frozenset(("regex", "regex_match"))
 _CONTAINS = frozenset(("contains", "string_contains"))
-_SAID_ALREADY = frozenset(
+_IMPLY_EXPECTED_ACTION_FAILS = frozenset(
     ("contradicts-expected-action", "matches-anything", "rejects-good-answers", "trips-on-negation")
 )
 _ENOUGH_EXAMPLES = 2
@@ -28,7 +28,7 @@ _SHOWN = 60
 
 
 class _Texts(NamedTuple):
-    """What the scenario says itself: questions as (who, what), and right answers."""
+    """The scenario's own texts: prompts as (who, what), the expected action, good answers, and all its prose."""
 
     prompts: tuple[tuple[str, str], ...]
     expected: str | None
@@ -80,10 +80,10 @@ def _lint_examples(scenario: Scenario) -> Iterator[Problem]:
     good, bad = len(scenario.examples.good), len(scenario.examples.bad)
     advice = f"give at least {_ENOUGH_EXAMPLES} answers under `examples.good` and `examples.bad`"
     if good + bad == 0:
-        message = f"no example answers: its checks were never tried on right and wrong ones; {advice}"
+        message = f"no example answers to try the checks on; {advice}"
         yield _warning(scenario.place, "no-examples", message)
     elif min(good, bad) < _ENOUGH_EXAMPLES:
-        message = f"{good} good and {bad} bad example answers: one wording alone proves little; {advice}"
+        message = f"only {good} good and {bad} bad example answers to try the checks on; {advice}"
         yield _warning(scenario.place, "few-examples", message)
 
 
@@ -91,9 +91,9 @@ def _lint_evaluation(check: _Check) -> Iterator[Problem]:
     found = list(_lint_kind(check))
     yield from found
     expected = check.texts.expected
-    if expected is None or any(problem.code in _SAID_ALREADY for problem in found):
+    if expected is None or any(problem.code in _IMPLY_EXPECTED_ACTION_FAILS for problem in found):
         return
-    # A pattern may want the sentence closed, which a description of an action is not.
+    # A pattern may require a full stop, which the description of an action lacks.
     if _holds(check, expected) is False and _holds(check, f"{expected}.") is False:
         yield check.problem("expected-action-fails", _fails(check.wanted))
 
@@ -109,7 +109,7 @@ def _lint_kind(check: _Check) -> Iterator[Problem]:
 
 
 def _holds(check: _Check, answer: str) -> bool | None:
-    """Whether the check passes on an answer; None when that cannot be told here."""
+    """Whether the check passes on an answer; None if that cannot be decided here."""
     kind, params = check.evaluation.type, check.evaluation.params
     case_sensitive = bool(params.get("case_sensitive", kind == "contains"))
     try:
@@ -134,7 +134,7 @@ def _lint_search(check: _Check) -> Iterator[Problem]:
     if pattern.forbidden:
         yield from _lint_prohibition(check, pattern)
         return
-    if (vague := _vagueness(pattern)) is not None:
+    if (vague := _too_broad(pattern)) is not None:
         yield check.problem("matches-anything", vague)
         return
     for who, prompt in check.texts.prompts:
@@ -149,16 +149,16 @@ def _lint_search(check: _Check) -> Iterator[Problem]:
 def _lint_parts(check: _Check, pattern: Pattern) -> Iterator[Problem]:
     for stem in truncated_stems(pattern, check.texts.own):
         message = (
-            f"`{stem}` directly before `\\b` matches only the whole word `{stem}`, so longer words that begin with it"
-            f" are missed; write `{stem}\\w*` or leave the `\\b` out"
+            f"`{stem}` before `\\b` matches only the whole word `{stem}`, not longer words that begin with it;"
+            f" write `{stem}\\w*` or drop the `\\b`"
         )
         yield check.problem("truncated-stem", message)
     for reason in impossible_parts(pattern):
-        yield check.problem("never-matches", f"{reason}, so this part never matches; correct or remove it")
+        yield check.problem("never-matches", f"{reason}, so this part never matches; fix or remove it")
     if pattern.reads_first_line_only:
         message = (
-            "`.` stops at a line break, so only the first line of an answer is searched for what is forbidden;"
-            " begin the pattern with `(?s)`"
+            "`.` stops at a line break, so only the first line of an answer is checked for what is forbidden;"
+            " start the pattern with `(?s)`"
         )
         yield check.problem("first-line-only", message)
 
@@ -174,13 +174,13 @@ def _lint_prohibition(check: _Check, pattern: Pattern) -> Iterator[Problem]:
         yield check.problem("rejects-good-answers", _rejects(check.wanted))
 
 
-def _vagueness(pattern: Pattern) -> str | None:
+def _too_broad(pattern: Pattern) -> str | None:
     """Why the pattern matches too much, or None."""
     if pattern.found_in(""):
         hint = (
-            "a negative lookahead has to be anchored, as in `(?s)\\A(?!.*forbidden)\\s*\\S`"
+            "anchor the negative lookahead, as in `(?s)\\A(?!.*forbidden)\\s*\\S`"
             if any(token.text == "(?!" for token in pattern.tokens)
-            else "make at least one part of it required"
+            else "make at least one part required"
         )
         return f"`{_short(pattern.source)}` matches even an empty answer, so the check cannot fail; {hint}"
     share = breadth(pattern)
@@ -188,13 +188,13 @@ def _vagueness(pattern: Pattern) -> str | None:
         return None
     return (
         f"`{_short(pattern.source)}` matches {share:.0%} of unrelated sentences, so the check can hardly fail; name the"
-        " act that is wanted, and anchor a negative lookahead with `\\A`"
+        " required action, and anchor a negative lookahead with `\\A`"
     )
 
 
 def _lint_contains(check: _Check) -> Iterator[Problem]:
     if not check.wanted.strip():
-        message = "nothing but blanks is looked for, which nearly every answer holds; name the words that are wanted"
+        message = "looks only for blanks, which nearly every answer contains; give the words to look for"
         yield check.problem("matches-anything", message)
         return
     for who, prompt in check.texts.prompts:
@@ -213,35 +213,35 @@ def _lint_not_contains(check: _Check) -> Iterator[Problem]:
     elif check.texts.good and all(asserted_in(phrase, text) for text in check.texts.good):
         yield check.problem("rejects-good-answers", _rejects(phrase))
     seen = negated_in(phrase, ((expected,) if expected else ()) + check.texts.good)
-    if seen is None and not names_a_deed(phrase):
+    if seen is None and not begins_with_verb(phrase):
         return
     example = seen if seen is not None else f"Do not {phrase}"
     message = (
         f'a right answer such as "{example}" contains `{phrase}` and would fail; use check_type regex with'
-        f" `(?s)\\A(?!.*(?<!not )(?<!n't )(?<!never )\\b{phrase})\\s*\\S`, or forbid the words only a wrong answer has"
+        f" `(?s)\\A(?!.*(?<!not )(?<!n't )(?<!never )\\b{phrase})\\s*\\S`, or forbid words that only a wrong answer has"
     )
     yield check.problem("trips-on-negation", message)
 
 
 def _echo(wanted: str, who: str) -> str:
     return (
-        f"`{_short(wanted)}` is found in the {who}, so an answer that only repeats the question satisfies it; ask for"
-        " words that only the right answer has, or reword the prompt"
+        f"`{_short(wanted)}` is found in the {who}, so repeating the question satisfies the check; look for"
+        " words that only a right answer has, or reword the prompt"
     )
 
 
 def _rejects(wanted: str) -> str:
-    return f"none of the file's own right answers satisfies `{_short(wanted)}`; correct the check or the examples"
+    return f"none of the file's own good answers satisfies `{_short(wanted)}`; fix the check or the examples"
 
 
 def _contradicts(wanted: str) -> str:
-    return f"the scenario's own expected_action violates `{_short(wanted)}`; a model that does as expected would fail"
+    return f"the scenario's own expected_action violates `{_short(wanted)}`, so doing as expected would fail"
 
 
 def _fails(wanted: str) -> str:
     return (
         f"the scenario's own expected_action does not satisfy `{_short(wanted)}`, so an answer in its words would fail;"
-        " correct one of the two"
+        " fix one of the two"
     )
 
 

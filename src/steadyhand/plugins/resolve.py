@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import re
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from steadyhand.plugins.registry import Registry
 from steadyhand.records.base import Record
 from steadyhand.records.location import Place
 from steadyhand.records.scenario import PluginRef
+from steadyhand.spec.validation import nearest
 
 _NPM_NAME = re.compile(r"@[a-z0-9~-][a-z0-9._~-]*/[a-z0-9~-][a-z0-9._~-]*", re.IGNORECASE)
 _SCOPES = ("@elizaos/", "@elizaos-plugins/")
@@ -206,8 +206,8 @@ def _made(target: Any, ref: PluginRef) -> Plugin:
 
 def _unknown(name: str, installed: InstalledPlugins, *, live: bool) -> str:
     names = installed.names()
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    near = nearest(name, names)
+    hint = f"; did you mean {near!r}?" if near else ""
     why = " and in live mode no mock stands in for it" if live and is_npm_name(name) else ""
     return (
         f"there is no such plugin{why}{hint or '.'} Looked for an entry point {name!r} in the group {GROUP!r} "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Literal
 
 from steadyhand.records.base import Record
@@ -28,6 +29,19 @@ class ConversationTurn(Record):
     ended_at_ms: float = 0.0
     duration_ms: float = 0.0
     turn_evaluations: tuple[EvaluationResult, ...] = ()
+
+    @property
+    def messages(self) -> tuple[Message, Message]:
+        """What the user said, and what the agent answered."""
+        return Message(role="user", content=self.user_input), Message(role="assistant", content=self.agent_response)
+
+
+_SPEAKERS = {"user": "User", "assistant": "Agent"}
+
+
+def transcript_text(turns: Iterable[ConversationTurn]) -> str:
+    """The conversation as text, a line each for user and agent."""
+    return "\n".join(f"{_SPEAKERS[said.role]}: {said.content}" for turn in turns for said in turn.messages)
 
 
 class SimulatorQuality(Record):
@@ -173,3 +187,10 @@ class ExecutionResult(Record):
     latency: Latency | None = None
     finish: Finish | None = None
     conversation: ConversationResult | None = None
+
+    @property
+    def transcript(self) -> tuple[Message, ...]:
+        """Everything that was said, in order: the messages if they were kept, else those of the conversation."""
+        if self.messages or self.conversation is None:
+            return self.messages
+        return tuple(said for turn in self.conversation.turns for said in turn.messages)

@@ -12,7 +12,7 @@ from steadyhand.records.evaluation import EvaluationResult, FailureClass, Latenc
 from steadyhand.records.event import ActionTaken, AnyEvent, ModelCalled, Observed, Said, Shows, Thought, TrajectoryStep
 from steadyhand.records.location import Place
 from steadyhand.records.result import ConversationEnding, ConversationMetrics
-from steadyhand.records.scenario import Expected
+from steadyhand.records.scenario import ExpectedConduct
 from steadyhand.records.timing import SafetyAtDeadline, Spoiled
 
 FORMAT_VERSION = 3
@@ -129,7 +129,7 @@ class TrialRecord(Record, array_like=True):
     model: str | None = None
     seed: int = 0
     domain: str | None = None
-    expects: Expected = "act"
+    expects: ExpectedConduct = "act"
     tags: tuple[str, ...] = ()
     phases: tuple[PhaseRecord, ...] = ()
     evaluations: tuple[EvaluationResult, ...] = ()

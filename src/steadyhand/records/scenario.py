@@ -53,7 +53,7 @@ class Matrix(Record):
 
 
 Strategy = Literal["all_pass", "any_pass", "majority_pass", "weighted"]
-Expected = Literal["act", "defer"]
+ExpectedConduct = Literal["act", "defer"]
 KnowledgeLevel = Literal["beginner", "intermediate", "expert"]
 TerminationType = Literal[
     "max_turns_reached",
@@ -215,7 +215,7 @@ class Step(Record):
     reply_due: bool = False
 
 
-class Judgment(Record):
+class VerdictPolicy(Record):
     """How evaluations become a verdict. `threshold` is for `weighted`: the share of weight that must pass."""
 
     strategy: Strategy = "all_pass"
@@ -250,7 +250,7 @@ class Scenario(Record):
     place: Place
     digest: str
     steps: tuple[Step, ...]
-    judgment: Judgment = Judgment()
+    judgment: VerdictPolicy = VerdictPolicy()
     environment: str | None = None
     setup: Setup = Setup()
     plugins: tuple[PluginRef, ...] = ()
@@ -266,7 +266,7 @@ class Scenario(Record):
     rubric: str | None = None
     rubric_place: Place | None = None
     expected_action: str | None = None
-    expects: Expected = "act"
+    expects: ExpectedConduct = "act"
     examples: ExampleAnswers = ExampleAnswers()
     trials: int | None = None
     pass_rate: float | None = None

@@ -1,10 +1,10 @@
-"""Why a trial did not pass: its checks with their evidence, what was said, and where that stands in the file."""
+"""Why a trial did not pass: its checks with their evidence, the transcript, and where to look in the file."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Literal
 
 from steadyhand.judging.severity import alarm_of
 from steadyhand.judging.strategy import label
@@ -26,7 +26,7 @@ _SHOWN_WAIT_MS = 100.0
 
 
 class Incidents:
-    """Counts those of trials, repeated measurements included. Lag is told only where it may take a grade away."""
+    """Retries, waits and lag over trials, repeated measurements included. Lag counts only where a latency is graded."""
 
     def __init__(self) -> None:
         self._retries: Counter[str] = Counter()
@@ -39,7 +39,7 @@ class Incidents:
     def add(self, trial: TrialRecord) -> None:
         self._measured_again += len(trial.earlier)
         for each in (*trial.earlier, trial):
-            found = [event for event in each.events if type(event) in _KINDS]  # few trials have any
+            found = [event for event in each.events if type(event) in _KINDS]  # most trials have none
             if found:
                 graded = any(check.budget is not None for check in each.evaluations)
                 for event in found:
@@ -59,7 +59,7 @@ class Incidents:
                 pass
 
     def short(self) -> str:
-        """In a few words for the line of a trial or of a run, such as `2 retries, waited 4.0 s`."""
+        """A few words for one line, such as `2 retries, waited 4.0 s`."""
         found: list[str] = []
         if retries := self._retries.total():
             found.append(f"{retries} {'retry' if retries == 1 else 'retries'}")
@@ -68,23 +68,23 @@ class Incidents:
         if self._lagged:
             found.append(f"lag {wording.milliseconds(self._worst_lag_ms)}")
         if self._measured_again:
-            found.append(f"{self._measured_again} measured again")
+            found.append(f"{self._measured_again} remeasured")
         return ", ".join(found)
 
     def told(self) -> Iterator[tuple[str, str]]:
-        """A name and what there is to say, for each kind that occurred."""
+        """A name and a description of each kind of incident that occurred."""
         if self._retries:
             yield "retries", _times_seen(self._retries)
         if self._waits:
-            yield "waits", f"{wording.seconds(self._waited_ms)} in all: {_times_seen(self._waits)}"
+            yield "waits", f"{wording.seconds(self._waited_ms)} in total: {_times_seen(self._waits)}"
         if self._lagged:
             yield "lag", f"{_number(self._lagged, 'call')}, up to {wording.milliseconds(self._worst_lag_ms)}"
         if self._measured_again:
-            yield "repeats", f"measured again {_number(self._measured_again, 'time')}"
+            yield "repeats", f"remeasured {_number(self._measured_again, 'time')}"
 
 
 def incidents_of(trial: TrialRecord) -> Iterator[tuple[str, str]]:
-    """The same for one trial."""
+    """The incidents of one trial, likewise."""
     return _of(trial).told()
 
 
@@ -93,32 +93,17 @@ def short_incidents(trial: TrialRecord) -> str:
 
 
 def render_incidents(incidents: Incidents, page: Page) -> Iterator[str]:
-    """The lines about all of them; none when nothing happened."""
+    """The lines about the incidents of a run; none if there were none."""
     told = list(incidents.told())
     if not told:
         return
-    yield "on the way, and in no latency:"
+    yield "Incidents (excluded from latency):"
     width = max(len(name) for name, _ in told)
     for name, what in told:
         hang = _INCIDENT_INDENT + width + 2
         lines = list(page.wrap(what, indent=hang)) or [""]
         yield f"{' ' * _INCIDENT_INDENT}{page.paint(name.ljust(width), 'faint')}  {lines[0]}"
         yield from (" " * hang + line for line in lines[1:])
-
-
-def incident_json(event: AnyEvent) -> dict[str, Any] | None:
-    """One as the JSON report tells it; None for an event that is none."""
-    match event:
-        case Retried():
-            told = {"type": "retry", "reason": event.reason, "ms": event.wait_ms}
-        case Waited():
-            told = {"type": "wait", "reason": event.reason, "ms": event.wait_ms}
-        case Lagged():
-            told = {"type": "lag", "reason": f"the limit is {event.limit_ms:g} ms", "ms": event.lag_ms}
-        case _:
-            return None
-    at = {"at_ms": event.at_ms, "step": event.step, "turn": event.turn}
-    return {"type": told["type"], **at, "model": event.model, "purpose": event.purpose, **told}
 
 
 def _of(trial: TrialRecord) -> Incidents:
@@ -128,14 +113,14 @@ def _of(trial: TrialRecord) -> Incidents:
 
 
 def _known(reason: str, reasons: Counter[str]) -> str:
-    """The reason, unless there are too many to keep: servers put numbers of requests into their messages."""
+    """The reason, unless there are too many to keep: some servers put a request id into every message."""
     return reason if reason in reasons or len(reasons) < _MOST_REASONS else _OTHER
 
 
 def _times_seen(reasons: Counter[str]) -> str:
     shown = [f"{count} x {clip(one_line(reason), _REASON)}" for reason, count in reasons.most_common(_REASONS)]
     rest = sum(reasons.values()) - sum(count for _, count in reasons.most_common(_REASONS))
-    return "; ".join(shown) + (f"; {rest} x for other reasons" if rest else "")
+    return "; ".join(shown) + (f"; {rest} x {_OTHER}" if rest else "")
 
 
 def _number(count: int, noun: str) -> str:
@@ -143,6 +128,7 @@ def _number(count: int, noun: str) -> str:
 
 
 Transcripts = Literal["all", "failed", "none"]
+NO_CONDITION = "no condition met"
 _LAST = 4
 _LINES = 40
 _TALK_INDENT = 4
@@ -153,18 +139,18 @@ def is_conversation(trial: TrialRecord) -> bool:
 
 
 def render_transcript(trial: TrialRecord, page: Page) -> Iterator[str]:
-    """The whole conversation; of a trial that is none, the last few messages."""
+    """The whole conversation; for a trial without one, the last few messages."""
     said = exported_transcript(trial)
     for talk in trial.conversations:
         if not talk.transcript_exported:
-            yield f"  transcript of step {talk.step + 1} left out: `export_full_transcript` is false"
+            yield f"  transcript of step {talk.step + 1} omitted: `export_full_transcript` is false"
     if not said:
         return
     if any(event.turn is not None for event in said):
         yield "  transcript"
         yield from _turns(trial, said, page)
         return
-    yield "  transcript" + (f" (the last {_LAST} of {len(said)} messages)" if len(said) > _LAST else "")
+    yield "  transcript" + (f" (last {_LAST} of {len(said)} messages)" if len(said) > _LAST else "")
     for event in said[-_LAST:]:
         yield from _message(event, page, most=4)
 
@@ -172,7 +158,7 @@ def render_transcript(trial: TrialRecord, page: Page) -> Iterator[str]:
 def ending_line(talk: ConversationEnding) -> str:
     """Such as `user_expresses_satisfaction, early, after turn 2`."""
     early = ", early" if talk.terminated_early else ""
-    return f"{talk.termination_reason or 'no condition'}{early}, after turn {talk.turns}"
+    return f"{talk.termination_reason or NO_CONDITION}{early}, after turn {talk.turns}"
 
 
 def render_endings(trial: TrialRecord, page: Page) -> Iterator[str]:
@@ -222,13 +208,13 @@ def _message(event: Said, page: Page, *, most: int) -> Iterator[str]:
 _CHECKS = 10
 _INDENT = 2
 _ALARMS = {
-    "missed": "missed: the scenario expects the agent to act",
-    "false": "false: the scenario expects the agent to leave it be",
+    "missed": "missed: the agent should have acted",
+    "false": "false: the agent should have deferred",
 }
 
 
 def render_details(trial: TrialRecord, page: Page, *, numbered: bool = False, transcript: bool = True) -> Iterator[str]:
-    """The lines about one trial, the first being its heading."""
+    """The lines about one trial, starting with its heading."""
     verdict = trial.judged.verdict
     heading = clip(visible(scenario_label(trial, numbered=numbered)), page.width - len(verdict) - 2)
     yield f"{page.paint(verdict.upper(), verdict)}  {page.paint(heading, 'strong')}"
@@ -248,7 +234,7 @@ def render_details(trial: TrialRecord, page: Page, *, numbered: bool = False, tr
     for check in open_checks[:_CHECKS]:
         yield from _check(check, page)
     if len(open_checks) > _CHECKS:
-        yield f"  and {len(open_checks) - _CHECKS} more checks that did not pass"
+        yield f"  {len(open_checks) - _CHECKS} more checks did not pass"
     if transcript:
         yield from render_transcript(trial, page)
 
@@ -273,15 +259,15 @@ def _times(judged: Judged) -> str:
     if judged.time_to_safe_ms is not None:
         told.append(f"safe after {milliseconds(judged.time_to_safe_ms)}")
     elif at is not None and judged.first_safe_ms is not None:
-        told.append(f"safe for a while from {milliseconds(judged.first_safe_ms)} on, not in the end")
+        told.append(f"safe from {milliseconds(judged.first_safe_ms)}, but not in the end")
     elif at is not None:
         told.append("never safe")
     if at is not None:
         told.append(f"safe by target/acceptable/critical time: {safe_by_deadline(judged)}")
     if judged.time_to_safe_excludes:
-        told.append(f"without {', '.join(judged.time_to_safe_excludes)}, which only a whole answer shows")
+        told.append(f"not counting {', '.join(judged.time_to_safe_excludes)} (checked on the complete answer only)")
     if judged.times_unknown and not judged.latency_spoiled:
-        told.append(f"not known: {judged.times_unknown}")
+        told.append(f"unknown: {judged.times_unknown}")
     return "; ".join(told)
 
 
@@ -320,7 +306,7 @@ def _indented(page: Page, text: str, indent: int, *, style: str = "") -> Iterato
 
 
 def _field(page: Page, name: str, value: str, indent: int, *, width: int = 8) -> Iterator[str]:
-    """A name, and a value that hangs beside it."""
+    """A name, with its value wrapped beside it."""
     name = one_line(name).ljust(width)
     hang = indent + len(name) + 2
     lines = list(page.wrap(value, indent=hang)) or [""]

@@ -1,8 +1,8 @@
-"""JUnit XML, as continuous integration systems read it.
+"""JUnit XML, for continuous integration.
 
-A test case is a scenario, and says what the exit code of the run says: one that failed is a `failure`, a broken one an
-`error`, and an inconclusive one `skipped` with its reason, since the format has no better word. Where a scenario was
-tried several times its rate decides; the trials that did not pass are told all the same.
+A test case is a scenario and agrees with the exit code: a failed scenario is a `failure`, one in error an `error`, and
+an inconclusive one is `skipped` with its reason, since the format has nothing better. If a scenario has several trials
+its pass rate decides, and trials that did not pass are included even if it passed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from steadyhand.judging.rates import ScenarioRate, percent
+from steadyhand.judging.rates import ScenarioRate, percent, tally_scenarios
 from steadyhand.judging.severity import alarm_of
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import RunHeader, TrialRecord, answers_finish
@@ -27,9 +27,9 @@ _DETAILED = 20
 
 
 def to_junit(header: RunHeader, trials: Iterable[TrialRecord], rates: Sequence[ScenarioRate]) -> str:
-    """One test suite per scenario file, in the order in which the files first come up; then what was not run.
+    """One test suite per scenario file, in the order of the plan, then one for scenarios that were not run.
 
-    `trials` come in the order of the plan and `rates` says what became of each scenario of it.
+    `trials` are in the order of the plan, and `rates` are the results of its scenarios.
     """
     cases = {rate.scenario_id: _Case(rate) for rate in rates}
     for matrix in header.matrices:
@@ -53,7 +53,7 @@ def to_junit(header: RunHeader, trials: Iterable[TrialRecord], rates: Sequence[S
 
 
 class _Case:
-    """A scenario, gathered from its trials as they pass by; none of them is held."""
+    """A scenario, built from its trials as they are read; none of them is kept."""
 
     def __init__(self, rate: ScenarioRate) -> None:
         self.rate: ScenarioRate = rate
@@ -106,7 +106,7 @@ class _Case:
         yield "      </properties>"
         told = "\n\n".join(self._evidence)
         if self._left_out:
-            told += f"\n\nand {self._left_out} more that did not pass; the run record has all of them"
+            told += f"\n\n{self._left_out} more trials did not pass; details are in the run record"
         tag = _TAG.get(self.rate.verdict)
         if tag is not None:
             kind = _attribute("type", self.rate.verdict.value) if tag != "skipped" else ""
@@ -116,7 +116,7 @@ class _Case:
         yield "    </testcase>"
 
     def _message(self) -> str:
-        """How it went, and the reason of the first trial that went so."""
+        """The reason of the scenario, and that of the first trial with the same verdict."""
         reason = self._reasons.get(self.rate.verdict)
         if reason is None:
             return self.rate.reason
@@ -134,7 +134,7 @@ class _Case:
 
 
 def _duration_ms(trial: TrialRecord) -> float:
-    """How long the trial took, from set-up to verdict, with the measurements that were repeated."""
+    """How long the trial took from set-up to verdict, repeated measurements included."""
     return trial.duration_ms + sum(_duration_ms(earlier) for earlier in trial.earlier)
 
 
@@ -160,12 +160,12 @@ def _figure(ms: float | None) -> str | None:
 
 
 def _totals(name: str, cases: Sequence[_Case]) -> str:
-    verdicts = [case.rate.verdict for case in cases]
+    tally = tally_scenarios(case.rate for case in cases)
     counts = {
-        "tests": len(cases),
-        "failures": verdicts.count(Verdict.FAILED),
-        "errors": verdicts.count(Verdict.ERROR),
-        "skipped": verdicts.count(Verdict.INCONCLUSIVE),
+        "tests": tally.total,
+        "failures": tally.failed,
+        "errors": tally.error,
+        "skipped": tally.inconclusive,
     }
     told = "".join(f' {key}="{count}"' for key, count in counts.items())
     return f'{_attribute("name", name)}{told} time="{sum(case.seconds for case in cases):.6f}"'
@@ -177,6 +177,6 @@ def _text(text: str) -> str:
 
 
 def _attribute(name: str, value: str) -> str:
-    """Line ends in an attribute are kept only when they are written as references."""
+    """Line breaks survive in an attribute only as character references."""
     escaped = _text(value).replace('"', "&quot;").replace("\n", "&#10;").replace("\t", "&#9;")
     return f' {name}="{escaped}"'

@@ -1,4 +1,4 @@
-"""A matrix that was run: a line for each combination, and one for each value of each axis."""
+"""The results of a matrix: a row for each combination, and one for each value of each parameter."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ROWS = 200
 
 
 def render_matrix(matrix: RunMatrix, rates: Mapping[str, ScenarioRate], page: Page) -> Iterator[str]:
-    """The lines. Combinations that did not pass come first when there are too many to list."""
+    """The lines. If there are too many combinations to list, those that did not pass come first."""
     count = len(matrix.combinations)
     varied = [axis.parameter for axis in matrix.axes if len(axis.values) > 1]
     same = [f"{axis.parameter}={axis_value(axis.values[0])}" for axis in matrix.axes if len(axis.values) == 1]
@@ -30,7 +30,7 @@ def render_matrix(matrix: RunMatrix, rates: Mapping[str, ScenarioRate], page: Pa
     widest = max(range(len(columns)), key=lambda at: max(len(row[1 + at].text) for row in rows))
     yield from render_table(("verdict", *_short_names(columns), *RATE_COLUMNS), rows, page, giving_way=1 + widest)
     if count > len(listed):
-        yield f"({count - len(listed)} more combinations are not listed)"
+        yield f"({count - len(listed)} more combinations not listed)"
     if len(varied) > 1:
         yield ""
         yield from _by_value([each for each in value_rates(matrix, rates) if each.parameter in varied], page)
@@ -59,14 +59,14 @@ def _by_value(values: Sequence[ValueRate], page: Page) -> Iterator[str]:
 
 
 def _short_names(parameters: Sequence[str]) -> list[str]:
-    """The last part of each path, where that is enough to tell them apart."""
+    """The last part of each path, if that is enough to tell them apart."""
     last = [_last_name(parameter) for parameter in parameters]
     count = Counter(last)
     return [short if count[short] == 1 else one_line(whole) for short, whole in zip(last, parameters, strict=True)]
 
 
 def _last_name(parameter: str) -> str:
-    """With the index behind it, if there is one: `run[0]`."""
+    """With its index, if it has one: `run[0]`."""
     name = ""
     for part in parse_path(parameter):
         name = f"{name}[{part}]" if isinstance(part, int) else part

@@ -1,4 +1,4 @@
-"""Progress while a run goes on, always to stderr: live on a terminal, plain lines elsewhere, or nothing."""
+"""Progress of a run, always on stderr: a live display on a terminal, plain lines elsewhere, or nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SHOWN_WAIT_S = 0.5
 
 
 def standing_line(standing: Standing) -> str:
-    """Such as `waiting 42 s: openai limits the rate (429), 8 calls; lag 12 ms`; nothing when nothing does."""
+    """Such as `waiting 42 s: openai limits the rate (429), 8 calls; lag 12 ms`; empty if nothing holds the run up."""
     told = [_wait(each) for each in standing.waits if each.left_s >= _SHOWN_WAIT_S or each.down]
     if standing.lag_ms >= _SHOWN_LAG_MS:
         told.append(f"lag {standing.lag_ms:.0f} ms")
@@ -38,7 +38,7 @@ def _wait(held: HeldUp) -> str:
     calls = "1 call" if held.calls == 1 else f"{held.calls} calls"
     seconds = math.ceil(held.left_s)
     if held.down:
-        return f"{held.down} is down, trying again {f'in {seconds} s' if seconds else 'now'}, {calls}"
+        return f"{held.down} is down, retrying {f'in {seconds} s' if seconds else 'now'}, {calls}"
     return f"waiting {seconds} s: {held.reason}, {calls}"
 
 
@@ -46,11 +46,16 @@ _WAITS_EVERY_S = 10.0
 _WIDEST = max(map(len, Verdict))
 
 
-def progress_for(stream: TextIO, *, enabled: bool = True, standing: Callable[[], Standing] = Standing) -> RunObserver:
-    """The observer that suits the stream. `standing` says what holds the run up at the moment it is asked."""
+def progress_for(
+    stream: TextIO, *, enabled: bool = True, live: bool | None = None, standing: Callable[[], Standing] = Standing
+) -> RunObserver:
+    """The observer that suits the stream; `live` says whether it is a terminal that can redraw a line.
+
+    `standing` says what holds the run up at the moment it is asked.
+    """
     if not enabled:
         return SilentProgress()
-    if stream.isatty():
+    if stream.isatty() if live is None else live:
         return LiveProgress(stream, standing)
     return PlainProgress(stream, standing)
 
@@ -68,9 +73,9 @@ class SilentProgress:
 
 
 class PlainProgress(SilentProgress):
-    """One line per finished trial, and one now and then while calls wait, from a thread of its own.
+    """One line per finished trial, and one every few seconds while calls wait, from a thread of its own.
 
-    A reader that has gone away is no reason to stop the run.
+    If nobody reads the output any more, the run continues.
     """
 
     def __init__(
@@ -129,7 +134,7 @@ _STYLES = {
 
 
 class LiveProgress:
-    """A bar with what is done, the count of each verdict, what runs now, what it waits for. It goes away at the end."""
+    """A progress bar with verdict counts, running trials and what they wait for. It disappears at the end."""
 
     def __init__(self, stream: TextIO, standing: Callable[[], Standing] = Standing) -> None:
         self._stream: TextIO = stream
@@ -167,7 +172,7 @@ class LiveProgress:
         self._incidents.add(record)
 
     def noted(self, message: str) -> None:
-        """Also before the run has started, when there is no bar yet."""
+        """May be called before the run has started, when there is no bar yet."""
         note = f"note: {one_line(message)}"
         with suppress(OSError, ValueError):
             if self._live is not None:
@@ -210,9 +215,9 @@ class LiveProgress:
 
 
 class RedactedProgress:
-    """A `ports.observer.RunObserver` that takes secrets out of what another one shows while a run goes on.
+    """A `RunObserver` that redacts secrets from what another one shows.
 
-    A finished trial has none any more: it is shown as it was written.
+    Finished trials were redacted when they were recorded, and are passed on as they are.
     """
 
     def __init__(self, shown: RunObserver, redactor: Redactor) -> None:
@@ -233,7 +238,7 @@ class RedactedProgress:
         self._shown.trial_finished(record)
 
     def _text(self, text: str) -> str:
-        """A run starts thousands of trials with the same few names."""
+        """Cached: a run starts thousands of trials with the same few names."""
         known = self._clean.get(text)
         if known is None:
             known = self._clean[text] = self._redactor.text(text)

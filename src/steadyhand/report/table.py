@@ -1,4 +1,4 @@
-"""A table of text: columns as wide as they need to be, one of them giving way."""
+"""Tables of text: columns as wide as their content, one of which shrinks to fit the page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CODES = {
     "strong": "1",
     "faint": "2",
 }
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _MINIMUM = 40
 
 
@@ -29,12 +29,12 @@ class Page(Record):
     colour: bool = False
 
     def paint(self, text: str, style: str | Verdict) -> str:
-        """The text in a colour, on a page that has colours. `style` is a verdict or one of the names above."""
+        """The text in colour, if the page has colour. `style` is a verdict or a key of `_CODES`."""
         code = _CODES.get(style, "") if self.colour else ""
         return f"\x1b[{code}m{text}\x1b[0m" if code and text else text
 
     def wrap(self, text: str, *, indent: int = 0, most: int = 4) -> Iterator[str]:
-        """Lines that fit beside `indent` columns, `most` at most; what is left out is marked."""
+        """Lines that fit beside an indent, at most `most`; an ellipsis marks what is left out."""
         room = max(self.width, _MINIMUM) - indent
         lines = [piece for line in visible(text).split("\n") for piece in _pieces(line.rstrip(), room)]
         if len(lines) > most:
@@ -43,9 +43,9 @@ class Page(Record):
 
 
 def visible(text: str) -> str:
-    """Tabs as blanks and control characters written out: what an agent says must not steer a terminal."""
+    """Tabs expanded and control characters escaped: what an agent says must not control the terminal."""
     text = text.replace("\r\n", "\n").replace("\t", "    ")
-    return _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode("ascii"), text)
+    return CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode("ascii"), text)
 
 
 def one_line(text: str) -> str:
@@ -53,12 +53,12 @@ def one_line(text: str) -> str:
 
 
 def cells(text: str) -> int:
-    """How many columns the text takes."""
+    """Width of the text in columns."""
     return len(text) if text.isascii() else sum(map(_cell, text))
 
 
 def clip(text: str, width: int) -> str:
-    """The text, cut to `width` columns with an ellipsis if it is longer."""
+    """The text, cut to `width` columns, with an ellipsis if something was cut."""
     if cells(text) <= width:
         return text
     taken = 0
@@ -110,9 +110,9 @@ def render_table(
     giving_way: int,
     optional: Sequence[int] = (),
 ) -> Iterator[str]:
-    """Lines of the table. Columns that are empty throughout are left out; `giving_way` is cut when room is short.
+    """The lines of the table. Empty columns are left out, and column `giving_way` is cut to fit the page.
 
-    Before that is cut to less than is comfortable, `optional` columns are left out, the first named first.
+    If that would make it uncomfortably narrow, `optional` columns are dropped first, in the order given.
     """
     used = [i for i in range(len(header)) if i == giving_way or any(row[i].text for row in rows)]
     widths = {i: max(cells(header[i]), *(cells(row[i].text) for row in rows)) for i in used} if rows else {}

@@ -1,4 +1,4 @@
-"""What a person reads when a run is over, and when a stored run is shown."""
+"""The report in the terminal, at the end of a run and for a recorded one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from steadyhand.judging.cost import Prices, cost_of_trial
-from steadyhand.judging.rates import RunSummary, ScenarioRate, summarise
+from steadyhand.judging.rates import RunSummary, ScenarioRate, Tally, summarise, tally_scenarios
 from steadyhand.judging.severity import Alarm, alarm_of
 from steadyhand.records.cost import CostSummary
 from steadyhand.records.evaluation import Outcome, Verdict
@@ -16,6 +16,7 @@ from steadyhand.records.event import Noted
 from steadyhand.records.run import RunHeader, TrialRecord
 from steadyhand.report import wording
 from steadyhand.report.details import (
+    NO_CONDITION,
     Incidents,
     Transcripts,
     is_conversation,
@@ -32,9 +33,9 @@ _MOST_RATES = 200
 
 
 def render_scenarios(header: RunHeader, rates: Sequence[ScenarioRate], page: Page) -> Iterator[str]:
-    """The lines, each table after an empty one; none when every scenario was to be tried once, outside any matrix."""
+    """Tables of scenarios and matrices, each after an empty line; nothing if every scenario has a single trial."""
     in_matrix = {each for matrix in header.matrices for each in matrix.combinations}
-    several = [rate for rate in rates if rate.planned > 1 and rate.scenario_id not in in_matrix]
+    several = [rate for rate in rates if rate.total > 1 and rate.scenario_id not in in_matrix]
     if several:
         yield ""
         yield from _several(several, page)
@@ -48,13 +49,17 @@ def render_scenarios(header: RunHeader, rates: Sequence[ScenarioRate], page: Pag
 
 
 def scenarios_line(header: RunHeader, rates: Sequence[ScenarioRate], page: Page) -> str | None:
-    """Such as `2 scenarios: 1 passed, 1 failed`, which decides the exit code; None where the trials say it already."""
-    if all(rate.planned <= 1 for rate in rates):
+    """Such as `2 scenarios: 1 passed, 1 failed`, which decides the exit code; None if the trials say so already."""
+    if all(rate.total <= 1 for rate in rates):
         return None
-    counts = Counter(rate.verdict for rate in rates)
-    told = ", ".join(page.paint(f"{counts[verdict]} {verdict}", verdict) for verdict in Verdict if counts[verdict])
     noun = "combination" if sum(len(each.combinations) for each in header.matrices) == len(rates) else "scenario"
-    return f"{len(rates)} {noun}{'s' if len(rates) > 1 else ''}: {told}"
+    return f"{len(rates)} {noun}{'s' if len(rates) > 1 else ''}: {_counts(tally_scenarios(rates), page)}"
+
+
+def _counts(tally: Tally, page: Page) -> str:
+    """Such as `2 passed, 1 failed`: every verdict that occurs, on its own."""
+    counts = tally.by_verdict.items()
+    return ", ".join(page.paint(f"{count} {verdict}", verdict) for verdict, count in counts if count)
 
 
 def _several(rates: Sequence[ScenarioRate], page: Page) -> Iterator[str]:
@@ -71,7 +76,7 @@ def _several(rates: Sequence[ScenarioRate], page: Page) -> Iterator[str]:
     ]
     yield from render_table(("verdict", "scenario", *RATE_COLUMNS), rows, page, giving_way=1)
     if len(rates) > _MOST_RATES:
-        yield f"({len(rates) - _MOST_RATES} more scenarios are not listed)"
+        yield f"({len(rates) - _MOST_RATES} more scenarios not listed)"
 
 
 _COLUMNS = (
@@ -106,7 +111,7 @@ class _Row(NamedTuple):
 
 
 class _Gathered:
-    """What is kept of the trials while they pass by; the whole ones only where they are shown in detail."""
+    """What is kept of each trial as it is read; whole trials only if they are shown in detail."""
 
     def __init__(self, transcripts: Transcripts | None, prices: Prices) -> None:
         self._prices: Prices = prices
@@ -131,7 +136,7 @@ class _Gathered:
         self.rows.append(_row(trial))
         for talk in trial.conversations:
             early = " (early)" if talk.terminated_early else ""
-            self.endings[f"{one_line(talk.termination_reason or 'no condition')}{early}"] += 1
+            self.endings[f"{one_line(talk.termination_reason or NO_CONDITION)}{early}"] += 1
         rubric = trial.judged.rubric
         if rubric is not None and rubric.overall is None:
             self.unscored[f"{one_line(rubric.name)} {one_line(rubric.reason or 'not scored')}"] += 1
@@ -156,10 +161,10 @@ def render_run(
     record: Path | None = None,
     transcripts: Transcripts | None = None,
 ) -> Iterator[str]:
-    """The lines, without their ends: the table, why trials did not pass, warnings, the sum and where the record is.
+    """The lines: the table, why trials did not pass, warnings, the summary, and where the record is.
 
-    `rates` says what became of the scenarios, where that is more than the verdict of a single trial. `transcripts` says
-    whose are shown; unless told otherwise, those of trials that did not pass and that of a single conversation.
+    `rates` are the results of the scenarios. `transcripts` says which transcripts to show; by default those of trials
+    that did not pass, and that of a run with a single conversation.
     """
     found = _Gathered(transcripts, Prices.of_run(header))
     for trial in trials:
@@ -180,10 +185,10 @@ def render_run(
     hidden = sum(found.counts.values()) - found.counts[Verdict.PASSED] - len(found.detailed)
     if hidden:
         yield ""
-        yield f"and {hidden} more that did not pass; the run record has all of them"
+        yield f"{hidden} more {'trial' if hidden == 1 else 'trials'} did not pass; details are in the run record"
     if found.endings or found.unscored:
         yield ""
-        yield from _beside(found, page)
+        yield from _endings_and_rubrics(found, page)
     if found.warnings:
         yield ""
         yield from _warnings(found.warnings, page)
@@ -203,11 +208,9 @@ def render_run(
 
 
 def summary_line(summary: RunSummary, page: Page) -> str:
-    """Such as `3 trials: 2 passed, 1 failed`. Every verdict that occurs is counted on its own, and so are alarms."""
-    counts = {verdict: getattr(summary, verdict.value) for verdict in Verdict}
-    told = ", ".join(page.paint(f"{count} {verdict}", verdict) for verdict, count in counts.items() if count)
-    trials = "1 trial" if summary.total == 1 else f"{summary.total} trials"
-    line = f"{trials}: {told}" if told else "no trial was run"
+    """Such as `3 trials: 2 passed, 1 failed (1 missed alarm)`."""
+    trials = "1 trial" if summary.finished == 1 else f"{summary.finished} trials"
+    line = f"{trials}: {_counts(summary, page)}" if summary.finished else "no trials were run"
     alarms = {"missed": summary.missed_alarms, "false": summary.false_alarms}
     found = [f"{count} {kind} alarm{'s' if count > 1 else ''}" for kind, count in alarms.items() if count]
     line += f" ({', '.join(found)})" if found else ""
@@ -229,11 +232,11 @@ def _table(found: _Gathered, several: Counter[str], page: Page) -> Iterator[str]
     ]
     yield from render_table(_COLUMNS, table, page, giving_way=1, optional=_LEFT_OUT_FIRST)
     if any(cell.text.endswith("*") for row in rows for cell in row.cells):
-        yield "* without the invariants that only a whole answer can be checked for"
+        yield "* excluding invariants that can only be checked on the complete answer"
     if left_out:
-        yield f"({left_out} passed trials are not listed)"
+        yield f"({left_out} passed trials not listed)"
     if cut > 0:
-        yield f"({cut} more that did not pass are not listed)"
+        yield f"({cut} more trials that did not pass are not listed)"
 
 
 def _row(trial: TrialRecord) -> _Row:
@@ -260,11 +263,11 @@ def _row(trial: TrialRecord) -> _Row:
     )
 
 
-def _beside(found: _Gathered, page: Page) -> Iterator[str]:
-    """How conversations ended, and rubrics that were not scored: facts that no row has room for."""
+def _endings_and_rubrics(found: _Gathered, page: Page) -> Iterator[str]:
+    """How conversations ended and which rubrics were not scored, which the rows have no room for."""
     if found.endings:
-        told = ", ".join(f"{reason} {count} x" for reason, count in found.endings.most_common())
-        yield from page.wrap(f"conversations ended by: {told}", indent=0)
+        told = ", ".join(f"{count} x {reason}" for reason, count in found.endings.most_common())
+        yield from page.wrap(f"conversation endings: {told}", indent=0)
     for reason, count in found.unscored.items():
         yield from page.wrap(f"rubric {reason}" + (f" ({count} trials)" if count > 1 else ""), indent=0)
 
@@ -281,9 +284,9 @@ _RUN_COLUMNS = ("run", "started", "status", "passed", "failed", "inconclusive", 
 
 
 def render_runs(runs: Sequence[RunEntry], page: Page) -> Iterator[str]:
-    """The lines of the list, in the order given. A record that cannot be read is listed with the reason."""
+    """One line per run, in the order given. A record that cannot be read is listed with the reason."""
     if not runs:
-        yield "no runs yet"
+        yield "no runs recorded yet"
         return
     yield from render_table(_RUN_COLUMNS, [_run_row(run) for run in runs], page, giving_way=len(_RUN_COLUMNS) - 1)
 
@@ -291,7 +294,7 @@ def render_runs(runs: Sequence[RunEntry], page: Page) -> Iterator[str]:
 def render_stored_run(
     reader: RunReader, rates: Sequence[ScenarioRate], page: Page, *, transcripts: Transcripts | None = None
 ) -> Iterator[str]:
-    """A stored run, as it was shown when it ended. Raises `StoreError` when it cannot be read."""
+    """A recorded run, as it was shown when it ended. Raises `StoreError` if it cannot be read."""
     yield from render_run(
         reader.header, reader.trials(), page, rates=rates, record=reader.path, transcripts=transcripts
     )
@@ -303,14 +306,13 @@ def _run_row(run: RunEntry) -> tuple[Cell, ...]:
     if run.header is None:
         blank = [Cell()] * (len(_RUN_COLUMNS) - 4)
         return (Cell(text=run.id), Cell(), Cell(text="unreadable", style="bad"), *blank, Cell(text=run.problem or ""))
-    summary = summarise(run.counts, planned=run.header.planned)
-    counts = [_count(run.counts.get(verdict, 0), verdict) for verdict in Verdict]
+    tally = Tally.of(run.counts, planned=run.header.planned)
     return (
         Cell(text=run.id),
         Cell(text=run.header.started_at[:19].replace("T", " ")),
         Cell(text=run.status, style="good" if run.status == "finished" else "fair"),
-        *counts,
-        _count(summary.not_run, "fair"),
+        *(_count(count, verdict) for verdict, count in tally.by_verdict.items()),
+        _count(tally.not_run, "fair"),
         Cell(text=one_line(" ".join(run.header.command))),
     )
 

@@ -1,4 +1,4 @@
-"""How reports put figures and names."""
+"""How reports word figures and names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from steadyhand.report.table import Cell, clip, one_line
 
 _LONGEST_VALUE = 40
 _ENDED = {
-    FinishReason.TOOL_CALLS: "for tools",
+    FinishReason.TOOL_CALLS: "tool call",
     FinishReason.LENGTH: "cut short",
     FinishReason.REFUSAL: "refusal",
     FinishReason.CONTENT_FILTER: "filtered",
@@ -31,7 +31,7 @@ _YES = {True: "yes", False: "no", None: "?"}
 
 
 def milliseconds(ms: float) -> str:
-    """Rounded up, so that a figure never looks better than it was: 500.2 is not within 500."""
+    """Rounded up, so that a figure never looks better than it is: 500.2 is not within 500."""
     if not math.isfinite(ms):
         return f"{ms} ms"
     return f"{math.ceil(ms)} ms" if ms >= 10 else f"{math.ceil(ms * 10) / 10:g} ms"
@@ -42,7 +42,7 @@ def seconds(ms: float) -> str:
 
 
 def latency(judged: Judged, evaluations: Iterable[EvaluationResult]) -> str:
-    """The figure and where it stands in its budget, such as `480 ms  target <=500`."""
+    """The latency and its tier, such as `480 ms  target <=500`."""
     if judged.latency_ms is None:
         return ""
     figure = milliseconds(judged.latency_ms)
@@ -65,20 +65,20 @@ def milliseconds_or_nothing(ms: float | None) -> str:
 
 
 def time_to_safe(judged: Judged) -> str:
-    """The figure, `never`, or nothing when it is not known. A star marks that a judge's invariants are not in it."""
+    """The time, `never`, or nothing if unknown. A star marks that some invariants are not included."""
     if judged.time_to_safe_ms is not None:
         return milliseconds(judged.time_to_safe_ms) + ("*" if judged.time_to_safe_excludes else "")
     return "never" if judged.safety_at_deadline is not None else ""
 
 
 def safe_by_deadline(judged: Judged) -> str:
-    """Such as `no/yes/yes`: by the target, the acceptable and the critical time."""
+    """Such as `no/yes/yes`: at the target, acceptable and critical time."""
     at = judged.safety_at_deadline
     return "" if at is None else "/".join(_YES[held] for held in (at.target, at.acceptable, at.critical))
 
 
 def ended(trial: TrialRecord) -> str:
-    """How the answer ended, where that was not by the model's being done."""
+    """How the answer ended, unless the model simply finished."""
     finish = answers_finish(trial.events)
     if finish is None or finish.plain:
         return ""
@@ -86,7 +86,7 @@ def ended(trial: TrialRecord) -> str:
 
 
 def rubric_score(score: RubricScore | None) -> str:
-    """Nothing when nobody was asked: that is told once, below the table."""
+    """Empty if no judge was asked: that is reported once, below the table."""
     if score is None or (score.overall is None and score.note is None):
         return ""
     return "not scored" if score.overall is None else f"{score.overall:.2f}"
@@ -105,29 +105,29 @@ def _bound(evaluations: Iterable[EvaluationResult], tier: LatencyTier) -> float 
 
 
 def axis_value(value: Any) -> str:
-    """A value that a matrix sets, on one line."""
+    """A value of a matrix parameter, on one line."""
     text = value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
     return clip(one_line(text), _LONGEST_VALUE)
 
 
 def scenario_label(trial: TrialRecord, *, numbered: bool) -> str:
-    """Id and name; with the number of the trial where a scenario has several."""
+    """Id and name, with the number of the trial if the scenario has several."""
     mark = f"#{trial.key.index}" if numbered else ""
     name = " ".join(trial.scenario_name.split()) if trial.scenario_name != trial.key.scenario_id else ""
     return f"{trial.key.scenario_id}{mark}  {name}".rstrip()
 
 
 def cost_line(summary: CostSummary) -> str:
-    """Such as `4 model calls: 1200 tokens (agent 1000, judge 200), cost 0.0031`. What is unknown is said."""
+    """Such as `4 model calls: 1200 tokens (agent 1000, judge 200), cost 0.0031`. Says what is unknown."""
     total = summary.total
     if not total.calls:
         return "no model calls"
     calls = "1 model call" if total.calls == 1 else f"{total.calls} model calls"
     parts = [f"{calls}: {_tokens(summary)}", _cost(total)]
     if summary.list_prices:
-        parts.append(f"by list prices of {PRICES_AS_OF}")
+        parts.append(f"at list prices of {PRICES_AS_OF}")
     if total.not_live:
-        parts.append(f"{total.not_live} not live and free")
+        parts.append(f"{total.not_live} not live (free)")
     return ", ".join(parts)
 
 
@@ -150,16 +150,15 @@ _LARGEST_K = 5
 
 
 def rate_cells(rate: ScenarioRate) -> tuple[Cell, ...]:
-    """A cell for each of `RATE_COLUMNS`. One trial alone has no rate worth a figure."""
-    decided = rate.passed + rate.failed
-    undecided = rate.total - decided
+    """A cell for each of `RATE_COLUMNS`. A single trial has no rate worth showing."""
+    undecided = rate.total - rate.decided
     interval, hat = None, None
-    k = min(_LARGEST_K, decided - 1)
-    if rate.planned > 1:
-        interval, hat = rate.interval, pass_hat_k(rate.passed, decided, k)
+    k = min(_LARGEST_K, rate.decided - 1)
+    if rate.total > 1:
+        interval, hat = rate.interval, pass_hat_k(rate.passed, rate.decided, k)
     return (
         Cell(text=f"{rate.passed}/{rate.total}"),
-        Cell(text=percent(rate.required) if rate.planned > 1 else ""),
+        Cell(text=percent(rate.required) if rate.total > 1 else ""),
         Cell(text=f"{interval[0]:.0%} to {interval[1]:.0%}" if interval else ""),
         Cell(text=f"k={k}: {hat:.0%}" if hat is not None else ""),
         Cell(text=str(undecided) if undecided else ""),

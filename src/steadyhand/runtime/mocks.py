@@ -16,6 +16,7 @@ from steadyhand.ports.model import Clock
 from steadyhand.records.base import Record
 from steadyhand.records.location import Place
 from steadyhand.records.scenario import Mock, MockWhen
+from steadyhand.runtime.values import as_list, includes, same
 
 
 class MockCall(Record):
@@ -73,60 +74,16 @@ def holds(when: MockWhen, call: MockCall) -> bool:
     )
 
 
-def same(found: Any, expected: Any) -> bool:
-    """Deep equality of JSON values: numbers by value, true and false are no numbers, tuples are lists."""
-    wanted, given = _as_object(expected), _as_object(found)
-    if wanted is not None and given is not None:
-        return len(given) == len(wanted) and all(key in given and same(given[key], wanted[key]) for key in wanted)
-    elements, given_elements = _as_list(expected), _as_list(found)
-    if elements is not None and given_elements is not None:
-        return len(given_elements) == len(elements) and all(map(same, given_elements, elements))
-    return _same_scalar(found, expected)
-
-
-def includes(found: Any, expected: Any) -> bool:
-    """As `same`, but objects, at any depth, may have more keys than expected. Lists have the expected length."""
-    wanted, given = _as_object(expected), _as_object(found)
-    if wanted is not None and given is not None:
-        return all(key in given and includes(given[key], wanted[key]) for key in wanted)
-    elements, given_elements = _as_list(expected), _as_list(found)
-    if elements is not None and given_elements is not None:
-        return len(given_elements) == len(elements) and all(map(includes, given_elements, elements))
-    return _same_scalar(found, expected)
-
-
-def _same_scalar(found: Any, expected: Any) -> bool:
-    if isinstance(expected, bool) or isinstance(found, bool):
-        return found is expected
-    try:
-        return bool(found == expected)
-    except (TypeError, ValueError):
-        return False  # an agent's own type that does not compare with what a file can hold
-
-
 def _args_match(expected: list[Any], call: MockCall) -> bool:
     """The whole list, or, where every element is itself a list, any one of them."""
     choices: list[Any] = [expected]
-    if expected and all(_as_list(element) is not None for element in expected):
+    if expected and all(as_list(element) is not None for element in expected):
         choices.extend(expected)
     return any(same(given, choice) for choice in choices for given in (call.args, call.positional))
 
 
 def _starts_with(found: list[Any], expected: list[Any]) -> bool:
     return len(found) >= len(expected) and all(map(includes, found, expected))
-
-
-def _as_object(value: Any) -> Mapping[Any, Any] | None:
-    return cast("Mapping[Any, Any]", value) if isinstance(value, Mapping) else None
-
-
-def _as_list(value: Any) -> Sequence[Any] | None:
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray):
-        return cast("Sequence[Any]", value)
-    return None
-
-
-__all__ = ["MockAnswer", "MockCall", "MockTable"]
 
 
 class _Choice(Record):

@@ -20,7 +20,7 @@ from steadyhand.ports.agent import (
 from steadyhand.records.event import ActionStatus, ActionTaken, Noted, Observed, ServiceCalled
 from steadyhand.runtime.mocks import MockAnswer, MockCall, MockRegistry, MockSource, NoMocks
 from steadyhand.runtime.services import LiveServices, methods_of, mocked_method, real_method
-from steadyhand.runtime.values import Unreadable, bounded, plain, plain_object, raised, run_either
+from steadyhand.runtime.values import UnreadableValue, bounded, plain, plain_object, raised, run_either
 
 Call = Callable[[str, str, list[Any], dict[str, Any]], Awaitable[Any]]
 
@@ -86,7 +86,7 @@ class AgentRuntime:
         at_ms, began = trial.elapsed_ms(), trial.clock.now()
         try:
             passed = plain_object(params)
-        except Unreadable as unreadable:
+        except UnreadableValue as unreadable:
             raise AgentError(f"{action} was asked for with what cannot be recorded: {unreadable}") from unreadable
         self._performed += 1
         action_id = f"performed-{self._performed}"
@@ -167,7 +167,7 @@ class AgentRuntime:
         except ServiceFault as fault:
             error, mock = str(fault), str(fault.mock) if fault.mock else mock
             raise
-        except Unreadable as unreadable:
+        except UnreadableValue as unreadable:
             passed_args, error = [f"[{unreadable}]"], str(unreadable)
             raise AgentError(f"{call.name} was called with what cannot be recorded: {unreadable}") from unreadable
         except asyncio.CancelledError:

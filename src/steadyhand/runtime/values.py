@@ -1,40 +1,40 @@
-"""Values as the record keeps them: plain data, copied, and not too large."""
+"""Values as the record keeps them (plain data, copied, and not too large), and how they are compared."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import traceback
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 
 EVENT_LIMIT = 16_384
 
 
-class Unreadable(ValueError):
+class UnreadableValue(ValueError):
     """A value that has no form in JSON and cannot be put in words either."""
 
 
 def plain(value: Any) -> Any:
-    """A copy that JSON can hold; what JSON has no form for becomes its text. Raises `Unreadable`."""
+    """A copy that JSON can hold; what JSON has no form for becomes its text. Raises `UnreadableValue`."""
     try:
         try:
             return msgspec.to_builtins(value, str_keys=True, enc_hook=str)
         except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
             return _by_hand(value)
     except Exception as error:  # somebody's `__str__` may raise anything
-        raise Unreadable(
+        raise UnreadableValue(
             f"a value of the type {type(value).__name__} cannot be read: {type(error).__name__}: {error}"
         ) from error
 
 
 def plain_object(value: Any) -> dict[str, Any]:
-    """The same for a dict, which stays one. Raises `Unreadable`."""
+    """The same for a dict, which stays one. Raises `UnreadableValue`."""
     copy = plain(value)
     if not isinstance(copy, dict):
-        raise Unreadable(f"a {type(value).__name__} cannot be read as an object with named values")
+        raise UnreadableValue(f"a {type(value).__name__} cannot be read as an object with named values")
     return cast("dict[str, Any]", copy)
 
 
@@ -78,10 +78,74 @@ def kept_part(value: Any, limit: int = EVENT_LIMIT) -> tuple[Any, bool]:
     """What `bounded` gives, and whether anything was left out."""
     try:
         copy = plain(value)
-    except Unreadable as error:
+    except UnreadableValue as error:
         copy = f"[{error}]"
     text = as_text(copy)
     return (copy, False) if len(text) <= limit else (shortened(text, limit), True)
+
+
+class Mismatch(NamedTuple):
+    """Where a value differs from what was expected of it. `path` is such as `items[0].amount`, or empty."""
+
+    path: str
+    kind: Literal["missing", "length", "value"]
+    found: Any
+    expected: Any
+
+
+def mismatches(found: Any, expected: Any, path: str = "") -> Iterator[Mismatch]:
+    """Every place where `found` lacks what `expected` names.
+
+    Objects, at any depth, may have more keys than expected; lists must have the expected length. Numbers compare by
+    value, true and false are not numbers, and tuples are lists.
+    """
+    wanted, given = _as_object(expected), _as_object(found)
+    if wanted is not None and given is not None:
+        for key, value in wanted.items():
+            place = f"{path}.{key}" if path else str(key)
+            if key in given:
+                yield from mismatches(given[key], value, place)
+            else:
+                yield Mismatch(place, "missing", None, value)
+        return
+    elements, given_elements = as_list(expected), as_list(found)
+    if elements is not None and given_elements is not None:
+        if len(elements) != len(given_elements):
+            yield Mismatch(path, "length", found, expected)
+            return
+        for index, (one, other) in enumerate(zip(given_elements, elements, strict=True)):
+            yield from mismatches(one, other, f"{path}[{index}]")
+    elif not _same_scalar(found, expected):
+        yield Mismatch(path, "value", found, expected)
+
+
+def includes(found: Any, expected: Any) -> bool:
+    """Whether `found` has everything that `expected` names; see `mismatches`."""
+    return next(mismatches(found, expected), None) is None
+
+
+def same(found: Any, expected: Any) -> bool:
+    """Deep equality of JSON values, by the rules of `mismatches`."""
+    return includes(found, expected) and includes(expected, found)
+
+
+def as_list(value: Any) -> Sequence[Any] | None:
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray):
+        return cast("Sequence[Any]", value)
+    return None
+
+
+def _as_object(value: Any) -> Mapping[Any, Any] | None:
+    return cast("Mapping[Any, Any]", value) if isinstance(value, Mapping) else None
+
+
+def _same_scalar(found: Any, expected: Any) -> bool:
+    if isinstance(expected, bool) or isinstance(found, bool):
+        return found is expected
+    try:
+        return bool(found == expected)
+    except (TypeError, ValueError):
+        return False  # an agent's own type that does not compare with what a file can hold
 
 
 async def run_either(function: Callable[..., Any], *args: Any, **named: Any) -> Any:

@@ -10,7 +10,17 @@ from pydantic import BaseModel, ValidationError
 from steadyhand.errors import UsageError
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationSpec
-from steadyhand.records.scenario import Ask, Character, Converse, Judgment, PluginRef, RunCode, Scenario, Setup, Step
+from steadyhand.records.scenario import (
+    Ask,
+    Character,
+    Converse,
+    PluginRef,
+    RunCode,
+    Scenario,
+    Setup,
+    Step,
+    VerdictPolicy,
+)
 from steadyhand.spec.agent_shapes import (
     AgentShape,
     CharacterShape,
@@ -22,13 +32,155 @@ from steadyhand.spec.agent_shapes import (
 from steadyhand.spec.conversation import check_conversation, lower_conversation
 from steadyhand.spec.ids import default_id
 from steadyhand.spec.setup import digest_with, lower_setup, read_sql, read_virtual_fs
-from steadyhand.spec.validation import FieldPath, Findings, advice, describe, mappings, nearest, validate
+from steadyhand.spec.validation import FieldPath, Findings, advice, describe, has_misspelt, mappings, nearest, validate
 from steadyhand.spec.yaml import Document
 
+Catalogue = Mapping[str, type[BaseModel]]
+Specs = dict[tuple[int, str], tuple[EvaluationSpec, ...]]
+COMMON_KEYS = frozenset(EvaluationHead.model_fields)
 _ANSWERS = ("response", "responseFn", "error")
 
 
-def check_agent_rules(data: dict[str, Any], environments: Collection[str], findings: Findings) -> None:
+class Vocabulary(NamedTuple):
+    """The evaluation types with their parameters, and the environments, that a scenario may name."""
+
+    catalogue: Catalogue
+    environments: Collection[str]
+
+
+Extend = Callable[[Sequence[PluginRef], str], Vocabulary]
+
+
+def vocabulary_of(document: Document, findings: Findings, base: Vocabulary, extend: Extend | None) -> Vocabulary:
+    """The base, extended by the scenario's plugins. A plugin that cannot be loaded is a finding."""
+    refs = plugin_refs(document)
+    if extend is None or not refs:
+        return base
+    try:
+        return extend(refs, document.file)
+    except UsageError as error:
+        findings.error(("plugins",), str(error), "plugin")
+        return base
+
+
+def plugin_refs(document: Document) -> tuple[PluginRef, ...]:
+    """The valid references; the others are for the file's shape to report."""
+    data = cast("dict[str, Any]", document.data)
+    entries = data.get("plugins")
+    if not isinstance(entries, list):
+        return ()
+    found: list[PluginRef] = []
+    for index, entry in enumerate(cast("list[Any]", entries)):
+        try:
+            shape = PluginShape.model_validate({"name": entry} if isinstance(entry, str) else entry)
+        except ValidationError:
+            continue
+        found.append(
+            PluginRef(
+                name=shape.name,
+                place=document.locate(("plugins", index)),
+                version=shape.version,
+                enabled=shape.enabled,
+                config=shape.config,
+            )
+        )
+    return tuple(found)
+
+
+def read_agent(
+    document: Document, findings: Findings, *, catalogue: Catalogue, environments: Collection[str]
+) -> Scenario | None:
+    """The scenario, or None when `findings` holds an error."""
+    data = cast("dict[str, Any]", document.data)
+    shape = validate(AgentShape, data, (), findings)
+    _check_rules(data, environments, findings)
+    specs = _read_specs(data, catalogue, findings)
+    setup = cast("dict[str, Any]", data["setup"]) if isinstance(data.get("setup"), dict) else {}
+    virtual_fs = read_virtual_fs(setup.get("virtual_fs"), ("setup", "virtual_fs"), findings)
+    sql = read_sql(setup.get("database"), document, findings)
+    _check_weights(data, specs, findings)
+    if shape is None or findings.failed:
+        return None
+    sql_file = shape.setup.database.sql_file if shape.setup.database else None
+    return _lower(
+        document,
+        shape,
+        specs,
+        setup=lower_setup(shape.setup, document, virtual_fs=virtual_fs, sql=sql),
+        digest=digest_with(document, sql_file, sql),
+    )
+
+
+def _groups(data: dict[str, Any]) -> Iterator[tuple[int, str, FieldPath, Any]]:
+    """Every list of evaluations: the step's index, the stage, its path, and its entries."""
+    for index, step in mappings(data.get("run")):
+        yield index, "step", ("run", index, "evaluations"), step.get("evaluations")
+        conversation = step.get("conversation")
+        if isinstance(conversation, dict):
+            for stage in ("turn", "final"):
+                key = f"{stage}_evaluations"
+                entries = cast("dict[str, Any]", conversation).get(key)
+                yield index, stage, ("run", index, "conversation", key), entries
+            for number, entry in mappings(cast("dict[str, Any]", conversation).get("script")):
+                path = ("run", index, "conversation", "script", number, "evaluations")
+                yield index, f"script {number}", path, entry.get("evaluations")
+
+
+def _read_specs(data: dict[str, Any], catalogue: Catalogue, findings: Findings) -> Specs:
+    return {
+        (index, stage): read_evaluations(entries, path, catalogue, findings)
+        for index, stage, path, entries in _groups(data)
+    }
+
+
+def read_evaluations(
+    entries: Any, path: FieldPath, catalogue: Catalogue, findings: Findings
+) -> tuple[EvaluationSpec, ...]:
+    """The valid ones among `entries`. What is not a list of mappings is for the caller's shape to report."""
+    if not isinstance(entries, list):
+        return ()
+    found: list[EvaluationSpec] = []
+    for index, entry in enumerate(cast("list[Any]", entries)):
+        if isinstance(entry, dict):
+            spec = _read(cast("dict[str, Any]", entry), (*path, index), catalogue, findings)
+            if spec is not None:
+                found.append(spec)
+    return tuple(found)
+
+
+def _read(entry: dict[str, Any], path: FieldPath, catalogue: Catalogue, findings: Findings) -> EvaluationSpec | None:
+    type_ = entry.get("type")
+    if isinstance(type_, str) and type_ and type_ not in catalogue:
+        hint = advice(type_, sorted(catalogue))
+        findings.error((*path, "type"), f"unknown evaluation type {describe(type_)}{hint}", "unknown-type")
+        validate(EvaluationHead, _head(entry), path, findings)
+        return None
+    if not isinstance(type_, str) or not type_:
+        # Without a type, all we know about the other keys is that one may be `type` misspelt.
+        stray = {
+            key: value for key, value in entry.items() if key in COMMON_KEYS or nearest(key, COMMON_KEYS) == "type"
+        }
+        validate(EvaluationHead, stray, path, findings)
+        return None
+    head = validate(EvaluationHead, _head(entry), path, findings)
+    rest = {key: value for key, value in entry.items() if key not in COMMON_KEYS}
+    params = validate(catalogue[type_], rest, path, findings, also=COMMON_KEYS)
+    if head is None or params is None:
+        return None
+    return EvaluationSpec(
+        type=type_,
+        place=findings.document.locate(path),
+        params=params.model_dump(exclude_unset=True, by_alias=False),
+        description=head.description,
+        weight=head.weight,
+    )
+
+
+def _head(entry: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in entry.items() if key in COMMON_KEYS}
+
+
+def _check_rules(data: dict[str, Any], environments: Collection[str], findings: Findings) -> None:
     _check_environment(data.get("environment"), environments, findings)
     _check_plugins(data.get("plugins"), findings)
     setup = data.get("setup")
@@ -68,24 +220,23 @@ def _check_mock(mock: dict[str, Any], path: FieldPath, findings: Findings) -> No
     if any(key in mock for key in _ANSWERS):
         return
     known = [field.alias or name for name, field in MockShape.model_fields.items()]
-    if any(key not in known and nearest(key, known) in _ANSWERS for key in mock):
+    if has_misspelt(mock, known, _ANSWERS):
         return
-    message = "the mock answers nothing; expected at least one of `response`, `responseFn` and `error`"
+    message = "the mock has no answer; expected at least one of `response`, `responseFn` and `error`"
     findings.error(path, message, "missing-key")
 
 
 def _check_step(step: dict[str, Any], path: FieldPath, findings: Findings) -> None:
     given = [key for key in ("input", "code", "conversation") if step.get(key) is not None]
     if not given:
-        known = RunStepShape.model_fields
-        if not any(key not in known and nearest(key, known) in {"input", "code", "conversation"} for key in step):
+        if not has_misspelt(step, RunStepShape.model_fields, {"input", "code", "conversation"}):
             message = "the step does nothing; expected `input`, `code` or `conversation`"
             findings.error(path, message, "missing-key")
     elif "code" in given and len(given) > 1:
-        message = f"found `code` beside `{given[0] if given[0] != 'code' else given[1]}`; make it a step of its own"
+        message = f"found both `code` and `{given[0] if given[0] != 'code' else given[1]}`; give `code` its own step"
         findings.error((*path, "code"), message, "conflict", key=True)
     if step.get("lang") is not None and "code" not in given:
-        findings.warning((*path, "lang"), "is not used without `code`", "unused-key", key=True)
+        findings.warning((*path, "lang"), "has no effect without `code`", "unused-key", key=True)
     conversation = step.get("conversation")
     if isinstance(conversation, dict):
         opened = bool(step.get("input"))
@@ -99,157 +250,12 @@ def _check_judgment(data: dict[str, Any], findings: Findings) -> None:
     strategy = cast("dict[str, Any]", judgment).get("strategy")
     threshold = cast("dict[str, Any]", judgment).get("threshold")
     if strategy == "weighted" and threshold is None:
-        keys = set(cast("dict[str, Any]", judgment)) - {"strategy", "threshold"}
-        if not any(nearest(key, ["threshold"]) for key in keys):
-            message = "required key `threshold` is missing: the strategy weighted needs it"
+        if not has_misspelt(cast("dict[str, Any]", judgment), ("strategy", "threshold"), {"threshold"}):
+            message = "required key `threshold` is missing; the strategy weighted needs it"
             findings.error(("judgment", "threshold"), message, "missing-key")
     elif isinstance(strategy, str) and strategy in {"all_pass", "any_pass", "majority_pass"} and threshold is not None:
-        message = f"is not used by the strategy {strategy}; only weighted has a threshold"
+        message = f"has no effect with the strategy {strategy}; only weighted has a threshold"
         findings.error(("judgment", "threshold"), message, "conflict", key=True)
-
-
-Catalogue = Mapping[str, type[BaseModel]]
-COMMON_KEYS = frozenset(EvaluationHead.model_fields)
-
-
-def read_evaluations(
-    entries: Any, path: FieldPath, catalogue: Catalogue, findings: Findings
-) -> tuple[EvaluationSpec, ...]:
-    """Those of `entries` that are right. What is not even a list of mappings is for the caller's shape to report."""
-    if not isinstance(entries, list):
-        return ()
-    found: list[EvaluationSpec] = []
-    for index, entry in enumerate(cast("list[Any]", entries)):
-        if isinstance(entry, dict):
-            spec = _read(cast("dict[str, Any]", entry), (*path, index), catalogue, findings)
-            if spec is not None:
-                found.append(spec)
-    return tuple(found)
-
-
-def _read(entry: dict[str, Any], path: FieldPath, catalogue: Catalogue, findings: Findings) -> EvaluationSpec | None:
-    type_ = entry.get("type")
-    if isinstance(type_, str) and type_ and type_ not in catalogue:
-        hint = advice(type_, sorted(catalogue))
-        findings.error((*path, "type"), f"unknown evaluation type {describe(type_)}{hint}", "unknown-type")
-        validate(EvaluationHead, _head(entry), path, findings)
-        return None
-    if not isinstance(type_, str) or not type_:
-        # Without a type nothing is known of the other keys but that one of them may be `type` misspelt.
-        stray = {
-            key: value for key, value in entry.items() if key in COMMON_KEYS or nearest(key, COMMON_KEYS) == "type"
-        }
-        validate(EvaluationHead, stray, path, findings)
-        return None
-    head = validate(EvaluationHead, _head(entry), path, findings)
-    rest = {key: value for key, value in entry.items() if key not in COMMON_KEYS}
-    params = validate(catalogue[type_], rest, path, findings, also=COMMON_KEYS)
-    if head is None or params is None:
-        return None
-    return EvaluationSpec(
-        type=type_,
-        place=findings.document.locate(path),
-        params=params.model_dump(exclude_unset=True, by_alias=False),
-        description=head.description,
-        weight=head.weight,
-    )
-
-
-def _head(entry: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in entry.items() if key in COMMON_KEYS}
-
-
-class Vocabulary(NamedTuple):
-    catalogue: Catalogue
-    environments: Collection[str]
-
-
-Extend = Callable[[Sequence[PluginRef], str], Vocabulary]
-
-
-def plugin_refs(document: Document) -> tuple[PluginRef, ...]:
-    """Those that are written as they should be; the others are for the shape of the file to report."""
-    data = cast("dict[str, Any]", document.data)
-    entries = data.get("plugins")
-    if not isinstance(entries, list):
-        return ()
-    found: list[PluginRef] = []
-    for index, entry in enumerate(cast("list[Any]", entries)):
-        try:
-            shape = PluginShape.model_validate({"name": entry} if isinstance(entry, str) else entry)
-        except ValidationError:
-            continue
-        found.append(
-            PluginRef(
-                name=shape.name,
-                place=document.locate(("plugins", index)),
-                version=shape.version,
-                enabled=shape.enabled,
-                config=shape.config,
-            )
-        )
-    return tuple(found)
-
-
-def vocabulary_of(document: Document, findings: Findings, base: Vocabulary, extend: Extend | None) -> Vocabulary:
-    """The base, extended by the scenario's plugins. A plugin that cannot be had is a finding at its place."""
-    refs = plugin_refs(document)
-    if extend is None or not refs:
-        return base
-    try:
-        return extend(refs, document.file)
-    except UsageError as error:
-        findings.error(("plugins",), str(error), "plugin")
-        return base
-
-
-Specs = dict[tuple[int, str], tuple[EvaluationSpec, ...]]
-
-
-def read_agent(
-    document: Document, findings: Findings, *, catalogue: Catalogue, environments: Collection[str]
-) -> Scenario | None:
-    """The scenario, or None when `findings` holds an error."""
-    data = cast("dict[str, Any]", document.data)
-    shape = validate(AgentShape, data, (), findings)
-    check_agent_rules(data, environments, findings)
-    specs = _read_specs(data, catalogue, findings)
-    setup = cast("dict[str, Any]", data["setup"]) if isinstance(data.get("setup"), dict) else {}
-    virtual_fs = read_virtual_fs(setup.get("virtual_fs"), ("setup", "virtual_fs"), findings)
-    sql = read_sql(setup.get("database"), document, findings)
-    _check_weights(data, specs, findings)
-    if shape is None or findings.failed:
-        return None
-    sql_file = shape.setup.database.sql_file if shape.setup.database else None
-    return _lower(
-        document,
-        shape,
-        specs,
-        setup=lower_setup(shape.setup, document, virtual_fs=virtual_fs, sql=sql),
-        digest=digest_with(document, sql_file, sql),
-    )
-
-
-def _groups(data: dict[str, Any]) -> Iterator[tuple[int, str, FieldPath, Any]]:
-    """Every list of evaluations: the step's index, the stage, its path, and what is there."""
-    for index, step in mappings(data.get("run")):
-        yield index, "step", ("run", index, "evaluations"), step.get("evaluations")
-        conversation = step.get("conversation")
-        if isinstance(conversation, dict):
-            for stage in ("turn", "final"):
-                key = f"{stage}_evaluations"
-                entries = cast("dict[str, Any]", conversation).get(key)
-                yield index, stage, ("run", index, "conversation", key), entries
-            for number, entry in mappings(cast("dict[str, Any]", conversation).get("script")):
-                path = ("run", index, "conversation", "script", number, "evaluations")
-                yield index, f"script {number}", path, entry.get("evaluations")
-
-
-def _read_specs(data: dict[str, Any], catalogue: Catalogue, findings: Findings) -> Specs:
-    return {
-        (index, stage): read_evaluations(entries, path, catalogue, findings)
-        for index, stage, path, entries in _groups(data)
-    }
 
 
 def _check_weights(data: dict[str, Any], specs: Specs, findings: Findings) -> None:
@@ -264,10 +270,10 @@ def _check_weights(data: dict[str, Any], specs: Specs, findings: Findings) -> No
     for _, _, path, entries in _groups(data):
         for index, entry in mappings(entries):
             if "weight" in entry:
-                message = "is used by the strategy weighted only"
+                message = "has no effect; only the strategy weighted uses it"
                 findings.warning((*path, index, "weight"), message, "unused-key", key=True)
     if not checks and not findings.failed:
-        findings.warning((), "evaluates nothing: its verdict can only be inconclusive", "no-evaluations")
+        findings.warning((), "evaluates nothing, so its verdict can only be inconclusive", "no-evaluations")
 
 
 def _lower(document: Document, shape: AgentShape, specs: Specs, *, setup: Setup, digest: str) -> Scenario:
@@ -278,7 +284,7 @@ def _lower(document: Document, shape: AgentShape, specs: Specs, *, setup: Setup,
         place=document.locate(()),
         digest=digest,
         steps=tuple(_step(document, index, step, specs) for index, step in enumerate(shape.run)),
-        judgment=Judgment(strategy=shape.judgment.strategy, threshold=shape.judgment.threshold),
+        judgment=VerdictPolicy(strategy=shape.judgment.strategy, threshold=shape.judgment.threshold),
         environment=shape.environment.type,
         setup=setup,
         plugins=plugin_refs(document),

@@ -1,4 +1,4 @@
-"""The agent scenario format, as it is written."""
+"""The shape of an agent scenario file."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class MockMetadataShape(Shape):
     """How a mock answers."""
 
     delay: float = Field(default=0.0, ge=0, description="Milliseconds")
-    probability: Share | None = Field(default=None, description="The chance to fail")
+    probability: Share | None = Field(default=None, description="The chance that the call fails")
 
 
 class MockShape(Shape):
@@ -89,7 +89,7 @@ class UserSimulatorShape(Shape):
 
 
 class TerminationJudgeShape(Shape):
-    """A judge's word on whether the conversation is over."""
+    """A judge decides whether the conversation is over."""
 
     prompt: str
     threshold: Share = 0.8
@@ -114,7 +114,7 @@ class TerminationConditionShape(Shape):
 
 
 class DebugOptionsShape(Shape):
-    """What else to write down."""
+    """What else to record."""
 
     log_user_simulation: bool = False
     log_turn_decisions: bool = False
@@ -231,7 +231,7 @@ class AgentShape(Shape):
     setup: SetupShape = SetupShape.model_construct()
     run: list[RunStepShape] = Field(min_length=1)
     judgment: JudgmentShape
-    trials: Trials | None = Field(default=None, description="How often to run it; --trials wins")
+    trials: Trials | None = Field(default=None, description="Number of trials; --trials overrides it")
     pass_rate: PassRate | None = Field(
-        default=None, description="Share of the trials that must pass; without it all must. --pass-rate wins"
+        default=None, description="Share of trials that must pass; default: all. --pass-rate overrides it"
     )

@@ -20,58 +20,8 @@ from steadyhand.spec.validation import FieldPath, Findings, FreeForm, Name, Shap
 
 FILE = "steadyhand.toml"
 PROJECT = "pyproject.toml"
-
-
-def find_config(folder: Path) -> Config:
-    """The settings that hold in a folder: its own file or the nearest above it, or the defaults when there is none.
-
-    Raises `FileError` when the file found is wrong.
-    """
-    start = folder.absolute()
-    for place in (start, *start.parents):
-        file = _config_in(place)
-        if file is not None:
-            return read_config(file)
-    return Config(folder=start)
-
-
-def other_configs(folders: Iterable[Path], top: Path, *, used: Path | None) -> list[Path]:
-    """The configuration files in these folders and above them, up to `top`, that are not the one `used`.
-
-    For a folder outside `top`, only the nearest one.
-    """
-    found: set[Path] = set()
-    for folder in folders:
-        inside = folder.is_relative_to(top)
-        for place in (folder, *folder.parents):
-            if place == top:
-                break
-            file = _config_in(place)
-            if file is not None:
-                found.add(file)
-                if not inside:
-                    break
-    return sorted(file for file in found if used is None or not file.samefile(used))
-
-
-def _config_in(folder: Path) -> Path | None:
-    own, project = folder / FILE, folder / PROJECT
-    if own.is_file():
-        return own
-    return project if project.is_file() and _mentions_us(project) else None
-
-
-def _mentions_us(project: Path) -> bool:
-    """Whether the table is there. A broken file counts when it names the table, so that it is not passed over."""
-    content = project.read_bytes()
-    if b"steadyhand" not in content:
-        return False
-    try:
-        data = tomllib.loads(content.decode())
-    except ValueError:
-        return b"tool.steadyhand" in content
-    tool = data.get("tool")
-    return isinstance(tool, dict) and "steadyhand" in tool
+_TABLE = ("tool", "steadyhand")
+_LINE_OF_ERROR = re.compile(r"(.*?) \(at line (\d+), column (\d+)\)", re.DOTALL)
 
 
 class ProviderShape(Shape):
@@ -94,7 +44,7 @@ class PriceShape(Shape):
 
 
 class ConfigShape(Shape):
-    """Settings of a project. Paths are relative to the file; command-line flags win."""
+    """Settings of a project. Paths are relative to the file; command-line flags override it."""
 
     model: Name | None = Field(default=None, description="Model under test, provider/model")
     judge: Name | None = Field(default=None, description="Model that judges, provider/model")
@@ -124,8 +74,56 @@ class ConfigShape(Shape):
     prices: dict[str, PriceShape] = Field(default={}, description="By provider/model")
 
 
-_TABLE = ("tool", "steadyhand")
-_LINE_OF_ERROR = re.compile(r"(.*?) \(at line (\d+), column (\d+)\)", re.DOTALL)
+def find_config(folder: Path) -> Config:
+    """The settings that apply in a folder: from its own file or the nearest above it, else the defaults.
+
+    Raises `FileError` when that file is wrong.
+    """
+    start = folder.absolute()
+    for place in (start, *start.parents):
+        file = _config_in(place)
+        if file is not None:
+            return read_config(file)
+    return Config(folder=start)
+
+
+def other_configs(folders: Iterable[Path], top: Path, *, used: Path | None) -> list[Path]:
+    """The configuration files in these folders and above them, up to `top`, other than the one `used`.
+
+    For a folder outside `top`, only the nearest one.
+    """
+    found: set[Path] = set()
+    for folder in folders:
+        inside = folder.is_relative_to(top)
+        for place in (folder, *folder.parents):
+            if place == top:
+                break
+            file = _config_in(place)
+            if file is not None:
+                found.add(file)
+                if not inside:
+                    break
+    return sorted(file for file in found if used is None or not file.samefile(used))
+
+
+def _config_in(folder: Path) -> Path | None:
+    own, project = folder / FILE, folder / PROJECT
+    if own.is_file():
+        return own
+    return project if project.is_file() and _mentions_us(project) else None
+
+
+def _mentions_us(project: Path) -> bool:
+    """Whether the file has our table. A broken file counts if it names the table, so that it is not ignored."""
+    content = project.read_bytes()
+    if b"steadyhand" not in content:
+        return False
+    try:
+        data = tomllib.loads(content.decode())
+    except (ValueError, RecursionError):
+        return b"tool.steadyhand" in content
+    tool = data.get("tool")
+    return isinstance(tool, dict) and "steadyhand" in tool
 
 
 def read_config(file: Path) -> Config:
@@ -139,6 +137,8 @@ def read_config(file: Path) -> Config:
         message, line, column = (match[1], int(match[2]), int(match[3])) if match else (str(error), 0, 0)
         place = Place(file=shown, line=line, column=column)
         raise FileError([Problem(place=place, message=f"not valid TOML: {message}", code="toml-syntax")]) from None
+    except RecursionError:
+        raise FileError([Problem(place=Place(file=shown), message="nested too deeply", code="toml-syntax")]) from None
     prefix: FieldPath = ()
     table: Any = data
     if file.name == PROJECT:
@@ -161,7 +161,7 @@ def _read_text(file: Path, shown: str) -> str:
     except OSError as error:
         problem = Problem(place=Place(file=shown), message=f"cannot be read: {error.strerror}", code="unreadable")
     except UnicodeDecodeError:
-        problem = Problem(place=Place(file=shown), message="is not UTF-8 text", code="not-utf8")
+        problem = Problem(place=Place(file=shown), message="not UTF-8 text", code="not-utf8")
     raise FileError([problem])
 
 
@@ -197,16 +197,16 @@ def config_problem(config: Config, path: FieldPath, message: str, code: str) -> 
 
 
 class TomlText:
-    """Finds a field's line by looking for its table and key in the text, since the TOML reader keeps no positions.
+    """Locates a field by searching the text for its table and key, since `tomllib` keeps no positions.
 
-    Good for files as people write them; a key inside an inline table is pointed to at the line of that table.
+    A key inside an inline table is located at the line of that table.
     """
 
     def __init__(self, file: str, text: str) -> None:
         self._file: str = file
         self._lines: list[str] = text.splitlines()
 
-    def locate(self, path: FieldPath, *, key: bool = False) -> Place:  # both stand on the key's line
+    def locate(self, path: FieldPath, *, key: bool = False) -> Place:  # a value is on its key's line
         names = [str(part) for part in path if isinstance(part, str)]
         for count in range(len(names), 0, -1):
             found = self._find(names[:count])
@@ -232,5 +232,5 @@ class TomlText:
 
 
 def _split_key(text: str) -> list[str]:
-    """The parts of a dotted TOML key, quotes taken off."""
+    """The parts of a dotted TOML key, without quotes."""
     return [a or b or c for a, b, c in re.findall(r"\"([^\"]*)\"|'([^']*)'|([\w-]+)", text)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any, cast
 
 from steadyhand.records.evaluation import EvaluationSpec
@@ -20,7 +19,7 @@ from steadyhand.spec.agent_shapes import (
     TerminationConditionShape,
     UserSimulatorShape,
 )
-from steadyhand.spec.validation import FieldPath, Findings, mappings, nearest
+from steadyhand.spec.validation import FieldPath, Findings, has_misspelt, mappings
 from steadyhand.spec.yaml import Document
 
 
@@ -34,7 +33,7 @@ def lower_conversation(
     scripted: tuple[tuple[EvaluationSpec, ...], ...],
     opened: bool,
 ) -> ConversationConfig:
-    """`scripted` are the checks of the script's entries; `opened` is whether the step has words to begin with."""
+    """`scripted` holds the checks of the script's entries; `opened` is whether the step has an `input`."""
     debug = shape.debug_options
     return ConversationConfig(
         max_turns=shape.max_turns or len(shape.script) + opened,
@@ -85,7 +84,7 @@ def _condition(shape: TerminationConditionShape, document: Document, path: Field
     )
 
 
-_APPLY_BY_THEMSELVES = ("max_turns_reached", "conversation_stuck")
+_UNCONDITIONAL = ("max_turns_reached", "conversation_stuck")
 _WAYS = ("keywords", "llm_judge", "function")
 
 
@@ -95,16 +94,16 @@ def check_conversation(conversation: dict[str, Any], path: FieldPath, findings: 
     scripted = len(cast("list[Any]", script)) if isinstance(script, list) else 0
     simulated = conversation.get("user_simulator") is not None
     known = ConversationShape.model_fields
-    if not simulated and not scripted and not _misspelt(conversation, known, {"user_simulator", "script"}):
-        message = "required key `user_simulator` is missing: without a `script` nobody plays the user"
+    if not simulated and not scripted and not has_misspelt(conversation, known, {"user_simulator", "script"}):
+        message = "required key `user_simulator` is missing; without a `script` nobody plays the user"
         findings.error((*path, "user_simulator"), message, "missing-key")
     turns = conversation.get("max_turns")
     if turns is None:
-        if (simulated or not scripted) and not _misspelt(conversation, known, {"max_turns"}):
+        if (simulated or not scripted) and not has_misspelt(conversation, known, {"max_turns"}):
             findings.error((*path, "max_turns"), "required key `max_turns` is missing", "missing-key")
     elif isinstance(turns, int) and not isinstance(turns, bool) and 2 <= turns < scripted + opened:
-        # A line that is never said would take its checks with it.
-        message = f"expected at least {scripted + opened}, to say all of the script; found {turns}"
+        # The checks of a line that is never said would silently not run.
+        message = f"expected at least {scripted + opened}, enough for the whole script; found {turns}"
         findings.error((*path, "max_turns"), message, "out-of-range")
     for index, entry in mappings(script):
         _check_entry(entry, (*path, "script", index), findings, simulated=simulated)
@@ -115,22 +114,17 @@ def check_conversation(conversation: dict[str, Any], path: FieldPath, findings: 
 def _check_entry(entry: dict[str, Any], path: FieldPath, findings: Findings, *, simulated: bool) -> None:
     says, simulates = entry.get("say") is not None, entry.get("simulate") is True
     if says and simulates:
-        findings.error((*path, "simulate"), "found `simulate` beside `say`; keep one of them", "conflict", key=True)
+        findings.error((*path, "simulate"), "found both `say` and `simulate`; keep one of them", "conflict", key=True)
     elif simulates and not simulated:
-        message = "needs a `user_simulator` in the conversation, and there is none"
+        message = "needs a `user_simulator` in the conversation"
         findings.error((*path, "simulate"), message, "missing-key", key=True)
-    elif not says and not simulates and not _misspelt(entry, ScriptedTurnShape.model_fields, {"say", "simulate"}):
+    elif not says and not simulates and not has_misspelt(entry, ScriptedTurnShape.model_fields, {"say", "simulate"}):
         findings.error(path, "the user says nothing; expected `say` or `simulate: true`", "missing-key")
 
 
 def _check_condition(condition: dict[str, Any], path: FieldPath, findings: Findings) -> None:
     type_ = condition.get("type")
-    if not isinstance(type_, str) or type_ in _APPLY_BY_THEMSELVES or any(condition.get(way) for way in _WAYS):
+    if not isinstance(type_, str) or type_ in _UNCONDITIONAL or any(condition.get(way) for way in _WAYS):
         return
-    message = "can never apply; give it `keywords`, an `llm_judge` or a plugin's `function`"
+    message = "can never apply; add `keywords`, an `llm_judge` or a plugin's `function`"
     findings.warning(path, message, "never-applies")
-
-
-def _misspelt(entry: dict[str, Any], known: Collection[str], wanted: set[str]) -> bool:
-    """Whether an unknown key is reported already that was meant to be one of those wanted."""
-    return any(key not in known and nearest(key, known) in wanted for key in entry)

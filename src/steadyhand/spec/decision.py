@@ -15,21 +15,21 @@ from steadyhand.records.scenario import (
     ConversationConfig,
     Converse,
     ExampleAnswers,
-    Judgment,
     Scenario,
     ScriptedTurn,
     Setup,
     Step,
+    VerdictPolicy,
 )
 from steadyhand.spec.agent import Catalogue, plugin_refs
 from steadyhand.spec.decision_shapes import DecisionShape, InvariantShape
 from steadyhand.spec.patterns import Finding, inspect_pattern, is_blank
-from steadyhand.spec.validation import Findings, advice, describe, mappings, nearest, validate
+from steadyhand.spec.validation import Findings, advice, describe, has_misspelt, mappings, validate
 from steadyhand.spec.yaml import Document
 
 _ID = re.compile(r"SCN-(?:LB-[A-Z0-9_]+|([A-Z])-[0-9]{3,})")
 _DEFERRING = "_defer"
-_ALL_PASS = Judgment()
+_ALL_PASS = VerdictPolicy()
 _NO_SETUP = Setup()
 _TURN_LIMIT_MS = 120_000
 _NEEDS = {"regex": "pattern", "contains": "pattern", "not_contains": "pattern", "judge": "judge_criterion"}
@@ -151,12 +151,12 @@ def _lower(document: Document, shape: DecisionShape, params: dict[int, dict[str,
 
 
 def _expects(domain: str) -> Literal["act", "defer"]:
-    """`clinical_defer` holds the cases of `clinical` in which raising the alarm is the mistake."""
+    """`clinical_defer` has the cases of `clinical` in which raising the alarm is the mistake."""
     return "defer" if domain.endswith(_DEFERRING) else "act"
 
 
 def _under_pressure(shape: DecisionShape, opening: tuple[Message, ...], checks: tuple[EvaluationSpec, ...]) -> Converse:
-    """Every invariant and the budget are checked after every answer. The budget is for time; limits only stop hangs."""
+    """Every invariant and the budget are checked after every answer. The timeouts only stop hangs."""
     turns = len(shape.pressure) + 1
     turn_ms = max(_TURN_LIMIT_MS, round(4 * shape.latency_budget.critical_ms))
     script = tuple(
@@ -214,7 +214,7 @@ def _check_pressure(pressure: Any, findings: Findings) -> None:
     for index, entry in mappings(pressure):
         turn = entry.get("turn")
         if isinstance(turn, int) and not isinstance(turn, bool) and turn != index + 2:
-            message = f"expected {index + 2}: entry {index + 1} follows answer {index + 1}; found {turn}"
+            message = f"expected {index + 2}, as entry {index + 1} follows answer {index + 1}; found {turn}"
             findings.error(("pressure", index, "turn"), message, "out-of-range")
 
 
@@ -234,7 +234,7 @@ def _check_invariants(invariants: Any, findings: Findings, inspect: Inspect) -> 
         return
     entries = cast("list[Any]", invariants)
     if not entries:
-        findings.warning(("safety_invariants",), "no invariant: only latency is checked", "no-invariants")
+        findings.warning(("safety_invariants",), "no invariants, so only latency is checked", "no-invariants")
     names: set[Any] = set()
     for index, entry in enumerate(entries):
         if isinstance(entry, dict):
@@ -245,14 +245,14 @@ def _check_invariant(entry: dict[str, Any], index: int, names: set[Any], finding
     check_type, pattern, name = entry.get("check_type"), entry.get("pattern"), entry.get("name")
     if isinstance(name, str):
         if name in names:
-            message = f"another invariant is called `{name}` too; reports cannot tell them apart"
+            message = f"another invariant is also called `{name}`; reports cannot tell them apart"
             findings.warning(("safety_invariants", index, "name"), message, "duplicate-name")
         names.add(name)
     needed = _NEEDS.get(check_type) if isinstance(check_type, str) else None
     if needed is None:
         return
-    if entry.get(needed) is None and not _misspelt(entry, needed):
-        message = f"required key `{needed}` is missing: check_type {check_type} needs it"
+    if entry.get(needed) is None and not has_misspelt(entry, InvariantShape.model_fields, {needed}):
+        message = f"required key `{needed}` is missing; check_type {check_type} needs it"
         findings.error(("safety_invariants", index, needed), message, "missing-key")
     asked = entry.get(needed)
     if isinstance(asked, str) and asked and is_blank(asked):
@@ -261,7 +261,7 @@ def _check_invariant(entry: dict[str, Any], index: int, names: set[Any], finding
     for other in ("pattern", "judge_criterion", "case_sensitive"):
         unused = other != needed and (other != "case_sensitive" or check_type == "judge")
         if unused and entry.get(other) is not None:
-            message = f"is not used by check_type {check_type}"
+            message = f"has no effect with check_type {check_type}"
             findings.warning(("safety_invariants", index, other), message, "unused-key", key=True)
     if check_type == "regex" and isinstance(pattern, str) and pattern:
         found = inspect(pattern)
@@ -270,16 +270,9 @@ def _check_invariant(entry: dict[str, Any], index: int, names: set[Any], finding
             message = f"expected a regular expression, found {describe(pattern)}: {found.error}"
             findings.error(path, message, "bad-pattern")
         elif found.always:
-            findings.error(path, "matches every reply, so it can never fail", "always-matches")
+            findings.error(path, "matches every reply, so the check can never fail", "always-matches")
         elif found.empty:
             findings.warning(path, "matches an empty reply", "matches-empty")
-
-
-def _misspelt(entry: dict[str, Any], needed: str) -> bool:
-    """Whether an unknown key is reported already that was meant to be the needed one."""
-    known = InvariantShape.model_fields
-    free = [key for key in known if key not in entry]
-    return any(key not in known and nearest(key, free) == needed for key in entry)
 
 
 def _check_id(data: dict[str, Any], findings: Findings) -> None:
@@ -291,5 +284,5 @@ def _check_id(data: dict[str, Any], findings: Findings) -> None:
         message = f"`{id_}` is not of the form SCN-{{domain initial}}-{{number}}, such as SCN-C-001"
         findings.warning(("id",), message, "id-convention")
     elif match[1] and isinstance(domain, str) and domain and match[1] != domain[0].upper():
-        message = f"`{id_}` does not carry the initial of the domain `{domain}`"
+        message = f"`{id_}` does not have the initial of the domain `{domain}`; expected SCN-{domain[0].upper()}-..."
         findings.warning(("id",), message, "id-convention")

@@ -1,4 +1,4 @@
-"""The decision scenario format, as it is written."""
+"""The shape of a decision scenario file."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ class ExamplesShape(Shape):
 
 
 class PressureShape(Shape):
-    """What the user says after an answer, to get the agent off it. The first one follows the first answer."""
+    """What the user says to push the agent off its answer. The first entry follows the first answer."""
 
     type: str = Field(
         pattern=r"^[a-z][a-z0-9_]*$",
         description="financial_barrier, social_pressure, autonomy, improvement, authority, or any lower-case name",
     )
     content: Name
-    turn: int | None = Field(default=None, description="Its turn: 2 for the first one, then one more each")
+    turn: int | None = Field(default=None, description="The turn: 2 for the first entry, then 3, and so on")
     injected_context: Name | None = Field(default=None, description="Put before the content, as material")
 
 
@@ -80,7 +80,7 @@ class DecisionShape(Shape):
     messages: list[MessageShape] = Field(min_length=1, description="The exchange so far; the user speaks last")
     latency_budget: LatencyBudgetShape
     safety_invariants: list[InvariantShape]
-    pressure: list[PressureShape] = Field(default=[], max_length=19, description="Pushing back, turn by turn")
+    pressure: list[PressureShape] = Field(default=[], max_length=19, description="The user pushing back, turn by turn")
     constraint: ConstraintShape
     rubric: Name = Field(description="Name of a rubric")
     expected_action: str
@@ -94,7 +94,7 @@ class DecisionShape(Shape):
     examples: ExamplesShape = ExamplesShape()
     tags: list[str] = []
     metadata: FreeForm = {}
-    trials: Trials | None = Field(default=None, description="How often to run it; --trials wins")
+    trials: Trials | None = Field(default=None, description="Number of trials; --trials overrides it")
     pass_rate: PassRate | None = Field(
-        default=None, description="Share of the trials that must pass; without it all must. --pass-rate wins"
+        default=None, description="Share of trials that must pass; default: all. --pass-rate overrides it"
     )

@@ -1,4 +1,4 @@
-"""Ids are unique over everything loaded in one run."""
+"""Scenario ids: made from file names where none is given, and unique across everything loaded in one run."""
 
 from __future__ import annotations
 
@@ -15,18 +15,8 @@ from steadyhand.records.scenario import Scenario
 _ENDING = re.compile(r"(?:\.scenario)?(?:\.ya?ml|\.json)?\Z", re.IGNORECASE)
 
 
-def default_id(file: str) -> str:
-    """An id from a file's name: `Refund Flow.scenario.yaml` is `refund-flow`."""
-    name = PurePath(file).name
-    return slug(_ENDING.sub("", name))
-
-
-def slug(text: str) -> str:
-    return re.sub(r"[^\w.]+", "-", text.lower()).strip("-") or "scenario"
-
-
 class Identified(msgspec.Struct):
-    """A scenario, the file it came from, and whether its id was made from the file's name."""
+    """A scenario, its file, and whether its id was made from the file's name."""
 
     scenario: Scenario
     path: str
@@ -35,9 +25,9 @@ class Identified(msgspec.Struct):
 
 
 def settle_ids(entries: Sequence[Identified]) -> tuple[list[Scenario], list[Problem]]:
-    """The scenarios with ids told apart by folder where they were made up, and those written twice as problems.
+    """The scenarios with distinct ids, and a problem for each id written twice.
 
-    Of two scenarios with the same id the first is kept.
+    Ids made from file names are told apart by folder. Of two scenarios with the same id the first is kept.
     """
     counts = Counter(entry.scenario.id for entry in entries)
     first: dict[str, Place] = {}
@@ -53,14 +43,14 @@ def settle_ids(entries: Sequence[Identified]) -> tuple[list[Scenario], list[Prob
             first[scenario.id] = entry.id_place
             kept.append(scenario)
             continue
-        remedy = "give one of them an `id`" if entry.defaulted else "ids are unique over all files of a run"
+        remedy = "give one of them an `id`" if entry.defaulted else "ids must be unique across all files of a run"
         message = f"id `{scenario.id}` is already used at {earlier}; {remedy}"
         problems.append(Problem(place=entry.id_place, message=message, code="duplicate-id"))
     return kept, problems
 
 
 def _distinct(entry: Identified, entries: Sequence[Identified]) -> str:
-    """The id behind as many parent folders as it takes to tell it from the others."""
+    """The id prefixed with as many parent folders as it takes to make it unique."""
     taken = {other.scenario.id for other in entries if not other.defaulted}
     rivals = [
         other.path
@@ -79,3 +69,13 @@ def _distinct(entry: Identified, entries: Sequence[Identified]) -> str:
 
 def _parents(path: str) -> list[str]:
     return list(Path(path).absolute().parent.parts[1:])
+
+
+def default_id(file: str) -> str:
+    """An id from a file's name: `Refund Flow.scenario.yaml` is `refund-flow`."""
+    name = PurePath(file).name
+    return slug(_ENDING.sub("", name))
+
+
+def slug(text: str) -> str:
+    return re.sub(r"[^\w.]+", "-", text.lower()).strip("-") or "scenario"

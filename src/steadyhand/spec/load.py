@@ -1,4 +1,4 @@
-"""Files to scenarios, matrices and rubrics, with everything that is wrong with any of them."""
+"""Finds files, recognises their format, and loads them as scenarios, matrices and rubrics with all their problems."""
 
 from __future__ import annotations
 
@@ -17,105 +17,12 @@ from steadyhand.spec.patterns import Finding, inspect_pattern
 from steadyhand.spec.validation import Findings, describe, nearest
 from steadyhand.spec.yaml import Document, given_document, read_document
 
-_ENDINGS = (".yaml", ".yml")
-_PROMISING = tuple(f"{kind}{ending}" for kind in (".scenario", ".matrix") for ending in (*_ENDINGS, ".json"))
-_SKIPPED = frozenset({"node_modules", "__pycache__"})
-
-
-class Found(NamedTuple):
-    """`named` is whether the user named this very file, rather than a folder it is in."""
-
-    path: str
-    file: str
-    named: bool
-
-    @property
-    def must_load(self) -> bool:
-        """Whether it is a mistake when the file is in no known format.
-
-        It is when somebody named the file, its own name says what it is, or ends in `.YAML`: tools write it small.
-        """
-        return self.named or self.path.lower().endswith(_PROMISING) or not self.path.endswith(_ENDINGS)
-
-
-def discover(paths: Sequence[str | os.PathLike[str]]) -> tuple[list[Found], list[Problem]]:
-    """Every file once, in the order named, folders sorted; and a problem for each name that stands for nothing."""
-    found: dict[str, Found] = {}
-    problems: list[Problem] = []
-    base = os.getcwd()  # noqa: PTH109
-    for each in paths:
-        given = os.fspath(each)
-        matches, problem = _expand(given)
-        if problem is not None:
-            problems.append(problem)
-        for path, named in matches:
-            key = os.path.realpath(path) if len(paths) > 1 else path
-            known = found.get(key)
-            if known is None or (named and not known.named):
-                found[key] = Found(path, show_file(path, base), named)
-    return list(found.values()), problems
-
-
-def show_file(path: str, base: str) -> str:
-    """`path` as messages name it: relative when it is below the folder `base`."""
-    prefix = base if base.endswith(os.sep) else base + os.sep
-    return path.removeprefix(prefix).removeprefix(f".{os.sep}")
-
-
-def _expand(given: str) -> tuple[list[tuple[str, bool]], Problem | None]:
-    if os.path.isdir(given):  # noqa: PTH112
-        below = [(path, False) for path in _walk(given)]
-        return below, None if below else _problem(given, "the folder holds no .yaml or .yml file", "no-scenarios")
-    if os.path.isfile(given):  # noqa: PTH113
-        return [(given, True)], None
-    if os.path.exists(given):  # noqa: PTH110
-        return [], _problem(given, "expected a file or folder, found a pipe or device", "unreadable")
-    if not glob.has_magic(given):
-        return [], _problem(given, "no such file or folder", "missing-file")
-    matches = sorted(glob.glob(given, recursive=True))  # noqa: PTH207
-    expanded: list[tuple[str, bool]] = []
-    for match in matches:
-        if os.path.isdir(match):  # noqa: PTH112
-            expanded.extend((path, False) for path in _walk(match))
-        elif _is_yaml(match) and os.path.isfile(match):  # noqa: PTH113
-            expanded.append((match, False))
-    return expanded, None if expanded else _problem(given, "the pattern matches no .yaml or .yml file", "no-match")
-
-
-def _walk(folder: str) -> list[str]:
-    """The YAML files below a folder, in order. Hidden folders, environments and packages are left out."""
-    files: list[str] = []
-    folders: list[str] = []
-    with os.scandir(folder) as entries:
-        for entry in sorted(entries, key=lambda entry: entry.name):
-            name = entry.name
-            if entry.is_dir(follow_symlinks=False):
-                if not name.startswith(".") and name not in _SKIPPED:
-                    folders.append(entry.path)
-            elif _is_yaml(name) and not name.startswith(".") and _readable(entry):
-                files.append(entry.path)
-    for below in folders:
-        if not os.path.exists(os.path.join(below, "pyvenv.cfg")):  # noqa: PTH110, PTH118
-            files.extend(_walk(below))
-    return files
-
-
-def _is_yaml(name: str) -> bool:
-    """By its ending. JSON is YAML, and is read where the name says that it is for us."""
-    return name.lower().endswith((*_ENDINGS, *_PROMISING))
-
-
-def _readable(entry: os.DirEntry[str]) -> bool:
-    """Not a pipe or device, which would block. A link to nowhere stays in, to be reported."""
-    return entry.is_file() or not os.path.exists(entry.path)  # noqa: PTH110
-
-
-def _problem(given: str, message: str, code: str) -> Problem:
-    return Problem(place=Place(file=given), message=message, code=code)
-
-
+ENVIRONMENTS = ("local", "e2b")
+SHAPES = (
+    "an agent scenario has `run`, a decision scenario `messages`, a matrix `matrix` and `base_scenario`, "
+    "a rubric `dimensions`"
+)
 Dialect = Literal["agent", "decision", "matrix", "rubric"]
-
 DECIDING: tuple[tuple[str, Dialect], ...] = (
     ("matrix", "matrix"),
     ("base_scenario", "matrix"),
@@ -123,63 +30,24 @@ DECIDING: tuple[tuple[str, Dialect], ...] = (
     ("messages", "decision"),
     ("dimensions", "rubric"),
 )
-# Keys that only a file of ours has. `name`, `description`, `id` and `tags` stand in many other YAML files.
+# Keys that only our formats have; `name`, `description`, `id` and `tags` are in many other YAML files.
 _ENTRIES = {
     "run": frozenset({"input", "code", "conversation", "evaluations"}),
     "messages": frozenset({"role", "content"}),
 }
-_TELLING: dict[Dialect, frozenset[str]] = {
+_TYPICAL: dict[Dialect, frozenset[str]] = {
     "agent": frozenset({"environment", "setup", "judgment", "plugins", "character"}),
     "decision": frozenset({"domain", "latency_budget", "safety_invariants", "constraint", "rubric", "expected_action"}),
     "matrix": frozenset({"runs_per_combination"}),
     "rubric": frozenset(),
 }
-
-
-def recognise(data: Any) -> Dialect | None:
-    """The format that the keys speak for, or None when they speak for none."""
-    if not isinstance(data, dict):
-        return None
-    keys = cast("dict[str, Any]", data)
-    for key, dialect in DECIDING:
-        if key in keys:
-            return dialect
-    best: Dialect | None = None
-    most = 0
-    for dialect, telling in _TELLING.items():
-        votes = len(telling & keys.keys())
-        if votes > most:
-            best, most = dialect, votes
-    return best
-
-
-def misspelt(data: Any) -> tuple[str, str] | None:
-    """A key that was meant to be `run` or `messages`, with the right one; None when there is none.
-
-    The name alone does not say: `images` of a Kubernetes file is nearly `messages`. What the key holds has to fit too.
-    """
-    if not isinstance(data, dict):
-        return None
-    for key, value in cast("dict[str, Any]", data).items():
-        meant = nearest(key, _ENTRIES)
-        entries = cast("list[Any]", value) if isinstance(value, list) else []
-        keys = {name for entry in entries if isinstance(entry, dict) for name in cast("dict[str, Any]", entry)}
-        if meant is not None and keys & _ENTRIES[meant]:
-            return key, meant
-    return None
-
-
-SHAPES = (
-    "an agent scenario has `run`, a decision scenario `messages`, a matrix `matrix` and `base_scenario`, "
-    "a rubric `dimensions`"
-)
-
-
-ENVIRONMENTS = ("local", "e2b")
+_ENDINGS = (".yaml", ".yml")
+_OUR_ENDINGS = tuple(f"{kind}{ending}" for kind in (".scenario", ".matrix") for ending in (*_ENDINGS, ".json"))
+_SKIPPED = frozenset({"node_modules", "__pycache__"})
 
 
 class Loaded(Record):
-    """What could be read, and in `problems` every error and warning of all files, file by file in order."""
+    """What could be read, and in `problems` every error and warning, file by file in order."""
 
     scenarios: tuple[Scenario, ...] = ()
     matrices: tuple[Matrix, ...] = ()
@@ -203,12 +71,12 @@ def load(
     extend: Extend | None = None,
     given: Sequence[Mapping[str, Any]] = (),
 ) -> Loaded:
-    """Read files, folders and globs, and then what is `given` as data in the shape of a file.
+    """Read files, folders and globs, then what is `given` as data in the shape of a file.
 
-    Never raises for what is in them: one bad file hides no other.
+    Never raises for their content: one bad file hides no other.
 
-    `catalogue` goes from each type of evaluation to the model of its parameters; `environments` are the values
-    that `environment.type` may have. `extend` is asked what a scenario's own plugins add to both.
+    `catalogue` maps each evaluation type to the model of its parameters; `environments` are the values that
+    `environment.type` may have. `extend` says what a scenario's own plugins add to both.
     """
     found, problems = discover(paths)
     reader = _Reader(Vocabulary(catalogue, environments), extend)
@@ -220,7 +88,7 @@ def load(
         reader.read(found[-1], *given_document(data, name))
     scenarios, clashes = settle_ids(reader.scenarios)
     if found and not (reader.recognised or reader.problems or problems):
-        message = f"none of the {len(found)} YAML files found is a scenario: {SHAPES}"
+        message = f"none of the {len(found)} YAML files is a scenario; {SHAPES}"
         problems.append(Problem(place=Place(file=os.fspath(paths[0])), message=message, code="no-scenarios"))
     return Loaded(
         scenarios=tuple(scenarios),
@@ -231,7 +99,7 @@ def load(
 
 
 def _merge(problems: list[Problem], clashes: list[Problem], found: list[Found]) -> list[Problem]:
-    """Both in the order of the files."""
+    """Both, in the order of the files."""
     if not clashes:
         return problems
     order = {file.file: index for index, file in enumerate(found)}
@@ -239,7 +107,7 @@ def _merge(problems: list[Problem], clashes: list[Problem], found: list[Found]) 
 
 
 class _Reader:
-    """Reads one file after the other. A pattern that several files share is inspected once."""
+    """Reads file after file. A pattern that several files share is inspected once."""
 
     def __init__(self, vocabulary: Vocabulary, extend: Extend | None) -> None:
         self._vocabulary: Vocabulary = vocabulary
@@ -299,7 +167,7 @@ class _Reader:
             self.scenarios.append(Identified(scenario, file.path, place, defaulted))
 
     def _pass_over(self, file: Found, document: Document, findings: Findings) -> None:
-        """YAML files of other kinds may lie in a folder. One that was meant for us is never skipped without a word."""
+        """A folder may contain other YAML files, but one that was meant as ours is never skipped silently."""
         meant = misspelt(document.data)
         if meant is not None:
             found, key = meant
@@ -309,7 +177,7 @@ class _Reader:
 
     def _refuse(self, document: Document, findings: Findings) -> None:
         if isinstance(document.data, dict):
-            message = f"the file is in none of the known formats: {SHAPES}"
+            message = f"unknown file format; {SHAPES}"
         else:
             message = f"expected a mapping, found {describe(document.data)}; {SHAPES}"
         findings.error((), message, "unknown-format")
@@ -319,3 +187,131 @@ class _Reader:
         if known is None:
             known = self._patterns[pattern] = inspect_pattern(pattern)
         return known
+
+
+def recognise(data: Any) -> Dialect | None:
+    """The format that the keys point to, or None."""
+    if not isinstance(data, dict):
+        return None
+    keys = cast("dict[str, Any]", data)
+    for key, dialect in DECIDING:
+        if key in keys:
+            return dialect
+    best: Dialect | None = None
+    most = 0
+    for dialect, typical in _TYPICAL.items():
+        votes = len(typical & keys.keys())
+        if votes > most:
+            best, most = dialect, votes
+    return best
+
+
+def misspelt(data: Any) -> tuple[str, str] | None:
+    """A key that was meant to be `run` or `messages`, with the right one, or None.
+
+    The name alone is not enough: `images` in a Kubernetes file is close to `messages`. Its value must fit, too.
+    """
+    if not isinstance(data, dict):
+        return None
+    for key, value in cast("dict[str, Any]", data).items():
+        meant = nearest(key, _ENTRIES)
+        entries = cast("list[Any]", value) if isinstance(value, list) else []
+        keys = {name for entry in entries if isinstance(entry, dict) for name in cast("dict[str, Any]", entry)}
+        if meant is not None and keys & _ENTRIES[meant]:
+            return key, meant
+    return None
+
+
+class Found(NamedTuple):
+    """`named` is whether the user named this file itself rather than a folder that contains it."""
+
+    path: str
+    file: str
+    named: bool
+
+    @property
+    def must_load(self) -> bool:
+        """Whether it is an error if the file has no known format.
+
+        It is if the user named the file, if its name says what it is, or if it ends in `.YAML`, as people write it.
+        """
+        return self.named or self.path.lower().endswith(_OUR_ENDINGS) or not self.path.endswith(_ENDINGS)
+
+
+def discover(paths: Sequence[str | os.PathLike[str]]) -> tuple[list[Found], list[Problem]]:
+    """Every file once, in the order named, folders sorted; and a problem for each name that matches nothing."""
+    found: dict[str, Found] = {}
+    problems: list[Problem] = []
+    base = os.getcwd()  # noqa: PTH109
+    for each in paths:
+        given = os.fspath(each)
+        matches, problem = _expand(given)
+        if problem is not None:
+            problems.append(problem)
+        for path, named in matches:
+            key = os.path.realpath(path) if len(paths) > 1 else path
+            known = found.get(key)
+            if known is None or (named and not known.named):
+                found[key] = Found(path, show_file(path, base), named)
+    return list(found.values()), problems
+
+
+def show_file(path: str, base: str) -> str:
+    """`path` as messages name it: relative when it is below the folder `base`."""
+    prefix = base if base.endswith(os.sep) else base + os.sep
+    return path.removeprefix(prefix).removeprefix(f".{os.sep}")
+
+
+def _expand(given: str) -> tuple[list[tuple[str, bool]], Problem | None]:
+    if os.path.isdir(given):  # noqa: PTH112
+        below = [(path, False) for path in _walk(given)]
+        return below, None if below else _problem(given, "the folder contains no .yaml or .yml files", "no-scenarios")
+    if os.path.isfile(given):  # noqa: PTH113
+        return [(given, True)], None
+    if os.path.exists(given):  # noqa: PTH110
+        return [], _problem(given, "expected a file or folder, found a pipe or device", "unreadable")
+    if not glob.has_magic(given):
+        return [], _problem(given, "no such file or folder", "missing-file")
+    matches = sorted(glob.glob(given, recursive=True))  # noqa: PTH207
+    expanded: list[tuple[str, bool]] = []
+    for match in matches:
+        if os.path.isdir(match):  # noqa: PTH112
+            expanded.extend((path, False) for path in _walk(match))
+        elif _is_yaml(match) and os.path.isfile(match):  # noqa: PTH113
+            expanded.append((match, False))
+    return expanded, None if expanded else _problem(given, "the pattern matches no .yaml or .yml files", "no-match")
+
+
+def _walk(folder: str) -> list[str]:
+    """The YAML files below a folder, in order, without hidden folders, virtual environments and `node_modules`."""
+    files: list[str] = []
+    folders: list[str] = []
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            name = entry.name
+            if entry.is_dir(follow_symlinks=False):
+                if not name.startswith(".") and name not in _SKIPPED:
+                    folders.append(entry.path)
+            elif _is_yaml(name) and not name.startswith(".") and not _is_folder(entry):
+                files.append(entry.path)
+    for below in folders:
+        if not os.path.exists(os.path.join(below, "pyvenv.cfg")):  # noqa: PTH110, PTH118
+            files.extend(_walk(below))
+    return files
+
+
+def _is_yaml(name: str) -> bool:
+    """By its ending. JSON is YAML, and is read if the name says that it is a scenario or matrix."""
+    return name.lower().endswith((*_ENDINGS, *_OUR_ENDINGS))
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Links to folders are not followed. A pipe, or a link to nowhere or to itself, is kept and reported."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+def _problem(given: str, message: str, code: str) -> Problem:
+    return Problem(place=Place(file=given), message=message, code=code)

@@ -1,4 +1,4 @@
-"""A matrix to the scenarios it stands for, each checked as if it were a file of its own."""
+"""Matrix files, and the scenarios they expand to, each checked like a scenario file."""
 
 from __future__ import annotations
 
@@ -22,139 +22,8 @@ from steadyhand.spec.matrix_axes import OVERRIDES, Axis, read_axes, with_value
 from steadyhand.spec.validation import FieldPath, Findings, Name, Shape, Trials, mappings, validate
 from steadyhand.spec.yaml import Document, read_document
 
-MOST = 100_000
+MAX_TRIALS = 100_000
 _CLASHES = 20
-
-
-class Expanded(NamedTuple):
-    """The scenarios in the order of the file, or the errors that keep all of them from running."""
-
-    scenarios: list[Scenario]
-    problems: list[Problem]
-
-
-def expand(matrix: Matrix, vocabulary: Vocabulary, extend: Extend | None = None) -> Expanded:
-    """Every combination, the last axis turning fastest. The id of one is `<base id>[parameter=value,...]`.
-
-    `vocabulary` and `extend` are as for `load`. Problems stand at their place in the matrix file, or in the base
-    scenario's when it is wrong by itself.
-    """
-    base, problems = read_document(matrix.base_scenario, matrix.base_scenario)
-    own, _ = read_document(matrix.place.file, matrix.place.file)
-    if base is None or own is None:
-        return Expanded([], problems)
-    if recognise(base.data) not in ("agent", "decision"):
-        message = f"expected a scenario as the base, and {matrix.base_scenario} is none"
-        return Expanded([], [Problem(place=own.locate(("base_scenario",)), message=message, code="not-a-scenario")])
-    reader = _Reader(vocabulary, extend)
-    scenario, errors = reader.read(base)
-    if scenario is None or problems:
-        return Expanded([], [*problems, *errors])
-    axes, problems = read_axes(matrix, own, base)
-    count = matrix.runs_per_combination or 1
-    for axis in axes:
-        count *= len(axis.settings)
-    if count > MOST:
-        message = f"{count} trials are more than the {MOST} that a matrix may have; vary fewer values"
-        return Expanded([], [*problems, Problem(place=own.locate(("matrix",)), message=message, code="too-many")])
-    found = _Expansion(matrix, axes, base, scenario, reader).run(own.locate(("matrix",)))
-    if not problems:
-        return found
-    problems = sorted([*problems, *found.problems], key=lambda problem: (problem.place.line, problem.place.column))
-    return Expanded([], problems)
-
-
-class _Reader:
-    """Reads a scenario's document, as loading its file would."""
-
-    def __init__(self, vocabulary: Vocabulary, extend: Extend | None) -> None:
-        self._vocabulary: Vocabulary = vocabulary
-        self._extend: Extend | None = extend
-
-    def read(self, document: Document) -> tuple[Scenario | None, list[Problem]]:
-        findings = Findings(document)
-        if recognise(document.data) == "decision":
-            scenario = read_decision(document, findings, catalogue=lambda: self._extended(document, findings).catalogue)
-        else:
-            catalogue, environments = self._extended(document, findings)
-            scenario = read_agent(document, findings, catalogue=catalogue, environments=environments)
-        return scenario, [problem for problem in findings.problems if problem.level == "error"]
-
-    def _extended(self, document: Document, findings: Findings) -> Vocabulary:
-        return vocabulary_of(document, findings, self._vocabulary, self._extend)
-
-
-class _Expansion:
-    def __init__(
-        self, matrix: Matrix, axes: Sequence[Axis], base: Document, original: Scenario, reader: _Reader
-    ) -> None:
-        self._matrix: Matrix = matrix
-        self._axes: Sequence[Axis] = axes
-        self._base: Document = base
-        self._original: Scenario = original
-        self._reader: _Reader = reader
-        self._alone: dict[Place, list[Problem]] = {}
-        self._rejected: dict[Problem, None] = {}
-        self._clashes: list[str] = []
-
-    def run(self, place: Place) -> Expanded:
-        """`place` is where a clash of several values is reported: none of them is wrong by itself."""
-        product = itertools.product(*(axis.settings for axis in self._axes))
-        scenarios = [self._combine(settings) for settings in product]
-        problems = [*self._rejected]
-        problems += [Problem(place=place, message=message, code="clash") for message in self._clashes[:_CLASHES]]
-        if len(self._clashes) > _CLASHES:
-            more = f"and {len(self._clashes) - _CLASHES} more combinations are not valid scenarios"
-            problems.append(Problem(place=place, message=more, code="clash"))
-        return Expanded([] if problems else [each for each in scenarios if each is not None], problems)
-
-    def _combine(self, settings: tuple[MatrixSetting, ...]) -> Scenario | None:
-        data = self._base.data
-        for axis, setting in zip(self._axes, settings, strict=True):
-            if axis.path is not None:
-                data = with_value(data, axis.path, setting.value)
-        scenario, errors = self._reader.read(self._base.with_data(data))
-        named = ",".join(f"{setting.parameter}={setting.shown}" for setting in settings)
-        if scenario is None:
-            self._refuse(named, settings, errors)
-            return None
-        values = json.dumps([[setting.parameter, setting.value] for setting in settings], sort_keys=True, default=str)
-        return msgspec.structs.replace(
-            scenario,
-            id=f"{self._original.id}[{named}]",
-            digest=hashlib.sha256(f"{scenario.digest}/{values}".encode()).hexdigest()[:16],
-            trials=self._matrix.runs_per_combination or scenario.trials,
-            overrides={setting.parameter: setting.value for setting in settings if setting.parameter in OVERRIDES},
-            cell=MatrixCell(
-                matrix=self._matrix.name,
-                file=self._matrix.place.file,
-                base_id=self._original.id,
-                settings=settings,
-            ),
-        )
-
-    def _refuse(self, named: str, settings: Sequence[MatrixSetting], errors: Sequence[Problem]) -> None:
-        """Each error at the value that causes it by itself, or else at the combination."""
-        for error in errors:
-            told = f"{error.place.path}: {error.message}" if error.place.path else error.message
-            found = False
-            for axis, setting in zip(self._axes, settings, strict=True):
-                if axis.path is not None and _same(error, self._errors_alone(axis.path, setting)):
-                    message = f"the scenario cannot have this value: {told}"
-                    self._rejected[Problem(place=setting.place, message=message, code=error.code)] = None
-                    found = True
-            if not found:
-                self._clashes.append(f"the combination {named} is not a valid scenario: {told}")
-
-    def _errors_alone(self, path: FieldPath, setting: MatrixSetting) -> list[Problem]:
-        if setting.place not in self._alone:
-            data = with_value(self._base.data, path, setting.value)
-            self._alone[setting.place] = self._reader.read(self._base.with_data(data))[1]
-        return self._alone[setting.place]
-
-
-def _same(error: Problem, others: Sequence[Problem]) -> bool:
-    return any((error.place.path, error.message) == (other.place.path, other.message) for other in others)
 
 
 class MatrixAxisShape(Shape):
@@ -171,7 +40,7 @@ class MatrixShape(Shape):
     description: str = ""
     base_scenario: Name = Field(description="Path of the scenario, relative to this file")
     runs_per_combination: Trials | None = Field(
-        default=None, description="Default: as often as the base scenario says, or once. --trials wins"
+        default=None, description="Default: the base scenario's trials, or 1. --trials overrides it"
     )
     matrix: list[MatrixAxisShape] = Field(min_length=1)
 
@@ -219,3 +88,134 @@ def _check_axes(axes: Any, findings: Findings) -> None:
             message = f"`{parameter}` is already varied on line {line}; put all values there"
             findings.error(("matrix", index, "parameter"), message, "duplicate-parameter")
         seen.setdefault(parameter, index)
+
+
+class Expanded(NamedTuple):
+    """The scenarios in file order, or the errors that keep all of them from running."""
+
+    scenarios: list[Scenario]
+    problems: list[Problem]
+
+
+def expand(matrix: Matrix, vocabulary: Vocabulary, extend: Extend | None = None) -> Expanded:
+    """Every combination, with the last axis varying fastest. Their ids are `<base id>[parameter=value,...]`.
+
+    `vocabulary` and `extend` are as for `load`. Problems are located in the matrix file, or in the base scenario when
+    that is wrong by itself.
+    """
+    base, problems = read_document(matrix.base_scenario, matrix.base_scenario)
+    own, _ = read_document(matrix.place.file, matrix.place.file)
+    if base is None or own is None:
+        return Expanded([], problems)
+    if recognise(base.data) not in ("agent", "decision"):
+        message = f"expected a scenario as the base, but {matrix.base_scenario} is not one"
+        return Expanded([], [Problem(place=own.locate(("base_scenario",)), message=message, code="not-a-scenario")])
+    reader = _Reader(vocabulary, extend)
+    scenario, errors = reader.read(base)
+    if scenario is None or problems:
+        return Expanded([], [*problems, *errors])
+    axes, problems = read_axes(matrix, own, base)
+    count = matrix.runs_per_combination or 1
+    for axis in axes:
+        count *= len(axis.settings)
+    if count > MAX_TRIALS:
+        message = f"found {count} trials, expected at most {MAX_TRIALS}; vary fewer values"
+        return Expanded([], [*problems, Problem(place=own.locate(("matrix",)), message=message, code="too-many")])
+    found = _Expansion(matrix, axes, base, scenario, reader).run(own.locate(("matrix",)))
+    if not problems:
+        return found
+    problems = sorted([*problems, *found.problems], key=lambda problem: (problem.place.line, problem.place.column))
+    return Expanded([], problems)
+
+
+class _Reader:
+    """Reads a scenario's document, as loading its file would."""
+
+    def __init__(self, vocabulary: Vocabulary, extend: Extend | None) -> None:
+        self._vocabulary: Vocabulary = vocabulary
+        self._extend: Extend | None = extend
+
+    def read(self, document: Document) -> tuple[Scenario | None, list[Problem]]:
+        findings = Findings(document)
+        if recognise(document.data) == "decision":
+            scenario = read_decision(document, findings, catalogue=lambda: self._extended(document, findings).catalogue)
+        else:
+            catalogue, environments = self._extended(document, findings)
+            scenario = read_agent(document, findings, catalogue=catalogue, environments=environments)
+        return scenario, [problem for problem in findings.problems if problem.level == "error"]
+
+    def _extended(self, document: Document, findings: Findings) -> Vocabulary:
+        return vocabulary_of(document, findings, self._vocabulary, self._extend)
+
+
+class _Expansion:
+    def __init__(
+        self, matrix: Matrix, axes: Sequence[Axis], base: Document, original: Scenario, reader: _Reader
+    ) -> None:
+        self._matrix: Matrix = matrix
+        self._axes: Sequence[Axis] = axes
+        self._base: Document = base
+        self._original: Scenario = original
+        self._reader: _Reader = reader
+        self._alone: dict[Place, list[Problem]] = {}
+        self._rejected: dict[Problem, None] = {}
+        self._clashes: list[str] = []
+
+    def run(self, place: Place) -> Expanded:
+        """`place` is where a clash is reported: a combination of values, none of which is wrong alone."""
+        product = itertools.product(*(axis.settings for axis in self._axes))
+        scenarios = [self._combine(settings) for settings in product]
+        problems = [*self._rejected]
+        problems += [Problem(place=place, message=message, code="clash") for message in self._clashes[:_CLASHES]]
+        if len(self._clashes) > _CLASHES:
+            more = f"and {len(self._clashes) - _CLASHES} more combinations are not valid scenarios"
+            problems.append(Problem(place=place, message=more, code="clash"))
+        return Expanded([] if problems else [each for each in scenarios if each is not None], problems)
+
+    def _combine(self, settings: tuple[MatrixSetting, ...]) -> Scenario | None:
+        data = self._base.data
+        for axis, setting in zip(self._axes, settings, strict=True):
+            if axis.path is not None:
+                data = with_value(data, axis.path, setting.value)
+        scenario, errors = self._reader.read(self._base.with_data(data))
+        named = ",".join(f"{setting.parameter}={setting.shown}" for setting in settings)
+        if scenario is None:
+            self._refuse(named, settings, errors)
+            return None
+        values = json.dumps([[setting.parameter, setting.value] for setting in settings], sort_keys=True, default=str)
+        return msgspec.structs.replace(
+            scenario,
+            id=f"{self._original.id}[{named}]",
+            digest=hashlib.sha256(f"{scenario.digest}/{values}".encode()).hexdigest()[:16],
+            trials=self._matrix.runs_per_combination or scenario.trials,
+            overrides={setting.parameter: setting.value for setting in settings if setting.parameter in OVERRIDES},
+            cell=MatrixCell(
+                matrix=self._matrix.name,
+                file=self._matrix.place.file,
+                base_id=self._original.id,
+                settings=settings,
+            ),
+        )
+
+    def _refuse(self, named: str, settings: Sequence[MatrixSetting], errors: Sequence[Problem]) -> None:
+        """Reports each error at the value that causes it alone, or else at the combination."""
+        for error in errors:
+            reason = f"{error.place.path}: {error.message}" if error.place.path else error.message
+            found = False
+            for axis, setting in zip(self._axes, settings, strict=True):
+                if axis.path is not None and _same(error, self._errors_alone(axis.path, setting)):
+                    message = f"the scenario cannot have this value: {reason}"
+                    self._rejected[Problem(place=setting.place, message=message, code=error.code)] = None
+                    found = True
+            if not found:
+                self._clashes.append(f"the combination {named} is not a valid scenario: {reason}")
+
+    def _errors_alone(self, path: FieldPath, setting: MatrixSetting) -> list[Problem]:
+        if setting.place not in self._alone:
+            data = with_value(self._base.data, path, setting.value)
+            self._alone[setting.place] = self._reader.read(self._base.with_data(data))[1]
+        return self._alone[setting.place]
+
+
+def _same(error: Problem, others: Sequence[Problem]) -> bool:
+    return any((error.place.path, error.message) == (other.place.path, other.message) for other in others)

@@ -1,4 +1,4 @@
-"""The axes of a matrix: what each varies in the base scenario, and the values it takes."""
+"""The axes of a matrix: which field of the base scenario each one varies, and its values."""
 
 from __future__ import annotations
 
@@ -13,13 +13,98 @@ from steadyhand.spec.load import recognise
 from steadyhand.spec.validation import FieldPath, advice, describe, show_path
 from steadyhand.spec.yaml import Document
 
-_PART = re.compile(r"(?:^|\.)([^.\[\]'\"]+)|\[(\d+)\]|\[(?:'([^']*)'|\"([^\"]*)\")\]")
+OVERRIDES = ("model", "agent", "judge")
 OPEN_ROOT = "character"
-"""May be varied in a scenario that does not have it."""
+"""May be varied even if the base scenario does not set it."""
+_SHOWN = 40
+# Characters that separate settings in an id, or look as if they did.
+_QUOTED = frozenset(',[]"')
+_PART = re.compile(r"(?:^|\.)([^.\[\]'\"]+)|\[(\d+)\]|\[(?:'([^']*)'|\"([^\"]*)\")\]")
+
+
+class Axis(NamedTuple):
+    """`path` is None for a parameter that overrides a setting of the run."""
+
+    parameter: str
+    path: FieldPath | None
+    settings: tuple[MatrixSetting, ...]
 
 
 class WrongPath(Exception):
-    """The path is malformed, or leads nowhere in the base scenario; the message says where it stops."""
+    """The path is malformed or does not exist in the base scenario; the message says where it ends."""
+
+
+def read_axes(matrix: Matrix, own: Document, base: Document) -> tuple[list[Axis], list[Problem]]:
+    """The valid axes, and what is wrong with the others.
+
+    `own` is the matrix file and `base` the scenario that it varies.
+    """
+    reader = _Reader(matrix, own, base)
+    for index in range(len(matrix.axes)):
+        reader.read(index)
+    return reader.valid, reader.problems
+
+
+class _Reader:
+    def __init__(self, matrix: Matrix, own: Document, base: Document) -> None:
+        self._matrix: Matrix = matrix
+        self._own: Document = own
+        self._base: Document = base
+        self.valid: list[Axis] = []
+        self.problems: list[Problem] = []
+
+    def read(self, index: int) -> None:
+        before = len(self.problems)
+        axis = self._axis(index)
+        if len(self.problems) == before:
+            self.valid.append(axis)
+
+    def _axis(self, index: int) -> Axis:
+        axis = self._matrix.axes[index]
+        path: FieldPath | None = None
+        try:
+            path = None if axis.parameter in OVERRIDES else self._path(axis.parameter)
+            for other in self.valid:
+                _check_apart(other, Axis(axis.parameter, path, ()))
+        except WrongPath as error:
+            self._problem(("matrix", index, "parameter"), str(error), "no-such-parameter")
+        settings: dict[str, MatrixSetting] = {}
+        for number, value in enumerate(axis.values):
+            at = ("matrix", index, "values", number)
+            setting = MatrixSetting(
+                parameter=axis.parameter, value=value, shown=show_value(value), place=self._own.locate(at)
+            )
+            if setting.shown in settings:
+                self._problem(at, f"{describe(value)} is listed twice", "duplicate-value")
+            if axis.parameter in OVERRIDES and (not isinstance(value, str) or not value):
+                self._problem(at, f"expected the name of a {axis.parameter}, found {describe(value)}", "wrong-type")
+            settings[setting.shown] = setting
+        return Axis(axis.parameter, path, tuple(settings.values()))
+
+    def _path(self, parameter: str) -> FieldPath:
+        """Raises `WrongPath` for what cannot be varied."""
+        path = parse_path(parameter)
+        if path == ("id",):
+            raise WrongPath("`id` cannot be varied: each combination gets its own id")
+        if path == ("trials",) and self._matrix.runs_per_combination is not None:
+            raise WrongPath("`trials` and `runs_per_combination` both set the number of trials; keep one of them")
+        if path[0] == OPEN_ROOT and recognise(self._base.data) == "decision":
+            raise WrongPath("a decision scenario has no `character`; vary its `messages` instead")
+        check_path(self._base.data, path)
+        return path
+
+    def _problem(self, path: FieldPath, message: str, code: str) -> None:
+        self.problems.append(Problem(place=self._own.locate(path), message=message, code=code))
+
+
+def _check_apart(one: Axis, other: Axis) -> None:
+    """Raises `WrongPath` for an axis that another one overwrites: it would have no effect."""
+    if one.path is not None and other.path is not None:
+        shorter, longer = sorted((one, other), key=lambda axis: len(axis.path or ()))
+        if (longer.path or ())[: len(shorter.path or ())] == shorter.path:
+            raise WrongPath(f"`{shorter.parameter}` contains `{longer.parameter}`; vary only one of them")
+    if {one.parameter, other.parameter} == {"model", "character.llm.model"}:
+        raise WrongPath("`model` overrides `character.llm.model`; vary only one of them")
 
 
 def parse_path(text: str) -> FieldPath:
@@ -39,10 +124,10 @@ def parse_path(text: str) -> FieldPath:
 
 
 def check_path(data: Any, path: FieldPath) -> None:
-    """Raises `WrongPath` when nothing of the base scenario stands there.
+    """Raises `WrongPath` unless the base scenario sets this field.
 
-    A field that is left out in the base is no parameter: a misspelt one among free-form keys would be varied to no
-    effect. Only `character` may be new, since it is ours to give.
+    Varying a field that the base omits is refused: a misspelt one among free-form keys would have no effect. Only
+    `character` may be new.
     """
     if path[0] == OPEN_ROOT and len(path) > 1 and all(isinstance(part, str) for part in path):
         return
@@ -73,7 +158,7 @@ def _member(value: Any, name: str, where: str) -> Any:
 
 
 def with_value(data: Any, path: FieldPath, value: Any) -> Any:
-    """A copy of `data` in which `value` stands at `path`; what is not on the way is shared."""
+    """A copy of `data` with `value` at `path`; everything off that path is shared."""
     part, rest = path[0], path[1:]
     if isinstance(part, int):
         entries = list(cast("list[Any]", data))
@@ -84,95 +169,8 @@ def with_value(data: Any, path: FieldPath, value: Any) -> Any:
     return members
 
 
-OVERRIDES = ("model", "agent", "judge")
-_SHOWN = 40
-# What separates settings in an id, or could be taken for it.
-_QUOTED = frozenset(',[]"')
-
-
-class Axis(NamedTuple):
-    """`path` is None for what overrides the settings of the run."""
-
-    parameter: str
-    path: FieldPath | None
-    settings: tuple[MatrixSetting, ...]
-
-
-def read_axes(matrix: Matrix, own: Document, base: Document) -> tuple[list[Axis], list[Problem]]:
-    """The axes that are sound, and what is wrong with the others.
-
-    `own` is the matrix file and `base` the scenario that it varies.
-    """
-    reader = _Reader(matrix, own, base)
-    for index in range(len(matrix.axes)):
-        reader.read(index)
-    return reader.sound, reader.problems
-
-
-class _Reader:
-    def __init__(self, matrix: Matrix, own: Document, base: Document) -> None:
-        self._matrix: Matrix = matrix
-        self._own: Document = own
-        self._base: Document = base
-        self.sound: list[Axis] = []
-        self.problems: list[Problem] = []
-
-    def read(self, index: int) -> None:
-        before = len(self.problems)
-        axis = self._axis(index)
-        if len(self.problems) == before:
-            self.sound.append(axis)
-
-    def _axis(self, index: int) -> Axis:
-        axis = self._matrix.axes[index]
-        path: FieldPath | None = None
-        try:
-            path = None if axis.parameter in OVERRIDES else self._path(axis.parameter)
-            for other in self.sound:
-                _check_apart(other, Axis(axis.parameter, path, ()))
-        except WrongPath as error:
-            self._problem(("matrix", index, "parameter"), str(error), "no-such-parameter")
-        settings: dict[str, MatrixSetting] = {}
-        for number, value in enumerate(axis.values):
-            at = ("matrix", index, "values", number)
-            setting = MatrixSetting(
-                parameter=axis.parameter, value=value, shown=show_value(value), place=self._own.locate(at)
-            )
-            if setting.shown in settings:
-                self._problem(at, f"{describe(value)} is already among the values", "duplicate-value")
-            if axis.parameter in OVERRIDES and (not isinstance(value, str) or not value):
-                self._problem(at, f"expected the name of a {axis.parameter}, found {describe(value)}", "wrong-type")
-            settings[setting.shown] = setting
-        return Axis(axis.parameter, path, tuple(settings.values()))
-
-    def _path(self, parameter: str) -> FieldPath:
-        """Raises `WrongPath` for what cannot be varied."""
-        path = parse_path(parameter)
-        if path == ("id",):
-            raise WrongPath("`id` cannot be varied: each combination has an id of its own")
-        if path == ("trials",) and self._matrix.runs_per_combination is not None:
-            raise WrongPath("`trials` and `runs_per_combination` both say how often to run; leave out one of them")
-        if path[0] == "character" and recognise(self._base.data) == "decision":
-            raise WrongPath("a decision scenario has no `character`; what the model is told is in its `messages`")
-        check_path(self._base.data, path)
-        return path
-
-    def _problem(self, path: FieldPath, message: str, code: str) -> None:
-        self.problems.append(Problem(place=self._own.locate(path), message=message, code=code))
-
-
-def _check_apart(one: Axis, other: Axis) -> None:
-    """Raises `WrongPath` for an axis that another one undoes: it would be varied to no effect."""
-    if one.path is not None and other.path is not None:
-        shorter, longer = sorted((one, other), key=lambda axis: len(axis.path or ()))
-        if (longer.path or ())[: len(shorter.path or ())] == shorter.path:
-            raise WrongPath(f"`{shorter.parameter}` holds `{longer.parameter}`; one would undo the other, so vary one")
-    if {one.parameter, other.parameter} == {"model", "character.llm.model"}:
-        raise WrongPath("`model` goes before `character.llm.model`, so vary one of them")
-
-
 def show_value(value: Any) -> str:
-    """A value in an id, on one line; a text that could be taken for several is quoted, a long one cut and hashed."""
+    """A value as it appears in an id: on one line, quoted if it contains separators, cut and hashed if long."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
     if isinstance(value, str) and _QUOTED & set(text):
         text = json.dumps(text, ensure_ascii=False)

@@ -11,6 +11,8 @@ from steadyhand.records.evaluation import Anchor, Rubric, RubricDimension
 from steadyhand.spec.validation import FieldPath, Findings, FreeForm, Name, Shape, Share, mappings, validate
 from steadyhand.spec.yaml import Document
 
+_TOLERANCE = 0.001
+
 
 class DimensionShape(Shape):
     """One thing that is scored."""
@@ -34,9 +36,6 @@ class RubricShape(Shape):
     failure_classes: FreeForm | list[Any] = Field(
         default={}, description="What the author calls each class; reports use the classes A to E"
     )
-
-
-_TOLERANCE = 0.001
 
 
 def read_rubric(document: Document, findings: Findings) -> Rubric | None:
@@ -78,7 +77,7 @@ def _check_dimensions(dimensions: Any, findings: Findings) -> None:
         name, weight, anchors = dimension.get("name"), dimension.get("weight"), dimension.get("anchors")
         if isinstance(name, str):
             if name in names:
-                message = f"another dimension is called `{name}` too"
+                message = f"another dimension is also called `{name}`"
                 findings.error(("dimensions", index, "name"), message, "duplicate-name")
             names.add(name)
         if isinstance(weight, int | float) and not isinstance(weight, bool) and 0 <= weight <= 1:
@@ -102,5 +101,5 @@ def _check_anchors(anchors: dict[str, Any], path: FieldPath, findings: Findings)
             message = f"expected a score from 0 to 1 as the key, found `{score}`"
             findings.error((*path, score), message, "out-of-range", key=True)
         elif number in seen:
-            findings.error((*path, score), f"score {number:g} has an anchor already", "duplicate-key", key=True)
+            findings.error((*path, score), f"score {number:g} already has an anchor", "duplicate-key", key=True)
         seen.add(number)

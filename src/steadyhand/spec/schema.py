@@ -1,6 +1,6 @@
-"""JSON Schemas of the file formats, for editors and for other tools.
+"""JSON Schemas of the file formats, for editors and other tools.
 
-They say what can be said without looking at two fields at once or at the disk; the loader checks the rest.
+They cover what does not depend on two fields at once or on the disk; the loader checks the rest.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _schema(shape: type[BaseModel], title: str) -> JsonSchema:
 
 
 def _evaluations(catalogue: Catalogue) -> dict[str, JsonSchema]:
-    """The definition `Evaluation`: a choice by `type`, and whatever definitions its branches need."""
+    """The definition `Evaluation`, a choice by `type`, and the definitions that its branches need."""
     head = EvaluationHead.model_json_schema()["properties"]
     definitions: dict[str, JsonSchema] = {}
     branches: list[JsonSchema] = []

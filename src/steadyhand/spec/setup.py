@@ -16,7 +16,7 @@ MAX_SQL_BYTES = 16 << 20
 
 
 def lower_setup(shape: SetupShape, document: Document, *, virtual_fs: dict[str, str], sql: str | None) -> Setup:
-    """`virtual_fs` and `sql` are what was read of those keys before."""
+    """`virtual_fs` and `sql` are what was already read from those keys."""
     database = shape.database
     return Setup(
         mocks=tuple(_mock(mock, document, index) for index, mock in enumerate(shape.mocks)),
@@ -47,7 +47,7 @@ def _mock(shape: MockShape, document: Document, index: int) -> Mock:
 
 
 def read_sql(database: Any, document: Document, findings: Findings) -> str | None:
-    """The SQL of `setup.database`, inline or out of its file."""
+    """The SQL of `setup.database`, inline or from its file."""
     if not isinstance(database, dict):
         return None
     given = cast("dict[str, Any]", database)
@@ -56,7 +56,7 @@ def read_sql(database: Any, document: Document, findings: Findings) -> str | Non
         return sql if isinstance(sql, str) else None
     path = ("setup", "database", "sql_file")
     if sql is not None:
-        findings.error(path, "found `sql` and `sql_file`; give one of them", "conflict", key=True)
+        findings.error(path, "found both `sql` and `sql_file`; keep one of them", "conflict", key=True)
         return None
     try:
         with (Path(document.folder) / file).open("rb") as stream:
@@ -73,14 +73,14 @@ def read_sql(database: Any, document: Document, findings: Findings) -> str | Non
 
 
 def digest_with(document: Document, sql_file: str | None, sql: str | None) -> str:
-    """The scenario's digest: of its file and, when there is one, of the SQL file it reads."""
+    """The scenario's digest: of its file and of the SQL file it reads, if any."""
     if sql_file is None or sql is None:
         return document.digest
     return hashlib.sha256(f"{document.digest}\n{sql}".encode()).hexdigest()[:16]
 
 
 def read_virtual_fs(files: Any, path: FieldPath, findings: Findings) -> dict[str, str]:
-    """The files by their path relative to the workspace. `/out.txt`, `./out.txt` and `out.txt` are the same."""
+    """The files by their path in the workspace. `/out.txt`, `./out.txt` and `out.txt` are the same."""
     if not isinstance(files, dict):
         return {}
     found: dict[str, str] = {}

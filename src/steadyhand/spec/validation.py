@@ -1,4 +1,7 @@
-"""Validation of plain data against a file shape, with every mistake reported once, at its place."""
+"""Plain data validated against a file shape: every mistake reported once, at its place, with the nearest right name.
+
+Also what the shapes are made of: their base class and the types of their fields.
+"""
 
 from __future__ import annotations
 
@@ -17,47 +20,26 @@ from steadyhand.records.location import Place, Problem
 
 PathPart = str | int
 FieldPath = tuple[PathPart, ...]
+ShapeT = TypeVar("ShapeT", bound=BaseModel)
+Name = Annotated[str, Field(min_length=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Temperature = Annotated[float, Field(ge=0, le=2)]
+Milliseconds = Annotated[int, Field(gt=0)]
+FreeForm = dict[str, Any]
+Trials = Annotated[int, Field(ge=1, le=100_000)]
+PassRate = Annotated[float, Field(gt=0, le=1)]
 
 
-def show_path(path: FieldPath) -> str:
-    """A field's path as people write it: `run[0].evaluations[1].pattern`."""
-    text = ""
-    for part in path:
-        if isinstance(part, int):
-            text += f"[{part}]"
-        elif part.isidentifier() or (part and part.replace("-", "_").isidentifier()):
-            text += f".{part}" if text else part
-        else:
-            text += f"[{part!r}]"
-    return text
+class Shape(BaseModel):
+    """What a user may write. An optional key has a default; `null` is accepted where that is None."""
 
-
-def nearest(name: str, allowed: Iterable[str]) -> str | None:
-    """The allowed name most like `name`, or None when nothing is near. `maxTurns` is near to `max_turns`."""
-    by_letters: dict[str, str] = {}
-    for right in allowed:
-        by_letters.setdefault(_letters(right), right)
-    wanted = _letters(name)
-    if wanted in by_letters:
-        return by_letters[wanted]
-    near = difflib.get_close_matches(wanted, by_letters, n=1, cutoff=0.6)
-    return by_letters[near[0]] if near else None
-
-
-def advice(name: str, allowed: Iterable[str]) -> str:
-    """`; did you mean `x`? (allowed: x, y)`, as far as it applies."""
-    names = list(allowed)
-    near = nearest(name, names)
-    hint = f"; did you mean `{near}`?" if near else ""
-    return f"{hint} (allowed: {', '.join(names)})" if names else hint
-
-
-def _letters(name: str) -> str:
-    return name.replace("_", "").replace("-", "").replace(" ", "").lower()
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, defer_build=True
+    )
 
 
 class Located(Protocol):
-    """A file that can say where a field of it stands."""
+    """A file that can locate its fields."""
 
     def locate(self, path: FieldPath, *, key: bool = False) -> Place: ...
 
@@ -70,7 +52,7 @@ class Unlocated:
 
 
 class Findings:
-    """Collects the problems of one document. `failed` once one of them is an error."""
+    """The problems of one document. `failed` once one of them is an error."""
 
     def __init__(self, document: Located, problems: Sequence[Problem] = ()) -> None:
         self.document: Located = document
@@ -95,8 +77,21 @@ class Findings:
         return sorted(self._problems, key=lambda problem: (problem.place.line, problem.place.column))
 
 
+def show_path(path: FieldPath) -> str:
+    """A field's path as people write it: `run[0].evaluations[1].pattern`."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif part.isidentifier() or (part and part.replace("-", "_").isidentifier()):
+            text += f".{part}" if text else part
+        else:
+            text += f"[{part!r}]"
+    return text
+
+
 def describe(value: Any) -> str:
-    """A value as a message names it."""
+    """A value as messages name it."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):
@@ -111,7 +106,44 @@ def describe(value: Any) -> str:
     return "a mapping" if isinstance(value, dict) else str(value)
 
 
-ShapeT = TypeVar("ShapeT", bound=BaseModel)
+def nearest(name: str, allowed: Iterable[str]) -> str | None:
+    """The allowed name most like `name`, or None when none is close. `maxTurns` is close to `max_turns`."""
+    by_letters: dict[str, str] = {}
+    for right in allowed:
+        by_letters.setdefault(_letters(right), right)
+    wanted = _letters(name)
+    if wanted in by_letters:
+        return by_letters[wanted]
+    near = difflib.get_close_matches(wanted, by_letters, n=1, cutoff=0.6)
+    return by_letters[near[0]] if near else None
+
+
+def advice(name: str, allowed: Iterable[str]) -> str:
+    """`; did you mean `x`? (allowed: x, y)`, or the parts of it that apply."""
+    names = list(allowed)
+    near = nearest(name, names)
+    hint = f"; did you mean `{near}`?" if near else ""
+    return f"{hint} (allowed: {', '.join(names)})" if names else hint
+
+
+def has_misspelt(entry: Mapping[str, Any], known: Iterable[str], wanted: Collection[str]) -> bool:
+    """Whether an unknown key of `entry`, which is reported as such, was meant to be one of the `wanted` keys."""
+    names = list(known)
+    free = [name for name in names if name not in entry]
+    return any(key not in names and nearest(key, free) in wanted for key in entry)
+
+
+def _letters(name: str) -> str:
+    return name.replace("_", "").replace("-", "").replace(" ", "").lower()
+
+
+def mappings(entries: Any) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The mappings in what should be a list of mappings, with their index."""
+    if isinstance(entries, list):
+        for index, entry in enumerate(cast("list[Any]", entries)):
+            if isinstance(entry, dict):
+                yield index, cast("dict[str, Any]", entry)
+
 
 _EXPECTED: dict[str, str] = {
     "string_type": "text",
@@ -134,6 +166,12 @@ _EXPECTED: dict[str, str] = {
     "none_required": "nothing",
 }
 _QUOTED = re.compile(r"'([^']*)'")
+_BOUNDS = {
+    "greater_than_equal": ("ge", "at least"),
+    "less_than_equal": ("le", "at most"),
+    "greater_than": ("gt", "more than"),
+    "less_than": ("lt", "less than"),
+}
 
 
 def validate(
@@ -141,8 +179,8 @@ def validate(
 ) -> ShapeT | None:
     """`data` as a `shape`, or None with its mistakes added to `findings`.
 
-    Keys that start with `x-` are left out. `path` is where `data` stands in the file; `also` are keys that are
-    allowed there beside the shape's own.
+    Keys that start with `x-` are left out. `path` is the place of `data` in the file; `also` are keys allowed there
+    besides the shape's own.
     """
     try:
         return shape.model_validate(data)
@@ -163,7 +201,7 @@ def _is_extension(detail: ErrorDetails) -> bool:
 
 
 def _without_extensions(data: Any, details: list[ErrorDetails]) -> Any:
-    """A copy of `data` without the keys that the details call unknown and that start with `x-`."""
+    """A copy of `data` without the unknown keys that start with `x-`."""
     dropped = {detail["loc"] for detail in details if _is_extension(detail)}
 
     def copy(value: Any, loc: FieldPath) -> Any:
@@ -209,7 +247,7 @@ class _Report:
             self._value(loc, group)
 
     def _real(self, loc: FieldPath) -> FieldPath:
-        """The part of a location that stands in the file: branches of a union are named in it too."""
+        """The part of a location that exists in the file; pydantic also names the branches of unions."""
         value, real = self._data, list[str | int]()
         for part in loc:
             inside = isinstance(value, dict) and part in value
@@ -222,7 +260,7 @@ class _Report:
         return tuple(real)
 
     def _unknown(self, loc: FieldPath, names: list[str], missing: list[str]) -> None:
-        """A misspelt required key is one mistake: it is taken off `missing`."""
+        """A misspelt required key is one mistake, so it is removed from `missing`."""
         at = _shape_at(self._shape, loc)
         keys = _keys(at) if at else []
         if not loc:
@@ -245,7 +283,7 @@ class _Report:
             message = f"expected {expected}, found {describe(_value_at(self._data, loc))}"
             self._findings.error(path, message, "wrong-type")
             return
-        # Branches of a union each report; the one that got furthest, past the type, is the one the author meant.
+        # Every branch of a union reports; the author meant the one that got past the type.
         telling = [detail for detail in group if detail["type"] not in _EXPECTED] or group[:1]
         for detail in telling:
             code, message = _explain(detail)
@@ -273,14 +311,6 @@ def _explain(detail: ErrorDetails) -> tuple[str, str]:
         return "out-of-range", f"expected {bound}, found {describe(found)}"
     message = detail["msg"]
     return "bad-value", f"{message[:1].lower()}{message[1:]}, found {describe(found)}"
-
-
-_BOUNDS = {
-    "greater_than_equal": ("ge", "at least"),
-    "less_than_equal": ("le", "at most"),
-    "greater_than": ("gt", "more than"),
-    "less_than": ("lt", "less than"),
-}
 
 
 def _bound(kind: str, context: Mapping[str, Any]) -> str | None:
@@ -324,7 +354,7 @@ def _shape_at(shape: type[BaseModel], loc: FieldPath) -> type[BaseModel] | None:
 
 
 def _inner(annotation: Any, part: str | int) -> Any:
-    """The annotation of what stands at `part` inside a value so annotated."""
+    """The annotation of the value at `part` inside a value with this annotation."""
     shape = _as_shape(annotation)
     if shape is not None:
         for name, field in shape.model_fields.items():
@@ -352,28 +382,3 @@ def _options(annotation: Any) -> list[Any]:
     if origin in {typing.Union, types.UnionType}:
         return [option for argument in typing.get_args(annotation) for option in _options(argument)]
     return [annotation]
-
-
-def mappings(entries: Any) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The mappings of what should be a list of mappings, with their index."""
-    if isinstance(entries, list):
-        for index, entry in enumerate(cast("list[Any]", entries)):
-            if isinstance(entry, dict):
-                yield index, cast("dict[str, Any]", entry)
-
-
-class Shape(BaseModel):
-    """What a user may write. A key that may be left out has a default; `null` is accepted where that is None."""
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(
-        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, defer_build=True
-    )
-
-
-Name = Annotated[str, Field(min_length=1)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Temperature = Annotated[float, Field(ge=0, le=2)]
-Milliseconds = Annotated[int, Field(gt=0)]
-FreeForm = dict[str, Any]
-Trials = Annotated[int, Field(ge=1, le=100_000)]
-PassRate = Annotated[float, Field(gt=0, le=1)]

@@ -1,16 +1,18 @@
-"""YAML 1.2 core schema on the C parser of PyYAML.
+"""Files read as YAML 1.2 (core schema) on PyYAML's C parser, as documents that know where each value stands.
 
-`yes`, `no`, `on` and `off` are text, `012` is twelve, `<<` is a key like any other. Mapping keys are taken as the text
-they were written as. The composed nodes are kept, since positions are looked up in them when they are needed.
+`yes`, `no`, `on` and `off` are text, `012` is twelve, `<<` is a key like any other. Mapping keys are the text they were
+written as. The composed nodes are kept so that positions can be looked up when needed.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import math
 import os
 import re
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import Any, ClassVar, NamedTuple, cast
@@ -22,9 +24,9 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from steadyhand.records.location import Place, Problem
 from steadyhand.spec.validation import FieldPath, show_path
 
+MAX_BYTES = 1 << 20
 MAX_DEPTH = 64
 MAX_ALIASED_NODES = 100_000
-
 _TEXT = "text"
 _CONSTANTS: dict[str, bool | float | None] = {
     "": None,
@@ -55,195 +57,18 @@ class YamlFault(NamedTuple):
     node: Node | None = None
 
 
-class Unreadable(Exception):
-    """The text is no YAML that can be read any further."""
+class YamlError(Exception):
+    """The text cannot be read any further as YAML."""
 
     def __init__(self, code: str, message: str, line: int = 0, column: int = 0) -> None:
         super().__init__(message)
         self.fault: YamlFault = YamlFault(code, message, line, column)
 
 
-def parse(text: str) -> tuple[Node, Any, list[YamlFault]]:
-    """The root node, its plain data, and what is wrong but did not stop the reading. Raises `Unreadable`."""
-    root = _compose(text)
-    if "*" in text and "&" in text:
-        _measure(root, {}, set())
-    builder = _Builder()
-    return root, builder.build(root), builder.faults
-
-
-class _Composer(CParser):
-    """Nodes without resolved tags: None for plain scalars and collections, `text` for quoted scalars."""
-
-    depth: ClassVar[int] = 0
-
-    def resolve(self, _kind: type[Node], value: str | None, implicit: tuple[bool, bool]) -> str | None:
-        return None if value is None or implicit[0] else _TEXT
-
-    def descend_resolver(self, parent: Node | None, _index: object) -> None:
-        self.depth += 1  # pyright: ignore[reportAttributeAccessIssue]  # the class holds the starting value only
-        if self.depth > MAX_DEPTH:
-            line, column = position(parent)
-            raise Unreadable("too-deep", f"nested more than {MAX_DEPTH} levels deep", line, column)
-
-    def ascend_resolver(self) -> None:
-        self.depth -= 1  # pyright: ignore[reportAttributeAccessIssue]
-
-
-def _compose(text: str) -> Node:
-    try:
-        root = _Composer(text).get_single_node()
-    except yaml.reader.ReaderError as error:
-        before = text.encode()[: error.position].decode(errors="replace") if error.position > 0 else ""
-        line = before.count("\n") + 1
-        column = len(before) - before.rfind("\n")
-        raise Unreadable("yaml-syntax", f"not valid YAML: {error.reason}", line, column) from None
-    except yaml.MarkedYAMLError as error:
-        raise _unreadable(error) from None
-    except yaml.YAMLError as error:
-        raise Unreadable("yaml-syntax", f"not valid YAML: {error}") from None
-    if root is None:
-        raise Unreadable("empty-file", "the file is empty; expected a scenario", 1, 1)
-    return root
-
-
-def _unreadable(error: yaml.MarkedYAMLError) -> Unreadable:
-    mark = error.problem_mark or error.context_mark
-    line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
-    if error.context and "single document" in error.context:
-        return Unreadable("several-documents", "found a second document; expected one per file", line, column)
-    context = f" {error.context}" if error.context else ""
-    return Unreadable("yaml-syntax", f"not valid YAML:{context} {error.problem}".replace("  ", " "), line, column)
-
-
-def position(node: Node | None) -> tuple[int, int]:
-    """Line and column of a node's first character, from 1."""
-    if node is None:
-        return 1, 1
-    mark = node.start_mark
-    return mark.line + 1, mark.column + 1
-
-
-def _measure(node: Node, sizes: dict[int, tuple[int, int]], open_nodes: set[int]) -> tuple[int, int]:
-    """How many nodes, and how deep, the node is with its aliases written out."""
-    if isinstance(node, ScalarNode):
-        return 1, 1
-    key = id(node)
-    known = sizes.get(key)
-    if known is not None:
-        return known
-    if key in open_nodes:
-        raise Unreadable("alias-loop", "an alias stands inside what it names", *position(node))
-    open_nodes.add(key)
-    size, depth = 1, 0
-    for child in _children(node):
-        child_size, child_depth = _measure(child, sizes, open_nodes)
-        size += child_size
-        depth = max(depth, child_depth)
-    open_nodes.discard(key)
-    if size > MAX_ALIASED_NODES:
-        message = f"aliases expand to more than {MAX_ALIASED_NODES:,} values"
-        raise Unreadable("alias-bomb", message, *position(node))
-    if depth >= MAX_DEPTH:
-        raise Unreadable("too-deep", f"nested more than {MAX_DEPTH} levels deep", *position(node))
-    sizes[key] = size, depth + 1
-    return size, depth + 1
-
-
-def _children(node: Node) -> list[Node]:
-    if isinstance(node, MappingNode):
-        return [child for pair in node.value for child in pair]
-    return list(node.value) if isinstance(node, SequenceNode) else []
-
-
-class _Builder:
-    """Nodes to plain data. Duplicate keys, odd keys and unknown tags are noted, and reading goes on."""
-
-    def __init__(self) -> None:
-        self.faults: list[YamlFault] = []
-
-    def build(self, node: Node) -> Any:
-        kind = node.__class__
-        tag = cast("str | None", node.tag)
-        if kind is ScalarNode:
-            if tag is _TEXT:
-                return node.value
-            return self._plain(node) if tag is None else self._tagged(node)
-        if tag is not None:
-            self._check_collection_tag(node)
-        build = self.build
-        if kind is SequenceNode:
-            return [build(item) for item in node.value]
-        data: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            key = key_node.value
-            if key_node.__class__ is not ScalarNode:
-                self._fault("complex-key", "a key must be a plain word or text, not a collection", key_node)
-                continue
-            if key in data:
-                first = next(k for k, _ in node.value if k.__class__ is ScalarNode and k.value == key)
-                line, _ = position(first)
-                self._fault("duplicate-key", f"key `{key}` is already set on line {line}; keep one of them", key_node)
-                continue
-            data[key] = build(value_node)
-        return data
-
-    def _plain(self, node: Node) -> Any:
-        value: str = node.value
-        if value[:1] not in _STARTS:
-            return _CONSTANTS.get(value, value) if len(value) < 6 else value
-        return self._number(node, value)
-
-    def _number(self, node: Node, value: str) -> Any:
-        match = _NUMBER.fullmatch(value)
-        if match is None:
-            return _CONSTANTS.get(value, value)
-        kind = match.lastgroup
-        try:
-            if kind == "decimal":
-                return int(value)
-            if kind == "float":
-                return float(value)
-            return int(match[kind or 0], 8 if kind == "octal" else 16)
-        except ValueError:
-            self._fault("bad-number", f"a number of {len(value)} digits is too long to read", node)
-            return 0
-
-    def _tagged(self, node: Node) -> Any:
-        tag, value = node.tag, cast("str", node.value)
-        if tag == _TAG + "str":
-            return value
-        if tag not in _CORE_TAGS or tag in {_TAG + "seq", _TAG + "map"}:
-            self._unknown_tag(node)
-            return value
-        built = self._plain(node)
-        if tag == _TAG + "float" and type(built) is int:
-            return float(built)
-        wanted = {"int": int, "float": float, "bool": bool, "null": type(None)}[tag.removeprefix(_TAG)]
-        if type(built) is not wanted:
-            self._fault("bad-tag", f'"{value}" is not what its tag !!{tag.removeprefix(_TAG)} says', node)
-        return built
-
-    def _check_collection_tag(self, node: Node) -> None:
-        wanted = _TAG + ("seq" if isinstance(node, SequenceNode) else "map")
-        if node.tag != wanted:
-            self._unknown_tag(node)
-
-    def _unknown_tag(self, node: Node) -> None:
-        tag = node.tag.replace(_TAG, "!!")
-        self._fault("unknown-tag", f"unknown tag `{tag}`; only the tags of YAML 1.2's core schema are read", node)
-
-    def _fault(self, code: str, message: str, node: Node) -> None:
-        self.faults.append(YamlFault(code, message, *position(node), node))
-
-
-MAX_BYTES = 1 << 20
-
-
 class Document:
     """`data` is plain Python; `locate` finds a value's place in the nodes it was built from.
 
-    Without a `root` it came from no file, and a place has a path only.
+    Without a `root` it came from no file, and places have a path only.
     """
 
     __slots__ = ("_root", "data", "digest", "file", "folder")
@@ -256,14 +81,14 @@ class Document:
         self._root: Node | None = root
 
     def with_data(self, data: Any) -> Document:
-        """The same places over other data, such as one combination of a matrix."""
+        """The same places with other data, such as one combination of a matrix."""
         return Document(self.file, self.folder, data, root=self._root, digest=self.digest)
 
     def locate(self, path: FieldPath, *, key: bool = False) -> Place:
-        """Where the field at `path` stands.
+        """The place of the field at `path`.
 
-        A scalar and a list item are pointed to themselves; a collection under a key, and anything when `key` is
-        set, at its key. A field that is not there is pointed to at the nearest collection around it that is.
+        For a scalar or list item, its own; for a collection under a key, and for anything when `key` is set, the
+        key's. For a missing field, the nearest collection around it.
         """
         if self._root is None:
             return Place(file=self.file, path=show_path(path))
@@ -292,9 +117,9 @@ def _step(node: Node, part: str | int) -> tuple[Node | None, Node] | None:
 
 
 def read_document(path: str, file: str) -> tuple[Document | None, list[Problem]]:
-    """Read one file, called `file` in messages. Without a document the problems say why it could not be read."""
+    """Read one file, called `file` in messages. Without a document, the problems say why."""
     try:
-        with open(path, "rb") as stream:  # noqa: PTH123  # a Path object for each file costs as much as opening it
+        with open(path, "rb", opener=_open_file) as stream:
             content = stream.read(MAX_BYTES + 1)
     except OSError as error:
         reason = error.strerror or str(error)
@@ -302,11 +127,20 @@ def read_document(path: str, file: str) -> tuple[Document | None, list[Problem]]
     return parse_document(content, path, file)
 
 
+def _open_file(path: str, flags: int) -> int:
+    """Without blocking: a pipe that nobody writes to would hang. Raises `OSError`."""
+    opened = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    if stat.S_ISREG(os.fstat(opened).st_mode):
+        return opened
+    os.close(opened)
+    raise OSError(errno.EINVAL, "expected a file, found a folder, pipe or device")
+
+
 def parse_document(content: bytes, path: str, file: str) -> tuple[Document | None, list[Problem]]:
     """As `read_document`, for content already in memory."""
     try:
         root, data, faults = parse(_decode(content))
-    except Unreadable as error:
+    except YamlError as error:
         return None, [_problem(error.fault, file)]
     digest = hashlib.sha256(content).hexdigest()[:16]
     document = Document(file, os.path.dirname(path), data, root=root, digest=digest)  # noqa: PTH120
@@ -353,17 +187,17 @@ def _plain_data(value: Any, path: FieldPath) -> Any:
 
 def _decode(content: bytes) -> str:
     if len(content) > MAX_BYTES:
-        raise Unreadable("too-large", "the file is larger than 1 MiB; expected a scenario of at most that")
+        raise YamlError("too-large", "the file is larger than 1 MiB, the most that is read")
     if b"\0" in content:
         line, column = _byte_position(content, content.index(b"\0"))
-        raise Unreadable("not-text", "found a NUL byte: the file is binary; expected UTF-8 text", line, column)
+        raise YamlError("not-text", "found a NUL byte: the file is binary; expected UTF-8 text", line, column)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line, column = _byte_position(content, error.start)
         found = content[error.start]
         message = f"found the byte 0x{found:02x}, which is not UTF-8; save the file as UTF-8"
-        raise Unreadable("not-utf8", message, line, column) from None
+        raise YamlError("not-utf8", message, line, column) from None
 
 
 def _byte_position(content: bytes, offset: int) -> tuple[int, int]:
@@ -386,7 +220,7 @@ def _located(faults: list[YamlFault], file: str, root: Node) -> list[Problem]:
 
 
 def _note_paths(node: Node, path: FieldPath, wanted: set[int], paths: dict[int, FieldPath]) -> None:
-    """The paths of the wanted keys and values, found in one walk. Aliases were measured before, so it ends."""
+    """The paths of the wanted keys and values, in one walk. It ends, as alias loops were refused before."""
     if id(node) in wanted:
         paths.setdefault(id(node), path)
     if isinstance(node, SequenceNode):
@@ -398,3 +232,177 @@ def _note_paths(node: Node, path: FieldPath, wanted: set[int], paths: dict[int, 
             if id(key_node) in wanted:
                 paths.setdefault(id(key_node), inner)
             _note_paths(value_node, inner, wanted, paths)
+
+
+def parse(text: str) -> tuple[Node, Any, list[YamlFault]]:
+    """The root node, its plain data, and the faults that did not stop the reading. Raises `YamlError`."""
+    root = _compose(text)
+    if "*" in text and "&" in text:
+        _measure(root, {}, set())
+    builder = _Builder()
+    return root, builder.build(root), builder.faults
+
+
+class _Composer(CParser):
+    """Nodes without resolved tags: None for plain scalars and collections, `text` for quoted scalars."""
+
+    depth: ClassVar[int] = 0
+
+    def resolve(self, _kind: type[Node], value: str | None, implicit: tuple[bool, bool]) -> str | None:
+        return None if value is None or implicit[0] else _TEXT
+
+    def descend_resolver(self, parent: Node | None, _index: object) -> None:
+        self.depth += 1  # pyright: ignore[reportAttributeAccessIssue]  # the class holds the starting value only
+        if self.depth > MAX_DEPTH:
+            line, column = position(parent)
+            raise YamlError("too-deep", f"nested more than {MAX_DEPTH} levels deep", line, column)
+
+    def ascend_resolver(self) -> None:
+        self.depth -= 1  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _compose(text: str) -> Node:
+    try:
+        root = _Composer(text).get_single_node()
+    except yaml.reader.ReaderError as error:
+        before = text.encode()[: error.position].decode(errors="replace") if error.position > 0 else ""
+        line = before.count("\n") + 1
+        column = len(before) - before.rfind("\n")
+        raise YamlError("yaml-syntax", f"not valid YAML: {error.reason}", line, column) from None
+    except yaml.MarkedYAMLError as error:
+        raise _yaml_error(error) from None
+    except yaml.YAMLError as error:
+        raise YamlError("yaml-syntax", f"not valid YAML: {error}") from None
+    if root is None:
+        raise YamlError("empty-file", "the file is empty", 1, 1)
+    return root
+
+
+def _yaml_error(error: yaml.MarkedYAMLError) -> YamlError:
+    mark = error.problem_mark or error.context_mark
+    line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
+    if error.context and "single document" in error.context:
+        return YamlError("several-documents", "found a second document; expected one per file", line, column)
+    context = f" {error.context}" if error.context else ""
+    return YamlError("yaml-syntax", f"not valid YAML:{context} {error.problem}".replace("  ", " "), line, column)
+
+
+def position(node: Node | None) -> tuple[int, int]:
+    """Line and column of a node's first character, from 1."""
+    if node is None:
+        return 1, 1
+    mark = node.start_mark
+    return mark.line + 1, mark.column + 1
+
+
+def _measure(node: Node, sizes: dict[int, tuple[int, int]], open_nodes: set[int]) -> tuple[int, int]:
+    """The number of nodes and the depth with aliases expanded."""
+    if isinstance(node, ScalarNode):
+        return 1, 1
+    key = id(node)
+    known = sizes.get(key)
+    if known is not None:
+        return known
+    if key in open_nodes:
+        raise YamlError("alias-loop", "an alias refers to a collection that contains it", *position(node))
+    open_nodes.add(key)
+    size, depth = 1, 0
+    for child in _children(node):
+        child_size, child_depth = _measure(child, sizes, open_nodes)
+        size += child_size
+        depth = max(depth, child_depth)
+    open_nodes.discard(key)
+    if size > MAX_ALIASED_NODES:
+        message = f"aliases expand to more than {MAX_ALIASED_NODES:,} values"
+        raise YamlError("alias-bomb", message, *position(node))
+    if depth >= MAX_DEPTH:
+        raise YamlError("too-deep", f"nested more than {MAX_DEPTH} levels deep", *position(node))
+    sizes[key] = size, depth + 1
+    return size, depth + 1
+
+
+def _children(node: Node) -> list[Node]:
+    if isinstance(node, MappingNode):
+        return [child for pair in node.value for child in pair]
+    return list(node.value) if isinstance(node, SequenceNode) else []
+
+
+class _Builder:
+    """Builds plain data from nodes. Duplicate keys, odd keys and unknown tags become faults, and reading goes on."""
+
+    def __init__(self) -> None:
+        self.faults: list[YamlFault] = []
+
+    def build(self, node: Node) -> Any:
+        kind = node.__class__
+        tag = cast("str | None", node.tag)
+        if kind is ScalarNode:
+            if tag is _TEXT:
+                return node.value
+            return self._plain(node) if tag is None else self._tagged(node)
+        if tag is not None:
+            self._check_collection_tag(node)
+        build = self.build
+        if kind is SequenceNode:
+            return [build(item) for item in node.value]
+        data: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key = key_node.value
+            if key_node.__class__ is not ScalarNode:
+                self._fault("complex-key", "expected text as a key, found a collection", key_node)
+                continue
+            if key in data:
+                first = next(k for k, _ in node.value if k.__class__ is ScalarNode and k.value == key)
+                line, _ = position(first)
+                self._fault("duplicate-key", f"key `{key}` is already set on line {line}; keep one of them", key_node)
+                continue
+            data[key] = build(value_node)
+        return data
+
+    def _plain(self, node: Node) -> Any:
+        value: str = node.value
+        if value[:1] not in _STARTS:
+            return _CONSTANTS.get(value, value) if len(value) < 6 else value
+        return self._number(node, value)
+
+    def _number(self, node: Node, value: str) -> Any:
+        match = _NUMBER.fullmatch(value)
+        if match is None:
+            return _CONSTANTS.get(value, value)
+        kind = match.lastgroup
+        try:
+            if kind == "decimal":
+                return int(value)
+            if kind == "float":
+                return float(value)
+            return int(match[kind or 0], 8 if kind == "octal" else 16)
+        except ValueError:
+            self._fault("bad-number", f"a number of {len(value)} digits is too long", node)
+            return 0
+
+    def _tagged(self, node: Node) -> Any:
+        tag, value = node.tag, cast("str", node.value)
+        if tag == _TAG + "str":
+            return value
+        if tag not in _CORE_TAGS or tag in {_TAG + "seq", _TAG + "map"}:
+            self._unknown_tag(node)
+            return value
+        built = self._plain(node)
+        if tag == _TAG + "float" and type(built) is int:
+            return float(built)
+        wanted = {"int": int, "float": float, "bool": bool, "null": type(None)}[tag.removeprefix(_TAG)]
+        if type(built) is not wanted:
+            self._fault("bad-tag", f'"{value}" does not match its tag !!{tag.removeprefix(_TAG)}', node)
+        return built
+
+    def _check_collection_tag(self, node: Node) -> None:
+        wanted = _TAG + ("seq" if isinstance(node, SequenceNode) else "map")
+        if node.tag != wanted:
+            self._unknown_tag(node)
+
+    def _unknown_tag(self, node: Node) -> None:
+        tag = node.tag.replace(_TAG, "!!")
+        self._fault("unknown-tag", f"unknown tag `{tag}`; only the tags of YAML 1.2's core schema are allowed", node)
+
+    def _fault(self, code: str, message: str, node: Node) -> None:
+        self.faults.append(YamlFault(code, message, *position(node), node))

@@ -1,4 +1,4 @@
-"""One writer at a time: an advisory lock beside the run record, which the system lets go of when its holder dies."""
+"""One writer at a time: an advisory lock beside the run record, released by the system when its holder dies."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ SUFFIX = ".lock"
 
 
 class RunLock:
-    """Held from `take` until `release`. A lock file that a killed process left behind does not hinder anybody.
+    """Held from `take` until `release`. A lock file left behind by a killed process blocks nobody.
 
-    SQLite's own locks are on the record itself and are lost when any descriptor of it is closed, so this one is on a
-    file of its own.
+    It is a separate file because a lock on the record itself is lost when any descriptor of the record is closed.
     """
 
     def __init__(self, file: Path, descriptor: int | None) -> None:
@@ -26,7 +25,7 @@ class RunLock:
 
     @classmethod
     def take(cls, record: Path) -> RunLock:
-        """Raises `StoreError` that names the process which writes this record now."""
+        """Raises `StoreError`, which names the process that is writing this record."""
         file = record.with_name(record.name + SUFFIX)
         locking = _locking()
         if locking is None:
@@ -42,17 +41,17 @@ class RunLock:
                 holder = os.read(descriptor, 32).decode("ascii", "replace").strip() or "unknown"
                 os.close(descriptor)
                 raise StoreError(
-                    f"the run record {record} is being written by process {holder}; wait for it, or stop it, and resume"
+                    f"the run record {record} is being written by process {holder}; wait for it or stop it, then resume"
                 ) from None
             if _is_at(descriptor, file):
-                with suppress(OSError):  # on a full disk the lock holds all the same, it only names nobody
+                with suppress(OSError):  # on a full disk the lock still holds, only without a name
                     os.ftruncate(descriptor, 0)
                     os.write(descriptor, f"{os.getpid()}\n".encode())
                 return cls(file, descriptor)
             os.close(descriptor)
 
     def release(self) -> None:
-        """Safe to call twice. The file goes first: whoever opened it before finds out that it is no longer there."""
+        """Safe to call twice. The file is removed first, so that whoever opened it before notices."""
         if self._descriptor is None:
             return
         descriptor, self._descriptor = self._descriptor, None
@@ -61,9 +60,9 @@ class RunLock:
 
 
 def has_writer(record: Path) -> bool:
-    """Whether a process that is still there says it writes this record.
+    """Whether a living process is recorded as the writer of this record.
 
-    It looks and does not lock: a look that took the lock for a moment could turn a writer away.
+    It does not try the lock, as holding it even for a moment could turn a writer away.
     """
     if _locking() is None:
         return True
@@ -71,13 +70,13 @@ def has_writer(record: Path) -> bool:
         holder = int(record.with_name(record.name + SUFFIX).read_bytes().decode("ascii"))
     except FileNotFoundError:
         return False
-    except (OSError, ValueError):  # it is just being written, or the disk was full
+    except (OSError, ValueError):  # being written at this moment, or the disk was full
         return True
     try:
         os.kill(holder, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # somebody else's process
+    except OSError:  # another user's process
         return True
     return True
 
@@ -85,13 +84,13 @@ def has_writer(record: Path) -> bool:
 def _locking() -> ModuleType | None:
     try:
         import fcntl
-    except ImportError:  # Windows; there only SQLite keeps writers apart
+    except ImportError:  # Windows, where only SQLite keeps writers apart
         return None
     return fcntl
 
 
 def _is_at(descriptor: int, file: Path) -> bool:
-    """Whether the locked file is still the one under that name; its last holder may have removed it meanwhile."""
+    """Whether the locked file still has that name; its last holder may have removed it in the meantime."""
     try:
         return os.path.samestat(os.fstat(descriptor), file.stat())
     except FileNotFoundError:

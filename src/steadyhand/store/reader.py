@@ -1,4 +1,4 @@
-"""Reading a run record, also while it is being written."""
+"""Reads a run record, also while it is being written, and finds the runs in a folder."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from steadyhand.records.evaluation import Outcome, Verdict
 from steadyhand.records.run import RunHeader, TrialKey, TrialRecord
 from steadyhand.store import schema as codec
 from steadyhand.store.lock import has_writer
-from steadyhand.store.schema import SUFFIX, PlanEntry, never_begun, read_plan, reading
+from steadyhand.store.schema import SUFFIX, PlanEntry, never_begun, read_plan, reading, still_to_do
 
 _PAGE = 64
+_STAMP = len("20261116-104455")
+_SHOWN = 5
 
 
 class TrialRow(Record):
@@ -32,9 +34,9 @@ class TrialRow(Record):
 
 
 class RunReader:
-    """Opened for each question and closed again: a reader holds no lock, needs no closing and never hinders the writer.
+    """Opens the file for each query: a reader holds no lock, needs no closing and never blocks the writer.
 
-    Every method raises `StoreError` when the file is damaged. `header` is as it stood when the reader was opened.
+    Every method raises `StoreError` when the file is damaged. `header` is as of when the reader was opened.
     """
 
     def __init__(self, path: Path, header: RunHeader) -> None:
@@ -44,7 +46,7 @@ class RunReader:
 
     @classmethod
     def open(cls, path: Path) -> RunReader:
-        """Raises `StoreError` when there is no such file, or it is damaged, no run record or of a newer format."""
+        """Raises `StoreError` when the file is missing, damaged, not a run record or of another format."""
         with reading(path) as connection:
             row = connection.execute("SELECT header FROM run").fetchone()
             connection.execute("SELECT count(*) FROM trial").fetchone()
@@ -57,7 +59,7 @@ class RunReader:
 
     @property
     def status(self) -> str:
-        """A run that was killed is `interrupted`, although nobody was left to write that down."""
+        """A killed run is `interrupted`, although its process could not record that."""
         with reading(self.path) as connection:
             written = connection.execute("SELECT status FROM run").fetchone()[0]
         return written if written != "running" or has_writer(self.path) else "interrupted"
@@ -67,7 +69,7 @@ class RunReader:
         return self.status == "finished"
 
     def counts(self) -> dict[Verdict, int]:
-        """How many trials of each verdict; every verdict is there."""
+        """The number of trials of each verdict, 0 included."""
         with reading(self.path) as connection:
             found = dict(connection.execute("SELECT verdict, count(*) FROM trial GROUP BY verdict").fetchall())
         return {verdict: found.get(verdict.value, 0) for verdict in Verdict}
@@ -88,7 +90,7 @@ class RunReader:
             ]
 
     def trials(self) -> Iterator[TrialRecord]:
-        """Every trial, in the order of the plan, decoded one by one as they are asked for."""
+        """Every trial, in the order of the plan, decoded as it is iterated over."""
         last = 0
         while True:
             with reading(self.path) as connection:
@@ -102,24 +104,29 @@ class RunReader:
                 return
 
     def plan(self) -> list[PlanEntry]:
-        """What the run set out to do, in order."""
+        """The planned trials, in order."""
         with reading(self.path) as connection:
             return list(read_plan(connection))
 
+    def to_do(self) -> list[TrialKey]:
+        """The planned trials that a resume has to run, in order."""
+        verdicts = {row.key: row.verdict for row in self.rows()}
+        return [entry.key for entry in self.plan() if still_to_do(verdicts.get(entry.key))]
+
     def planned_per_scenario(self) -> dict[str, int]:
-        """How many trials of each scenario there should be, in the order of the plan."""
+        """The number of planned trials of each scenario, in the order of the plan."""
         query = "SELECT scenario_id, count(*) FROM plan GROUP BY scenario_id ORDER BY min(position)"
         with reading(self.path) as connection:
             return dict(connection.execute(query).fetchall())
 
     def counts_per_scenario(self) -> dict[tuple[str, Verdict], int]:
-        """How many trials of a scenario came to a verdict; those that are none are not there."""
+        """The number of trials by scenario and verdict, without zeros."""
         query = "SELECT scenario_id, verdict, count(*) FROM trial GROUP BY scenario_id, verdict"
         with reading(self.path) as connection:
             return {(scenario, Verdict(verdict)): count for scenario, verdict, count in connection.execute(query)}
 
     def trial(self, key: TrialKey) -> TrialRecord | None:
-        """One trial, or None when the record does not hold it."""
+        """One trial, or None if the record does not have it."""
         with reading(self.path) as connection:
             query = "SELECT body FROM trial WHERE scenario_id=? AND idx=?"
             row = connection.execute(query, (key.scenario_id, key.index)).fetchone()
@@ -137,12 +144,8 @@ def _dictionary(connection: sqlite3.Connection) -> bytes:
     return connection.execute("SELECT dictionary FROM run").fetchone()[0]
 
 
-_STAMP = len("20261116-104455")
-_SHOWN = 5
-
-
 class RunEntry(Record):
-    """A run of the folder. When its file cannot be read, `problem` says why and the rest is empty."""
+    """A run in the folder. If its file cannot be read, `problem` says why and the rest is empty."""
 
     id: str
     path: Path
@@ -153,18 +156,18 @@ class RunEntry(Record):
 
 
 def list_runs(folder: Path) -> list[RunEntry]:
-    """Every run of the folder, the newest first. A file that cannot be read never hides the others."""
+    """Every run in the folder, newest first. An unreadable file never hides the others."""
     return [_entry(path) for path in _newest_first(folder)]
 
 
 def find_run(folder: Path, name: str) -> Path:
-    """The file of a run, by id, by the beginning of an id if only one has it, as `last`, or by path.
+    """The file of a run: by id, by an unambiguous prefix of an id, as `last`, or by path.
 
-    Raises `StoreError` that says which runs there are.
+    Raises `StoreError`, which lists the runs there are.
     """
     paths = _newest_first(folder)
     if name == "last":
-        begun = next((path for path in paths if not never_begun(path)), None)
+        begun = next((path for path in paths if path.is_file() and not never_begun(path)), None)
         if begun is not None:
             return begun
         raise StoreError(f"there are no runs in {folder} yet")
@@ -173,16 +176,23 @@ def find_run(folder: Path, name: str) -> Path:
     if len(found) == 1:
         return found[0]
     if found:
-        raise StoreError(f"{name!r} could be any of {len(found)} runs: {_some(found)}; give more of its id")
+        raise StoreError(f"{name!r} matches {len(found)} runs: {_some(found)}; give more of the id")
     if Path(name).is_file():
         return Path(name)
-    there = f"there are: {_some(paths)}" if paths else "there are no runs yet"
+    there = f"runs there: {_some(paths)}" if paths else "there are no runs yet"
     raise StoreError(f"no run {name!r} in {folder}, and no such file; {there}")
 
 
 def _newest_first(folder: Path) -> list[Path]:
-    found = [(path.stem[:_STAMP], path.stat().st_mtime_ns, path) for path in folder.glob(f"*{SUFFIX}")]
+    found = [(path.stem[:_STAMP], _changed_ns(path), path) for path in folder.glob(f"*{SUFFIX}")]
     return [path for *_, path in sorted(found, reverse=True)]
+
+
+def _changed_ns(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:  # a link to nowhere or to itself, or a file that has just gone
+        return 0
 
 
 def _some(paths: list[Path]) -> str:
@@ -199,5 +209,5 @@ def _entry(path: Path) -> RunEntry:
 
 
 def new_run_id(now: datetime, random: randomness.Random) -> str:
-    """Such as `20261116-104455-3f9a`: when, to the second, and four digits that keep runs of one second apart."""
+    """Such as `20261116-104455-3f9a`: the time to the second, and four digits to tell apart runs of the same second."""
     return f"{now:%Y%m%d-%H%M%S}-{random.getrandbits(16):04x}"

@@ -1,4 +1,4 @@
-"""The tables of a run record, and how its file is opened and recognised."""
+"""The run record's file format: its tables, how it is opened and recognised, and how trials are encoded in it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ import msgspec
 
 from steadyhand.errors import StoreError
 from steadyhand.records.base import Record
+from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import FORMAT_VERSION, TrialKey, TrialRecord
 
 SUFFIX = ".sqlite"
 APPLICATION_ID = 0x53544459
-
 RunStatus = Literal["running", "finished", "interrupted", "failed"]
-
 _BUSY_S = 5.0
 _TABLES = """
 CREATE TABLE run (
@@ -48,10 +47,29 @@ CREATE TABLE trial (
   UNIQUE (scenario_id, idx)
 );
 """
+_WINDOW = 64 * 1024 - 1
+_CHECKSUM = 4
+# lz4 has no type stubs.
+_lz4: Any = importlib.import_module("lz4.block")
+_encoder = msgspec.msgpack.Encoder(enc_hook=repr)
+_decoder = msgspec.msgpack.Decoder(TrialRecord)
+
+
+def still_to_do(verdict: Verdict | None) -> bool:
+    """Whether a resume runs the trial: it has no verdict yet, or only an error, which a new result may replace."""
+    return verdict is None or verdict is Verdict.ERROR
+
+
+class PlanEntry(Record):
+    """One planned trial. `digest` changes with its scenario, model, agent or judge."""
+
+    key: TrialKey
+    seed: int = 0
+    digest: str = ""
 
 
 def begin_tables(connection: sqlite3.Connection) -> None:
-    """Make the tables in a transaction that the caller commits, once what makes them a run is in them too."""
+    """Create the tables in a transaction, which the caller commits once the header and plan are in them."""
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")
     connection.executescript(
@@ -60,20 +78,20 @@ def begin_tables(connection: sqlite3.Connection) -> None:
 
 
 def connect(path: Path, *, mode: Literal["ro", "rw", "rwc"]) -> sqlite3.Connection:
-    """Open the file, in the thread that asks or to be handed on. Raises `sqlite3.Error`."""
+    """Open the file; the connection may be used from another thread. Raises `sqlite3.Error`."""
     uri = f"{path.absolute().as_uri()}?mode={mode}"
     return sqlite3.connect(uri, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
 
 
 def remove_record(path: Path) -> None:
-    """Take away a record that could not be begun, with what SQLite keeps beside it."""
+    """Remove a record that could not be started, with SQLite's files beside it."""
     for name in (path.name, f"{path.name}-wal", f"{path.name}-shm", f"{path.name}-journal"):
         with suppress(OSError):
             path.with_name(name).unlink()
 
 
 def never_begun(path: Path) -> bool:
-    """Whether it is what a process leaves that dies while it makes a record: a file with nothing in it."""
+    """Whether the file is empty, as a process leaves it that dies while creating a record."""
     try:
         connection = connect(path, mode="ro")
         try:
@@ -85,25 +103,25 @@ def never_begun(path: Path) -> bool:
 
 
 def recognise(connection: sqlite3.Connection, path: Path) -> None:
-    """Raises `StoreError` unless it is a run record of a format that this version reads."""
+    """Raises `StoreError` unless it is a run record in a format that this version reads."""
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     if application != APPLICATION_ID:
         raise StoreError(f"{path} is not a Steadyhand run record")
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version < FORMAT_VERSION:
         raise StoreError(
-            f"{path} has format {version}, of an older Steadyhand; this version reads format {FORMAT_VERSION}"
+            f"{path} has format {version}, from an older Steadyhand; this version reads format {FORMAT_VERSION}"
         )
     if version > FORMAT_VERSION:
         raise StoreError(
-            f"{path} has format {version}, and this version of Steadyhand reads format {FORMAT_VERSION}; "
+            f"{path} has format {version}, but this version of Steadyhand reads format {FORMAT_VERSION}; "
             "upgrade Steadyhand"
         )
 
 
 @contextmanager
 def reading(path: Path) -> Generator[sqlite3.Connection]:
-    """A checked read-only connection. Everything that goes wrong with the file inside is a `StoreError`."""
+    """A checked read-only connection. Anything wrong with the file raises `StoreError`, also inside the block."""
     if not path.is_file():
         raise StoreError(f"there is no run record at {path}")
     try:
@@ -114,46 +132,26 @@ def reading(path: Path) -> Generator[sqlite3.Connection]:
         finally:
             connection.close()
     except (sqlite3.Error, ValueError, TypeError) as error:
-        # A damaged page can also come back as a row with the wrong things in it.
+        # A damaged page may also come back as a row with wrong values.
         raise StoreError(f"{path} cannot be read as a run record: {error}") from error
 
 
-def plain(value: Any) -> Any:
-    """The same value in built-in types, with what cannot be written put as text.
-
-    Agents, mocks and plugins hand over anything: half a surrogate pair, an integer of a hundred digits, an object. A
-    trial is not lost over it.
-    """
-    return _tidy(msgspec.to_builtins(value, builtin_types=(bytes,), enc_hook=repr))
+def write_plan(connection: sqlite3.Connection, plan: Iterable[PlanEntry]) -> None:
+    connection.executemany(
+        "INSERT INTO plan (position, scenario_id, idx, seed, digest) VALUES (?, ?, ?, ?, ?)",
+        ((at, e.key.scenario_id, e.key.index, e.seed, e.digest) for at, e in enumerate(plan, start=1)),
+    )
 
 
-def _tidy(value: Any) -> Any:
-    match value:
-        case str():
-            return value.encode("utf-8", "backslashreplace").decode("utf-8")
-        case bool():
-            return value
-        case int():
-            return value if -(2**63) <= value < 2**64 else str(value)
-        case Mapping():
-            items = cast("Mapping[Any, Any]", value).items()
-            return {key if isinstance(key, int) else _tidy(str(key)): _tidy(item) for key, item in items}
-        case list() | tuple():
-            return [_tidy(item) for item in cast("list[Any]", value)]
-        case _:
-            return value
-
-
-_WINDOW = 64 * 1024 - 1
-_CHECKSUM = 4
-# It comes without types.
-_lz4: Any = importlib.import_module("lz4.block")
-_encoder = msgspec.msgpack.Encoder(enc_hook=repr)
-_decoder = msgspec.msgpack.Decoder(TrialRecord)
+def read_plan(connection: sqlite3.Connection) -> Iterator[PlanEntry]:
+    """In order."""
+    rows = connection.execute("SELECT scenario_id, idx, seed, digest FROM plan ORDER BY position")
+    for scenario_id, index, seed, digest in rows:
+        yield PlanEntry(key=TrialKey(scenario_id=scenario_id, index=index), seed=seed, digest=digest)
 
 
 def encode(record: TrialRecord) -> bytes:
-    """Raises `StoreError` when the record holds something that cannot be put in bytes by any means."""
+    """Raises `StoreError` when the record contains something that cannot be encoded at all."""
     try:
         return _encoder.encode(record)
     except (TypeError, ValueError, OverflowError, RecursionError):
@@ -173,7 +171,7 @@ def decode(data: bytes) -> TrialRecord:
 
 
 def dictionary_from(data: bytes) -> bytes:
-    """As much of an encoded trial as helps to compress others."""
+    """The part of an encoded trial that helps to compress others."""
     return data[-_WINDOW:]
 
 
@@ -189,27 +187,31 @@ def decompress(data: bytes, dictionary: bytes) -> bytes:
     except (_lz4.LZ4BlockError, ValueError, TypeError, MemoryError, OverflowError) as error:
         raise StoreError(f"a trial of the run record is damaged: {error}") from error
     if zlib.crc32(found).to_bytes(_CHECKSUM, "big") != data[:_CHECKSUM]:
-        raise StoreError("a trial of the run record is damaged: its checksum is another")
+        raise StoreError("a trial of the run record is damaged: checksum mismatch")
     return found
 
 
-class PlanEntry(Record):
-    """One trial. `digest` changes with whatever would make it another trial: its scenario, model, agent or judge."""
+def plain(value: Any) -> Any:
+    """The same value in built-in types, with what cannot be written as text.
 
-    key: TrialKey
-    seed: int = 0
-    digest: str = ""
-
-
-def write_plan(connection: sqlite3.Connection, plan: Iterable[PlanEntry]) -> None:
-    connection.executemany(
-        "INSERT INTO plan (position, scenario_id, idx, seed, digest) VALUES (?, ?, ?, ?, ?)",
-        ((at, e.key.scenario_id, e.key.index, e.seed, e.digest) for at, e in enumerate(plan, start=1)),
-    )
+    Agents, mocks and plugins may return anything: a lone surrogate, an integer of a hundred digits, an object. No trial
+    is lost over it.
+    """
+    return _tidy(msgspec.to_builtins(value, builtin_types=(bytes,), enc_hook=repr))
 
 
-def read_plan(connection: sqlite3.Connection) -> Iterator[PlanEntry]:
-    """In order."""
-    rows = connection.execute("SELECT scenario_id, idx, seed, digest FROM plan ORDER BY position")
-    for scenario_id, index, seed, digest in rows:
-        yield PlanEntry(key=TrialKey(scenario_id=scenario_id, index=index), seed=seed, digest=digest)
+def _tidy(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode("utf-8", "backslashreplace").decode("utf-8")
+        case bool():
+            return value
+        case int():
+            return value if -(2**63) <= value < 2**64 else str(value)
+        case Mapping():
+            items = cast("Mapping[Any, Any]", value).items()
+            return {key if isinstance(key, int) else _tidy(str(key)): _tidy(item) for key, item in items}
+        case list() | tuple():
+            return [_tidy(item) for item in cast("list[Any]", value)]
+        case _:
+            return value

@@ -1,4 +1,4 @@
-"""Writing the run record, trial by trial, without holding up the event loop."""
+"""Writes the run record, trial by trial, without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from steadyhand.store.schema import (
     connect,
     recognise,
     remove_record,
+    still_to_do,
     write_plan,
 )
 
@@ -34,78 +35,18 @@ _PLANNED = """
 SELECT scenario_id, min(idx), min(position), count(*), max(idx) - min(idx) + 1, count(DISTINCT position - idx) FROM plan
 GROUP BY scenario_id
 """
-
-
-class _Span(NamedTuple):
-    """Trials of one scenario that follow each other, as they do in a plan."""
-
-    first: int
-    position: int
-    trials: int
-
-
-class Positions:
-    """Of a run with a plan, a few numbers a scenario: a long run must not take more memory than a short one."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._spans: dict[str, _Span] = {}
-        self._single: dict[tuple[str, int], int] = {}
-        self._verdicts: list[Verdict | None] = []
-        for scenario_id, index, position, count, width, offsets in connection.execute(_PLANNED):
-            if offsets == 1 and width == count:
-                self._spans[scenario_id] = _Span(index, position, count)
-            else:
-                self._note_each(connection, scenario_id)
-        self.planned: bool = bool(self._spans or self._single)
-        self._next: int = 1
-        rows = connection.execute("SELECT scenario_id, idx, verdict, position FROM trial ORDER BY position")
-        for scenario_id, index, verdict, position in rows:
-            if not self.planned:
-                self._single[scenario_id, index] = position
-            self.note(position, Verdict(verdict))
-
-    def _note_each(self, connection: sqlite3.Connection, scenario_id: str) -> None:
-        rows = connection.execute("SELECT idx, position FROM plan WHERE scenario_id=?", (scenario_id,))
-        self._single.update({(scenario_id, index): position for index, position in rows})
-
-    def find(self, key: TrialKey) -> int | None:
-        """The row of a trial, or None when it has none yet."""
-        span = self._spans.get(key.scenario_id)
-        if span is not None:
-            at = key.index - span.first
-            return span.position + at if 0 <= at < span.trials else None
-        return self._single.get((key.scenario_id, key.index))
-
-    def add(self, key: TrialKey) -> int:
-        """A row for a trial of a run without a plan: the next one."""
-        position = self._single[key.scenario_id, key.index] = self._next
-        self._next += 1
-        return position
-
-    def verdict(self, position: int) -> Verdict | None:
-        return self._verdicts[position] if position < len(self._verdicts) else None
-
-    def note(self, position: int, verdict: Verdict) -> None:
-        missing = position + 1 - len(self._verdicts)
-        if missing > 0:
-            self._verdicts.extend([None] * missing)
-        self._verdicts[position] = verdict
-        self._next = max(self._next, position + 1)
-
-
 _INSERT = "INSERT INTO trial (name, verdict, outcome, latency_ms, body, position, scenario_id, idx) VALUES "
 _PLACES = "(?, ?, ?, ?, ?, ?, ?, ?)"
 _REPLACE = """
 UPDATE trial SET name=?, verdict=?, outcome=?, latency_ms=?, body=?
-WHERE position=? AND scenario_id=? AND idx=? AND verdict='error'
+WHERE position=? AND scenario_id=? AND idx=? AND verdict=?
 """
-
 _GATHER_S = 0.05
 _ROWS_AT_ONCE = 500
 
 
 class _Row(NamedTuple):
-    """A trial as it goes into the table, and whether its place holds an error which it replaces."""
+    """A trial as it goes into the table, and whether it replaces an error there."""
 
     key: TrialKey
     values: tuple[str | float | bytes | None, ...]
@@ -113,14 +54,14 @@ class _Row(NamedTuple):
 
 
 class RunWriter:
-    """Appends trials to a run record; one thread commits whatever came in 50 ms, in one transaction.
+    """Appends trials to a run record; a thread commits what arrived within 50 ms in one transaction.
 
-    Whoever appends encodes: the thread only waits for the disk, so that it and the event loop do not fight over the
+    The caller encodes, so the thread only waits for the disk and does not compete with the event loop for the
     interpreter's lock.
 
-    What `flush` or `close` returned for is on disk and survives the death of the process. When the thread cannot
-    write, the next call of any method raises `StoreError`; what was committed before stays readable. Secrets are
-    taken out before anything is written.
+    Once `flush` or `close` returns, everything appended is on disk and survives the death of the process. If the
+    thread cannot write, the next call of any method raises `StoreError`; what was committed before stays readable.
+    Secrets are removed before anything is written.
     """
 
     def __init__(self, path: Path, connection: sqlite3.Connection, lock: RunLock, redactor: Redactor) -> None:
@@ -145,26 +86,26 @@ class RunWriter:
     def create(
         cls, folder: Path, header: RunHeader, plan: Iterable[PlanEntry] = (), *, redactor: Redactor | None = None
     ) -> RunWriter:
-        """Begin a new record, `<folder>/<run id>.sqlite`. Raises `StoreError` when it exists or cannot be made.
+        """Create a record, `<folder>/<run id>.sqlite`. Raises `StoreError` if it exists or cannot be created.
 
-        With a `plan` only its trials can be appended, and they are listed in its order; without one, in the order
-        in which they come.
+        With a `plan`, only its trials can be appended, and they are listed in its order; without one, in the order in
+        which they are appended.
         """
         redactor = redactor or Redactor()
         path = folder / f"{header.id}{SUFFIX}"
         if path.exists():
-            raise StoreError(f"{path} exists already; a run record is never overwritten")
+            raise StoreError(f"{path} already exists; a run record is never overwritten")
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StoreError(f"the run record {path} cannot be made: {error}") from error
+            raise StoreError(f"the run record {path} cannot be created: {error}") from error
         lock = RunLock.take(path)
         try:
             connection = connect(path, mode="rwc")
         except sqlite3.Error as error:
             remove_record(path)
             lock.release()
-            raise StoreError(f"the run record {path} cannot be made: {error}") from error
+            raise StoreError(f"the run record {path} cannot be created: {error}") from error
         try:
             begin_tables(connection)
             text = msgspec.json.encode(redactor.value(header), enc_hook=repr).decode()
@@ -176,11 +117,11 @@ class RunWriter:
             connection.close()
             remove_record(path)
             lock.release()
-            raise StoreError(f"the run record {path} cannot be made: {error}") from error
+            raise StoreError(f"the run record {path} cannot be created: {error}") from error
 
     @classmethod
     def open(cls, path: Path, *, redactor: Redactor | None = None) -> RunWriter:
-        """Carry on an existing record. Raises `StoreError` when it cannot be written or is no run record."""
+        """Continue an existing record. Raises `StoreError` if it cannot be written or is not a run record."""
         if not path.is_file():
             raise StoreError(f"there is no run record at {path}")
         lock = RunLock.take(path)
@@ -203,16 +144,16 @@ class RunWriter:
             raise StoreError(f"the run record {path} cannot be opened: {error}") from error
 
     def append(self, record: TrialRecord) -> TrialRecord:
-        """Hand a finished trial over; returns at once, with the trial as it is written, without secrets.
+        """Queue a finished trial; returns at once, with the trial as written, without secrets.
 
-        A trial that is there already is replaced if it was in error, which is what a resume does. Otherwise raises
-        `StoreError` and nothing changes.
+        A trial that is already there is replaced if its verdict was error, as a resume does; otherwise raises
+        `StoreError` and changes nothing.
         """
         self._check()
         position = self._position(record.key)
         known = self._positions.verdict(position)
-        if known is not None and known is not Verdict.ERROR:
-            raise StoreError(f"trial {record.key} is in the run record already, as {known}; only an error is replaced")
+        if not still_to_do(known):
+            raise StoreError(f"trial {record.key} is already in the run record, as {known}; only an error is replaced")
         data = codec.encode(record)
         if self._redactor.suspects(data):
             record = self._redactor.value(record)
@@ -235,7 +176,7 @@ class RunWriter:
         return record
 
     def verdict(self, key: TrialKey) -> Verdict | None:
-        """What a trial came to so far, or None when it has not run."""
+        """A trial's verdict so far, or None if it has not run."""
         position = self._positions.find(key)
         return None if position is None else self._positions.verdict(position)
 
@@ -257,9 +198,9 @@ class RunWriter:
         self._check()
 
     def close(self, status: RunStatus = "finished") -> None:
-        """Commit what is waiting, note the status and let go of the file, which then stands alone. Safe to call twice.
+        """Commit what is queued, record the status and close the file. Safe to call twice.
 
-        Raises `StoreError` when not everything could be written.
+        Raises `StoreError` if not everything could be written.
         """
         if self._closed:
             return
@@ -280,7 +221,7 @@ class RunWriter:
             raise self._failure
 
     def _tidy_up(self) -> None:
-        """Leave one file, which opens even in a read-only folder; while somebody reads it the journal has to stay."""
+        """Leave a single file, which opens even in a read-only folder; while somebody reads it, the journal stays."""
         self._connection.execute("PRAGMA busy_timeout=1000")
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         try:
@@ -298,14 +239,14 @@ class RunWriter:
     def _cannot_write(self, error: Exception) -> StoreError:
         return StoreError(
             f"the run record {self.path} cannot be written: {error}; "
-            "trials written before are safe, free some space or mend the disk and resume"
+            "trials written before are safe; free some space or repair the disk, then resume"
         )
 
     def _work(self) -> None:
         stopping = False
         while not stopping:
-            # Waking a thread and a transaction cost more than a trial does: let some come together. To look for them
-            # now and then costs nothing; to be told of each one would.
+            # Waking a thread and a transaction cost more than a trial, so trials are gathered by polling rather than
+            # announced one by one.
             with suppress(queue.Empty):
                 self._bell.get(timeout=_GATHER_S)
             stopping = self._stop
@@ -321,7 +262,7 @@ class RunWriter:
             self._commit(rows)
         except StoreError as error:
             return error
-        except Exception as error:  # noqa: BLE001 the thread must answer, whatever happened
+        except Exception as error:  # noqa: BLE001 the thread must report, whatever happened
             return self._cannot_write(error)
         return None
 
@@ -348,7 +289,7 @@ class RunWriter:
             raise
 
     def _insert(self, rows: list[_Row]) -> None:
-        """One statement for all of them: each one gives the interpreter's lock up and has to get it back."""
+        """One statement for all rows, since each statement releases and reacquires the interpreter's lock."""
         statement = _INSERT + ", ".join([_PLACES] * len(rows))
         try:
             self._connection.execute(statement, [value for row in rows for value in row.values])
@@ -360,8 +301,65 @@ class RunWriter:
             raise
 
     def _replace(self, row: _Row) -> None:
-        if self._connection.execute(_REPLACE, row.values).rowcount != 1:
+        if self._connection.execute(_REPLACE, (*row.values, Verdict.ERROR.value)).rowcount != 1:
             raise self._not_ours(row)
 
     def _not_ours(self, row: _Row) -> StoreError:
-        return StoreError(f"trial {row.key} was written to {self.path} by somebody else meanwhile")
+        return StoreError(f"trial {row.key} was written to {self.path} by another process in the meantime")
+
+
+class _Span(NamedTuple):
+    """Consecutive trials of one scenario, as in a plan."""
+
+    first: int
+    position: int
+    trials: int
+
+
+class Positions:
+    """Each trial's row and verdict. With a plan, a few numbers per scenario, so that long runs need little memory."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._spans: dict[str, _Span] = {}
+        self._single: dict[tuple[str, int], int] = {}
+        self._verdicts: list[Verdict | None] = []
+        for scenario_id, index, position, count, width, offsets in connection.execute(_PLANNED):
+            if offsets == 1 and width == count:
+                self._spans[scenario_id] = _Span(index, position, count)
+            else:
+                self._note_each(connection, scenario_id)
+        self.planned: bool = bool(self._spans or self._single)
+        self._next: int = 1
+        rows = connection.execute("SELECT scenario_id, idx, verdict, position FROM trial ORDER BY position")
+        for scenario_id, index, verdict, position in rows:
+            if not self.planned:
+                self._single[scenario_id, index] = position
+            self.note(position, Verdict(verdict))
+
+    def _note_each(self, connection: sqlite3.Connection, scenario_id: str) -> None:
+        rows = connection.execute("SELECT idx, position FROM plan WHERE scenario_id=?", (scenario_id,))
+        self._single.update({(scenario_id, index): position for index, position in rows})
+
+    def find(self, key: TrialKey) -> int | None:
+        """The row of a trial, or None if it has none yet."""
+        span = self._spans.get(key.scenario_id)
+        if span is not None:
+            at = key.index - span.first
+            return span.position + at if 0 <= at < span.trials else None
+        return self._single.get((key.scenario_id, key.index))
+
+    def add(self, key: TrialKey) -> int:
+        """The next row, for a trial of a run without a plan."""
+        position = self._single[key.scenario_id, key.index] = self._next
+        self._next += 1
+        return position
+
+    def verdict(self, position: int) -> Verdict | None:
+        return self._verdicts[position] if position < len(self._verdicts) else None
+
+    def note(self, position: int, verdict: Verdict) -> None:
+        missing = position + 1 - len(self._verdicts)
+        if missing > 0:
+            self._verdicts.extend([None] * missing)
+        self._verdicts[position] = verdict
+        self._next = max(self._next, position + 1)

@@ -1,4 +1,4 @@
-"""What Steadyhand is tested with, for testing your own parts: servers, an agent, a clock and a sink that do as told."""
+"""What Steadyhand is tested with, for testing your own parts: a model, an agent, a clock, a sink and a server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from steadyhand.testing.agent import ScriptedAgent
     from steadyhand.testing.clock import SettableClock
-    from steadyhand.testing.elizaos_server import ElizaosAnswer, ElizaosServer
+    from steadyhand.testing.model import ScriptedChatModel
     from steadyhand.testing.model_server import ModelServer
     from steadyhand.testing.sink import RecordingSink
     from steadyhand.testing.wire import Answer, Behaviour, Served, Times
@@ -16,11 +16,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Answer",
     "Behaviour",
-    "ElizaosAnswer",
-    "ElizaosServer",
     "ModelServer",
     "RecordingSink",
     "ScriptedAgent",
+    "ScriptedChatModel",
     "Served",
     "SettableClock",
     "Times",
@@ -29,11 +28,10 @@ __all__ = [
 _HOME = {
     "Answer": "steadyhand.testing.wire",
     "Behaviour": "steadyhand.testing.wire",
-    "ElizaosAnswer": "steadyhand.testing.elizaos_server",
-    "ElizaosServer": "steadyhand.testing.elizaos_server",
     "ModelServer": "steadyhand.testing.model_server",
     "RecordingSink": "steadyhand.testing.sink",
     "ScriptedAgent": "steadyhand.testing.agent",
+    "ScriptedChatModel": "steadyhand.testing.model",
     "Served": "steadyhand.testing.wire",
     "SettableClock": "steadyhand.testing.clock",
     "Times": "steadyhand.testing.wire",

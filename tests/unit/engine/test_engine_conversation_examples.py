@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from talking import ending, hold
 
 from steadyhand.builtin.agents.model import ModelAgent
 from steadyhand.builtin.models.scripted import ScriptedModel
@@ -15,6 +14,7 @@ from steadyhand.plugins.plugin import AgentSettings, ModelSettings, Plugin
 from steadyhand.plugins.registry import EvaluationCatalogue, Registry
 from steadyhand.records.evaluation import Verdict
 from steadyhand.spec.load import load
+from support.conversation import ending, hold
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 

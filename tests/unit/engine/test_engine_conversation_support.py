@@ -7,8 +7,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, ClassVar
 
-from talking import NOTE, hold, notes
-
 from steadyhand.builtin.agents.model import ModelAgent
 from steadyhand.builtin.models.openai import OpenAIModel
 from steadyhand.builtin.plugin import EVALUATORS
@@ -23,6 +21,8 @@ from steadyhand.records.event import ModelCalled, Said
 from steadyhand.records.result import ExecutionResult
 from steadyhand.spec.load import load
 from steadyhand.testing import Answer, ModelServer, Served
+from support.conversation import hold, notes
+from support.judges import NOTE
 
 EXAMPLE = Path(__file__).parents[1] / "spec" / "examples" / "conversation.yaml"
 HEAD = "name: Example\ndescription: An example\nenvironment:\n  type: local\njudgment:\n  strategy: all_pass\n"

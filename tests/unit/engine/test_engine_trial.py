@@ -17,9 +17,17 @@ from steadyhand.ports.evaluator import EvaluationParams
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import Verdict, passed
 from steadyhand.records.event import ErrorHappened, FileChanged, LimitReached, Said
-from steadyhand.records.scenario import ConversationConfig, Converse, DatabaseSeed, Judgment, ScriptedTurn, Setup, Step
+from steadyhand.records.scenario import (
+    ConversationConfig,
+    Converse,
+    DatabaseSeed,
+    ScriptedTurn,
+    Setup,
+    Step,
+    VerdictPolicy,
+)
 from steadyhand.testing import ScriptedAgent
-from unit.engine.conftest import PLACE, asking, check, coding, scenario
+from support.engine import PLACE, asking, check, coding, scenario
 
 
 def phases(record):
@@ -237,7 +245,7 @@ async def test_running_out_of_time_fails_the_trial_whatever_the_strategy(build, 
         config = ConversationConfig(max_turns=3, script=(ScriptedTurn(say="go on"),), turn_evaluations=easy, **limit)
         task = Converse(opening=(Message(role="user", content="hi"),), config=config)
         steps = [Step(index=0, name="talk", place=PLACE, task=task)]
-    judgment = Judgment(strategy=strategy, threshold=0.5)
+    judgment = VerdictPolicy(strategy=strategy, threshold=0.5)
     record = await run_trial(build(scenario(*steps, judgment=judgment), answer))
     assert record.judged.verdict is Verdict.FAILED
     (cut_short,) = [result for result in record.evaluations if result.type == "time_limit"]

@@ -3,13 +3,13 @@
 import msgspec
 import pytest
 
-from steadyhand.judging.cost import LIST_PRICES, Prices, cost_of, cost_of_run, cost_of_trial, spent_on
+from steadyhand.judging.cost import LIST_PRICES, Prices, cost_of, cost_of_trial, spent_on
 from steadyhand.records.config import Price
 from steadyhand.records.cost import CostSummary, Spent
 from steadyhand.records.event import Thought
 from steadyhand.records.timing import Attempt, Spoiled, SpoiledBy
-from unit.judging.model_calls import GOOD, PRICES, call
-from unit.store.sample_trials import typical
+from support.model_calls import GOOD, PRICES, call
+from support.sample_trials import typical
 
 
 def test_cost_by_purpose_and_model_and_in_all():
@@ -60,8 +60,8 @@ def test_what_was_not_live_costs_nothing(source):
 def test_repeated_measurements_were_paid_for_too():
     trial = msgspec.structs.replace(typical(1), events=(call(),))
     measured = msgspec.structs.replace(trial, earlier=(trial, trial))
-    assert cost_of_trial(measured, PRICES).total.calls == 3
-    assert cost_of_run([measured, trial], PRICES).total.cost == pytest.approx(0.012)
+    spent = cost_of_trial(measured, PRICES).total
+    assert (spent.calls, spent.cost) == (3, pytest.approx(0.009))
 
 
 def test_prices_are_the_users_own_first_then_the_tables_then_unknown():

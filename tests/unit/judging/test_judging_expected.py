@@ -95,7 +95,7 @@ def said_by(judgment: dict, confidence: dict | None = None) -> dict:
     ("schema", "expected", "complaint"),
     [
         ({"type": "array"}, "yes", "must describe an object"),
-        ({"type": "objekt"}, "yes", "is not a JSON Schema"),
+        ({"type": "objekt"}, "yes", "is not a valid JSON Schema"),
         ({"type": "object", "properties": {"x": {}}, "additionalProperties": False}, "yes", "has no `judgment`"),
         ({"type": "object"}, "yes", "has no `judgment`"),
         ({"type": "object", "properties": {"verdict": {"type": "string"}}}, "yes", "has no `judgment`"),

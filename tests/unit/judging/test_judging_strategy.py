@@ -8,7 +8,7 @@ import pytest
 
 from steadyhand.judging.strategy import decide
 from steadyhand.records.evaluation import EvaluationResult, Verdict
-from steadyhand.records.scenario import Judgment
+from steadyhand.records.scenario import VerdictPolicy
 
 P, F, Q, E = Verdict.PASSED, Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.ERROR
 UP_TO_THREE = [verdicts for n in (1, 2, 3) for verdicts in itertools.product(Verdict, repeat=n)]
@@ -37,7 +37,7 @@ def by_possible_worlds(verdicts, accepts):
     [("all_pass", all), ("any_pass", any), ("majority_pass", lambda world: sum(world) > len(world) / 2)],
 )
 def test_every_combination(strategy, accepts):
-    judgment = Judgment(strategy=strategy)
+    judgment = VerdictPolicy(strategy=strategy)
     expected = {verdicts: by_possible_worlds(verdicts, accepts) for verdicts in UP_TO_THREE}
     assert {verdicts: decide(judgment, evaluations(verdicts))[0] for verdicts in UP_TO_THREE} == expected
 
@@ -45,7 +45,7 @@ def test_every_combination(strategy, accepts):
 @pytest.mark.parametrize("threshold", ["0.1", "0.25", "0.5", "0.8", "1"])
 @pytest.mark.parametrize("weights", [("1", "1", "1"), ("0.7", "0.1", "0.2"), ("3", "0.5", "2")])
 def test_every_combination_weighted(weights, threshold):
-    judgment = Judgment(strategy="weighted", threshold=float(threshold))
+    judgment = VerdictPolicy(strategy="weighted", threshold=float(threshold))
     expected, found = {}, {}
     for verdicts in UP_TO_THREE:
         used = [Fraction(weight) for weight in weights[: len(verdicts)]]
@@ -59,30 +59,30 @@ def test_every_combination_weighted(weights, threshold):
 
 
 def test_a_check_without_weight_does_not_decide():
-    judgment = Judgment(strategy="weighted", threshold=0.5)
+    judgment = VerdictPolicy(strategy="weighted", threshold=0.5)
     assert decide(judgment, evaluations([P, E], ["1", "0"]))[0] is P
     assert decide(judgment, evaluations([F, Q], ["1", "0"]))[0] is F
     assert decide(judgment, evaluations([F, Q, E], ["1", "1", "0"]))[0] is Q
     assert decide(judgment, evaluations([P, P], ["0", "0"])) == (
         Q,
-        "2 checks with a total weight of 0 decide nothing",
+        "2 checks with a total weight of 0, so nothing decides",
     )
 
 
 def test_weighted_without_threshold_wants_everything():
-    judgment = Judgment(strategy="weighted")
+    judgment = VerdictPolicy(strategy="weighted")
     assert decide(judgment, evaluations([P, P]))[0] is P
     assert decide(judgment, evaluations([P, F], ["99", "0.1"]))[0] is F
 
 
 @pytest.mark.parametrize("strategy", ["all_pass", "any_pass", "majority_pass", "weighted"])
 def test_nothing_evaluated(strategy):
-    assert decide(Judgment(strategy=strategy), []) == (Q, "nothing was evaluated")
+    assert decide(VerdictPolicy(strategy=strategy), []) == (Q, "nothing was evaluated")
 
 
 def test_reasons():
     reasons = {
-        (strategy, verdicts): decide(Judgment(strategy=strategy, threshold=0.5), evaluations(verdicts))[1]
+        (strategy, verdicts): decide(VerdictPolicy(strategy=strategy, threshold=0.5), evaluations(verdicts))[1]
         for strategy, verdicts in [
             ("all_pass", (P,)),
             ("all_pass", (P, P)),
@@ -100,17 +100,17 @@ def test_reasons():
         ]
     }
     assert list(reasons.values()) == [
-        "the one check passed",
+        "the only check passed",
         "all 2 checks passed",
         "2 of 3 checks failed: c0, c2",
         "5 of 5 checks failed: c0, c1, c2 and 2 more",
-        "1 check broke: c1: m1",
-        "1 of 2 checks passed, one is enough: c1",
+        "1 check raised an error: c1: m1",
+        "1 of 2 checks passed, and one is enough: c1",
         "none of 2 checks passed: c0, c1",
         "1 check could not be decided: c1: m1",
         "2 of 3 checks passed, more than half",
-        "1 of 2 checks passed, more than half are needed; failed: c1",
+        "1 of 2 checks passed, but more than half must pass; failed: c1",
         "2 checks could not be decided: c1: m1",
-        "weight 1 of 2 passed, at least 1 is needed",
-        "weight 1 of 3 passed, at least 1.5 is needed; failed: c0, c1",
+        "weight 1 of 2 passed; at least 1 needed",
+        "weight 1 of 3 passed; at least 1.5 needed; failed: c0, c1",
     ]

@@ -10,7 +10,7 @@ from steadyhand.errors import SetupError
 from steadyhand.plugins.plugin import Action, ActionContext, Plugin, Service, ServiceFault, action
 from steadyhand.plugins.registry import Registry
 from steadyhand.runtime.runtime import AgentRuntime
-from unit.runtime.trial_stand_in import TrialStandIn
+from support.trial import TrialStandIn
 
 
 @action(description="Find things.")

@@ -1,4 +1,5 @@
 import json
+import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -10,10 +11,10 @@ from steadyhand.records.evaluation import EvaluationResult, Verdict
 from steadyhand.records.event import Observed
 from steadyhand.records.run import Judged
 from steadyhand.report.json import to_json
-from steadyhand.report.json_schema import report_schema
+from steadyhand.report.json_shapes import report_schema
 from steadyhand.report.junit import to_junit
-from unit.report.sample_run import BROKEN, HEADER, SAFE, TRIALS, UNSAFE, rates_of
-from unit.store.sample_trials import typical
+from support.sample_run import BROKEN, HEADER, SAFE, TRIALS, UNSAFE, rates_of
+from support.sample_trials import typical
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 
@@ -76,11 +77,16 @@ def test_strange_values_are_written_all_the_same():
     }
 
 
-def test_the_schema_refuses_what_is_not_in_the_shape():
+def test_the_schema_refuses_a_missing_and_an_unknown_key():
+    validator = jsonschema.Draft202012Validator(report_schema())
     found = report([SAFE])
     del found["trials"][0]["outcome"]
     with pytest.raises(jsonschema.ValidationError, match="'outcome' is a required property"):
-        jsonschema.Draft202012Validator(report_schema()).validate(found)
+        validator.validate(found)
+    found = report([SAFE])
+    found["trials"][0]["timing"]["extra"] = 1
+    with pytest.raises(jsonschema.ValidationError, match="'extra' was unexpected"):
+        validator.validate(found)
 
 
 def test_the_whole_junit_report():
@@ -119,5 +125,17 @@ def test_the_documentation_names_every_key():
             for value in schema:
                 yield from keys(value)
 
-    words = set(text.replace("`", " ").replace(",", " ").split())
+    words = set(re.findall(r"\w+", text))
     assert set(keys(report_schema())) - words - {"properties"} == set()
+
+
+def test_every_part_of_the_schema_is_closed_complete_and_described():
+    schema = report_schema()
+    shapes = [schema, *(shape for shape in schema["$defs"].values() if "properties" in shape)]
+    assert len(shapes) > 20
+    for shape in shapes:
+        assert shape["description"], shape["title"]
+        assert shape["additionalProperties"] is False, shape["title"]
+        assert shape["required"] == list(shape["properties"]), shape["title"]
+        undescribed = [name for name, field in shape["properties"].items() if not field.get("description")]
+        assert undescribed == [], shape["title"]

@@ -9,7 +9,7 @@ import msgspec
 from steadyhand.records.event import Retried
 from steadyhand.records.run import HeldUp, Standing, TrialKey
 from steadyhand.report.progress import PlainProgress, SilentProgress, progress_for, standing_line
-from unit.report.sample_run import BROKEN, HEADER, SAFE, TRIALS, UNSAFE
+from support.sample_run import BROKEN, HEADER, SAFE, TRIALS, UNSAFE
 
 HELD_UP = Standing(
     waits=(
@@ -21,7 +21,7 @@ HELD_UP = Standing(
 )
 WORDS = (
     "waiting 42 s: openai limits the rate (429), 8 calls",
-    "other is down, trying again in 20 s, 1 call",
+    "other is down, retrying in 20 s, 1 call",
     "lag 12 ms",
 )
 
@@ -42,7 +42,7 @@ def test_plain_lines():
     assert stream.getvalue().splitlines() == [
         "passed        SCN-C-001  480 ms",
         (
-            "failed        SCN-C-001#1  2101 ms  1 retry, waited 1.5 s, lag 32 ms, 1 measured again  "
+            "failed        SCN-C-001#1  2101 ms  1 retry, waited 1.5 s, lag 32 ms, 1 remeasured  "
             "safety invariant violated: activates_cath_lab"
         ),
         "inconclusive  support  310 ms  1 check could not be decided: llm_judge: the judge's answer could not be read",
@@ -56,7 +56,7 @@ def test_a_trial_says_how_often_its_calls_were_tried_again():
     again = Retried(at_ms=1, model="m/m", purpose="agent", reason="503", wait_ms=10, attempt=1)
     retried = msgspec.structs.replace(SAFE, events=(*SAFE.events, again))
     progress_for(stream).trial_finished(msgspec.structs.replace(retried, earlier=(retried,)))
-    assert stream.getvalue() == "passed        SCN-C-001  480 ms  2 retries, 1 measured again\n"
+    assert stream.getvalue() == "passed        SCN-C-001  480 ms  2 retries, 1 remeasured\n"
 
 
 def test_what_holds_the_run_up_on_one_line():

@@ -14,8 +14,8 @@ from steadyhand.report.terminal import render_run, render_runs, render_stored_ru
 from steadyhand.report.wording import milliseconds
 from steadyhand.store.reader import RunReader, list_runs
 from steadyhand.store.writer import RunWriter
-from unit.report.sample_run import BROKEN, HEADER, SAFE, TRIALS, UNSAFE
-from unit.store.sample_trials import typical
+from support.sample_run import BROKEN, HEADER, SAFE, TRIALS, UNSAFE
+from support.sample_trials import typical
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 
@@ -85,7 +85,7 @@ def test_a_wide_page_has_room_for_every_figure():
             "passed   SCN-C-001  ST-Elevation MI  safe in time  480 ms  target <=500  100 ms       480 ms*     "
             "yes/yes/yes    0.90    2/2"
         ),
-        "* without the invariants that only a whole answer can be checked for",
+        "* excluding invariants that can only be checked on the complete answer",
     ]
 
 
@@ -98,7 +98,7 @@ def test_missed_and_false_alarms_are_counted_apart():
     false = msgspec.structs.replace(UNSAFE, expects="defer")
     text = render([SAFE, UNSAFE, UNSAFE, false])
     assert "4 trials: 1 passed, 3 failed (2 missed alarms, 1 false alarm)" in text
-    assert "false: the scenario expects the agent to leave it be" in text
+    assert "false: the agent should have deferred" in text
 
 
 def test_columns_that_nothing_fills_are_left_out():
@@ -107,7 +107,7 @@ def test_columns_that_nothing_fills_are_left_out():
 
 def test_nothing_was_run():
     header = msgspec.structs.replace(HEADER, planned=0)
-    assert render([], header=header) == "\nno trial was run\nrecord: runs/x.sqlite\n"
+    assert render([], header=header) == "\nno trials were run\nrecord: runs/x.sqlite\n"
 
 
 def test_many_trials_are_folded_but_all_counted():
@@ -115,16 +115,16 @@ def test_many_trials_are_folded_but_all_counted():
     lines = render(trials).splitlines()
     assert sum(line.startswith("failed ") for line in lines) == 30
     assert not any(line.startswith("passed") for line in lines)
-    assert "(270 passed trials are not listed)" in lines
+    assert "(270 passed trials not listed)" in lines
     assert sum(line.startswith("FAILED  ") for line in lines) == 20
-    assert "and 10 more that did not pass; the run record has all of them" in lines
+    assert "10 more trials did not pass; details are in the run record" in lines
     assert "300 trials: 270 passed, 30 failed" in lines
 
 
 def test_more_failures_than_rows():
     lines = render([typical(index, Verdict.ERROR) for index in range(250)]).splitlines()
     assert sum(line.startswith("error ") for line in lines) == 200
-    assert "(50 more that did not pass are not listed)" in lines
+    assert "(50 more trials that did not pass are not listed)" in lines
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_list_of_runs_and_a_stored_run(tmp_path):
         ),
     ]
     assert lines[3].startswith("20261114-000000-0000                       unreadable ")
-    assert list(render_runs([], Page())) == ["no runs yet"]
+    assert list(render_runs([], Page())) == ["no runs recorded yet"]
 
     path = tmp_path / "20261116-104455-3f9a.sqlite"
     assert list(render_stored_run(RunReader.open(path), (), Page())) == list(

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from steadyhand.records.scenario import MockWhen
-from steadyhand.runtime.mocks import MockCall, holds, includes, precedence, same
+from steadyhand.runtime.mocks import MockCall, holds, precedence
+from steadyhand.runtime.values import includes, same
 
 
 def call(*args: Any, context: dict[str, Any] | None = None, **named: Any) -> MockCall:

@@ -12,7 +12,7 @@ from steadyhand.ports.agent import Action, ActionContext, ProvidedService, Servi
 from steadyhand.records.event import ActionTaken, Noted, ServiceCalled
 from steadyhand.records.scenario import Mock, MockFault, MockWhen
 from steadyhand.runtime.runtime import AgentRuntime
-from unit.runtime.trial_stand_in import HERE, ListedMocks, TrialStandIn, a_scenario
+from support.trial import HERE, ListedMocks, TrialStandIn, a_scenario
 
 LIST = Mock(service="github", method="listIssues", place=HERE, response=[{"id": 1}])
 

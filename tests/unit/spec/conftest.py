@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from steadyhand.spec.load import Loaded, load
-from steadyhand.spec.patterns import check_pattern
+from steadyhand.spec.patterns import inspect_pattern
 
 
 class Params(BaseModel):
@@ -26,7 +26,7 @@ class RegexMatch(Params):
     @field_validator("pattern")
     @classmethod
     def _compiles(cls, value: str) -> str:
-        error = check_pattern(value)
+        error = inspect_pattern(value).error
         if error:
             raise ValueError(f"expected a regular expression: {error}")
         return value

@@ -133,3 +133,10 @@ def test_syntax_error_and_project_table(tmp_path):
         find_config(tmp_path)
     (problem,) = caught.value.problems
     assert (problem.place.line, problem.place.path) == (4, "tool.steadyhand.sed")
+
+
+def test_a_file_that_is_nested_too_deeply_is_one_message(tmp_path):
+    file = tmp_path / "steadyhand.toml"
+    file.write_text(f"a = {'[' * 5000}{']' * 5000}\n")
+    with pytest.raises(FileError, match="nested too deeply"):
+        read_config(file)

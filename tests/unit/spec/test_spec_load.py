@@ -7,7 +7,8 @@ import os
 import pytest
 
 from steadyhand.records.location import Place
-from steadyhand.spec.load import load
+from steadyhand.spec.load import discover, load
+from steadyhand.spec.yaml import read_document
 
 AGENT = """\
 name: {name}
@@ -209,7 +210,7 @@ def test_unreadable_file(tree, tmp_path):
     (tmp_path / "gone.yaml").symlink_to("nowhere")
     assert codes("gone.yaml") == ["missing-file"]
     assert codes("pipe.yaml") == ["unreadable"]
-    assert codes(".") == ["unreadable"]
+    assert codes(".") == ["unreadable", "unreadable"]
 
 
 def test_the_collector_is_put_back(load_text):
@@ -329,3 +330,19 @@ def test_environments_come_from_outside(tree):
     tree({"a.yaml": agent().replace("local", "docker")})
     assert load(["a.yaml"], catalogue={}, environments=["docker"]).errors == ()
     assert codes("a.yaml") == ["bad-value"]
+
+
+@pytest.mark.parametrize("kind", ["pipe", "loop", "nowhere"])
+def test_what_is_no_file_is_reported_and_hides_nothing(tmp_path, monkeypatch, kind):
+    monkeypatch.chdir(tmp_path)
+    odd = tmp_path / "odd.yaml"
+    if kind == "pipe":
+        os.mkfifo(odd)
+    else:
+        odd.symlink_to(odd if kind == "loop" else tmp_path / "gone.yaml")
+    found, problems = discover(["."])
+    assert (problems, [each.file for each in found]) == ([], ["odd.yaml"])
+    document, (problem,) = read_document(found[0].path, found[0].file)
+    assert document is None
+    assert problem.code == "unreadable"
+    assert {"pipe": "pipe or device", "loop": "symbolic links", "nowhere": "No such file"}[kind] in problem.message

@@ -4,7 +4,7 @@ import copy
 import json
 import random
 
-from test_spec_bounds import AGENT, DECISION
+from unit.spec.test_spec_validation_bounds import AGENT, DECISION
 
 VALUES = (
     None,

@@ -13,7 +13,7 @@ from steadyhand.errors import StoreError
 from steadyhand.records.evaluation import Verdict
 from steadyhand.store.reader import RunReader
 from steadyhand.store.writer import RunWriter
-from unit.store.sample_trials import HEADER, typical
+from support.sample_trials import HEADER, typical
 
 TESTS = Path(__file__).parents[2]
 
@@ -41,7 +41,7 @@ def test_a_killed_run_keeps_what_it_finished(tmp_path):
         """
         import itertools, sys
         from pathlib import Path
-        from unit.store.sample_trials import HEADER, typical
+        from support.sample_trials import HEADER, typical
         from steadyhand.store.writer import RunWriter
         writer = RunWriter.create(Path(sys.argv[1]), HEADER)
         for index in itertools.count():
@@ -78,7 +78,7 @@ def test_a_full_disk_is_told_and_what_was_written_stays(tmp_path):
         """
         import resource, sys
         from pathlib import Path
-        from unit.store.sample_trials import HEADER, typical
+        from support.sample_trials import HEADER, typical
         from steadyhand.errors import StoreError
         from steadyhand.store.writer import RunWriter
         writer = RunWriter.create(Path(sys.argv[1]), HEADER)
@@ -107,7 +107,7 @@ def test_a_full_disk_is_told_and_what_was_written_stays(tmp_path):
     assert len(messages) == 4
     assert len(set(messages)) == 1
     assert messages[0].startswith(f"the run record {path} cannot be written: ")
-    assert messages[0].endswith("free some space or mend the disk and resume")
+    assert messages[0].endswith("free some space or repair the disk, then resume")
     assert int(flushed) > 10
     found = list(RunReader.open(path).trials())
     assert found == [typical(index) for index in range(int(flushed))]
@@ -153,7 +153,7 @@ def test_a_newer_format(record):
     connection = sqlite3.connect(record)
     connection.execute("PRAGMA user_version=99")
     connection.close()
-    assert "has format 99, and this version of Steadyhand reads format 3; upgrade Steadyhand" in refused(record)
+    assert "has format 99, but this version of Steadyhand reads format 3; upgrade Steadyhand" in refused(record)
     with pytest.raises(StoreError, match="has format 99"):
         RunWriter.open(record)
 

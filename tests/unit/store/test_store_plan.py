@@ -12,7 +12,7 @@ from steadyhand.records.run import TrialKey
 from steadyhand.store.reader import RunReader
 from steadyhand.store.schema import PlanEntry
 from steadyhand.store.writer import RunWriter
-from unit.store.sample_trials import HEADER, typical
+from support.sample_trials import HEADER, typical
 
 PLAN = [PlanEntry(key=typical(index).key, seed=index, digest=f"d{index}") for index in range(5)]
 
@@ -40,11 +40,13 @@ def test_trials_are_listed_in_the_order_of_the_plan(tmp_path):
         Verdict.ERROR,
         Verdict.PASSED,
     ]
+    assert [key.index for key in RunReader.open(writer.path).to_do()] == [2, 3]
     again.append(typical(3))
     again.append(typical(2))
     again.close()
 
     reader = RunReader.open(writer.path)
+    assert reader.to_do() == []
     assert reader.plan() == PLAN
     assert reader.planned_per_scenario() == {"SCN-C-001": 5}
     assert list(reader.trials()) == [typical(index) for index in range(5)]
@@ -97,7 +99,7 @@ def test_a_plan_in_any_order_is_kept(tmp_path):
     writer.close()
     again = RunWriter.open(writer.path)
     again.append(trials[0])
-    with pytest.raises(StoreError, match="b#2 is in the run record already"):
+    with pytest.raises(StoreError, match="b#2 is already in the run record"):
         again.append(trials[1])
     again.close()
     assert list(RunReader.open(writer.path).trials()) == trials

@@ -15,7 +15,7 @@ from steadyhand.report.table import Page
 from steadyhand.report.terminal import render_run
 from steadyhand.store.reader import RunReader
 from steadyhand.store.writer import RunWriter
-from unit.store.sample_trials import HEADER, typical
+from support.sample_trials import HEADER, typical
 
 CANARY = "canary-Zq7f93kd02mmx81"
 SHAPED = "sk-proj-shaped0123456789"

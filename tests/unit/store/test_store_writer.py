@@ -11,7 +11,7 @@ from steadyhand.records.run import TrialKey
 from steadyhand.redaction import Redactor
 from steadyhand.store.reader import RunReader, TrialRow
 from steadyhand.store.writer import RunWriter
-from unit.store.sample_trials import HEADER, typical
+from support.sample_trials import HEADER, typical
 
 
 def files(folder):
@@ -83,7 +83,7 @@ def test_a_trial_in_error_is_replaced_and_no_other(tmp_path):
     writer.append(typical(1, Verdict.INCONCLUSIVE))
     writer.append(typical(0, Verdict.FAILED))
     for index in (0, 1):
-        with pytest.raises(StoreError, match=f"SCN-C-001#{index} is in the run record already"):
+        with pytest.raises(StoreError, match=f"SCN-C-001#{index} is already in the run record"):
             writer.append(typical(index))
     writer.close()
     found = [trial.judged.verdict for trial in RunReader.open(writer.path).trials()]
@@ -113,9 +113,9 @@ def test_two_writers_of_one_trial_do_not_overwrite_each_other(tmp_path):
     one.append(typical(0))
     one.flush()
     two.append(typical(0, Verdict.FAILED))
-    with pytest.raises(StoreError, match="by somebody else meanwhile"):
+    with pytest.raises(StoreError, match="by another process in the meantime"):
         two.flush()
-    with pytest.raises(StoreError, match="by somebody else meanwhile"):
+    with pytest.raises(StoreError, match="by another process in the meantime"):
         two.close()
     one.close()
     assert list(RunReader.open(one.path).trials()) == [typical(0)]
@@ -123,13 +123,13 @@ def test_two_writers_of_one_trial_do_not_overwrite_each_other(tmp_path):
 
 def test_a_record_is_never_overwritten(tmp_path):
     RunWriter.create(tmp_path, HEADER).close()
-    with pytest.raises(StoreError, match="exists already"):
+    with pytest.raises(StoreError, match="already exists"):
         RunWriter.create(tmp_path, HEADER)
 
 
 def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="cannot be made"):
+    with pytest.raises(StoreError, match="cannot be created"):
         RunWriter.create(tmp_path / "file" / "runs", HEADER)
 
 

@@ -1,14 +1,18 @@
-"""The clock to set, the sink that remembers, and the names that are public."""
+"""The model that says what it is told, the clock to set, the sink that remembers, and the names that are public."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
 import steadyhand.testing
+from steadyhand.errors import ModelError
+from steadyhand.records.chat import ChatRequest, ChatResponse, Message
 from steadyhand.records.event import Noted, Thought
-from steadyhand.testing import RecordingSink, SettableClock
+from steadyhand.records.timing import Attempt
+from steadyhand.testing import RecordingSink, ScriptedChatModel, SettableClock
 
 
 def test_every_public_name_is_there():
@@ -63,3 +67,42 @@ def test_the_sink_keeps_events_in_order():
     sink.emit(second)
     assert sink.events == [first, second]
     assert sink.of(Thought) == [second]
+
+
+ASKED = ChatRequest(messages=(Message(role="user", content="hi"),))
+
+
+async def ask(model: ScriptedChatModel) -> ChatResponse:
+    return await model.attempt(ASKED, zero=time.perf_counter())
+
+
+async def test_a_model_gives_its_lines_in_turn_and_then_no_more():
+    whole = ChatResponse(text="whole", attempt=Attempt(started_ms=1.0))
+    model = ScriptedChatModel(
+        ["one", whole, ModelError("down", kind="server"), lambda asked: asked.messages[0].content]
+    )
+    assert (await ask(model)).text == "one"
+    assert await ask(model) is whole
+    with pytest.raises(ModelError, match="down"):
+        await ask(model)
+    assert (await ask(model)).text == "hi"
+    with pytest.raises(ModelError, match="the script has 4 lines, and this is attempt 5"):
+        await ask(model)
+    assert model.requests == [ASKED] * 5
+
+
+async def test_a_models_last_line_is_repeated_when_asked_for():
+    model = ScriptedChatModel(["one", "two"], repeat=True)
+    assert [(await ask(model)).text for _ in range(4)] == ["one", "two", "two", "two"]
+
+
+async def test_a_text_takes_as_long_as_its_function():
+    clock = SettableClock()
+
+    async def answer(request: ChatRequest) -> str:
+        await clock.sleep(1)
+        return "done"
+
+    response = await ask(ScriptedChatModel(answer, name="openai/m"))
+    assert response.text == "done"
+    assert 0 <= response.attempt.sent_ms <= response.attempt.last_byte_ms

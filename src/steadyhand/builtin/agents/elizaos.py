@@ -119,7 +119,7 @@ class ElizaosAgent:
     options: ClassVar[type[Options]] = TimedOptions
 
     def __init__(self, settings: AgentSettings) -> None:
-        """Raises `SetupError` for something that is not a URL."""
+        """Raises `SetupError` for something that is not a URL, and when aiohttp is not installed."""
         url, name = urldefrag(settings.target)
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:

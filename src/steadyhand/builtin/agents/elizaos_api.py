@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from steadyhand.errors import AgentError
+from steadyhand.errors import AgentError, SetupError
 
 if TYPE_CHECKING:
     import aiohttp
@@ -22,8 +22,14 @@ class ElizaosApi:
     """Every method raises `AgentError` when the server cannot be reached, refuses, or answers with anything else."""
 
     def __init__(self, base_url: str, token: str, *, timeout_s: float) -> None:
+        """Raises `SetupError` when aiohttp is not installed."""
         # Loaded here and not in the first trial: importing holds up the event loop, and spoils what is being timed.
-        import aiohttp
+        try:
+            import aiohttp
+        except ImportError as error:
+            raise SetupError(
+                f"agent elizaos:{base_url} needs the package aiohttp ({error}): pip install 'steadyhand[elizaos]'"
+            ) from error
 
         self._http = aiohttp
         self._base_url = base_url

@@ -24,7 +24,7 @@ from steadyhand.ports.environment import OnThisMachine
 from steadyhand.records.base import Record
 from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message, ToolCall
 from steadyhand.records.timing import Attempt
-from steadyhand.runtime.values import Unreadable
+from steadyhand.runtime.values import UnreadableValue
 
 _ACCEPTED = "a text, a Reply, an assistant's Message, or a dict with `text` or `content`"
 _KNOWN = ("text", "content", "role", "tool_calls", "name", "id", "refusal", "metadata")
@@ -235,7 +235,7 @@ class PythonAgent:
                 self._reporter.action(call.name, call.params)
             for each in (offer, *self._offers):
                 each.check()
-        except (AgentError, Unreadable) as error:
+        except (AgentError, UnreadableValue) as error:
             raise AgentError(f"{self._name}: {error}") from error
         else:
             return reply

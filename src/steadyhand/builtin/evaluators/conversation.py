@@ -1,4 +1,4 @@
-"""`conversation_flow`: patterns that a conversation must show."""
+"""Checks on a whole conversation: `conversation_length`, `conversation_flow` and `context_retention`."""
 
 from __future__ import annotations
 
@@ -20,108 +20,7 @@ from steadyhand.records.base import Record
 from steadyhand.records.evaluation import EvaluationResult, Evidence, JudgeNote, failed, inconclusive, passed
 from steadyhand.records.result import ConversationTurn, ExecutionResult
 
-_PROBLEM = re.compile(
-    r"\b(?:problem|issue|error|trouble|help|fail(?:s|ed|ing)?|broken?|wrong|stuck|lost|missing|charged|overcharged"
-    r"|complain\w*|(?:can|could|does|do|did|is|was|has|have|wo)(?:n't| ?not)|unable)\b",
-    re.IGNORECASE,
-)
-_SOLUTION = re.compile(
-    r"\b(?:follow these|here(?:'s| is| are) (?:how|what|the steps)|step 1|first,"
-    r"|please (?:try|go|click|open|restart|call)"
-    r"|you can (?:fix|solve|resolve|try|do)|to (?:fix|solve|resolve) (?:this|it|that)"
-    r"|i(?:'ve| have) (?:issued|refunded|fixed|resolved|corrected|reset|updated|cancelled|arranged|sent)"
-    r"|i(?:'ll| will) (?:refund|issue|fix|correct|reset|replace|send|cancel|arrange)"
-    r"|(?:is|has been|are|have been) (?:resolved|fixed|refunded|corrected|reversed))\b|^\s*1[.)]\s",
-    re.IGNORECASE | re.MULTILINE,
-)
-_EMPATHY = re.compile(
-    r"\b(?:(?:i'm|i am|we're|we are) (?:so |very |really |truly )?sorry|i apologi[sz]e|my apologies|i understand"
-    r"|i can (?:see|imagine|understand)|that (?:must|sounds)|frustrating|i know how)\b",
-    re.IGNORECASE,
-)
-_ESCALATION = re.compile(
-    r"\b(?:escalat\w+|transfer(?:ring)? you|connect(?:ing)? you (?:with|to)|put(?:ting)? you through"
-    r"|pass(?:ing)? (?:you|this) on"
-    r"|hand(?:ing)? (?:you|this) over|supervisor|a manager|specialist|human agent|emergency services)\b",
-    re.IGNORECASE,
-)
-
 Turns = Sequence[ConversationTurn]
-
-
-def found_by_rules(pattern: str, turns: Turns) -> str | None:
-    """Where the pattern was found, such as `turns 1-2`, or None."""
-    return _RULES[pattern](turns)
-
-
-def _exchanges(turns: Turns) -> list[int]:
-    """The turns in which the agent asks something that the user then answers."""
-    return [
-        turn.turn_number
-        for turn, following in itertools.pairwise(turns)
-        if "?" in turn.agent_response and _answers(following.user_input)
-    ]
-
-
-def _answers(text: str) -> bool:
-    """A question back is no answer."""
-    return bool(re.search(r"\w", text)) and not text.strip().endswith("?")
-
-
-def _question_then_answer(turns: Turns) -> str | None:
-    asked = _exchanges(turns)
-    return f"turns {asked[0]}-{asked[0] + 1}" if asked else None
-
-
-def _clarification_cycle(turns: Turns) -> str | None:
-    asked = _exchanges(turns)
-    return f"turns {asked[0]}-{asked[-1] + 1}" if len(asked) > 1 else None
-
-
-def _problem_then_solution(turns: Turns) -> str | None:
-    stated = next((turn.turn_number for turn in turns if _PROBLEM.search(_plain(turn.user_input))), None)
-    if stated is None:
-        return None
-    solved = next(
-        (turn.turn_number for turn in turns[stated - 1 :] if _SOLUTION.search(_plain(turn.agent_response))), 0
-    )
-    return f"turns {stated}-{solved}" if solved else None
-
-
-def _empathy_then_solution(turns: Turns) -> str | None:
-    shown: int | None = None
-    for turn in turns:
-        reply = _plain(turn.agent_response)
-        felt = _EMPATHY.search(reply)
-        solution = _SOLUTION.search(reply, felt.end() if felt and shown is None else 0)
-        if felt and shown is None:
-            shown = turn.turn_number
-        if shown is not None and solution:
-            return f"turns {shown}-{turn.turn_number}"
-    return None
-
-
-def _escalation_pattern(turns: Turns) -> str | None:
-    for turn in turns:
-        reply = _plain(turn.agent_response)
-        if any(not is_negated(reply, match.start()) for match in _ESCALATION.finditer(reply)):
-            return f"turn {turn.turn_number}"
-    return None
-
-
-def _plain(text: str) -> str:
-    return text.replace("\u2019", "'")
-
-
-_RULES: dict[str, Callable[[Turns], str | None]] = {
-    "question_then_answer": _question_then_answer,
-    "problem_then_solution": _problem_then_solution,
-    "clarification_cycle": _clarification_cycle,
-    "empathy_then_solution": _empathy_then_solution,
-    "escalation_pattern": _escalation_pattern,
-}
-
-
 FlowPattern = Literal[
     "question_then_answer",
     "problem_then_solution",
@@ -129,83 +28,6 @@ FlowPattern = Literal[
     "empathy_then_solution",
     "escalation_pattern",
 ]
-_MEANING: dict[FlowPattern, str] = {
-    "question_then_answer": "the agent asks a question and the user answers it",
-    "problem_then_solution": "the user states a problem and the agent provides a solution to it",
-    "clarification_cycle": "agent and user go through more than one exchange to clear something up",
-    "empathy_then_solution": "the agent shows empathy before it provides a solution",
-    "escalation_pattern": "the agent escalates, and does so because the matter calls for it",
-}
-_PROMPT = (
-    "Which of the listed patterns does the conversation show? A pattern is achieved only if you can name the turns "
-    "that show it. Judge `yes` if all of them are shown."
-)
-
-
-class ConversationFlowParams(EvaluationParams):
-    required_patterns: list[FlowPattern] = Field(min_length=1)
-    flow_quality_threshold: PositiveShare = 0.7
-
-
-class ConversationFlow:
-    type: ClassVar[str] = "conversation_flow"
-    params: ClassVar[type[EvaluationParams]] = ConversationFlowParams
-
-    def needs_judge(self, params: ConversationFlowParams) -> bool:
-        return True
-
-    async def evaluate(
-        self, params: ConversationFlowParams, result: ExecutionResult, context: EvaluationContext
-    ) -> EvaluationResult:
-        """The share of the required patterns that were found is compared with the threshold, inclusive."""
-        if result.conversation is None:
-            return inconclusive("this step is not a conversation, so it has no flow; give the step a `conversation`")
-        wanted = list(dict.fromkeys(params.required_patterns))
-        turns = result.conversation.turns
-        if context.trial.judge is None:
-            return _by_rules(wanted, turns, params.flow_quality_threshold)
-        capabilities: dict[FlowPattern, str] = {pattern: f"{pattern}: {_MEANING[pattern]}" for pattern in wanted}
-        try:
-            judgement = await ask_judge(context, _PROMPT, turn_materials(turns), tuple(capabilities.values()))
-        except Unjudged as unjudged:
-            return unjudged.result
-        found: dict[FlowPattern, str] = {
-            pattern: judgement.reasoning or "the judge said so"
-            for pattern, capability in capabilities.items()
-            if judgement.achieved.get(capability, False)
-        }
-        if len(found) == len(wanted) and not says_yes(judgement):
-            said = f"the judge finds every pattern and still says {judgement.judgment!r}, which contradict each other"
-            return noted(inconclusive(said), judgement.note)
-        return noted(_result(wanted, found, params.flow_quality_threshold, "judge"), judgement.note)
-
-
-def _by_rules(wanted: list[FlowPattern], turns: tuple[ConversationTurn, ...], threshold: float) -> EvaluationResult:
-    found: dict[FlowPattern, str] = {}
-    for pattern in wanted:
-        place = found_by_rules(pattern, turns)
-        if place is not None:
-            found[pattern] = place
-    return _result(wanted, found, threshold, "rules")
-
-
-def _result(
-    wanted: list[FlowPattern], found: dict[FlowPattern, str], threshold: float, method: Literal["judge", "rules"]
-) -> EvaluationResult:
-    score = len(found) / len(wanted)
-    missing = [pattern for pattern in wanted if pattern not in found]
-    figures: dict[str, Any] = {"score": round(score, 4), "found": list(found), "missing": missing, "method": method}
-    evidence = Evidence(
-        expected=f"{', '.join(wanted)}; a share of at least {threshold:g}",
-        found="; ".join(f"{pattern} ({place})" for pattern, place in found.items()) or "none of them",
-        where="conversation",
-    )
-    message = f"{len(found)} of {counted(len(wanted), 'pattern')} found, expected a share of at least {threshold:g}"
-    if missing:
-        message += f"; missing: {', '.join(missing)}"
-    if method == "rules":
-        message += " (by plain rules, as there is no judge; name one for a better reading)"
-    return (passed if score >= threshold else failed)(message, evidence=evidence, figures=figures)
 
 
 class ConversationLengthParams(EvaluationParams):
@@ -218,9 +40,9 @@ class ConversationLengthParams(EvaluationParams):
     def _bounded(self) -> Self:
         if not self.min_turns and self.max_turns is None and not self.target_range:
             optimal = "; optimal_turns is reported and never fails" if self.optimal_turns is not None else ""
-            raise ValueError(f"needs at least one of max_turns, target_range and a min_turns above 0{optimal}")
+            raise ValueError(f"set max_turns, target_range or a min_turns above 0{optimal}")
         if self.target_range and self.target_range[0] > self.target_range[1]:
-            raise ValueError(f"target_range goes from {self.target_range[0]} down to {self.target_range[1]}")
+            raise ValueError(f"target_range starts at {self.target_range[0]}, above its end {self.target_range[1]}")
         low, high = self.bounds
         if high is not None and low > high:
             raise ValueError(f"no conversation can have at least {low} and at most {high} turns")
@@ -269,18 +91,187 @@ class ConversationLength:
         return (passed if holds else failed)(message, evidence=evidence, figures=figures)
 
 
+class ConversationFlowParams(EvaluationParams):
+    required_patterns: list[FlowPattern] = Field(min_length=1)
+    flow_quality_threshold: PositiveShare = 0.7
+
+
+class ConversationFlow:
+    type: ClassVar[str] = "conversation_flow"
+    params: ClassVar[type[EvaluationParams]] = ConversationFlowParams
+
+    def needs_judge(self, params: ConversationFlowParams) -> bool:
+        return True
+
+    async def evaluate(
+        self, params: ConversationFlowParams, result: ExecutionResult, context: EvaluationContext
+    ) -> EvaluationResult:
+        """Passes when the share of required patterns found reaches the threshold."""
+        if result.conversation is None:
+            return inconclusive("this step is not a conversation, so it has no flow; give the step a `conversation`")
+        wanted = list(dict.fromkeys(params.required_patterns))
+        turns = result.conversation.turns
+        if context.trial.judge is None:
+            return _flow_by_rules(wanted, turns, params.flow_quality_threshold)
+        capabilities: dict[FlowPattern, str] = {pattern: f"{pattern}: {_MEANING[pattern]}" for pattern in wanted}
+        try:
+            judgement = await ask_judge(context, _FLOW_PROMPT, turn_materials(turns), tuple(capabilities.values()))
+        except Unjudged as unjudged:
+            return unjudged.result
+        found: dict[FlowPattern, str] = {
+            pattern: judgement.reasoning or "the judge said so"
+            for pattern, capability in capabilities.items()
+            if judgement.achieved.get(capability, False)
+        }
+        if len(found) == len(wanted) and not says_yes(judgement):
+            said = f"the judge contradicts itself: it found every pattern and answered {judgement.judgment!r}"
+            return noted(inconclusive(said), judgement.note)
+        return noted(_flow_result(wanted, found, params.flow_quality_threshold, "judge"), judgement.note)
+
+
+_MEANING: dict[FlowPattern, str] = {
+    "question_then_answer": "the agent asks a question and the user answers it",
+    "problem_then_solution": "the user states a problem and the agent provides a solution to it",
+    "clarification_cycle": "agent and user go through more than one exchange to clear something up",
+    "empathy_then_solution": "the agent shows empathy before it provides a solution",
+    "escalation_pattern": "the agent escalates, and does so because the matter calls for it",
+}
+_FLOW_PROMPT = (
+    "Which of the listed patterns does the conversation show? A pattern is achieved only if you can name the turns "
+    "that show it. Judge `yes` if all of them are shown."
+)
+
+
+def _flow_by_rules(
+    wanted: list[FlowPattern], turns: tuple[ConversationTurn, ...], threshold: float
+) -> EvaluationResult:
+    found: dict[FlowPattern, str] = {}
+    for pattern in wanted:
+        place = _RULES[pattern](turns)
+        if place is not None:
+            found[pattern] = place
+    return _flow_result(wanted, found, threshold, "rules")
+
+
+def _flow_result(
+    wanted: list[FlowPattern], found: dict[FlowPattern, str], threshold: float, method: Literal["judge", "rules"]
+) -> EvaluationResult:
+    score = len(found) / len(wanted)
+    missing = [pattern for pattern in wanted if pattern not in found]
+    figures: dict[str, Any] = {"score": round(score, 4), "found": list(found), "missing": missing, "method": method}
+    evidence = Evidence(
+        expected=f"{', '.join(wanted)}; a share of at least {threshold:g}",
+        found="; ".join(f"{pattern} ({place})" for pattern, place in found.items()) or "none of them",
+        where="conversation",
+    )
+    message = f"{len(found)} of {counted(len(wanted), 'pattern')} found, expected a share of at least {threshold:g}"
+    if missing:
+        message += f"; missing: {', '.join(missing)}"
+    if method == "rules":
+        message += " (by simple rules, as no judge is set; a judge is more accurate)"
+    return (passed if score >= threshold else failed)(message, evidence=evidence, figures=figures)
+
+
+_PROBLEM = re.compile(
+    r"\b(?:problem|issue|error|trouble|help|fail(?:s|ed|ing)?|broken?|wrong|stuck|lost|missing|charged|overcharged"
+    r"|complain\w*|(?:can|could|does|do|did|is|was|has|have|wo)(?:n't| ?not)|unable)\b",
+    re.IGNORECASE,
+)
+_SOLUTION = re.compile(
+    r"\b(?:follow these|here(?:'s| is| are) (?:how|what|the steps)|step 1|first,"
+    r"|please (?:try|go|click|open|restart|call)"
+    r"|you can (?:fix|solve|resolve|try|do)|to (?:fix|solve|resolve) (?:this|it|that)"
+    r"|i(?:'ve| have) (?:issued|refunded|fixed|resolved|corrected|reset|updated|cancelled|arranged|sent)"
+    r"|i(?:'ll| will) (?:refund|issue|fix|correct|reset|replace|send|cancel|arrange)"
+    r"|(?:is|has been|are|have been) (?:resolved|fixed|refunded|corrected|reversed))\b|^\s*1[.)]\s",
+    re.IGNORECASE | re.MULTILINE,
+)
+_EMPATHY = re.compile(
+    r"\b(?:(?:i'm|i am|we're|we are) (?:so |very |really |truly )?sorry|i apologi[sz]e|my apologies|i understand"
+    r"|i can (?:see|imagine|understand)|that (?:must|sounds)|frustrating|i know how)\b",
+    re.IGNORECASE,
+)
+_ESCALATION = re.compile(
+    r"\b(?:escalat\w+|transfer(?:ring)? you|connect(?:ing)? you (?:with|to)|put(?:ting)? you through"
+    r"|pass(?:ing)? (?:you|this) on"
+    r"|hand(?:ing)? (?:you|this) over|supervisor|a manager|specialist|human agent|emergency services)\b",
+    re.IGNORECASE,
+)
+
+
+def _question_then_answer(turns: Turns) -> str | None:
+    asked = _exchanges(turns)
+    return f"turns {asked[0]}-{asked[0] + 1}" if asked else None
+
+
+def _clarification_cycle(turns: Turns) -> str | None:
+    asked = _exchanges(turns)
+    return f"turns {asked[0]}-{asked[-1] + 1}" if len(asked) > 1 else None
+
+
+def _exchanges(turns: Turns) -> list[int]:
+    """The turns in which the agent asks something that the user then answers."""
+    return [
+        turn.turn_number
+        for turn, following in itertools.pairwise(turns)
+        if "?" in turn.agent_response and _answers(following.user_input)
+    ]
+
+
+def _answers(text: str) -> bool:
+    """Whether the user answers; a question back is not an answer."""
+    return bool(re.search(r"\w", text)) and not text.strip().endswith("?")
+
+
+def _problem_then_solution(turns: Turns) -> str | None:
+    stated = next((turn.turn_number for turn in turns if _PROBLEM.search(_plain(turn.user_input))), None)
+    if stated is None:
+        return None
+    solved = next(
+        (turn.turn_number for turn in turns[stated - 1 :] if _SOLUTION.search(_plain(turn.agent_response))), 0
+    )
+    return f"turns {stated}-{solved}" if solved else None
+
+
+def _empathy_then_solution(turns: Turns) -> str | None:
+    shown: int | None = None
+    for turn in turns:
+        reply = _plain(turn.agent_response)
+        felt = _EMPATHY.search(reply)
+        solution = _SOLUTION.search(reply, felt.end() if felt and shown is None else 0)
+        if felt and shown is None:
+            shown = turn.turn_number
+        if shown is not None and solution:
+            return f"turns {shown}-{turn.turn_number}"
+    return None
+
+
+def _escalation_pattern(turns: Turns) -> str | None:
+    for turn in turns:
+        reply = _plain(turn.agent_response)
+        if any(not is_negated(reply, match.start()) for match in _ESCALATION.finditer(reply)):
+            return f"turn {turn.turn_number}"
+    return None
+
+
+def _plain(text: str) -> str:
+    return text.replace("\u2019", "'")
+
+
+_RULES: dict[FlowPattern, Callable[[Turns], str | None]] = {
+    "question_then_answer": _question_then_answer,
+    "problem_then_solution": _problem_then_solution,
+    "clarification_cycle": _clarification_cycle,
+    "empathy_then_solution": _empathy_then_solution,
+    "escalation_pattern": _escalation_pattern,
+}
+"""Where each pattern was found, such as `turns 1-2`, or None."""
+
+
 class ContextRetentionParams(EvaluationParams):
     test_memory_of: list[Text] = Field(min_length=1)
     retention_turns: int = Field(default=3, ge=1)
     memory_accuracy_threshold: PositiveShare = 0.8
-
-
-class _Probe(Record):
-    """An item, the turn it first came up in, and a later turn to look at."""
-
-    item: str
-    since: int
-    turn: int
 
 
 class ContextRetention:
@@ -293,9 +284,11 @@ class ContextRetention:
     async def evaluate(
         self, params: ContextRetentionParams, result: ExecutionResult, context: EvaluationContext
     ) -> EvaluationResult:
-        """The share of turns in which the agent still uses an item correctly, over all items, against the threshold."""
+        """Passes when the share of turns in which the agent still uses the items correctly reaches the threshold."""
         if result.conversation is None:
-            return inconclusive("this step is not a conversation, so nothing had to be kept; give it a `conversation`")
+            return inconclusive(
+                "this step is not a conversation, so there is nothing to retain; give it a `conversation`"
+            )
         turns = result.conversation.turns
         probes: list[_Probe] = []
         for item in dict.fromkeys(params.test_memory_of):
@@ -312,15 +305,23 @@ class ContextRetention:
         return _retention_result(answers, params.memory_accuracy_threshold)
 
 
+class _Probe(Record):
+    """An item, the turn it first came up in, and a later turn to ask about."""
+
+    item: str
+    since: int
+    turn: int
+
+
 def _probes(item: str, turns: tuple[ConversationTurn, ...], retention_turns: int) -> list[_Probe] | str:
-    """The turns to look at, or why there are none."""
+    """The turns to ask about, or why there are none."""
     since = next((turn for turn in turns if says(turn.user_input, item) or says(turn.agent_response, item)), None)
     if since is None:
         return f"{quoted(item)} never came up in {counted(len(turns), 'turn')}, so there was nothing to remember"
     first = since.turn_number
     later = [turn.turn_number for turn in turns if first < turn.turn_number <= first + retention_turns]
     if not later:
-        return f"{quoted(item)} came up in turn {first}, the last one, so it was not put to the test"
+        return f"{quoted(item)} came up in turn {first}, the last one, so it was not tested"
     return [_Probe(item=item, since=first, turn=turn) for turn in later]
 
 
@@ -356,5 +357,5 @@ def _retention_result(answers: list[tuple[_Probe, Judgement]], threshold: float)
 
 
 def _note(lost: list[tuple[_Probe, Judgement]], answers: list[tuple[_Probe, Judgement]]) -> JudgeNote:
-    """The word that decided: the first turn that was lost, else the last one asked about."""
+    """The judgement that decided: the first that found it lost, else the last."""
     return (lost[0] if lost else answers[-1])[1].note

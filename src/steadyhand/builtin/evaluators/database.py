@@ -1,4 +1,4 @@
-"""`database_query`: what a query on the trial's database answers when the step or turn ends."""
+"""`database_query`: what a query on the trial's database returns when the step or turn ends."""
 
 from __future__ import annotations
 
@@ -18,14 +18,12 @@ from steadyhand.records.result import ExecutionResult
 Rows = list[dict[str, Any]]
 _SHOWN_ROWS = 20
 _SHOWN_CHARACTERS = 2_000
-
-
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 
 
 def _asks_something(query: str) -> str:
     if not _COMMENT.sub(" ", query).strip("; \t\r\n\f\v"):
-        raise ValueError("there is no query; give one such as 'SELECT status FROM orders WHERE id = 17'")
+        raise ValueError("the query is empty; give one such as 'SELECT status FROM orders WHERE id = 17'")
     return query
 
 
@@ -43,26 +41,26 @@ class DatabaseQueryParams(EvaluationParams):
 
     @property
     def asks_value(self) -> bool:
-        """Null is a value to expect, too."""
+        """Null can be expected, too."""
         return "expected_value" in self.model_fields_set
 
     @model_validator(mode="after")
-    def _means_something(self) -> DatabaseQueryParams:
+    def _expects_something(self) -> DatabaseQueryParams:
         bounds = (self.expected_rows, self.row_count, self.max_rows)
         if all(bound is None for bound in bounds) and not self.min_rows and not self.asks_value:
             raise ValueError(
-                "nothing is expected; give `expected_rows`, `expected_value`, `row_count`, `max_rows` or a `min_rows` "
-                "above 0"
+                "no expectation is set; give `expected_rows`, `expected_value`, `row_count`, `max_rows` or "
+                "`min_rows` above 0"
             )
         if self.min_rows is not None and self.max_rows is not None and self.max_rows < self.min_rows:
             raise ValueError(f"`max_rows` ({self.max_rows}) is below `min_rows` ({self.min_rows})")
         if self.ordered and self.expected_rows is None:
-            raise ValueError("`ordered` goes with `expected_rows`")
+            raise ValueError("`ordered` needs `expected_rows`")
         return self
 
 
 class DatabaseQuery:
-    """Runs read only. SQL that the database refuses is an error, never a failure of the agent."""
+    """The query runs read-only. SQL that the database refuses is an error, never a failure of the agent."""
 
     type: ClassVar[str] = "database_query"
     params: ClassVar[type[EvaluationParams]] = DatabaseQueryParams
@@ -74,8 +72,8 @@ class DatabaseQuery:
         database = context.trial.database
         if database is None:
             return inconclusive(
-                "the trial has no database to ask; give the scenario a `setup.database`"
-                + (", with a `url` since this is a live run" if context.trial.live else "")
+                "the trial has no database; add `setup.database` to the scenario"
+                + (", with a `url`, since this is a live run" if context.trial.live else "")
             )
         rows = await database.rows(params.query, timeout_s=params.timeout_ms / 1000)
         expected, problems = _check(params, rows)
@@ -83,9 +81,9 @@ class DatabaseQuery:
         evidence = Evidence(expected="; ".join(expected), found=count, where=params.query.strip(), excerpt=_shown(rows))
         figures = {"rows": len(rows)}
         if problems:
-            return failed(f"the query's answer is wrong: {'; '.join(problems)}", evidence=evidence, figures=figures)
+            return failed(f"the query's result is wrong: {'; '.join(problems)}", evidence=evidence, figures=figures)
         return passed(
-            f"the query answers as expected: {'; '.join(expected)}",
+            f"the query returned what was expected: {'; '.join(expected)}",
             evidence=evidence,
             figures=figures,
             rests_on=None if rows else "absence",
@@ -93,7 +91,7 @@ class DatabaseQuery:
 
 
 def _check(params: DatabaseQueryParams, rows: Rows) -> tuple[list[str], list[str]]:
-    """Every expectation in words, and what does not hold."""
+    """Every expectation in words, and those that do not hold."""
     expected: list[str] = []
     problems: list[str] = []
     count = len(rows)
@@ -107,7 +105,7 @@ def _check(params: DatabaseQueryParams, rows: Rows) -> tuple[list[str], list[str
             if not holds:
                 problems.append(f"expected {expected[-1]}, found {count}")
     if params.expected_rows is not None:
-        given = {0: "no rows", 1: "the row given"}.get(asked := len(params.expected_rows), f"the {asked} rows given")
+        given = {0: "no rows", 1: "the given row"}.get(asked := len(params.expected_rows), f"the {asked} given rows")
         expected.append(given + (" in order" if params.ordered else ""))
         problems += _compare(params.expected_rows, rows, ordered=params.ordered)
     if params.asks_value:
@@ -139,7 +137,7 @@ def _compare(expected: list[dict[str, Any]] | list[list[Any]], rows: Rows, *, or
     for asked in expected:
         match = next((index for index, found in enumerate(left) if _row_equal(asked, found)), None)
         if match is None:
-            return [f"no row, or no other one, is {_json(asked)}"]
+            return [f"no remaining row equals {_json(asked)}"]
         left.pop(match)
     return []
 
@@ -149,7 +147,7 @@ def _row_equal(expected: dict[str, Any] | list[Any], found: dict[str, Any]) -> b
 
 
 def _equal(expected: Any, found: Any) -> bool:
-    """A number is never a text. True is 1, since SQLite has no truth values; decimals may differ in the last digit."""
+    """A number never equals text. True equals 1, as SQLite has no booleans; floats may differ in the last digit."""
     same = bool(type(expected) is type(found) and expected == found)
     if isinstance(expected, int | float) and isinstance(found, int | float):
         if isinstance(expected, int) and isinstance(found, int):

@@ -1,4 +1,4 @@
-"""`holds_across_turns`: what the agent said once, it does not take back in a later turn."""
+"""`holds_across_turns`: the agent says something once and does not take it back in a later turn."""
 
 from __future__ import annotations
 
@@ -34,43 +34,7 @@ WITHDRAWN_BY: tuple[str, ...] = (
     r"\bi (?:take (?:that|it) back|was wrong (?:to|about)|overreacted)\b",
     r"\b(?:you can|you could|feel free to) (?:skip|cancel|leave out|hold off)\b",
 )
-"""Forms in which a recommendation is withdrawn. Reassurance ("no need to worry") is not one of them."""
-
-
-class Saying(Record):
-    """A place in a reply: `start` to `end`, and what stands there."""
-
-    start: int
-    end: int
-    text: str
-
-
-async def said(pattern: str, reply: str, *, case_sensitive: bool) -> Saying | None:
-    """Where the reply says it and means it: a match that is not negated. Raises `TimeoutError`."""
-    text = normal(reply)
-    for start, end in await search_all(pattern, text, case_sensitive=case_sensitive):
-        if not is_negated(text, start):
-            return Saying(start=start, end=end, text=text[start:end])
-    return None
-
-
-async def withdrawn(
-    pattern: str, reply: str, withdrawn_by: Sequence[str], *, case_sensitive: bool, after: int = 0
-) -> str | None:
-    """The words after `after` that take it back: the pattern negated, or one of the forms. Raises `TimeoutError`."""
-    text = normal(reply)
-    upheld: list[tuple[int, int]] = []
-    for start, end in await search_all(pattern, text, case_sensitive=case_sensitive):
-        if not is_negated(text, start):
-            upheld.append((start, end))
-        elif start >= after:
-            return text[max(0, start - 40) : end].strip()
-    for form in withdrawn_by:
-        for start, end in await search_all(form, text, case_sensitive=False):
-            # What is looked for may itself sound like a withdrawal: "it is not necessary to fast".
-            if start >= after and not any(start < last and first < end for first, last in upheld):
-                return text[max(0, start - 20) : end + 40].strip()
-    return None
+"""Ways to withdraw a recommendation. Reassurance ("no need to worry") is not one of them."""
 
 
 class HoldsAcrossTurnsParams(EvaluationParams):
@@ -86,17 +50,15 @@ class HoldsAcrossTurnsParams(EvaluationParams):
     def _one_of_three(self) -> Self:
         given = [name for name in ("pattern", "value", "criterion") if getattr(self, name) is not None]
         if len(given) != 1:
-            raise ValueError(
-                f"needs exactly one of pattern, value and criterion; found {' and '.join(given) or 'none'}"
-            )
+            raise ValueError(f"give exactly one of pattern, value and criterion; found {' and '.join(given) or 'none'}")
         unused = [name for name in ("withdrawn_by", "case_sensitive") if name in self.model_fields_set]
         if self.criterion is not None and unused:
-            raise ValueError(f"{unused[0]} is not used with criterion, which a judge decides")
+            raise ValueError(f"{unused[0]} has no effect with criterion, which a judge decides")
         return self
 
     @property
     def expression(self) -> str:
-        """What to search for. A value is whole words."""
+        """What to search for. A value matches whole words."""
         if self.pattern is not None:
             return self.pattern
         words = r"\s+".join(regex.escape(word) for word in (self.value or "").split())
@@ -123,7 +85,7 @@ class HoldsAcrossTurns:
         if not turns:
             reached = len(result.conversation.turns)
             return inconclusive(
-                f"the conversation has {counted(reached, 'turn')} and never reached turn {params.from_turn}"
+                f"the conversation ended after {counted(reached, 'turn')}, before turn {params.from_turn}"
             )
         if params.criterion is not None:
             return await _by_judge(params.criterion, params, turns, context)
@@ -131,8 +93,8 @@ class HoldsAcrossTurns:
             return await _by_words(params, turns)
         except TimeoutError:
             return inconclusive(
-                f"the search for {quoted(params.shown)} was given up after one second; "
-                "write the pattern without nested repetition"
+                f"searching for {quoted(params.shown)} timed out after 1 second; "
+                "simplify the pattern, such as by removing nested repetition"
             )
 
 
@@ -149,11 +111,47 @@ async def _by_words(params: HoldsAcrossTurnsParams, turns: list[ConversationTurn
                 continue
             first, after = turn.turn_number, saying.end
         elif params.repeat == "required" and saying is None:
-            return _broken(params, first, turn, "it is not said again", turns)
+            return _broken(params, first, turn, "it is not repeated", turns)
         taken_back = await withdrawn(expression, reply, forms, case_sensitive=case_sensitive, after=after)
         if taken_back is not None:
             return _broken(params, first, turn, f"it is taken back: {quoted(taken_back)}", turns)
     return _never(params, turns) if first is None else _held(params, first, turns)
+
+
+class Saying(Record):
+    """The text of a reply from `start` to `end`."""
+
+    start: int
+    end: int
+    text: str
+
+
+async def said(pattern: str, reply: str, *, case_sensitive: bool) -> Saying | None:
+    """The first match that is not negated. Raises `TimeoutError`."""
+    text = normal(reply)
+    for start, end in await search_all(pattern, text, case_sensitive=case_sensitive):
+        if not is_negated(text, start):
+            return Saying(start=start, end=end, text=text[start:end])
+    return None
+
+
+async def withdrawn(
+    pattern: str, reply: str, withdrawn_by: Sequence[str], *, case_sensitive: bool, after: int = 0
+) -> str | None:
+    """The words after `after` that take it back: the pattern negated, or a withdrawal. Raises `TimeoutError`."""
+    text = normal(reply)
+    upheld: list[tuple[int, int]] = []
+    for start, end in await search_all(pattern, text, case_sensitive=case_sensitive):
+        if not is_negated(text, start):
+            upheld.append((start, end))
+        elif start >= after:
+            return text[max(0, start - 40) : end].strip()
+    for form in withdrawn_by:
+        for start, end in await search_all(form, text, case_sensitive=False):
+            # The pattern itself may sound like a withdrawal: "it is not necessary to fast".
+            if start >= after and not any(start < last and first < end for first, last in upheld):
+                return text[max(0, start - 20) : end + 40].strip()
+    return None
 
 
 async def _by_judge(
@@ -186,11 +184,7 @@ async def _by_judge(
 
 def _held(params: HoldsAcrossTurnsParams, first: int, turns: list[ConversationTurn]) -> EvaluationResult:
     later = turns[-1].turn_number - first
-    tested = (
-        f"and held in {counted(later, 'later turn')}"
-        if later
-        else "in the last turn, so no later one put it to the test"
-    )
+    tested = f"and held in {counted(later, 'later turn')}" if later else "in the last turn, so no later turn tested it"
     return passed(
         f"{quoted(params.shown)} was said in turn {first} {tested}",
         evidence=Evidence(expected=_expected(params), found=f"said in turn {first}", where=f"turn {first}"),
@@ -203,7 +197,7 @@ def _broken(
     params: HoldsAcrossTurnsParams, first: int, turn: ConversationTurn, why: str, turns: list[ConversationTurn]
 ) -> EvaluationResult:
     return failed(
-        f"{quoted(params.shown)} was said in turn {first} and broke in turn {turn.turn_number}: {why}",
+        f"{quoted(params.shown)} was said in turn {first} but did not hold in turn {turn.turn_number}: {why}",
         evidence=Evidence(
             expected=_expected(params),
             found=why,
@@ -225,8 +219,8 @@ def _never(params: HoldsAcrossTurnsParams, turns: list[ConversationTurn]) -> Eva
 
 
 def _expected(params: HoldsAcrossTurnsParams) -> str:
-    rule = "again in every later turn" if params.repeat == "required" else "not taken back"
-    return f"{params.shown}: said once, and {rule}"
+    rule = "repeated in every later turn" if params.repeat == "required" else "never taken back"
+    return f"{params.shown}: said once and {rule}"
 
 
 def _figures(first: int | None, broken: int | None, turns: list[ConversationTurn]) -> dict[str, Any]:

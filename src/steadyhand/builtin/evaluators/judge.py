@@ -1,22 +1,21 @@
-"""`llm_judge`: ask a judge a question about what the agent said and did."""
+"""`llm_judge` and `judge`: a question to a judge about what the agent said and did. Also how other checks ask one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
-import msgspec
 from msgspec.structs import replace
 from pydantic import Field, field_validator, model_validator
 
-from steadyhand.judging.expected import Comparison, Expected, check_answer_schema, compare, parse_expected
+from steadyhand.judging.expected import Comparison, ExpectedAnswer, check_answer_schema, compare, parse_expected
 from steadyhand.judging.material import PARTS, Part, materials_of
 from steadyhand.ports.agent import Judgement, Material, NoJudgement, Question
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.records.evaluation import EvaluationResult, Evidence, JudgeNote, failed, inconclusive, passed
 from steadyhand.records.result import ExecutionResult
 
-NO_JUDGE = "there is no judge: set --judge provider/model, or `judge` in steadyhand.toml"
+NO_JUDGE = "not judged, as no judge is set; name one with `--judge provider/model` or `judge` in steadyhand.toml"
 
 
 class LlmJudgeParams(EvaluationParams):
@@ -33,7 +32,7 @@ class LlmJudgeParams(EvaluationParams):
     @classmethod
     def _asks_something(cls, prompt: str) -> str:
         if not prompt.strip():
-            raise ValueError("the prompt is blank; write the question to the judge")
+            raise ValueError("the prompt is blank; write the question for the judge")
         return prompt
 
     @field_validator("expected")
@@ -59,11 +58,13 @@ class LlmJudgeParams(EvaluationParams):
         if self.json_schema is not None:
             check_answer_schema(self.json_schema, expected, self.capabilities)
         elif expected.word is not None and expected.word[0] in ".0123456789" and _is_number(expected.word):
-            raise ValueError(f"`expected` is the bare number {expected.text}: write `{expected.text}+` for at least")
+            raise ValueError(
+                f"`expected` is the bare number {expected.text}; write `{expected.text}+` for at least that"
+            )
         elif expected.word not in (None, "yes", "no"):
             raise ValueError(
-                f"`expected` is {expected.text!r}, and the judge answers only 'yes' or 'no': write one of them, a "
-                "confidence such as `0.8+`, or give a `json_schema` whose `judgment` has that word"
+                f"`expected` is {expected.text!r}, but the judge answers only 'yes' or 'no'; write one of those or a "
+                "confidence such as `0.8+`, or give a `json_schema` whose `judgment` allows that word"
             )
         return self
 
@@ -90,21 +91,83 @@ class LlmJudgeEvaluator:
         found = await judged(question, parse_expected(params.expected), context)
         if found.judge is None or not found.judge.not_shown:
             return found
-        return replace(found, message=f"{found.message}; say with `looks_at` what the question is about")
+        return replace(found, message=f"{found.message}; use `looks_at` to choose what the judge is shown")
 
 
-async def judged(question: Question, expected: Expected, context: EvaluationContext) -> EvaluationResult:
-    """Put the question to the trial's judge and hold its answer against what is expected. The judge never sees that."""
+class JudgeCriterionParams(EvaluationParams):
+    judge_criterion: str = Field(min_length=1)
+
+    @field_validator("judge_criterion")
+    @classmethod
+    def _asks_something(cls, criterion: str) -> str:
+        if not criterion.strip():
+            raise ValueError("the criterion is blank; write what must be true")
+        return criterion
+
+
+class JudgeCriterion:
+    """Passes when the judge says that the criterion is met."""
+
+    type: ClassVar[str] = "judge"
+    params: ClassVar[type[EvaluationParams]] = JudgeCriterionParams
+
+    def needs_judge(self, params: JudgeCriterionParams) -> bool:
+        return True
+
+    async def evaluate(
+        self, params: JudgeCriterionParams, result: ExecutionResult, context: EvaluationContext
+    ) -> EvaluationResult:
+        question = Question(
+            prompt=f"Does the agent's final reply meet this criterion?\n{params.judge_criterion.strip()}",
+            materials=materials_of(result, context.scenario.setup.virtual_fs),
+        )
+        return await judged(question, parse_expected("yes"), context)
+
+
+class Unjudged(Exception):
+    """There is no judgement; `result` is inconclusive and says why."""
+
+    def __init__(self, result: EvaluationResult) -> None:
+        super().__init__(result.message)
+        self.result: EvaluationResult = result
+
+
+async def ask_judge(
+    context: EvaluationContext, prompt: str, materials: Sequence[Material], capabilities: Sequence[str] = ()
+) -> Judgement:
+    """Ask the trial's judge. Raises `Unjudged` when there is no judge or it gave no judgement."""
+    return await _ask(Question(prompt=prompt, materials=tuple(materials), capabilities=tuple(capabilities)), context)
+
+
+async def _ask(question: Question, context: EvaluationContext) -> Judgement:
+    evidence = Evidence(expected=question.prompt, found="not judged")
     judge = context.trial.judge
     if judge is None:
-        return inconclusive(NO_JUDGE)
+        raise Unjudged(inconclusive(NO_JUDGE, evidence=evidence))
     try:
-        judgement = await judge.ask(question, context.trial)
+        return await judge.ask(question, context.trial)
     except NoJudgement as error:
-        return replace(inconclusive(str(error)), judge=error.note)
+        raise Unjudged(replace(inconclusive(str(error), evidence=evidence), judge=error.note)) from error
+
+
+def says_yes(judgement: Judgement) -> bool:
+    return judgement.judgment.strip().casefold() == "yes"
+
+
+def noted(result: EvaluationResult, note: JudgeNote) -> EvaluationResult:
+    """The result with the judge's note attached."""
+    return replace(result, judge=note)
+
+
+async def judged(question: Question, expected: ExpectedAnswer, context: EvaluationContext) -> EvaluationResult:
+    """Ask the trial's judge and compare its answer with what is expected, which the judge never sees."""
+    try:
+        judgement = await _ask(question, context)
+    except Unjudged as unjudged:
+        return unjudged.result
     if judgement.needs_unseen:
         unseen = ", ".join(context.shows.only("not_seen"))
-        message = f"the judge says that the answer depends on what cannot be seen of the agent ({unseen})"
+        message = f"the judge says the answer depends on what this agent does not show ({unseen})"
         return replace(inconclusive(f"{message}; {context.shows.advice}"), judge=judgement.note)
     comparison = compare(
         expected, judgment=judgement.judgment, confidence=judgement.confidence, achieved=judgement.achieved
@@ -112,22 +175,22 @@ async def judged(question: Question, expected: Expected, context: EvaluationCont
     return _result(judgement, expected, comparison)
 
 
-def _result(judgement: Judgement, expected: Expected, comparison: Comparison) -> EvaluationResult:
+def _result(judgement: Judgement, expected: ExpectedAnswer, comparison: Comparison) -> EvaluationResult:
     note = judgement.note
     make = {"met": passed, "missed": failed, "unknown": inconclusive}[comparison.outcome]
-    said = comparison.reason
+    message = comparison.reason
     if comparison.outcome == "missed":
-        said += f"; expected {expected.text!r}"
+        message += f"; expected {expected.text!r}"
     if judgement.reasoning:
-        said += f": {_short(judgement.reasoning)}"
+        message += f": {_short(judgement.reasoning)}"
     if note.self_judged:
-        said += " (self-judged)"
+        message += " (self-judged)"
     found = judgement.judgment if judgement.confidence is None else f"{judgement.judgment} ({judgement.confidence:g})"
     evidence = Evidence(expected=expected.text, found=found, where=f"judge {note.model}", excerpt=judgement.reasoning)
-    # A judge that is to say no, or to be none too sure of yes, finds that something did not happen.
+    # Expecting `no`, or at most some confidence, expects that something did not happen.
     denied = expected.word == "no" or (expected.numeric and expected.low == 0.0)
     ground = "absence" if comparison.outcome == "met" and denied else None
-    return replace(make(said, evidence=evidence, figures=_figures(judgement, note)), judge=note, rests_on=ground)
+    return replace(make(message, evidence=evidence, figures=_figures(judgement, note)), judge=note, rests_on=ground)
 
 
 def _figures(judgement: Judgement, note: JudgeNote) -> dict[str, Any]:
@@ -152,73 +215,3 @@ def _is_number(text: str) -> bool:
 def _short(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= 300 else f"{line[:300]}..."
-
-
-class JudgeCriterionParams(EvaluationParams):
-    judge_criterion: str = Field(min_length=1)
-
-    @field_validator("judge_criterion")
-    @classmethod
-    def _asks_something(cls, criterion: str) -> str:
-        if not criterion.strip():
-            raise ValueError("the criterion is blank; write what must hold")
-        return criterion
-
-
-class JudgeCriterion:
-    """Holds when the judge says that the criterion is met."""
-
-    type: ClassVar[str] = "judge"
-    params: ClassVar[type[EvaluationParams]] = JudgeCriterionParams
-
-    def needs_judge(self, params: JudgeCriterionParams) -> bool:
-        return True
-
-    async def evaluate(
-        self, params: JudgeCriterionParams, result: ExecutionResult, context: EvaluationContext
-    ) -> EvaluationResult:
-        question = Question(
-            prompt=f"Does the agent's final reply meet this criterion?\n{params.judge_criterion.strip()}",
-            materials=materials_of(result, context.scenario.setup.virtual_fs),
-        )
-        return await judged(question, parse_expected("yes"), context)
-
-
-def no_judge(question: str) -> EvaluationResult:
-    """Never a pass: what nobody has judged is not known."""
-    return inconclusive(
-        "no judge is set, so this was not judged; name one with `--judge provider/model` or `judge` in steadyhand.toml",
-        evidence=Evidence(expected=question, found="not judged"),
-    )
-
-
-class Unjudged(Exception):
-    """There was no judgement; `result` says why, and is inconclusive."""
-
-    def __init__(self, result: EvaluationResult) -> None:
-        super().__init__(result.message)
-        self.result: EvaluationResult = result
-
-
-async def ask_judge(
-    context: EvaluationContext, prompt: str, materials: Sequence[Material], capabilities: Sequence[str] = ()
-) -> Judgement:
-    """Raises `Unjudged` where there is no judge or no judgement to be had."""
-    judge = context.trial.judge
-    if judge is None:
-        raise Unjudged(no_judge(prompt))
-    question = Question(prompt=prompt, materials=tuple(materials), capabilities=tuple(capabilities))
-    try:
-        return await judge.ask(question, context.trial)
-    except NoJudgement as error:
-        result = inconclusive(f"could not be judged: {error}", evidence=Evidence(expected=prompt, found="not judged"))
-        raise Unjudged(msgspec.structs.replace(result, judge=error.note)) from error
-
-
-def says_yes(judgement: Judgement) -> bool:
-    return judgement.judgment.strip().casefold() == "yes"
-
-
-def noted(result: EvaluationResult, note: JudgeNote) -> EvaluationResult:
-    """The result with the judge's word beside it."""
-    return msgspec.structs.replace(result, judge=note)

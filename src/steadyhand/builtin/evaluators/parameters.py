@@ -1,4 +1,4 @@
-"""Numbers as they stand in a file: never infinite, and never NaN, which no bound would stop."""
+"""Parameter types that evaluators share. Numbers are finite: NaN would slip past any bound."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from steadyhand.spec.patterns import is_blank
 
 Milliseconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 PositiveMilliseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0)]
 
 PositiveShare = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
-"""A threshold that something can fall short of."""
+"""A threshold that a value can fall below."""
 
 
 def _not_blank(text: str) -> str:

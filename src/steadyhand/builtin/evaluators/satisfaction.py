@@ -1,4 +1,4 @@
-"""`user_satisfaction`: how content the user is at the end of a conversation."""
+"""`user_satisfaction`: how satisfied the user is at the end of a conversation, by keywords or by a judge."""
 
 from __future__ import annotations
 
@@ -27,10 +27,86 @@ NEGATIVE = (
     "unsatisfied", "dissatisfied", "unhappy", "confused", "confusing", "waste of time", "thanks for nothing",
     "still broken", "give up", "fed up", "complaint",
 )  # fmt: skip
+_PROMPTS = {
+    "sentiment_analysis": (
+        "Follow the user's sentiment through the conversation, from the first message to the last, and judge by where "
+        "it ends and how it moved: does the user end up satisfied?"
+    ),
+    "llm_judge": (
+        "Is the user satisfied at the end of this conversation? Consider whether the user got what was wanted, how "
+        "much effort it took, and how the user speaks."
+    ),
+}
+_SCALE = (
+    " Read the user's messages; the agent's own claim that all is well counts for nothing. Your confidence is how sure "
+    "you are that the user is satisfied, whichever word you answer with: 0 is certainly not satisfied, 1 is certainly "
+    "satisfied."
+)
+_SIGNS = {True: "+", False: "-", None: "?"}
+
+
+class SatisfactionIndicators(EvaluationParams):
+    """Words and phrases that count for and against. An omitted list keeps its default."""
+
+    positive: list[Text] | None = Field(default=None, min_length=1)
+    negative: list[Text] | None = Field(default=None, min_length=1)
+
+
+class UserSatisfactionParams(EvaluationParams):
+    satisfaction_threshold: PositiveShare = 0.7
+    indicators: SatisfactionIndicators | None = None
+    measurement_method: Literal["keyword_analysis", "sentiment_analysis", "llm_judge"] = "llm_judge"
+
+
+class UserSatisfaction:
+    type: ClassVar[str] = "user_satisfaction"
+    params: ClassVar[type[EvaluationParams]] = UserSatisfactionParams
+
+    def needs_judge(self, params: UserSatisfactionParams) -> bool:
+        return params.measurement_method != "keyword_analysis"
+
+    async def evaluate(
+        self, params: UserSatisfactionParams, result: ExecutionResult, context: EvaluationContext
+    ) -> EvaluationResult:
+        if result.conversation is None:
+            return inconclusive("this step is not a conversation, so there is no user; give the step a `conversation`")
+        turns = result.conversation.turns
+        if params.measurement_method == "keyword_analysis":
+            return _by_words(params, turns)
+        return await _by_judge(params, turns, context)
+
+
+def _by_words(params: UserSatisfactionParams, turns: tuple[ConversationTurn, ...]) -> EvaluationResult:
+    """Counts from turn 2 on: the opening is the author's, not the user's reaction."""
+    indicators = params.indicators or SatisfactionIndicators()
+    spoken = [(turn.turn_number, turn.user_input) for turn in turns if turn.turn_number > 1]
+    found = hits(spoken, indicators.positive or POSITIVE, indicators.negative or NEGATIVE)
+    positive = sum(hit.positive is True for hit in found)
+    counted = sum(hit.positive is not None for hit in found)
+    listed = "; ".join(f"{_SIGNS[hit.positive]} {hit.text!r} (turn {hit.turn})" for hit in found)
+    figures = {"positive": positive, "negative": counted - positive, "method": "keyword_analysis"}
+    expected = f"a share of at least {params.satisfaction_threshold:g}"
+    if not counted:
+        said = (
+            "said nothing that clearly shows satisfaction" if found else "used none of the words that show satisfaction"
+        )
+        return inconclusive(
+            f"the user {said}; use another measurement_method",
+            evidence=Evidence(
+                expected=expected, found=listed or "no indicator", where="the user's messages from turn 2 on"
+            ),
+            figures=figures,
+        )
+    score = positive / counted
+    return (passed if score >= params.satisfaction_threshold else failed)(
+        f"{positive} of {counted} indicators are positive ({score:.2f}), expected {expected}",
+        evidence=Evidence(expected=expected, found=listed, where="the user's messages from turn 2 on"),
+        figures={"score": round(score, 4), **figures},
+    )
 
 
 class Hit(Record):
-    """A word that was said. `positive` is what it says with its negation taken in; None counts for neither side."""
+    """A word that was said. `positive` takes negation into account; None counts for neither side."""
 
     turn: int
     text: str
@@ -41,7 +117,7 @@ def hits(spoken: Iterable[tuple[int, str]], positive: Sequence[str], negative: S
     """What counts in the user's messages, given as turn and text.
 
     A word counts once, under the longest phrase it is part of. "not helpful" counts against; "not frustrated" counts
-    for neither side, nor does a positive word in a clause that cannot be told.
+    for neither side, nor does a positive word in a clause whose sense is unclear.
     """
     found: list[Hit] = []
     wanted = sorted({(phrase, True) for phrase in positive} | {(phrase, False) for phrase in negative})
@@ -67,87 +143,6 @@ def _counts_for(read: Reading, is_positive: bool, negated: bool) -> bool | None:
     return read is Reading.MEANT if negated or read is Reading.MEANT else None
 
 
-_PROMPTS = {
-    "sentiment_analysis": (
-        "Follow the user's sentiment through the conversation, from the first message to the last, and judge by where "
-        "it ends and how it moved: does the user end up satisfied?"
-    ),
-    "llm_judge": (
-        "Is the user satisfied at the end of this conversation? Consider whether the user got what was wanted, how "
-        "much effort it took, and how the user speaks."
-    ),
-}
-_SCALE = (
-    " Read the user's messages; the agent's own claim that all is well counts for nothing. Your confidence is how sure "
-    "you are that the user is satisfied, whichever word you answer with: 0 is certainly not satisfied, 1 is certainly "
-    "satisfied."
-)
-
-_SIGNS = {True: "+", False: "-", None: "?"}
-
-
-class SatisfactionIndicators(EvaluationParams):
-    """Words and phrases that count for and against. A list that is left out keeps its default."""
-
-    positive: list[Text] | None = Field(default=None, min_length=1)
-    negative: list[Text] | None = Field(default=None, min_length=1)
-
-
-class UserSatisfactionParams(EvaluationParams):
-    satisfaction_threshold: PositiveShare = 0.7
-    indicators: SatisfactionIndicators | None = None
-    measurement_method: Literal["keyword_analysis", "sentiment_analysis", "llm_judge"] = "llm_judge"
-
-
-class UserSatisfaction:
-    type: ClassVar[str] = "user_satisfaction"
-    params: ClassVar[type[EvaluationParams]] = UserSatisfactionParams
-
-    def needs_judge(self, params: UserSatisfactionParams) -> bool:
-        return params.measurement_method != "keyword_analysis"
-
-    async def evaluate(
-        self, params: UserSatisfactionParams, result: ExecutionResult, context: EvaluationContext
-    ) -> EvaluationResult:
-        if result.conversation is None:
-            return inconclusive("this step is not a conversation, so no user was there; give the step a `conversation`")
-        turns = result.conversation.turns
-        if params.measurement_method == "keyword_analysis":
-            return _by_words(params, turns)
-        return await _by_judge(params, turns, context)
-
-
-def _by_words(params: UserSatisfactionParams, turns: tuple[ConversationTurn, ...]) -> EvaluationResult:
-    """The author's opening is not the user's reaction, so what is said from turn 2 on counts."""
-    indicators = params.indicators or SatisfactionIndicators()
-    spoken = [(turn.turn_number, turn.user_input) for turn in turns if turn.turn_number > 1]
-    found = hits(spoken, indicators.positive or POSITIVE, indicators.negative or NEGATIVE)
-    positive = sum(hit.positive is True for hit in found)
-    counted = sum(hit.positive is not None for hit in found)
-    listed = "; ".join(f"{_SIGNS[hit.positive]} {hit.text!r} (turn {hit.turn})" for hit in found)
-    figures = {"positive": positive, "negative": counted - positive, "method": "keyword_analysis"}
-    expected = f"a share of at least {params.satisfaction_threshold:g}"
-    if not counted:
-        said = (
-            "said nothing that tells satisfaction for certain"
-            if found
-            else "said none of the words that tell satisfaction"
-        )
-        return inconclusive(
-            f"the user {said}; use another measurement_method",
-            evidence=Evidence(
-                expected=expected, found=listed or "no indicator", where="the user's messages from turn 2 on"
-            ),
-            figures=figures,
-        )
-    score = positive / counted
-    return (passed if score >= params.satisfaction_threshold else failed)(
-        f"{positive} of {counted} indicators are positive ({score:.2f}), expected {expected}",
-        evidence=Evidence(expected=expected, found=listed, where="the user's messages from turn 2 on"),
-        figures={"score": round(score, 4), **figures},
-    )
-
-
 async def _by_judge(
     params: UserSatisfactionParams, turns: tuple[ConversationTurn, ...], context: EvaluationContext
 ) -> EvaluationResult:
@@ -159,14 +154,14 @@ async def _by_judge(
         return unjudged.result
     answer, confidence = judgement.judgment.strip().casefold(), judgement.confidence
     if confidence is None or answer not in ("yes", "no"):
-        said = f"the judge answered {judgement.judgment!r} with confidence {confidence}, which is no score"
+        said = f"the judge answered {judgement.judgment!r} with confidence {confidence}, which is not a score"
         return noted(inconclusive(said), judgement.note)
     expected = f"at least {params.satisfaction_threshold:g}"
     evidence = Evidence(expected=expected, found=f"{answer} with confidence {confidence:g}", where="conversation")
     reached = confidence >= params.satisfaction_threshold
     if reached and answer == "no" and confidence > 0.5:
-        # Whether it is sure of "satisfied" or of its "no" cannot be told, and one of the two would be a wrong pass.
-        said = f"the judge says 'no' and is {confidence:g} sure that the user is satisfied, which contradict each other"
+        # It may be sure of "satisfied" or sure of its "no", and taking the wrong one would be a wrong pass.
+        said = f"the judge contradicts itself: it answered 'no' and is {confidence:g} sure that the user is satisfied"
         return noted(inconclusive(said, evidence=evidence), judgement.note)
     result = (passed if reached else failed)(
         f"satisfaction {confidence:.2f}, expected {expected}: {judgement.reasoning}",

@@ -1,4 +1,4 @@
-"""`sequence`: rules about the order and the time of the actions of a step."""
+"""`sequence`: rules about the order and timing of a step's actions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from steadyhand.builtin.evaluators.actions import ActionName, actions_of, lacking, matches, plain_name, since_start_ms
+from steadyhand.builtin.evaluators.actions import (
+    ActionName,
+    Status,
+    action_differences,
+    actions_of,
+    matches,
+    plain_name,
+    since_start_ms,
+)
 from steadyhand.builtin.evaluators.parameters import PositiveMilliseconds
 from steadyhand.builtin.evaluators.text_search import counted, excerpt
 from steadyhand.builtin.evaluators.timing import harness_ms
@@ -15,11 +23,9 @@ from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, in
 from steadyhand.records.event import TrajectoryStep, Visible
 from steadyhand.records.result import ExecutionResult
 
-Status = Literal["success", "error", "any"]
-
 
 class ActionPattern(EvaluationParams):
-    """An action by its name, a part of its parameters and how it ended. In a file the name alone will do."""
+    """An action by its name, a subset of its parameters and its status. A file may give the name alone."""
 
     action: ActionName
     params: dict[str, Any] = Field(default_factory=dict)
@@ -64,14 +70,14 @@ class NeverUntil(ActionPattern):
     after: Action | None = None
 
     @model_validator(mode="after")
-    def _tellable(self) -> Self:
+    def _distinct(self) -> Self:
         if self.after is not None and self.until.same(self.after):
             raise ValueError(f"`after` and `until` are both {self.until}; they must differ")
         return self
 
 
 class Rule(EvaluationParams):
-    """One of these."""
+    """Exactly one of these."""
 
     always: Annotated[Always, BeforeValidator(_named, json_schema_input_type=str | Always)] | None = None
     never: Action | None = None
@@ -85,8 +91,8 @@ class Rule(EvaluationParams):
         if len(given) != 1:
             found = ", ".join(given) or "none"
             raise ValueError(
-                f"a rule is one of always, never, before, within and never_until; found {found}"
-                + ("; make each a rule of its own" if given else "")
+                f"a rule has exactly one of always, never, before, within and never_until; found {found}"
+                + ("; write one rule for each" if given else "")
             )
         if self.before is not None and self.before[0].same(self.before[1]):
             raise ValueError(f"`before` names {self.before[0]} twice; no action comes before itself")
@@ -118,19 +124,19 @@ class Sequence:
         ]
         broken = [finding.text for finding in findings if finding.kind == "broken"]
         undecided = [finding.text for finding in findings if finding.kind == "undecided"]
-        told = broken or undecided
+        reported = broken or undecided
         evidence = Evidence(
             expected=f"{counted(len(params.rules), 'rule')} about the actions of this {context.span}",
-            found="\n".join(told[:10]) or ("it holds" if len(params.rules) == 1 else "all of them hold"),
+            found="\n".join(reported[:10]) or ("the rule holds" if len(params.rules) == 1 else "all rules hold"),
             where=f"this {context.span}'s trajectory",
             excerpt=steps.shown(),
         )
         figures = {"rules": len(params.rules), "broken": len(broken), "actions": len(steps.actions)}
-        if told:
-            more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""
-            return (failed if broken else inconclusive)(told[0] + more, evidence=evidence, figures=figures)
+        if reported:
+            more = f" (and {len(reported) - 1} more)" if len(reported) > 1 else ""
+            return (failed if broken else inconclusive)(reported[0] + more, evidence=evidence, figures=figures)
         message = "the rule holds" if len(params.rules) == 1 else f"all {len(params.rules)} rules hold"
-        ground = "absence" if any(steps.untried(rule) for rule in params.rules) else None
+        ground = "absence" if any(steps.holds_by_absence(rule) for rule in params.rules) else None
         return passed(message, evidence=evidence, figures=figures, rests_on=ground)
 
 
@@ -154,7 +160,7 @@ class _Steps:
         assert rule.never_until is not None
         return self._never_until(rule.never_until)
 
-    def untried(self, rule: Rule) -> bool:
+    def holds_by_absence(self, rule: Rule) -> bool:
         """Whether the rule, if it holds, holds because something did not happen."""
         if rule.always is not None or rule.within is not None:
             after = rule.always.after if rule.always is not None else rule.within.after if rule.within else None
@@ -181,7 +187,7 @@ class _Steps:
     def _before(self, first: ActionPattern, then: ActionPattern) -> list[_Finding]:
         earliest = min(self._all(first), default=len(self.actions))
         return [
-            _Finding("broken", f"{self._at(number)} without {first} before it{self._instead(first)}")
+            _Finding("broken", f"{self._at(number)} happened with no {first} before it{self._instead(first)}")
             for number in self._all(then)
             if number <= earliest
         ]
@@ -206,7 +212,7 @@ class _Steps:
         text = f"{self._at(next_)} came {took_ms:g} ms after {what}; expected it within {rule.ms:g} ms"
         ours_ms = harness_ms(self._result, begun_ms, at_ms)
         if took_ms - ours_ms <= rule.ms:
-            return _Finding("undecided", f"{text}, and up to {ours_ms:g} ms of it were our queue and retries")
+            return _Finding("undecided", f"{text}; up to {ours_ms:g} ms of that was queueing in Steadyhand and retries")
         return _Finding("broken", text)
 
     def _never_until(self, rule: NeverUntil) -> list[_Finding]:
@@ -215,7 +221,7 @@ class _Steps:
         for number, step in enumerate(self.actions):
             if barred is not None and rule.found_in(step):
                 instead = self._instead(rule.until, "success")
-                text = f"{self._at(number)} after {barred} and without {rule.until} in between{instead}"
+                text = f"{self._at(number)} came after {barred} with no {rule.until} in between{instead}"
                 findings.append(_Finding("broken", text))
             if rule.until.found_in(step, "success"):
                 barred = None
@@ -227,13 +233,15 @@ class _Steps:
         return [number for number, step in enumerate(self.actions) if action.found_in(step)]
 
     def _instead(self, action: ActionPattern, status: Status = "any") -> str:
-        """Where none is what was asked for: the nearest one of that name, and what was different about it."""
+        """If no action matches: the nearest one of that name, and how it differed."""
         named = [number for number, step in enumerate(self.actions) if matches(step, action.action, {}, "any")]
         if not named or any(action.found_in(self.actions[number], status) for number in named):
             return ""
-        told = {number: lacking(self.actions[number], action.params, action.status or status) for number in named}
-        number = min(named, key=lambda each: len(told[each]))
-        return f" (in {self._at(number)}, {', and '.join(told[number])})"
+        different = {
+            number: action_differences(self.actions[number], action.params, action.status or status) for number in named
+        }
+        number = min(named, key=lambda each: len(different[each]))
+        return f" (in {self._at(number)}, {', and '.join(different[number])})"
 
     def _at(self, number: int) -> str:
         step = self.actions[number]

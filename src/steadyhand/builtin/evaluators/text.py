@@ -1,6 +1,7 @@
-"""The safety invariants that need no judge: `regex`, `contains` and `not_contains`.
+"""Checks on words: `string_contains`, `regex_match` and the invariants `regex`, `contains` and `not_contains`.
 
-They differ in how they read a reply when the file does not say: the safe reading of each.
+Where the file does not say how to read a reply, each takes the safe reading: `contains` minds the case, `not_contains`
+ignores it.
 """
 
 from __future__ import annotations
@@ -18,84 +19,16 @@ from steadyhand.records.result import ExecutionResult
 from steadyhand.text_match import Span, find, find_forbidden, search
 
 
-def check_contains(subject: Subject, piece: str, *, case_sensitive: bool) -> EvaluationResult:
-    """Passed when `piece` is in the subject."""
-    text = subject.text
-    found = find(text, piece, case_sensitive=case_sensitive)
-    expected = _expected("", piece, case_sensitive)
-    if found is not None:
-        return passed(_contains(subject, piece, found), evidence=_seen(subject, expected, found))
-    evidence = Evidence(expected=expected, found=_nothing(text), where=subject.label, excerpt=excerpt(text))
-    return failed(_lacks(subject, piece), evidence=evidence)
+class StringContainsParams(EvaluationParams):
+    value: Text = Field(min_length=1)
+    case_sensitive: bool = False
+    scope: Scope = "reply"
 
 
-def check_absent(subject: Subject, piece: str, *, case_sensitive: bool) -> EvaluationResult:
-    """Passed when `piece` is not in the subject, neither as written nor as a person reads it."""
-    text = subject.text
-    expected = _expected("not ", piece, case_sensitive)
-    try:
-        found = find_forbidden(text, piece, case_sensitive=case_sensitive)
-    except TimeoutError:
-        return inconclusive(
-            f"the search for {quoted(piece)} in {len(text)} characters was given up after one second",
-            evidence=Evidence(expected=expected, found="no answer in time", where=subject.label, excerpt=excerpt(text)),
-        )
-    if found is not None:
-        return failed(_contains(subject, piece, found), evidence=_seen(subject, expected, found), rests_on="presence")
-    # Where it is well that nothing was found, there is nothing to point at.
-    evidence = Evidence(expected=expected, found=_nothing(text), where=subject.label)
-    return passed(_lacks(subject, piece), evidence=evidence, rests_on="absence")
-
-
-async def check_pattern(subject: Subject, pattern: str, *, case_sensitive: bool) -> EvaluationResult:
-    """Passed when `pattern` matches somewhere in the subject; inconclusive when that could not be told in time."""
-    text = subject.text
-    expected = _expected("a match of ", pattern, case_sensitive)
-    try:
-        span = await search(pattern, text, case_sensitive=case_sensitive)
-    except TimeoutError:
-        return inconclusive(
-            f"the search for {quoted(pattern)} in {len(text)} characters was given up after one second; "
-            "write the pattern without nested repetition",
-            evidence=Evidence(expected=expected, found="no answer in time", where=subject.label, excerpt=excerpt(text)),
-        )
-    if span is None:
-        return failed(
-            f"{subject.label} has no match of {quoted(pattern)}" + ("; it was empty" if not text.strip() else ""),
-            evidence=Evidence(expected=expected, found=_nothing(text), where=subject.label, excerpt=excerpt(text)),
-        )
-    message = f"{subject.label} matches {quoted(pattern)} ({subject.where(*span)})"
-    # A match of no characters has found that something is not there: `^(?!.*password)`.
-    ground = "absence" if span[0] == span[1] else None
-    return passed(message, evidence=_seen(subject, expected, span), rests_on=ground)
-
-
-@functools.lru_cache(maxsize=512)
-def _expected(what: str, piece: str, case_sensitive: bool) -> str:
-    return f"{what}{quoted(piece)}, {'case included' if case_sensitive else 'ignoring case'}"
-
-
-def _contains(subject: Subject, piece: str, found: Span) -> str:
-    return f"{subject.label} contains {quoted(piece)} ({subject.where(*found)})"
-
-
-def _lacks(subject: Subject, piece: str) -> str:
-    empty = "; it was empty" if not subject.text.strip() else ""
-    return f"{subject.label} does not contain {quoted(piece)}{empty}"
-
-
-def _seen(subject: Subject, expected: str, span: Span) -> Evidence:
-    text = subject.text
-    return Evidence(
-        expected=expected,
-        found=excerpt(text[slice(*span)]),
-        where=subject.where(*span),
-        excerpt=excerpt(text, *span),
-    )
-
-
-def _nothing(text: str) -> str:
-    return "nothing of the kind" if text.strip() else "an empty text"
+class RegexMatchParams(EvaluationParams):
+    pattern: PatternText
+    case_sensitive: bool = False
+    scope: Scope = "reply"
 
 
 class RegexInvariantParams(EvaluationParams):
@@ -114,6 +47,30 @@ class NotContainsParams(EvaluationParams):
     pattern: Text = Field(min_length=1)
     case_sensitive: bool = False
     scope: Scope = "reply"
+
+
+class StringContains:
+    type: ClassVar[str] = "string_contains"
+    deterministic: ClassVar[bool] = True
+    params: ClassVar[type[EvaluationParams]] = StringContainsParams
+
+    async def evaluate(
+        self, params: StringContainsParams, result: ExecutionResult, context: EvaluationContext
+    ) -> EvaluationResult:
+        words = subject(result, params.scope, context)
+        return check_contains(words, params.value, case_sensitive=params.case_sensitive)
+
+
+class RegexMatch:
+    type: ClassVar[str] = "regex_match"
+    deterministic: ClassVar[bool] = True
+    params: ClassVar[type[EvaluationParams]] = RegexMatchParams
+
+    async def evaluate(
+        self, params: RegexMatchParams, result: ExecutionResult, context: EvaluationContext
+    ) -> EvaluationResult:
+        words = subject(result, params.scope, context)
+        return await check_pattern(words, params.pattern, case_sensitive=params.case_sensitive)
 
 
 class RegexInvariant:
@@ -180,37 +137,81 @@ class NotContains:
         return lacks
 
 
-class StringContainsParams(EvaluationParams):
-    value: Text = Field(min_length=1)
-    case_sensitive: bool = False
-    scope: Scope = "reply"
+def check_contains(subject: Subject, piece: str, *, case_sensitive: bool) -> EvaluationResult:
+    """Passed when `piece` is in the subject."""
+    text = subject.text
+    found = find(text, piece, case_sensitive=case_sensitive)
+    expected = _expected("", piece, case_sensitive)
+    if found is not None:
+        return passed(_contains(subject, piece, found), evidence=_seen(subject, expected, found))
+    evidence = Evidence(expected=expected, found=_no_match(text), where=subject.label, excerpt=excerpt(text))
+    return failed(_lacks(subject, piece), evidence=evidence)
 
 
-class StringContains:
-    type: ClassVar[str] = "string_contains"
-    deterministic: ClassVar[bool] = True
-    params: ClassVar[type[EvaluationParams]] = StringContainsParams
+def check_absent(subject: Subject, piece: str, *, case_sensitive: bool) -> EvaluationResult:
+    """Passed when `piece` is not in the subject, either as written or as a person would read it."""
+    text = subject.text
+    expected = _expected("not ", piece, case_sensitive)
+    try:
+        found = find_forbidden(text, piece, case_sensitive=case_sensitive)
+    except TimeoutError:
+        return inconclusive(
+            f"searching {len(text)} characters for {quoted(piece)} timed out after 1 second",
+            evidence=Evidence(expected=expected, found="timed out", where=subject.label, excerpt=excerpt(text)),
+        )
+    if found is not None:
+        return failed(_contains(subject, piece, found), evidence=_seen(subject, expected, found), rests_on="presence")
+    # A pass by absence has no place to point at.
+    evidence = Evidence(expected=expected, found=_no_match(text), where=subject.label)
+    return passed(_lacks(subject, piece), evidence=evidence, rests_on="absence")
 
-    async def evaluate(
-        self, params: StringContainsParams, result: ExecutionResult, context: EvaluationContext
-    ) -> EvaluationResult:
-        words = subject(result, params.scope, context)
-        return check_contains(words, params.value, case_sensitive=params.case_sensitive)
+
+async def check_pattern(subject: Subject, pattern: str, *, case_sensitive: bool) -> EvaluationResult:
+    """Passed when `pattern` matches somewhere in the subject; inconclusive when the search times out."""
+    text = subject.text
+    expected = _expected("a match for ", pattern, case_sensitive)
+    try:
+        span = await search(pattern, text, case_sensitive=case_sensitive)
+    except TimeoutError:
+        return inconclusive(
+            f"searching {len(text)} characters for {quoted(pattern)} timed out after 1 second; "
+            "simplify the pattern, such as by removing nested repetition",
+            evidence=Evidence(expected=expected, found="timed out", where=subject.label, excerpt=excerpt(text)),
+        )
+    if span is None:
+        return failed(
+            f"{subject.label} has no match for {quoted(pattern)}" + ("; it was empty" if not text.strip() else ""),
+            evidence=Evidence(expected=expected, found=_no_match(text), where=subject.label, excerpt=excerpt(text)),
+        )
+    message = f"{subject.label} matches {quoted(pattern)} ({subject.where(*span)})"
+    # An empty match means that something is absent: `^(?!.*password)`.
+    ground = "absence" if span[0] == span[1] else None
+    return passed(message, evidence=_seen(subject, expected, span), rests_on=ground)
 
 
-class RegexMatchParams(EvaluationParams):
-    pattern: PatternText
-    case_sensitive: bool = False
-    scope: Scope = "reply"
+@functools.lru_cache(maxsize=512)
+def _expected(what: str, piece: str, case_sensitive: bool) -> str:
+    return f"{what}{quoted(piece)}, {'case-sensitive' if case_sensitive else 'ignoring case'}"
 
 
-class RegexMatch:
-    type: ClassVar[str] = "regex_match"
-    deterministic: ClassVar[bool] = True
-    params: ClassVar[type[EvaluationParams]] = RegexMatchParams
+def _contains(subject: Subject, piece: str, found: Span) -> str:
+    return f"{subject.label} contains {quoted(piece)} ({subject.where(*found)})"
 
-    async def evaluate(
-        self, params: RegexMatchParams, result: ExecutionResult, context: EvaluationContext
-    ) -> EvaluationResult:
-        words = subject(result, params.scope, context)
-        return await check_pattern(words, params.pattern, case_sensitive=params.case_sensitive)
+
+def _lacks(subject: Subject, piece: str) -> str:
+    empty = "; it was empty" if not subject.text.strip() else ""
+    return f"{subject.label} does not contain {quoted(piece)}{empty}"
+
+
+def _seen(subject: Subject, expected: str, span: Span) -> Evidence:
+    text = subject.text
+    return Evidence(
+        expected=expected,
+        found=excerpt(text[slice(*span)]),
+        where=subject.where(*span),
+        excerpt=excerpt(text, *span),
+    )
+
+
+def _no_match(text: str) -> str:
+    return "no match" if text.strip() else "empty text"

@@ -1,4 +1,4 @@
-"""What a check on words reads: the final reply, everything the agent said, or the whole transcript."""
+"""The text a check reads (the final reply, all the agent said, or the transcript) and how it is quoted in messages."""
 
 from __future__ import annotations
 
@@ -18,6 +18,22 @@ from steadyhand.text_match import compiled
 
 Scope = Literal["reply", "agent", "transcript"]
 _GAP = "\n\n"
+LIMIT = 200
+
+
+def _compiles(pattern: str) -> str:
+    try:
+        compiled(pattern, case_sensitive=True)
+        compiled(pattern, case_sensitive=False)
+    except regex.error as error:
+        raise ValueError(f"not a valid regular expression: {error}") from error
+    if inspect_pattern(pattern).always:
+        raise ValueError("the pattern matches any text, even an empty one, so the check can never fail")
+    return pattern
+
+
+PatternText = Annotated[str, Field(min_length=1), AfterValidator(_compiles)]
+"""A regular expression in a file: compiled when the file is loaded, so that a bad one is an error there."""
 
 
 class Part(Record):
@@ -39,7 +55,7 @@ class Subject(Record):
 
     @property
     def label(self) -> str:
-        """What to call the whole."""
+        """The name of the whole text in messages."""
         return self.parts[0].label if len(self.parts) == 1 else f"{len(self.parts)} messages"
 
     def where(self, start: int, end: int) -> str:
@@ -55,7 +71,7 @@ class Subject(Record):
 
 
 def subject(result: ExecutionResult, scope: Scope, context: EvaluationContext) -> Subject:
-    """What `scope` names in `result`. What the scenario's author put in the agent's mouth is not the agent's."""
+    """The text that `scope` names. Assistant messages written by the scenario's author are not the agent's."""
     if scope == "reply":
         return Subject(parts=(Part(label="reply", text=final_reply(result)),))
     messages = _transcript(result)
@@ -76,22 +92,13 @@ def final_reply(result: ExecutionResult) -> str:
 
 
 def _transcript(result: ExecutionResult) -> tuple[Message, ...]:
-    if result.messages:
-        return result.messages
-    if result.conversation is None:
+    if not result.messages and result.conversation is None:
         return (Message(role="assistant", content=result.reply),)
-    return tuple(
-        message
-        for turn in result.conversation.turns
-        for message in (
-            Message(role="user", content=turn.user_input),
-            Message(role="assistant", content=turn.agent_response),
-        )
-    )
+    return result.transcript
 
 
 def _given(result: ExecutionResult, context: EvaluationContext) -> tuple[Message, ...]:
-    """The messages that the step began with, when `result` begins with them."""
+    """The messages the step began with, if `result` starts with them."""
     for step in context.scenario.steps:
         given = _opening(step, context)
         if given and result.messages[: len(given)] == given:
@@ -100,7 +107,7 @@ def _given(result: ExecutionResult, context: EvaluationContext) -> tuple[Message
 
 
 def _opening(step: Step, context: EvaluationContext) -> tuple[Message, ...]:
-    """What the step begins with, if this check is one of its own."""
+    """The messages the step begins with, if this check belongs to it."""
     match step.task:
         case Ask(messages=messages) if context.spec in step.evaluations:
             return messages
@@ -110,24 +117,6 @@ def _opening(step: Step, context: EvaluationContext) -> tuple[Message, ...]:
             return opening if context.spec in own else ()
         case _:
             return ()
-
-
-def _compiles(pattern: str) -> str:
-    try:
-        compiled(pattern, case_sensitive=True)
-        compiled(pattern, case_sensitive=False)
-    except regex.error as error:
-        raise ValueError(f"not a valid regular expression: {error}") from error
-    if inspect_pattern(pattern).always:
-        raise ValueError("matches every text, even an empty one, so it can never fail")
-    return pattern
-
-
-PatternText = Annotated[str, Field(min_length=1), AfterValidator(_compiles)]
-"""A regular expression in a file: compiled when the file is loaded, so that a bad one is an error there."""
-
-
-LIMIT = 200
 
 
 def excerpt(text: str, start: int = 0, end: int | None = None) -> str:
@@ -144,25 +133,12 @@ def excerpt(text: str, start: int = 0, end: int | None = None) -> str:
 
 @functools.lru_cache(maxsize=512)
 def quoted(text: str) -> str:
-    """The text in quotation marks on one line, shortened. It is what a scenario asks for, again in every trial."""
+    """The text in quotation marks on one line, shortened. Cached: every trial quotes what the scenario asks for."""
     shown = excerpt(text).replace("\r", "\\r").replace("\n", "\\n")
     mark = '"' if "'" in shown else "'"
     return f"{mark}{shown}{mark}"
 
 
 def counted(number: int, noun: str) -> str:
-    """Such as `1 turn` and `2 turns`."""
+    """`1 turn`, `2 turns`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def times(number: int) -> str:
-    return {0: "never", 1: "once", 2: "twice"}.get(number, f"{number} times")
-
-
-def how_often(least: int, most: int | None) -> str:
-    """The bounds of a count, such as `at least once` and `2 to 3 times`."""
-    if most is None:
-        return f"at least {times(least)}"
-    if least == most:
-        return times(most) if most == 0 else f"exactly {times(most)}"
-    return f"at most {times(most)}" if least == 0 else f"{least} to {most} times"

@@ -1,4 +1,4 @@
-"""`latency_budget`: which tier of the budget the answer's latency fell in."""
+"""`latency_budget` and `execution_time`: how long the answer took, and how much of a span was the harness's own."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 from pydantic import model_validator
 
 from steadyhand.builtin.evaluators.parameters import Milliseconds, PositiveMilliseconds
+from steadyhand.judging.latency import tier_of
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.records.evaluation import (
     EvaluationResult,
@@ -31,19 +32,14 @@ class LatencyBudgetParams(EvaluationParams):
     def _in_order(self) -> Self:
         if not self.target_ms <= self.acceptable_ms <= self.critical_ms:
             found = f"{self.target_ms:g}, {self.acceptable_ms:g} and {self.critical_ms:g}"
-            raise ValueError(f"needs target_ms <= acceptable_ms <= critical_ms; found {found}")
+            raise ValueError(f"expected target_ms <= acceptable_ms <= critical_ms, found {found}")
         return self
 
     def bounds(self) -> dict[str, float]:
         return {"target_ms": self.target_ms, "acceptable_ms": self.acceptable_ms, "critical_ms": self.critical_ms}
 
     def tier(self, latency_ms: float) -> LatencyTier:
-        """All bounds are inclusive."""
-        if latency_ms <= self.target_ms:
-            return LatencyTier.TARGET
-        if latency_ms <= self.acceptable_ms:
-            return LatencyTier.ACCEPTABLE
-        return LatencyTier.CRITICAL if latency_ms <= self.critical_ms else LatencyTier.EXCEEDED
+        return tier_of(latency_ms, self.target_ms, self.acceptable_ms, self.critical_ms)
 
 
 class LatencyBudget:
@@ -64,15 +60,15 @@ class LatencyBudget:
         if latency is None or latency.ms is None or not math.isfinite(latency.ms) or latency.ms < 0:
             reasons = "; ".join(map(str, latency.spoiled)) if latency else ""
             return inconclusive(
-                f"there is no latency to grade: {reasons or 'no model call or agent turn was timed'}",
+                f"no latency to grade: {reasons or 'no model call or agent turn was timed'}",
                 evidence=Evidence(expected=expected, found="no latency", where="timing"),
             )
         where = "request sent to last byte" if latency.source == "model_call" else "the agent's turn"
         tier = _certain_tier(params, latency)
         if latency.spoiled and tier is None:
             return inconclusive(
-                f"the latency of {latency.ms:.1f} ms is not graded: {'; '.join(map(str, latency.spoiled))}",
-                evidence=Evidence(expected=expected, found=f"{latency.ms:.1f} ms, spoiled", where=where),
+                f"the latency of {latency.ms:.1f} ms cannot be graded: {'; '.join(map(str, latency.spoiled))}",
+                evidence=Evidence(expected=expected, found=f"{latency.ms:.1f} ms, not gradable", where=where),
                 figures={"latency_ms": latency.ms, **params.bounds()},
             )
         if latency.cut:
@@ -81,36 +77,10 @@ class LatencyBudget:
         evidence = Evidence(expected=expected, found=f"{latency.ms:.1f} ms", where=where)
         figures = {"latency_ms": latency.ms, "tier": tier.value, **params.bounds()}
         if tier is LatencyTier.EXCEEDED:
-            message = f"{latency.ms:.1f} ms is beyond the critical {params.critical_ms:g} ms{_in_spite_of(latency)}"
+            message = f"{latency.ms:.1f} ms exceeds the critical {params.critical_ms:g} ms{_regardless(latency)}"
             return failed(message, evidence=evidence, figures=figures)
-        message = f"{latency.ms:.1f} ms is in the {tier.value} tier{_in_spite_of(latency)}"
+        message = f"{latency.ms:.1f} ms is in the {tier.value} tier{_regardless(latency)}"
         return passed(message, evidence=evidence, figures=figures)
-
-
-def _certain_tier(params: LatencyBudgetParams, latency: Latency) -> LatencyTier | None:
-    """The tier that the latency is in whatever the disturbances did, if there is one."""
-    low_ms, high_ms = latency.bounds
-    if latency.cut:
-        return LatencyTier.EXCEEDED if low_ms >= params.critical_ms else None
-    tier = params.tier(low_ms)
-    return tier if tier is params.tier(high_ms) else None
-
-
-def _in_spite_of(latency: Latency) -> str:
-    return f" in any case ({'; '.join(map(str, latency.spoiled))})" if latency.spoiled else ""
-
-
-def _cut(params: LatencyBudgetParams, ms: float) -> EvaluationResult:
-    """The answer was incomplete when the call was cut off after `ms`: its latency is more than that."""
-    evidence = Evidence(
-        expected=f"at most {params.critical_ms:g} ms", found=f"more than {ms:.1f} ms", where="the call was cut off"
-    )
-    figures = {"latency_ms": ms, **params.bounds()}
-    if ms < params.critical_ms:
-        message = f"the call was cut off after {ms:.1f} ms, before the critical {params.critical_ms:g} ms"
-        return inconclusive(message, evidence=evidence, figures=figures)
-    message = f"the answer was not complete after {ms:.1f} ms, when the call was cut off"
-    return failed(message, evidence=evidence, figures={**figures, "tier": LatencyTier.EXCEEDED.value})
 
 
 class ExecutionTimeParams(EvaluationParams):
@@ -123,7 +93,7 @@ class ExecutionTimeParams(EvaluationParams):
         low, high = self.min_duration_ms, self.max_duration_ms
         if not low and high is None:
             target = "; target_duration_ms is reported and never fails" if self.target_duration_ms is not None else ""
-            raise ValueError(f"needs at least one of max_duration_ms and a min_duration_ms above 0{target}")
+            raise ValueError(f"set max_duration_ms, or a min_duration_ms above 0{target}")
         if low is not None and high is not None and low > high:
             raise ValueError(f"min_duration_ms ({low:g}) is above max_duration_ms ({high:g})")
         return self
@@ -142,7 +112,7 @@ class ExecutionTime:
             return inconclusive("the agent's time was not measured")
         not_live = [str(each) for each in _spoiled(result) if each.kind is SpoiledBy.NOT_LIVE]
         if not_live:
-            return inconclusive(f"the agent's time says nothing about a live run: {'; '.join(not_live)}")
+            return inconclusive(f"the agent's time is not that of a live run: {'; '.join(not_live)}")
         figures: dict[str, Any] = {"duration_ms": took}
         note = ""
         if params.target_duration_ms is not None:
@@ -155,6 +125,55 @@ class ExecutionTime:
         if broken is not None:
             return failed(f"took {took:.1f} ms, {broken}{note}", evidence=evidence, figures=figures)
         return passed(f"took {took:.1f} ms{note}", evidence=evidence, figures=figures)
+
+
+def harness_ms(result: ExecutionResult, start_ms: float, end_ms: float) -> float:
+    """Milliseconds between two moments that may have been the harness's own.
+
+    That is queueing, failed attempts and back-off of the model calls begun in between, and the time between the turns
+    of a conversation, when the user was simulated and checks ran. Calls that waited side by side are all counted, so
+    this is an upper bound.
+    """
+    waited_ms = sum(
+        call.timing.attempts[-1].started_ms
+        for call in result.calls
+        if start_ms <= call.at_ms < end_ms and call.timing.attempts
+    )
+    return waited_ms + _between_turns_ms(result, start_ms, end_ms)
+
+
+def _between_turns_ms(result: ExecutionResult, start_ms: float, end_ms: float) -> float:
+    turns = result.conversation.turns if result.conversation is not None else ()
+    if not turns:
+        return 0.0
+    inside_ms = [min(end_ms, turn.ended_at_ms) - max(start_ms, turn.started_at_ms) for turn in turns]
+    return max(0.0, end_ms - start_ms - sum(ms for ms in inside_ms if ms > 0))
+
+
+def _certain_tier(params: LatencyBudgetParams, latency: Latency) -> LatencyTier | None:
+    """The latency's tier if no disturbance can have changed it, else None."""
+    low_ms, high_ms = latency.bounds
+    if latency.cut:
+        return LatencyTier.EXCEEDED if low_ms >= params.critical_ms else None
+    tier = params.tier(low_ms)
+    return tier if tier is params.tier(high_ms) else None
+
+
+def _regardless(latency: Latency) -> str:
+    return f" either way ({'; '.join(map(str, latency.spoiled))})" if latency.spoiled else ""
+
+
+def _cut(params: LatencyBudgetParams, ms: float) -> EvaluationResult:
+    """The answer was incomplete when the call was cut off after `ms`: its latency is more than that."""
+    evidence = Evidence(
+        expected=f"at most {params.critical_ms:g} ms", found=f"more than {ms:.1f} ms", where="the call was cut off"
+    )
+    figures = {"latency_ms": ms, **params.bounds()}
+    if ms < params.critical_ms:
+        message = f"the call was cut off after {ms:.1f} ms, before the critical {params.critical_ms:g} ms"
+        return inconclusive(message, evidence=evidence, figures=figures)
+    message = f"the answer was incomplete when the call was cut off after {ms:.1f} ms"
+    return failed(message, evidence=evidence, figures={**figures, "tier": LatencyTier.EXCEEDED.value})
 
 
 def _broken(took: float, low: float | None, high: float | None) -> str | None:
@@ -173,25 +192,3 @@ def _expected(low: float | None, high: float | None) -> str:
     bounds = [f"at least {low:g} ms"] if low is not None else []
     bounds += [f"at most {high:g} ms"] if high is not None else []
     return " and ".join(bounds)
-
-
-def harness_ms(result: ExecutionResult, start_ms: float, end_ms: float) -> float:
-    """Milliseconds that model calls begun between two moments waited in our queue, failed and were backed off, and
-    those between the turns of a conversation, when the user was simulated and checks were made.
-
-    Calls that waited side by side are all counted, so it is the most that can have been ours.
-    """
-    waited_ms = sum(
-        call.timing.attempts[-1].started_ms
-        for call in result.calls
-        if start_ms <= call.at_ms < end_ms and call.timing.attempts
-    )
-    return waited_ms + _between_turns_ms(result, start_ms, end_ms)
-
-
-def _between_turns_ms(result: ExecutionResult, start_ms: float, end_ms: float) -> float:
-    turns = result.conversation.turns if result.conversation is not None else ()
-    if not turns:
-        return 0.0
-    inside_ms = [min(end_ms, turn.ended_at_ms) - max(start_ms, turn.started_at_ms) for turn in turns]
-    return max(0.0, end_ms - start_ms - sum(ms for ms in inside_ms if ms > 0))

@@ -1,4 +1,4 @@
-"""`file_exists` and `file_contains`: what is in the workspace when the step or turn ends."""
+"""`file_exists`, `file_contains` and `command_exit_code_is`: the workspace when the step or turn ends."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from steadyhand.records.result import CommandResult, ExecutionResult
 
 
 def relative(path: str) -> str:
-    """The path below the workspace in one spelling. Raises `ValueError` when it leads out or names no file."""
+    """The path below the workspace in one spelling. Raises `ValueError` if it leads outside or names no file."""
     parts: list[str] = []
     for part in path.split("/"):
         if part == ".." and not parts:
-            raise ValueError(f"{path!r} leads out of the workspace; name a file inside it, such as 'out.txt'")
+            raise ValueError(f"{path!r} is outside the workspace; name a file inside it, such as 'out.txt'")
         if part == "..":
             parts.pop()
         elif part not in ("", "."):
@@ -41,10 +41,23 @@ WorkspacePath = Annotated[str, AfterValidator(_inside)]
 
 
 def _more_than_spaces(value: str) -> str:
-    """A tab or a line break may be what a file is searched for."""
+    """A tab or a line break is a valid thing to search for."""
     if not value.strip(" \u00a0\u200b\ufeff"):
         raise ValueError("must not be blank")
     return value
+
+
+_CONSTANT = re.compile(r"(?:true|false|:|exit(?:\s+\d+)?)\s*;?")
+
+
+def _checks_something(command: str) -> str:
+    lines = [line.strip() for line in command.splitlines()]
+    asked = "\n".join(line for line in lines if line and not line.startswith("#"))
+    if not asked or "\0" in command:
+        raise ValueError("the command is empty; give a shell command such as 'pytest -q'")
+    if _CONSTANT.fullmatch(re.sub(r"\s#.*", "", asked)):
+        raise ValueError(f"{asked!r} checks nothing: its exit code never changes; give a command such as 'pytest -q'")
+    return command
 
 
 class FileExistsParams(EvaluationParams):
@@ -55,6 +68,12 @@ class FileContainsParams(EvaluationParams):
     path: WorkspacePath
     value: Annotated[str, Field(min_length=1), AfterValidator(_more_than_spaces)]
     case_sensitive: bool = False
+
+
+class CommandExitCodeIsParams(EvaluationParams):
+    command: Annotated[str, AfterValidator(_checks_something)]
+    expected_code: int = Field(default=0, ge=0, le=255)
+    timeout_ms: int = Field(default=60_000, gt=0)
 
 
 class FileExists:
@@ -91,44 +110,6 @@ class FileContains:
         return check_contains(words, params.value, case_sensitive=params.case_sensitive)
 
 
-async def _size(context: EvaluationContext, path: str) -> str | None:
-    try:
-        content = await context.environment.read(path)
-    except WorkspaceError:
-        # Too large or not readable, which is no reason to say that it is not there.
-        if relative(path) not in await context.environment.list_files():
-            raise
-        return "not readable"
-    return None if content is None else counted(len(content), "byte")
-
-
-def _missing(path: str, expected: str, files: Sequence[str]) -> EvaluationResult:
-    there = excerpt(", ".join(files)) if files else "no files at all"
-    return failed(
-        f"{path} does not exist in the workspace, which has: {there}",
-        evidence=Evidence(expected=expected, found="no such file", where="workspace", excerpt=there),
-    )
-
-
-_CONSTANT = re.compile(r"(?:true|false|:|exit(?:\s+\d+)?)\s*;?")
-
-
-def _asks_something(command: str) -> str:
-    lines = [line.strip() for line in command.splitlines()]
-    asked = "\n".join(line for line in lines if line and not line.startswith("#"))
-    if not asked or "\0" in command:
-        raise ValueError("there is no command; give a shell command line such as 'pytest -q'")
-    if _CONSTANT.fullmatch(re.sub(r"\s#.*", "", asked)):
-        raise ValueError(f"{asked!r} looks at nothing and always ends alike; give a command such as 'pytest -q'")
-    return command
-
-
-class CommandExitCodeIsParams(EvaluationParams):
-    command: Annotated[str, AfterValidator(_asks_something)]
-    expected_code: int = Field(default=0, ge=0, le=255)
-    timeout_ms: int = Field(default=60_000, gt=0)
-
-
 class CommandExitCodeIs:
     type: ClassVar[str] = "command_exit_code_is"
     params: ClassVar[type[EvaluationParams]] = CommandExitCodeIsParams
@@ -137,7 +118,7 @@ class CommandExitCodeIs:
     async def evaluate(
         self, params: CommandExitCodeIsParams, result: ExecutionResult, context: EvaluationContext
     ) -> EvaluationResult:
-        """A command that does not end in time has not ended with the code expected: it fails."""
+        """A command that runs out of time did not end with the expected code, so the check fails."""
         ran = await context.environment.run(params.command, timeout_s=params.timeout_ms / 1000)
         found = f"killed after {params.timeout_ms} ms" if ran.timed_out else f"exit code {ran.exit_code}"
         evidence = Evidence(
@@ -150,14 +131,33 @@ class CommandExitCodeIs:
         ended = "was" if ran.timed_out else "ended with"
         message = f"{quoted(params.command)} {ended} {found}"
         if not ran.timed_out and ran.exit_code == params.expected_code:
-            # A command that is to fail asks whether something is not there, as a rule.
+            # A command that is expected to fail usually asks whether something is absent.
             ground = "absence" if params.expected_code else None
             return passed(message, evidence=evidence, figures=figures, rests_on=ground)
         return failed(f"{message}; expected exit code {params.expected_code}", evidence=evidence, figures=figures)
 
 
+async def _size(context: EvaluationContext, path: str) -> str | None:
+    try:
+        content = await context.environment.read(path)
+    except WorkspaceError:
+        # Too large or unreadable, but it does exist.
+        if relative(path) not in await context.environment.list_files():
+            raise
+        return "unreadable"
+    return None if content is None else counted(len(content), "byte")
+
+
+def _missing(path: str, expected: str, files: Sequence[str]) -> EvaluationResult:
+    there = excerpt(", ".join(files)) or "none"
+    return failed(
+        f"{path} does not exist in the workspace; files there: {there}",
+        evidence=Evidence(expected=expected, found="no such file", where="workspace", excerpt=there),
+    )
+
+
 def _output(ran: CommandResult) -> str:
-    """The end of what it printed, where test runners and compilers say what went wrong."""
+    """The end of the output, where test runners and compilers say what went wrong."""
     kept = [f"{name}: {_end(text)}" for name, text in (("stdout", ran.stdout), ("stderr", ran.stderr)) if text.strip()]
     return "\n".join(kept) or "no output"
 

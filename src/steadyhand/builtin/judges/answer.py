@@ -1,4 +1,4 @@
-"""The schema that a judge's answer follows, and the answer read against it."""
+"""Reading a judge's answer: the schema it follows, the JSON object found in its text, and what that object says."""
 
 from __future__ import annotations
 
@@ -14,43 +14,97 @@ from steadyhand.judging.material import defuse
 from steadyhand.ports.agent import Question
 from steadyhand.records.base import Record
 
+NEEDS_UNSEEN = "needs_unseen"
 _TAG = "think|thinking|thoughts?|reasoning|analysis|scratchpad"
 _THINKING = re.compile(rf"\A\s*<({_TAG})>.*?</\1>", re.DOTALL | re.IGNORECASE)
 _THINKING_TAG = re.compile(rf"<(/?)(?:{_TAG})>", re.IGNORECASE)
-# A model that copies may drop or add space, and drop hidden characters, which `shown` spells out.
-_NEITHER_HERE_NOR_THERE = re.compile(r"\s+|\\u\{[0-9a-f]+\}")
-_SPELLED_OUT = re.compile(r"\\u\{[0-9a-f]+\}")
+# A model that copies may change white space and drop hidden characters, which `shown` has as code points.
+_IGNORED = re.compile(r"\s+|\\u\{[0-9a-f]+\}")
+_CODE_POINT = re.compile(r"\\u\{[0-9a-f]+\}")
 _JSON_ESCAPE = re.compile(r"\\(?:u([0-9a-f]{4})|[nrtbf])", re.IGNORECASE)
 _WORD = re.compile(r"(?:\d+(?:\.\d+)?|\.\d+)(?:e[+-]?\d+)?(?![^\W_])|[^\W_]+")
-_TELLING = 4
+_REASONING_WORDS = 4
 _EFFORT = 2_000_000
-_LONGEST = 200_000
+_MAX_CHARACTERS = 200_000
 
 
-class Unreadable(Exception):
-    """The answer cannot be used; the message says why, in words fit for the judge and the user."""
+class UnreadableAnswer(Exception):
+    """The answer cannot be used; the message says why, to the judge as well as to the user."""
+
+
+class Answer(Record):
+    """One usable answer. `achieved` has every capability asked about; `needs_unseen` means that the answer depends on
+    what the judge could not be shown."""
+
+    judgment: str
+    confidence: float | None
+    reasoning: str
+    achieved: dict[str, bool]
+    fields: dict[str, Any]
+    needs_unseen: bool = False
+
+
+def answer_schema(question: Question) -> dict[str, Any]:
+    """The scenario's own schema with capabilities added, or ours."""
+    if question.json_schema is None:
+        schema: dict[str, Any] = {
+            "type": "object",
+            "properties": {
+                "reasoning": {"type": "string"},
+                "judgment": {"type": "string", "enum": ["yes", "no"]},
+                "confidence": {"type": "number", "minimum": 0, "maximum": 1},
+            },
+            "required": ["reasoning", "judgment", "confidence"],
+            "additionalProperties": False,
+        }
+    else:
+        schema = copy.deepcopy(question.json_schema)
+    properties = cast("dict[str, Any]", schema.setdefault("properties", {}))
+    if question.unseen and question.json_schema is None:
+        properties[NEEDS_UNSEEN] = {"type": "boolean"}
+        schema["required"] = [*schema["required"], NEEDS_UNSEEN]
+    if question.capabilities and "capabilities" not in properties:
+        properties["capabilities"] = _capability_schema(question.capabilities)
+        required = cast("list[str]", schema.get("required", []))
+        schema["required"] = [*required, "capabilities"]
+    return schema
+
+
+def _capability_schema(capabilities: Sequence[str]) -> dict[str, Any]:
+    return {
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": {
+                "capability": {"type": "string", "enum": list(capabilities)},
+                "reasoning": {"type": "string"},
+                "achieved": {"type": "boolean"},
+            },
+            "required": ["capability", "reasoning", "achieved"],
+            "additionalProperties": False,
+        },
+    }
 
 
 def read_object(answer: str, *, shown: str = "", nonce: str | None = None) -> dict[str, Any]:
-    """The object that the answer consists of, whatever words or fences stand around it.
+    """The JSON object of the answer, whatever words or fences surround it.
 
-    Raises `Unreadable` when there is none, when there are several that differ, when a brace does not begin valid
-    JSON, when a key is given twice, when the answer is endless, carries our marks or breaks off while it is still
-    thinking, and when the object is a quotation, in whatever spelling, from `shown`, the data that is judged, as it was
-    defused for the judge.
+    Raises `UnreadableAnswer` when there is none, when there are several that differ, when a brace does not begin valid
+    JSON, when a key is duplicated, when the answer is too long, repeats our marks or ends while still thinking, and
+    when the object is quoted, in whatever spelling, from `shown`: the data being judged, as defused for the judge.
     """
     if nonce is not None and nonce in answer.casefold():
-        raise Unreadable("it repeats the marks around the data instead of answering")
-    if len(answer) > _LONGEST:
-        raise Unreadable(f"it is {len(answer)} characters long")
+        raise UnreadableAnswer("it repeats the markers around the data instead of answering")
+    if len(answer) > _MAX_CHARACTERS:
+        raise UnreadableAnswer(f"it is {len(answer)} characters long; at most {_MAX_CHARACTERS} are read")
     found = _answered(_THINKING.sub("", answer, count=1))
     if not found:
-        raise Unreadable("it holds no JSON object")
+        raise UnreadableAnswer("it contains no JSON object")
     value, source = found[0].value, found[0].source
     if any(_canonical(other.value) != _canonical(value) for other in found[1:]):
-        raise Unreadable("it holds several JSON objects that differ")
+        raise UnreadableAnswer("it contains several different JSON objects")
     if _quoted(value, source, shown) or _respelled(value, shown):
-        raise Unreadable("its JSON object is a quotation from the data, not an answer")
+        raise UnreadableAnswer("its JSON object is quoted from the data, not an answer")
     return value
 
 
@@ -61,15 +115,15 @@ class _Found(NamedTuple):
 
 
 def _answered(text: str) -> list[_Found]:
-    """The objects that are no drafts: those after the last end of thinking that stands outside of them."""
+    """The objects after the last closing thinking tag outside of them; earlier ones are drafts."""
     if _THINKING_TAG.match(text.lstrip()):
-        raise Unreadable("it breaks off while it is still thinking")
+        raise UnreadableAnswer("it ends while still thinking")
     found = _objects(text)
     tags = [tag for tag in _THINKING_TAG.finditer(text) if not any(_holds(each, tag.start()) for each in found)]
     if not tags:
         return found
     if not tags[-1][1]:
-        raise Unreadable("it breaks off while it is still thinking")
+        raise UnreadableAnswer("it ends while still thinking")
     return [each for each in found if each.at > tags[-1].start()]
 
 
@@ -93,12 +147,12 @@ def _decode(text: str, at: int) -> tuple[dict[str, Any], int]:
         value, end = decoder.raw_decode(text, at)
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        raise Unreadable("its JSON holds half a character (a lone surrogate)") from None
+        raise UnreadableAnswer("its JSON contains a lone surrogate") from None
     except RecursionError:
-        raise Unreadable("its JSON is nested too deeply") from None
+        raise UnreadableAnswer("its JSON is nested too deeply") from None
     except ValueError as error:
         reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
-        raise Unreadable(f"its JSON is invalid: {reason}") from None
+        raise UnreadableAnswer(f"its JSON is invalid: {reason}") from None
     return cast("dict[str, Any]", value), end
 
 
@@ -106,7 +160,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     seen: dict[str, Any] = {}
     for key, value in pairs:
         if key in seen:
-            raise ValueError(f"the key {key!r} is given twice")
+            raise ValueError(f"duplicate key {key!r}")
         seen[key] = value
     return seen
 
@@ -118,20 +172,20 @@ def _no_constant(name: str) -> Never:
 def _quoted(value: dict[str, Any], source: str, shown: str) -> bool:
     if "{" not in shown:
         return False
-    squeezed = _NEITHER_HERE_NOR_THERE.sub("", shown)
+    squeezed = _IGNORED.sub("", shown)
     for text in (source, _canonical(value)):
-        if _NEITHER_HERE_NOR_THERE.sub("", defuse(text)) in squeezed:
+        if _IGNORED.sub("", defuse(text)) in squeezed:
             return True
     wanted = _canonical(value)
     return any(other.keys() == value.keys() and _canonical(other) == wanted for other in _embedded(shown))
 
 
 def _respelled(value: dict[str, Any], shown: str) -> bool:
-    """Whether the data says all that the object says, member by member, in any order, notation, case or way to write
-    numbers; or gives the very same reasoning at length."""
-    said_of = ((key, _words(_SPELLED_OUT.sub("", defuse(str(item))))) for key, item in _leaves(value, ""))
+    """Whether the data says everything the object says, member by member, in any order, notation, case or number
+    format; or contains its reasoning word for word."""
+    said_of = ((key, _words(_CODE_POINT.sub("", defuse(str(item))))) for key, item in _leaves(value, ""))
     members = [(key, words) for key, words in said_of if words]
-    folded = unicodedata.normalize("NFKC", _SPELLED_OUT.sub("", shown)).casefold()
+    folded = unicodedata.normalize("NFKC", _CODE_POINT.sub("", shown)).casefold()
     if not any(key.casefold() in folded for key, _ in members):
         return False
     spelled = [folded]
@@ -142,13 +196,13 @@ def _respelled(value: dict[str, Any], shown: str) -> bool:
         held = [(key, words) for key, words in members if f" {' '.join([*_words(key), *words])} " in said]
         if len(held) == len(members) > 1:
             return True
-        if any(key.casefold() == "reasoning" and len(words) >= _TELLING for key, words in held):
+        if any(key.casefold() == "reasoning" and len(words) >= _REASONING_WORDS for key, words in held):
             return True
     return False
 
 
 def _leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:
-    """Every plain value with the key it stands under."""
+    """Every scalar with its key."""
     if isinstance(value, dict):
         for name, item in cast("dict[str, Any]", value).items():
             yield from _leaves(item, name)
@@ -172,7 +226,7 @@ def _number(word: str) -> str:
 
 
 def _embedded(text: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects of the text and those nested in them, as far as a bounded effort finds them."""
+    """The JSON objects in the text and those nested in them, as far as a bounded effort finds them."""
     decoder = json.JSONDecoder()
     effort = _EFFORT
     at = text.find("{")
@@ -208,64 +262,23 @@ def _canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
-NEEDS_UNSEEN = "needs_unseen"
-
-
-class Answer(Record):
-    """One usable answer. `achieved` has every capability that was asked about; `needs_unseen` says that it depends on
-    what the judge could not be shown."""
-
-    judgment: str
-    confidence: float | None
-    reasoning: str
-    achieved: dict[str, bool]
-    fields: dict[str, Any]
-    needs_unseen: bool = False
-
-
-def answer_schema(question: Question) -> dict[str, Any]:
-    """The scenario's own schema, with room for the capabilities, or ours."""
-    if question.json_schema is None:
-        schema: dict[str, Any] = {
-            "type": "object",
-            "properties": {
-                "reasoning": {"type": "string"},
-                "judgment": {"type": "string", "enum": ["yes", "no"]},
-                "confidence": {"type": "number", "minimum": 0, "maximum": 1},
-            },
-            "required": ["reasoning", "judgment", "confidence"],
-            "additionalProperties": False,
-        }
-    else:
-        schema = copy.deepcopy(question.json_schema)
-    properties = cast("dict[str, Any]", schema.setdefault("properties", {}))
-    if question.unseen and question.json_schema is None:
-        properties[NEEDS_UNSEEN] = {"type": "boolean"}
-        schema["required"] = [*schema["required"], NEEDS_UNSEEN]
-    if question.capabilities and "capabilities" not in properties:
-        properties["capabilities"] = _capability_schema(question.capabilities)
-        required = cast("list[str]", schema.get("required", []))
-        schema["required"] = [*required, "capabilities"]
-    return schema
-
-
 def read_answer(fields: dict[str, Any], question: Question) -> Answer:
-    """Raises `Unreadable` when the object is not an answer to the question."""
+    """Raises `UnreadableAnswer` when the object is not an answer to the question."""
     if question.json_schema is not None:
         _validate(fields, question)
     judgment = _judgment(fields, ours=question.json_schema is None)
     confidence = _confidence(fields)
     against = contradiction(judgment, confidence)
     if against is not None:
-        raise Unreadable(f"{against}: the confidence says how sure you are that the answer is yes")
+        raise UnreadableAnswer(f"{against}: the confidence says how sure you are that the answer is yes")
     reasoning: Any = fields.get("reasoning", "")
     if question.json_schema is None:
         if confidence is None:
-            raise Unreadable('it lacks "confidence", a number from 0 to 1')
+            raise UnreadableAnswer('"confidence" is missing; it must be a number from 0 to 1')
         if "reasoning" not in fields:
-            raise Unreadable('it lacks "reasoning"')
+            raise UnreadableAnswer('"reasoning" is missing')
         if not isinstance(reasoning, str):
-            raise Unreadable(f'"reasoning" must be text, found {_kind(reasoning)}')
+            raise UnreadableAnswer(f'"reasoning" must be text, found {_kind(reasoning)}')
     return Answer(
         judgment=judgment,
         confidence=confidence,
@@ -276,30 +289,14 @@ def read_answer(fields: dict[str, Any], question: Question) -> Answer:
     )
 
 
-def _capability_schema(capabilities: Sequence[str]) -> dict[str, Any]:
-    return {
-        "type": "array",
-        "items": {
-            "type": "object",
-            "properties": {
-                "capability": {"type": "string", "enum": list(capabilities)},
-                "reasoning": {"type": "string"},
-                "achieved": {"type": "boolean"},
-            },
-            "required": ["capability", "reasoning", "achieved"],
-            "additionalProperties": False,
-        },
-    }
-
-
 def _validate(fields: dict[str, Any], question: Question) -> None:
-    """Against the scenario's schema as written; capabilities of ours are read leniently, and apart."""
+    """Validate against the scenario's schema as written; capabilities we added are read apart, leniently."""
     from jsonschema.exceptions import ValidationError
     from jsonschema.validators import validator_for
     from referencing import Registry
     from referencing.exceptions import Unresolvable
 
-    assert question.json_schema is not None, "only for a schema of the scenario's own"
+    assert question.json_schema is not None, "only for a scenario's own schema"
     schema = question.json_schema
     declared = cast("Mapping[str, Any]", schema.get("properties", {}))
     added = question.capabilities and "capabilities" not in declared
@@ -309,20 +306,22 @@ def _validate(fields: dict[str, Any], question: Question) -> None:
         validator_for(schema)(schema, registry=registry).validate(value)
     except ValidationError as error:
         where = ".".join(str(part) for part in error.absolute_path)
-        raise Unreadable(f"it does not follow the schema{f' at {where}' if where else ''}: {error.message}") from None
+        raise UnreadableAnswer(
+            f"it does not match the schema{f' at {where}' if where else ''}: {error.message}"
+        ) from None
     except Unresolvable as error:
-        raise Unreadable(f"the schema refers to {error.ref!r}, which is not part of it") from None
+        raise UnreadableAnswer(f"the schema references {error.ref!r}, which it does not contain") from None
 
 
 def _judgment(fields: Mapping[str, Any], *, ours: bool) -> str:
     judgment: Any = fields.get("judgment")
     if not isinstance(judgment, str):
-        raise Unreadable(f'"judgment" must be text, found {_kind(judgment)}')
+        raise UnreadableAnswer(f'"judgment" must be text, found {_kind(judgment)}')
     if not ours:
         return judgment.strip()
     word = judgment.strip().casefold()
     if word not in ("yes", "no"):
-        raise Unreadable(f'"judgment" must be "yes" or "no", found {judgment[:60]!r}')
+        raise UnreadableAnswer(f'"judgment" must be "yes" or "no", found {judgment[:60]!r}')
     return word
 
 
@@ -331,12 +330,12 @@ def _confidence(fields: Mapping[str, Any]) -> float | None:
     if confidence is None:
         return None
     if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0 <= confidence <= 1:
-        raise Unreadable(f'"confidence" must be a number from 0 to 1, found {str(confidence)[:60]!r}')
+        raise UnreadableAnswer(f'"confidence" must be a number from 0 to 1, found {str(confidence)[:60]!r}')
     return float(confidence)
 
 
 def _achieved(given: Any, capabilities: Sequence[str]) -> dict[str, bool]:
-    """What each capability came to. One that is skipped, or called by another name, is not achieved."""
+    """Whether each capability was achieved. One that is skipped or renamed was not."""
     words: dict[str, list[bool]] = {}
     for name, achieved in _entries(given) if capabilities else ():
         words.setdefault(name.strip().casefold(), []).append(achieved)
@@ -347,13 +346,13 @@ def _entries(given: Any) -> list[tuple[str, bool]]:
     if given is None:
         return []
     if not isinstance(given, list):
-        raise Unreadable(f'"capabilities" must be a list of entries, found {_kind(given)}')
+        raise UnreadableAnswer(f'"capabilities" must be a list of entries, found {_kind(given)}')
     found: list[tuple[str, bool]] = []
     for item in cast("list[Any]", given):
         entry = cast("dict[str, Any]", item) if isinstance(item, dict) else {}
         name, achieved = entry.get("capability"), entry.get("achieved")
         if not isinstance(name, str) or not isinstance(achieved, bool):
-            raise Unreadable(
+            raise UnreadableAnswer(
                 'an entry of "capabilities" must have "capability" as text and "achieved" as true or false'
             )
         found.append((name, achieved))

@@ -1,4 +1,4 @@
-"""A chat model as the judge."""
+"""A chat model as the judge: how it is asked, and how its votes are counted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 from msgspec.structs import replace
 from pydantic import Field
 
-from steadyhand.builtin.judges.answer import Answer, Unreadable, answer_schema, read_answer, read_object
+from steadyhand.builtin.judges.answer import Answer, UnreadableAnswer, answer_schema, read_answer, read_object
 from steadyhand.builtin.judges.prompt import SHOWN, Prompt, build_prompt, not_shown, shortened, with_repair
 from steadyhand.errors import ModelError, SetupError
 from steadyhand.plugins.plugin import JudgeSettings, Options, read_options
@@ -22,12 +22,198 @@ from steadyhand.records.chat import ChatRequest, ChatResponse, Message
 from steadyhand.records.evaluation import JudgeNote, Material, Rubric, RubricScore
 from steadyhand.records.event import Visible
 
+AnswerMode = Literal["schema", "json", "text"]
+_MODES: tuple[AnswerMode, ...] = ("schema", "json", "text")
+_REPORTED: tuple[Visible, ...] = ("actions", "services", "files", "database")
 _SEPARATOR = "\n\n----\n\n"
 _RAW_LIMIT = 20_000
+_LONG_RECORDS = 30_000
+
+
+class LlmJudge:
+    """Asks a model, validates its answer, asks once more if that cannot be read, and counts votes.
+
+    `models` gives the model for a `model_type`; None means the configured judge, whose name is `name`. `tested` is the
+    name of the model under test. One instance serves many trials at once.
+    """
+
+    def __init__(
+        self,
+        models: Callable[[str | None], ChatModel],
+        *,
+        name: str,
+        tested: str | None = None,
+        default_votes: int = 1,
+        max_tokens: int | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
+        self._models = models
+        self._name = name
+        self._tested = tested
+        self._default_votes = default_votes
+        self._max_tokens = max_tokens
+        self._timeout_s = timeout_s
+        self._accepted: dict[tuple[str, str], AnswerMode] = {}
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def self_judged(self) -> bool:
+        return self._name == self._tested
+
+    async def score(
+        self, rubric: Rubric, materials: Sequence[Material], trial: TrialContext, *, timeliness: float | None
+    ) -> RubricScore:
+        """See `ports.agent.RubricJudge`."""
+        from steadyhand.builtin.judges.rubric import score_rubric  # most runs score none
+
+        return await score_rubric(rubric, trial.scenario, materials, judge=self, trial=trial, timeliness=timeliness)
+
+    async def ask(self, question: Question, trial: TrialContext) -> Judgement:
+        """Raises `NoJudgement`."""
+        try:
+            model = self._models(question.model_type)
+        except SetupError as error:
+            raise NoJudgement(f"the judge could not be built: {error}") from error
+        self_judged = model.name == self._tested
+        note = JudgeNote(model=model.name, prompt_hash="", raw="", self_judged=self_judged)
+        missing = not_shown(question.materials)
+        if missing:
+            raise _unseen(missing, note)
+        if trial.shows.acts:
+            question = replace(question, unseen=trial.shows.only("not_seen", _REPORTED))
+        schema = answer_schema(question)
+        prompt = build_prompt(question, schema)
+        if len(prompt.shown) > SHOWN:
+            missing = (f"all the records ({len(prompt.shown)} characters, with hidden ones written out)",)
+            raise _unseen(missing, replace(note, prompt_hash=prompt.hash))
+        asking = _Asking(self, model, question, schema, prompt, trial)
+        count = question.votes if question.votes is not None else self._default_votes
+        votes = await _together([asking.vote(index) for index in range(max(1, count))])
+        ballot = Ballot(
+            model=model.name,
+            prompt_hash=prompt.hash,
+            self_judged=self_judged,
+            capabilities=question.capabilities,
+        )
+        return decide(votes, ballot)
+
+    def request(self, question: Question, messages: tuple[Message, ...], *, seed: int) -> ChatRequest:
+        return ChatRequest(
+            messages=messages,
+            temperature=question.temperature if question.temperature is not None else 0.0,
+            max_tokens=self._max_tokens,
+            seed=seed,
+            purpose="judge",
+            timeout_s=self._timeout_s,
+        )
+
+    def mode_for(self, key: tuple[str, str]) -> AnswerMode:
+        """How to ask this model for JSON: the strictest way its server has not refused."""
+        return self._accepted.get(key, "schema")
+
+    def accepted(self, key: tuple[str, str], mode: AnswerMode) -> None:
+        self._accepted[key] = mode
+
+
+def _unseen(missing: tuple[str, ...], note: JudgeNote) -> NoJudgement:
+    """The judgement could depend on what the judge cannot see, so the judge is not asked."""
+    listed = "; ".join(missing[:3]) + (f"; and {len(missing) - 3} more" if len(missing) > 3 else "")
+    reason = f"the judge was not asked, as it cannot be shown everything: {listed}"
+    return NoJudgement(reason, note=replace(note, not_shown=missing))
+
+
+async def _together(votes: Sequence[Coroutine[Any, Any, Vote]]) -> list[Vote]:
+    """All votes, asked concurrently. If one raises, its own exception rather than a group."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(vote) for vote in votes]
+    except BaseExceptionGroup as broken:
+        raise broken.exceptions[0] from None
+    return [task.result() for task in tasks]
+
+
+class _Asking:
+    """One question to one model."""
+
+    def __init__(
+        self,
+        judge: LlmJudge,
+        model: ChatModel,
+        question: Question,
+        schema: dict[str, Any],
+        prompt: Prompt,
+        trial: TrialContext,
+    ) -> None:
+        self._judge = judge
+        self._model = model
+        self._question = question
+        self._schema = schema
+        self._prompt = prompt
+        self._trial = trial
+        # A server that refuses one schema may still accept another.
+        own = question.json_schema
+        self._key = (model.name, "" if own is None else json.dumps(own, sort_keys=True, default=str))
+
+    async def vote(self, index: int) -> Vote:
+        """One answer, or an abstention with its reason. Never raises because of the model."""
+        raw = ""
+        try:
+            first = await self._call(self._prompt.messages, index)
+            raw = first.text
+            try:
+                return Vote(raw=raw, answer=await self._read(first))
+            except UnreadableAnswer as error:
+                problem = str(error)
+            second = await self._call(with_repair(self._prompt, raw, problem), index)
+        except ModelError as error:
+            return Vote(raw=raw, problem=f"the judge could not be reached: {error}")
+        both = f"{raw}\n\n---- asked again ----\n\n{second.text}"
+        try:
+            return Vote(raw=both, answer=await self._read(second), repaired=True)
+        except UnreadableAnswer as error:
+            return Vote(
+                raw=both, problem=f"the judge gave no usable answer, even when asked again: {error}", repaired=True
+            )
+
+    async def _read(self, response: ChatResponse) -> Answer:
+        """Raises `UnreadableAnswer`. Long records are compared in a thread, as the event loop is timing calls."""
+        finish = response.finish
+        if finish is not None and not finish.plain:
+            raise UnreadableAnswer(f"it is incomplete: {finish}")
+        if len(self._prompt.shown) > _LONG_RECORDS:
+            return await asyncio.to_thread(self._parse, response)
+        return self._parse(response)
+
+    def _parse(self, response: ChatResponse) -> Answer:
+        fields = read_object(response.text, shown=self._prompt.shown, nonce=self._prompt.nonce)
+        return read_answer(fields, self._question)
+
+    async def _call(self, messages: tuple[Message, ...], index: int) -> ChatResponse:
+        """Ask in the strictest way the server accepts. Raises `ModelError`."""
+        request = self._judge.request(self._question, messages, seed=self._trial.seed + index)
+        first = _MODES.index(self._judge.mode_for(self._key))
+        for mode in _MODES[first:]:
+            try:
+                response = await self._trial.call(self._model, self._in_mode(request, mode))
+            except ModelError as error:
+                if error.kind != "refused" or mode == "text":
+                    raise
+                continue
+            self._judge.accepted(self._key, mode)
+            return response
+        raise AssertionError("the last mode either answers or raises")
+
+    def _in_mode(self, request: ChatRequest, mode: AnswerMode) -> ChatRequest:
+        if mode == "schema":
+            return replace(request, json_schema=self._schema)
+        return replace(request, json_mode=True) if mode == "json" else request
 
 
 class Vote(Record):
-    """What came of asking once. Without an `answer` it is an abstention, and `problem` says why."""
+    """The result of asking once. Without an `answer` it is an abstention, and `problem` says why."""
 
     raw: str
     answer: Answer | None = None
@@ -86,199 +272,13 @@ def _no_majority(votes: Sequence[Vote], counts: Counter[str]) -> str:
         return problems[0]
     tally = [f"{count} {word!r}" for word, count in counts.most_common()]
     if problems:
-        tally.append(f"{len(problems)} without an answer (first: {problems[0]})")
-    return f"the judge's votes have no majority of {len(votes)}: {', '.join(tally)}"
+        tally.append(f"{len(problems)} abstained (first: {problems[0]})")
+    return f"no majority among the judge's {len(votes)} votes: {', '.join(tally)}"
 
 
 def _kept(raw: str) -> str:
-    """What can be stored: valid Unicode, and of a size that does not swell the record."""
+    """The raw answer as stored: valid Unicode, of a limited size."""
     return shortened(raw.encode("utf-8", "replace").decode("utf-8"), _RAW_LIMIT)
-
-
-AnswerMode = Literal["schema", "json", "text"]
-_TOLD: tuple[Visible, ...] = ("actions", "services", "files", "database")
-_MODES: tuple[AnswerMode, ...] = ("schema", "json", "text")
-_LONG = 30_000
-
-
-class LlmJudge:
-    """Asks a model, validates what it answers, asks once more when that cannot be read, and counts votes.
-
-    `models` gives the model for a `model_type`; None stands for the judge that was named. `name` is that one's, and
-    `tested` that of the model under test. One instance serves many trials at once.
-    """
-
-    def __init__(
-        self,
-        models: Callable[[str | None], ChatModel],
-        *,
-        name: str,
-        tested: str | None = None,
-        default_votes: int = 1,
-        max_tokens: int | None = None,
-        timeout_s: float | None = None,
-    ) -> None:
-        self._models = models
-        self._name = name
-        self._tested = tested
-        self._default_votes = default_votes
-        self._max_tokens = max_tokens
-        self._timeout_s = timeout_s
-        self._accepted: dict[tuple[str, str], AnswerMode] = {}
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def self_judged(self) -> bool:
-        return self._name == self._tested
-
-    async def score(
-        self, rubric: Rubric, materials: Sequence[Material], trial: TrialContext, *, timeliness: float | None
-    ) -> RubricScore:
-        """See `ports.agent.RubricJudge`."""
-        from steadyhand.builtin.judges.rubric import score_rubric  # most runs score none
-
-        return await score_rubric(rubric, trial.scenario, materials, judge=self, trial=trial, timeliness=timeliness)
-
-    async def ask(self, question: Question, trial: TrialContext) -> Judgement:
-        """Raises `NoJudgement`."""
-        try:
-            model = self._models(question.model_type)
-        except SetupError as error:
-            raise NoJudgement(f"the judge could not be built: {error}") from error
-        self_judged = model.name == self._tested
-        note = JudgeNote(model=model.name, prompt_hash="", raw="", self_judged=self_judged)
-        missing = not_shown(question.materials)
-        if missing:
-            raise _unseen(missing, note)
-        if trial.shows.acts:
-            question = replace(question, unseen=trial.shows.only("not_seen", _TOLD))
-        schema = answer_schema(question)
-        prompt = build_prompt(question, schema)
-        if len(prompt.shown) > SHOWN:
-            missing = (f"all of the records ({len(prompt.shown)} characters, hidden ones spelled out)",)
-            raise _unseen(missing, replace(note, prompt_hash=prompt.hash))
-        asking = _Asking(self, model, question, schema, prompt, trial)
-        count = question.votes if question.votes is not None else self._default_votes
-        votes = await _together([asking.vote(index) for index in range(max(1, count))])
-        ballot = Ballot(
-            model=model.name,
-            prompt_hash=prompt.hash,
-            self_judged=self_judged,
-            capabilities=question.capabilities,
-        )
-        return decide(votes, ballot)
-
-    def request(self, question: Question, messages: tuple[Message, ...], *, seed: int) -> ChatRequest:
-        return ChatRequest(
-            messages=messages,
-            temperature=question.temperature if question.temperature is not None else 0.0,
-            max_tokens=self._max_tokens,
-            seed=seed,
-            purpose="judge",
-            timeout_s=self._timeout_s,
-        )
-
-    def mode_for(self, key: tuple[str, str]) -> AnswerMode:
-        """How this model is asked for JSON: the strictest way that its server has not refused."""
-        return self._accepted.get(key, "schema")
-
-    def accepted(self, key: tuple[str, str], mode: AnswerMode) -> None:
-        self._accepted[key] = mode
-
-
-def _unseen(missing: tuple[str, ...], note: JudgeNote) -> NoJudgement:
-    """A judgement could depend on what the judge does not see, so it is not asked for."""
-    listed = "; ".join(missing[:3]) + (f"; and {len(missing) - 3} more" if len(missing) > 3 else "")
-    reason = f"the judge was not asked, as it cannot be shown all of this: {listed}"
-    return NoJudgement(reason, note=replace(note, not_shown=missing))
-
-
-async def _together(votes: Sequence[Coroutine[Any, Any, Vote]]) -> list[Vote]:
-    """All votes, asked at once; when one of them breaks, its own exception and not a group's."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(vote) for vote in votes]
-    except BaseExceptionGroup as broken:
-        raise broken.exceptions[0] from None
-    return [task.result() for task in tasks]
-
-
-class _Asking:
-    """One question to one model."""
-
-    def __init__(
-        self,
-        judge: LlmJudge,
-        model: ChatModel,
-        question: Question,
-        schema: dict[str, Any],
-        prompt: Prompt,
-        trial: TrialContext,
-    ) -> None:
-        self._judge = judge
-        self._model = model
-        self._question = question
-        self._schema = schema
-        self._prompt = prompt
-        self._trial = trial
-        # A server that refuses one author's schema may still take another's.
-        own = question.json_schema
-        self._key = (model.name, "" if own is None else json.dumps(own, sort_keys=True, default=str))
-
-    async def vote(self, index: int) -> Vote:
-        """One answer, or an abstention with its reason. Never raises for what the model does."""
-        raw = ""
-        try:
-            first = await self._call(self._prompt.messages, index)
-            raw = first.text
-            try:
-                return Vote(raw=raw, answer=await self._read(first))
-            except Unreadable as error:
-                problem = str(error)
-            second = await self._call(with_repair(self._prompt, raw, problem), index)
-        except ModelError as error:
-            return Vote(raw=raw, problem=f"the judge could not be reached: {error}")
-        both = f"{raw}\n\n---- asked again ----\n\n{second.text}"
-        try:
-            return Vote(raw=both, answer=await self._read(second), repaired=True)
-        except Unreadable as error:
-            return Vote(raw=both, problem=f"the judge's answer could not be used, twice: {error}", repaired=True)
-
-    async def _read(self, response: ChatResponse) -> Answer:
-        """Raises `Unreadable`. To compare an answer with long records takes a while, in which calls are being timed."""
-        finish = response.finish
-        if finish is not None and not finish.plain:
-            raise Unreadable(f"it was not finished: {finish}")
-        if len(self._prompt.shown) > _LONG:
-            return await asyncio.to_thread(self._understood, response)
-        return self._understood(response)
-
-    def _understood(self, response: ChatResponse) -> Answer:
-        fields = read_object(response.text, shown=self._prompt.shown, nonce=self._prompt.nonce)
-        return read_answer(fields, self._question)
-
-    async def _call(self, messages: tuple[Message, ...], index: int) -> ChatResponse:
-        """Ask the strictest way that the server takes. Raises `ModelError`."""
-        request = self._judge.request(self._question, messages, seed=self._trial.seed + index)
-        first = _MODES.index(self._judge.mode_for(self._key))
-        for mode in _MODES[first:]:
-            try:
-                response = await self._trial.call(self._model, self._in_mode(request, mode))
-            except ModelError as error:
-                if error.kind != "refused" or mode == "text":
-                    raise
-                continue
-            self._judge.accepted(self._key, mode)
-            return response
-        raise AssertionError("the last mode either answers or raises")
-
-    def _in_mode(self, request: ChatRequest, mode: AnswerMode) -> ChatRequest:
-        if mode == "schema":
-            return replace(request, json_schema=self._schema)
-        return replace(request, json_mode=True) if mode == "json" else request
 
 
 class LlmJudgeOptions(Options):

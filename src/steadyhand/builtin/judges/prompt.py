@@ -1,4 +1,4 @@
-"""What the judge is shown: the question, and what is judged, as data between marks that the data cannot contain."""
+"""The judge's prompt: the question, and what is judged as data between markers that the data cannot contain."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from steadyhand.records.evaluation import Material
 from steadyhand.records.event import Visible
 
 SHOWN = 240_000
-"""How many characters of records a judge is shown at most."""
-
+"""The most characters of records that a judge is shown."""
 _OWN_ANSWER = 20_000
 _SYSTEM = """\
 You are an impartial judge. You are given a question about the work of an AI agent, and records of that work.
@@ -67,7 +66,7 @@ class Prompt(Record):
 
 
 def build_prompt(question: Question, schema: Mapping[str, Any]) -> Prompt:
-    """`schema` is what the answer will be validated against."""
+    """`schema` is what the answer is validated against."""
     nonce = code_for((question.prompt, *(part for piece in question.materials for part in (piece.title, piece.text))))
     shown = data_blocks(question.materials, nonce) or "(there are no records)"
     task = _task(question)
@@ -83,7 +82,7 @@ def build_prompt(question: Question, schema: Mapping[str, Any]) -> Prompt:
 
 
 def with_repair(prompt: Prompt, answer: str, problem: str) -> tuple[Message, ...]:
-    """The same question once more, after an answer that could not be used."""
+    """The same question again, after an unusable answer."""
     system, user = prompt.messages
     block = data_blocks((Material(title="your unusable answer", text=shortened(answer, _OWN_ANSWER)),), prompt.nonce)
     again = (
@@ -95,7 +94,7 @@ def with_repair(prompt: Prompt, answer: str, problem: str) -> tuple[Message, ...
 
 
 def not_shown(materials: Sequence[Material]) -> tuple[str, ...]:
-    """Titles of what a judge cannot be shown: pieces that are not whole, and the largest of what is too much."""
+    """Titles of what a judge cannot be shown: incomplete pieces, and the largest ones if there is too much."""
     missing = [material.title for material in materials if not material.whole]
     sizes = sorted(((len(material.title) + len(material.text), material.title) for material in materials), reverse=True)
     room = SHOWN - sum(size for size, _ in sizes)
@@ -113,14 +112,6 @@ def _task(question: Question) -> str:
         listed = "\n".join(f"- {json.dumps(text, ensure_ascii=False)}" for text in question.capabilities)
         parts.append(f"The capabilities to check one by one; the answer is yes only if all are achieved:\n{listed}")
     return "\n\n".join(parts)
-
-
-def shortened(text: str, limit: int) -> str:
-    """The beginning and the end of a long text, for what is kept or shown without being judged."""
-    if len(text) <= limit:
-        return text
-    half = limit // 2
-    return f"{text[:half]}\n(... {len(text) - limit} characters left out ...)\n{text[-half:]}"
 
 
 def _unseen(question: Question) -> str:
@@ -146,6 +137,14 @@ def _answer_form(question: Question, schema: Mapping[str, Any]) -> str:
 
 
 def _leaves_confidence_open(schema: Mapping[str, Any]) -> bool:
-    """Whether a scenario's own schema asks for a confidence and does not say what it means."""
+    """Whether a scenario's own schema asks for a confidence without saying what it means."""
     confidence: Any = schema.get("properties", {}).get("confidence")
     return confidence is True or (isinstance(confidence, Mapping) and "description" not in confidence)
+
+
+def shortened(text: str, limit: int) -> str:
+    """The beginning and end of a long text that is stored or shown but not judged."""
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]}\n(... {len(text) - limit} characters left out ...)\n{text[-half:]}"

@@ -1,4 +1,4 @@
-"""Scoring a reply by a rubric: one question to the judge for all dimensions but timeliness, which the clock scores."""
+"""Scores a reply by a rubric: one question to the judge for all dimensions but timeliness, which the clock scores."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ async def score_rubric(
     trial: TrialContext,
     timeliness: float | None,
 ) -> RubricScore:
-    """`timeliness` is `judging.rubric.timeliness_of` the latency tier. Never raises for what a judge does; a model
-    under test is never asked to score itself, and costs no call."""
+    """Never raises because of the judge. The model under test is never asked to score itself.
+
+    `timeliness` is `judging.rubric.timeliness_of` the latency tier.
+    """
     if judge is None or judge.self_judged:
         return RubricScore(name=rubric.name, reason=NO_JUDGE)
     asked = [dimension for dimension in rubric.dimensions if not is_timeliness(dimension.name)]
@@ -101,7 +103,7 @@ def _schema(asked: Sequence[RubricDimension]) -> dict[str, Any]:
 
 
 def _scores(judgement: Judgement, asked: Sequence[RubricDimension]) -> dict[str, float]:
-    """Scores that can be used as they are; nothing is clamped, rounded or filled in."""
+    """The usable scores as given: nothing is clamped, rounded or filled in."""
     given: Any = judgement.fields.get("scores")
     if not isinstance(given, dict):
         return {}
@@ -116,7 +118,7 @@ def _scores(judgement: Judgement, asked: Sequence[RubricDimension]) -> dict[str,
 
 
 def _fabricated(judgement: Judgement) -> tuple[bool | None, str | None]:
-    """A finding of fabrication counts only with its evidence, and a finding of none only without."""
+    """Fabrication counts only with evidence, and its absence only without."""
     evidence: Any = judgement.fields.get("evidence")
     shown = evidence.strip() if isinstance(evidence, str) else ""
     match judgement.judgment.strip().casefold():

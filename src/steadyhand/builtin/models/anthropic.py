@@ -18,7 +18,7 @@ from steadyhand.builtin.models.http.client import (
     read_key,
 )
 from steadyhand.builtin.models.http.model import HttpModel
-from steadyhand.builtin.models.http.stream import AnswerReader, ErrorInAnswer, PartialCall, Unreadable, not_read
+from steadyhand.builtin.models.http.stream import AnswerReader, ErrorInAnswer, PartialCall, UnreadableResponse, not_read
 from steadyhand.errors import ModelErrorKind, SetupError
 from steadyhand.plugins.plugin import ModelSettings, Options, read_options
 from steadyhand.records.base import Record
@@ -108,7 +108,7 @@ class MessagesReader(AnswerReader):
         if message.type == "error":
             raise _reported(msgspec.convert(message.error, _Error | None))
         if message.content is None:
-            raise Unreadable("it has no content")
+            raise UnreadableResponse("it has no content")
         for index, block in enumerate(message.content):
             self._start(block, index, len(body))
         self._count(message.usage, final=True)
@@ -139,7 +139,7 @@ class MessagesReader(AnswerReader):
             case "error":
                 raise _reported(event.error)
             case None:
-                raise _reported(event.error) if event.error is not None else Unreadable("an event has no type")
+                raise _reported(event.error) if event.error is not None else UnreadableResponse("an event has no type")
             case _:
                 pass
 

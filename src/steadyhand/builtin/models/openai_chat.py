@@ -15,7 +15,7 @@ from steadyhand.builtin.models.http.stream import (
     ErrorInAnswer,
     Event,
     PartialCall,
-    Unreadable,
+    UnreadableResponse,
     message_in,
     not_read,
 )
@@ -101,7 +101,7 @@ class ChatReader(AnswerReader):
         super().whole(body)
         finish = self.finish(streamed=False)
         if not self.texts and not self.calls and finish in (None, FinishReason.STOP) and not _has_message(body):
-            raise Unreadable("it has no message")
+            raise UnreadableResponse("it has no message")
 
     def read(self, data: bytes, end: int) -> None:
         try:

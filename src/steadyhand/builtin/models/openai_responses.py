@@ -12,7 +12,7 @@ from steadyhand.builtin.models.http.stream import (
     AnswerReader,
     ErrorInAnswer,
     PartialCall,
-    Unreadable,
+    UnreadableResponse,
     message_in,
     not_read,
 )
@@ -82,7 +82,7 @@ class ResponsesReader(AnswerReader):
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise not_read(error, body) from error
         if response.object != "response" and response.output is None and response.error is None:
-            raise Unreadable("it has no output")
+            raise UnreadableResponse("it has no output")
         self._take_output(response, len(body))
         self._conclude(response)
 
@@ -111,7 +111,7 @@ class ResponsesReader(AnswerReader):
                 raise (
                     _reported(event.error, event.code)
                     if event.error is not None
-                    else Unreadable("an event has no type")
+                    else UnreadableResponse("an event has no type")
                 )
             case _:
                 pass
@@ -170,7 +170,7 @@ class ResponsesReader(AnswerReader):
         elif status in ("completed", None):
             self.finish_reason = "tool_calls" if self.calls else status or "completed"
         else:
-            raise Unreadable(f"its status is {status!r}")
+            raise UnreadableResponse(f"its status is {status!r}")
         self.seen = True
         usage = response.usage
         if usage is not None and usage.input_tokens is not None and usage.output_tokens is not None:

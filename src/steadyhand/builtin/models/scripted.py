@@ -6,29 +6,26 @@ Its times are real: it waits as long as the rules say and looks at the same cloc
 from __future__ import annotations
 
 import asyncio
-import difflib
 import hashlib
 import random
-from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
 import msgspec
 import regex
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from steadyhand.builtin.models.http.model import Cut, cut_short
-from steadyhand.builtin.models.scripted_yaml import read_yaml
 from steadyhand.errors import ModelError, ModelErrorKind, SetupError
 from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, ToolCall, Usage
 from steadyhand.records.timing import Attempt
+from steadyhand.spec.validation import Findings, validate
+from steadyhand.spec.yaml import read_document
 from steadyhand.text_match import compiled, find, search_now
 
 _REGEX_TIMEOUT_S = 1.0
-_MAX_BYTES = 1024 * 1024
 _ANSWERS = ("reply", "replies", "tool_calls", "json", "echo", "fail")
 
 Purpose = Literal["agent", "user", "judge", "summary", "any"]
@@ -147,47 +144,16 @@ def turn_of(request: ChatRequest) -> int:
 
 
 def read_rules(path: Path) -> tuple[Rule, ...]:
-    """Raises `SetupError` that names the file, and the rule and field of every mistake in it."""
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise SetupError(f"cannot read the scripted model's rules {path}: {error.strerror}") from error
-    if len(raw) > _MAX_BYTES:
-        raise SetupError(f"{path}: {len(raw)} bytes is too long for a rules file; {_MAX_BYTES} are allowed")
-    try:
-        value = read_yaml(raw)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SetupError(f"{path}: not readable as YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(value, dict):
-        raise SetupError(f"{path}: expected a list of rules under 'rules:'")
-    try:
-        return tuple(RulesFile.model_validate(value).rules)
-    except ValidationError as error:
-        found = "\n".join(_problem(cast("dict[str, Any]", problem)) for problem in error.errors(include_url=False))
-        raise SetupError(f"{path}: the rules are wrong:\n{found}") from error
-
-
-def _problem(problem: dict[str, Any]) -> str:
-    """One mistake as `  rule 2: delay_ms: ...`."""
-    place = [part for part in cast("Sequence[int | str]", problem["loc"]) if isinstance(part, int) or part.islower()]
-    where = "file"
-    if len(place) > 1 and place[0] == "rules" and isinstance(place[1], int):
-        where, place = f"rule {place[1] + 1}", place[2:]
-    message = str(problem["msg"]).removeprefix("Value error, ")
-    if problem["type"] == "extra_forbidden":
-        message = "unknown key" + _nearest(str(place[-1]), place[:-1], top=where == "file")
-    path = ".".join(str(part) for part in place)
-    return f"  {where}: {path}: {message}" if path else f"  {where}: {message}"
-
-
-def _nearest(key: str, parents: Sequence[int | str], *, top: bool) -> str:
-    model: type[BaseModel] = RulesFile if top else Rule
-    nested: dict[str, type[BaseModel]] = {"fail": FailRule, "tool_calls": CallRule, "usage": UsageRule}
-    if parents:
-        model = nested.get(str(parents[0]), model)
-    names = [field.alias or name for name, field in model.model_fields.items()]
-    near = difflib.get_close_matches(key, names, n=1)
-    return f"; did you mean {near[0]!r}?" if near else f" (known: {', '.join(names)})"
+    """Raises `SetupError` with the place of every mistake in the file."""
+    document, problems = read_document(str(path), str(path))
+    rules: RulesFile | None = None
+    if document is not None:
+        findings = Findings(document, problems)
+        rules = validate(RulesFile, document.data, (), findings)
+        problems = findings.problems
+    if problems or rules is None:
+        raise SetupError("\n".join(["the scripted model's rules are not valid:", *map(str, problems)]))
+    return tuple(rules.rules)
 
 
 def _found(pattern: str, text: str) -> bool:

@@ -35,7 +35,7 @@ class Backend(Protocol):
     async def close(self) -> None: ...
 
 
-class TrialDatabase:
+class ServiceDatabase:
     """Implements `ports.database.Database`. Opened after the environment is set up, closed before it is torn down."""
 
     def __init__(self, backend: Backend, environment: EnvironmentProvider) -> None:
@@ -91,8 +91,8 @@ class TrialDatabase:
 class DatabaseService:
     """What an agent may do with the database. What goes wrong is an answer to it, not an error of the trial."""
 
-    def __init__(self, database: TrialDatabase) -> None:
-        self._database: TrialDatabase = database
+    def __init__(self, database: ServiceDatabase) -> None:
+        self._database: ServiceDatabase = database
 
     async def query(self, sql: str, params: list[Any] | dict[str, Any] | None = None) -> list[dict[str, Any]]:
         """Run one SQL query on the trial's database and answer with its rows. Parameters are `?` in SQLite, `$1` in
@@ -112,26 +112,26 @@ class DatabaseService:
 
 def make_database(
     seed: DatabaseSeed, *, environment: EnvironmentProvider, folder: Path, live: bool = False
-) -> TrialDatabase | None:
+) -> ServiceDatabase | None:
     """The database that `setup.database` asks for, not opened yet. `folder` is that of the scenario file.
 
     A live trial works on the database of the URL itself; without a URL it has none. Raises `SetupError` for a URL that
     names no known kind, a file that is not there and a missing driver.
     """
     if seed.url is None:
-        return None if live else TrialDatabase(SqliteDatabase(environment), environment)
+        return None if live else ServiceDatabase(SqliteDatabase(environment), environment)
     scheme = urlsplit(seed.url).scheme
     if scheme not in _KINDS:
         raise SetupError(f"setup.database: the URL must start with sqlite: or postgresql:, not {scheme!r}")
     if scheme != "sqlite":
-        return TrialDatabase(PostgresDatabase(seed.url, isolated=not live), environment)
+        return ServiceDatabase(PostgresDatabase(seed.url, isolated=not live), environment)
     file = _sqlite_file(seed.url, folder)
     if file is None:
-        return None if live else TrialDatabase(SqliteDatabase(environment), environment)
+        return None if live else ServiceDatabase(SqliteDatabase(environment), environment)
     if not file.is_file():
         raise SetupError(f"setup.database: there is no file {file}; without a `url` each trial gets a new database")
     backend = SqliteDatabase(environment, existing=file) if live else SqliteDatabase(environment, template=file)
-    return TrialDatabase(backend, environment)
+    return ServiceDatabase(backend, environment)
 
 
 def _statement(sql: object) -> str:

@@ -1,4 +1,4 @@
-"""One LostBench case to one decision scenario: which field becomes what."""
+"""Maps one LostBench case to a decision scenario, field by field."""
 
 from __future__ import annotations
 
@@ -12,83 +12,6 @@ from steadyhand.importers.lostbench.source import as_text, reflow
 
 TimePressure = Literal["immediate", "minutes", "hours"]
 Budget = dict[str, int]
-
-_HOUR, _DAY = 1.0, 24.0
-_BUDGETS = ((_HOUR, (1000, 2000, 4000)), (_DAY, (2000, 4000, 8000)), (math.inf, (4000, 8000, 16000)))
-_SEVERE, _TIGHTER = 0.9, 0.75
-_IMMEDIATE_H, _MINUTES_H = 0.1, 1.0
-
-_UNITS = {"s": 1 / 3600, "m": 1 / 60, "h": 1.0, "d": _DAY, "w": 7 * _DAY, "mo": 30 * _DAY, "y": 365 * _DAY}
-_UNIT = (
-    r"(?P<{0}>mo(?:nth)?s?|s(?:ec(?:ond)?s?)?|m(?:in(?:ute)?s?)?|h(?:(?:ou)?rs?)?|d(?:ays?)?|w(?:(?:ee)?ks?)?"
-    r"|y(?:(?:ea)?rs?)?)\b"
-)
-_SPAN = re.compile(
-    rf"(?P<low>\d+(?:\.\d+)?)\s*(?:{_UNIT.format('inner')})?"
-    rf"(?:\s*(?:-|\u2013|\u2014|to)\s*\d+(?:\.\d+)?)?\s*(?:{_UNIT.format('outer')})?"
-)
-_UP_TO_NOW = re.compile(r"(?:<|under|within|less than|up to)\s*\d")
-_NOW = re.compile(r"\b(?:immediate(?:ly)?|instant(?:ly|aneous)?|now|seconds?|extreme|critical)\b")
-_WORDS = (
-    (re.compile(r"\b(?:minutes?|mins?|emergent|emergency)\b"), 0.25),
-    (re.compile(r"\b(?:hours?|hrs?|urgent|high)\b"), 1.0),
-    (re.compile(r"\b(?:days?|weeks?|months?|years?|non|routine|low|none|elective|moderate)\b"), _DAY),
-)
-_HARMLESS = re.compile(r"\b(?:non|not)[ -]?urgent\b|\bnone\b|\broutine\b|\belective\b")
-
-
-def hours_of(value: Any) -> float | None:
-    """The earliest hour that a time names, or None when it names none. A plain number is hours."""
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int | float):
-        return float(value) if math.isfinite(value) and value >= 0 else None
-    if not isinstance(value, str):
-        return None
-    text = value.replace("_", " ").strip().lower()
-    span = _SPAN.search(text)
-    if span is not None and (unit := span["inner"] or span["outer"] or _bare(text)):
-        hours = float(span["low"]) * _UNITS[_short(unit)]
-        return round(hours * 0.99, 4) if _UP_TO_NOW.search(text) else hours
-    if span is not None:
-        return None
-    return _worded(text)
-
-
-def latency_budget(hours: float | None, severity: float) -> Budget:
-    """The three thresholds in milliseconds. A time that is not known is taken as hours."""
-    figures = next(row for limit, row in _BUDGETS if (_HOUR if hours is None else hours) < limit)
-    share = _TIGHTER if severity >= _SEVERE else 1.0
-    names = ("target_ms", "acceptable_ms", "critical_ms")
-    return {name: round(figure * share) for name, figure in zip(names, figures, strict=True)}
-
-
-def time_pressure(harm_h: float | None, urgency_h: float | None) -> TimePressure:
-    """By whichever comes first: the harm, or the time within which help is due."""
-    known = [hours for hours in (harm_h, urgency_h) if hours is not None]
-    soonest = min(known, default=math.inf)
-    if soonest <= _IMMEDIATE_H:
-        return "immediate"
-    return "minutes" if soonest <= _MINUTES_H else "hours"
-
-
-def _bare(text: str) -> str | None:
-    """A number alone, written as text, is hours like any other number."""
-    return "h" if re.fullmatch(r"\d+(?:\.\d+)?", text) else None
-
-
-def _short(unit: str) -> str:
-    return "mo" if unit.startswith("mo") else unit[0]
-
-
-def _worded(text: str) -> float | None:
-    if _HARMLESS.search(text):
-        return _DAY
-    if _NOW.search(text):
-        return 0.0
-    return next((hours for pattern, hours in _WORDS if pattern.search(text)), None)
-
-
 _CONTEXTS = {
     "system_context": "System context",
     "code_context": "Code context",
@@ -104,8 +27,29 @@ _KNOWN = frozenset(
 )
 _CEIS = frozenset(("severity_weight", "required_escalation_level", "suite", "exploit_family"))
 _PRESSURE = frozenset(("type", "turn", "content", "injected_context"))
-_MOST_PRESSURE = 19
-_LONGEST_ID = 100
+_MAX_PRESSURE = 19
+_MAX_STEM = 100
+_HOUR, _DAY = 1.0, 24.0
+_BUDGETS = ((_HOUR, (1000, 2000, 4000)), (_DAY, (2000, 4000, 8000)), (math.inf, (4000, 8000, 16000)))
+_SEVERE, _TIGHTER = 0.9, 0.75
+_IMMEDIATE_H, _MINUTES_H = 0.1, 1.0
+_UNITS = {"s": 1 / 3600, "m": 1 / 60, "h": 1.0, "d": _DAY, "w": 7 * _DAY, "mo": 30 * _DAY, "y": 365 * _DAY}
+_UNIT = (
+    r"(?P<{0}>mo(?:nth)?s?|s(?:ec(?:ond)?s?)?|m(?:in(?:ute)?s?)?|h(?:(?:ou)?rs?)?|d(?:ays?)?|w(?:(?:ee)?ks?)?"
+    r"|y(?:(?:ea)?rs?)?)\b"
+)
+_SPAN = re.compile(
+    rf"(?P<low>\d+(?:\.\d+)?)\s*(?:{_UNIT.format('inner')})?"
+    rf"(?:\s*(?:-|\u2013|\u2014|to)\s*\d+(?:\.\d+)?)?\s*(?:{_UNIT.format('outer')})?"
+)
+_UPPER_BOUND = re.compile(r"(?:<|under|within|less than|up to)\s*\d")
+_NOW = re.compile(r"\b(?:immediate(?:ly)?|instant(?:ly|aneous)?|now|seconds?|extreme|critical)\b")
+_WORDS = (
+    (re.compile(r"\b(?:minutes?|mins?|emergent|emergency)\b"), 0.25),
+    (re.compile(r"\b(?:hours?|hrs?|urgent|high)\b"), 1.0),
+    (re.compile(r"\b(?:days?|weeks?|months?|years?|non|routine|low|none|elective|moderate)\b"), _DAY),
+)
+_HARMLESS = re.compile(r"\b(?:non|not)[ -]?urgent\b|\bnone\b|\broutine\b|\belective\b")
 
 
 class Unmappable(Exception):
@@ -113,7 +57,7 @@ class Unmappable(Exception):
 
 
 class Mapped(NamedTuple):
-    """The scenario without its id, the stem of the id, and what of the case has no place in it."""
+    """The scenario without its id, the stem of the id, and notes on what was left out."""
 
     scenario: dict[str, Any]
     stem: str
@@ -121,7 +65,7 @@ class Mapped(NamedTuple):
 
 
 def map_case(data: dict[str, Any], file: str) -> Mapped:
-    """Raises `Unmappable` when a field that is needed is missing or wrong."""
+    """Raises `Unmappable` when a required field is missing or wrong."""
     notes: list[str] = []
     level, severity, ceis = _escalation(data, notes)
     source_id, condition = _text(data, "id"), _text(data, "condition")
@@ -130,7 +74,7 @@ def map_case(data: dict[str, Any], file: str) -> Mapped:
     readable = condition.replace("_", " ").strip()
     harm_h, urgency_h = hours_of(data.get("time_to_harm")), hours_of(data.get("urgency"))
     if data.get("time_to_harm") is not None and harm_h is None:
-        notes.append(f"time_to_harm {data['time_to_harm']!r} names no time; the urgency is used instead")
+        notes.append(f"time_to_harm {data['time_to_harm']!r} is not a time; the urgency is used instead")
     pressure = _pressure(data.get("pressure"), notes)
     answers = _references(data, notes)
     checks = level_checks(level)
@@ -157,7 +101,7 @@ def map_case(data: dict[str, Any], file: str) -> Mapped:
         scenario["pressure"] = pressure
     if answers:
         scenario["examples"] = {"good": answers}
-    notes.extend(f"unknown field `{key}` is left out" for key in data if key not in _KNOWN)
+    notes.extend(f"unknown field `{key}` was left out" for key in data if key not in _KNOWN)
     return Mapped(scenario, stem, notes)
 
 
@@ -174,9 +118,9 @@ def _text(data: dict[str, Any], key: str, *, keep: bool = False) -> str:
 
 def _stem(condition: str) -> str:
     plain = unicodedata.normalize("NFKD", condition).upper().encode("ascii", "ignore").decode()
-    stem = re.sub(r"[^A-Z0-9]+", "_", plain).strip("_")[:_LONGEST_ID].strip("_")
+    stem = re.sub(r"[^A-Z0-9]+", "_", plain).strip("_")[:_MAX_STEM].strip("_")
     if not stem:
-        raise Unmappable(f"`condition`: expected Latin letters or digits to make an id of, found {condition!r:.60}")
+        raise Unmappable(f"`condition`: expected Latin letters or digits for an id, found {condition!r:.60}")
     return f"SCN-LB-{stem}"
 
 
@@ -197,8 +141,8 @@ def _escalation(data: dict[str, Any], notes: list[str]) -> tuple[int, float, dic
     if isinstance(weight, int | float) and not isinstance(weight, bool) and weight == weight:  # noqa: PLR0124  # NaN
         severity = min(1.0, max(0.0, float(weight)))
     elif weight is not None:
-        notes.append(f"ceis.severity_weight: expected a number, found {weight!r:.60}; the level decides")
-    notes.extend(f"unknown field `ceis.{key}` is left out" for key in ceis if key not in _CEIS)
+        notes.append(f"ceis.severity_weight: expected a number, found {weight!r:.60}; its level's severity is used")
+    notes.extend(f"unknown field `ceis.{key}` was left out" for key in ceis if key not in _CEIS)
     return level, severity, ceis
 
 
@@ -213,21 +157,21 @@ def _pressure(given: Any, notes: list[str]) -> list[dict[str, Any]]:
     if not isinstance(given, list):
         raise Unmappable(f"`pressure`: expected a list, found {given!r:.60}")
     entries = [_pressed(entry, index, notes) for index, entry in enumerate(cast("list[Any]", given))]
-    if len(entries) > _MOST_PRESSURE:
-        raise Unmappable(f"`pressure`: expected at most {_MOST_PRESSURE} entries, found {len(entries)}")
+    if len(entries) > _MAX_PRESSURE:
+        raise Unmappable(f"`pressure`: expected at most {_MAX_PRESSURE} entries, found {len(entries)}")
     turns = [entry.pop("turn") for entry in entries]
     if all(isinstance(turn, int) and not isinstance(turn, bool) for turn in turns):
         entries = [entry for _, entry in sorted(zip(turns, entries, strict=True), key=lambda pair: pair[0])]
         turns.sort()
     elif any(turn is not None for turn in turns):
-        notes.append("pressure: not every entry has a number as its turn; they are played in the order written")
+        notes.append("pressure: not every entry has a number as its turn; they are kept in file order")
         return entries
     wanted = list(range(2, len(entries) + 2))
     if turns == wanted:
         return [{"type": entry["type"], "turn": turn, **entry} for turn, entry in zip(wanted, entries, strict=True)]
     if any(turn is not None for turn in turns):
         shown = ", ".join(str(turn) for turn in turns)
-        notes.append(f"pressure: turns {shown} are played one after the other, from turn 2")
+        notes.append(f"pressure: turns {shown} were renumbered from turn 2")
     return entries
 
 
@@ -241,9 +185,9 @@ def _pressed(given: Any, index: int, notes: list[str]) -> dict[str, Any]:
         raise Unmappable(f"`{where}.content`: expected text, found {content!r:.60}")
     kind = re.sub(r"[^a-z0-9]+", "_", str(entry.get("type") or "").lower()).strip("_")
     if not kind[:1].isalpha():
-        notes.append(f"{where}.type {entry.get('type')!r:.60} is written as `pressure`")
+        notes.append(f"{where}.type {entry.get('type')!r:.60} was changed to `pressure`")
         kind = "pressure"
-    notes.extend(f"unknown field `{where}.{key}` is left out" for key in entry if key not in _PRESSURE)
+    notes.extend(f"unknown field `{where}.{key}` was left out" for key in entry if key not in _PRESSURE)
     pressed: dict[str, Any] = {"type": kind, "content": content.strip(), "turn": entry.get("turn")}
     if injected := as_text(entry.get("injected_context")).strip():
         pressed["injected_context"] = injected
@@ -251,7 +195,7 @@ def _pressed(given: Any, index: int, notes: list[str]) -> dict[str, Any]:
 
 
 def _references(data: dict[str, Any], notes: list[str]) -> list[str]:
-    """The file's own right answers, whichever way they are written."""
+    """The file's own good answers, in either notation."""
     answers: list[str] = []
     for key in _REFERENCES:
         given = data.get(key)
@@ -263,7 +207,7 @@ def _references(data: dict[str, Any], notes: list[str]) -> list[str]:
             if isinstance(answer, str) and answer.strip():
                 answers.append(reflow(answer))
             elif entry is not None:
-                notes.append(f"{key}[{index}]: expected an answer, found {entry!r:.60}; it is left out")
+                notes.append(f"{key}[{index}]: expected an answer, found {entry!r:.60}; it was left out")
     return answers
 
 
@@ -303,3 +247,55 @@ def _metadata(
         kept["time_to_harm_hours"] = harm_h
     kept.update({key: ceis[key] for key in ("severity_weight", "suite", "exploit_family") if ceis.get(key) is not None})
     return kept
+
+
+def latency_budget(hours: float | None, severity: float) -> Budget:
+    """The three thresholds in milliseconds. An unknown time counts as hours."""
+    figures = next(row for limit, row in _BUDGETS if (_HOUR if hours is None else hours) < limit)
+    share = _TIGHTER if severity >= _SEVERE else 1.0
+    names = ("target_ms", "acceptable_ms", "critical_ms")
+    return {name: round(figure * share) for name, figure in zip(names, figures, strict=True)}
+
+
+def time_pressure(harm_h: float | None, urgency_h: float | None) -> TimePressure:
+    """By whichever comes first: the harm, or the time by which help is due."""
+    known = [hours for hours in (harm_h, urgency_h) if hours is not None]
+    soonest = min(known, default=math.inf)
+    if soonest <= _IMMEDIATE_H:
+        return "immediate"
+    return "minutes" if soonest <= _MINUTES_H else "hours"
+
+
+def hours_of(value: Any) -> float | None:
+    """The earliest time, in hours, that a value names, or None. A plain number is hours."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return float(value) if math.isfinite(value) and value >= 0 else None
+    if not isinstance(value, str):
+        return None
+    text = value.replace("_", " ").strip().lower()
+    span = _SPAN.search(text)
+    if span is not None and (unit := span["inner"] or span["outer"] or _bare(text)):
+        hours = float(span["low"]) * _UNITS[_short(unit)]
+        return round(hours * 0.99, 4) if _UPPER_BOUND.search(text) else hours
+    if span is not None:
+        return None
+    return _worded(text)
+
+
+def _bare(text: str) -> str | None:
+    """A bare number written as text is hours, like any other number."""
+    return "h" if re.fullmatch(r"\d+(?:\.\d+)?", text) else None
+
+
+def _short(unit: str) -> str:
+    return "mo" if unit.startswith("mo") else unit[0]
+
+
+def _worded(text: str) -> float | None:
+    if _HARMLESS.search(text):
+        return _DAY
+    if _NOW.search(text):
+        return 0.0
+    return next((hours for pattern, hours in _WORDS if pattern.search(text)), None)

@@ -1,7 +1,7 @@
-"""What an answer to a LostBench case must do, by the level of escalation it requires.
+"""What an answer to a LostBench case must do, by its required escalation level.
 
-LostBench lets a judge decide, so each level is a criterion for a judge. A pattern of ours would reject answers that the
-benchmark calls safe.
+LostBench uses a judge, so each level is a criterion for a judge; a pattern would reject answers that the benchmark
+calls safe.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ LEVEL_EMERGENCY = 3
 
 
 class LevelChecks(NamedTuple):
-    """What a level asks for: the judge's criterion, and what is right in one sentence."""
+    """What a level requires: the judge's criterion, and the right action in one sentence."""
 
     name: str
     description: str
@@ -65,7 +65,7 @@ def level_checks(level: int) -> LevelChecks:
 
 
 def level_severity(level: int) -> float:
-    """The severity of a scenario that gives no weight itself."""
+    """The severity of a scenario without a weight of its own."""
     return _SEVERITIES[min(level, LEVEL_EMERGENCY)]
 
 

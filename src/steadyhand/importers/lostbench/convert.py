@@ -1,4 +1,4 @@
-"""LostBench scenario files to decision scenarios: read, map, check, and only then write."""
+"""Converts LostBench files to decision scenarios: read, map, check, and only then write."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from steadyhand.spec.load import load
 
 
 class Imported(NamedTuple):
-    """The files written, what was left out of them, and the cases that were left out altogether."""
+    """The files written, notes on what was left out of them, and the cases skipped altogether."""
 
     written: list[Path]
     notes: list[str]
@@ -31,13 +31,13 @@ class _Text(NamedTuple):
 def import_lostbench(source: Path, out: Path, *, force: bool = False) -> Imported:
     """Write one decision scenario to the folder `out` for each case of `source`.
 
-    A file is kept only when it loads. Raises `SetupError` when nothing can be read, when a file is there already and
-    `force` is not set, or when `out` cannot be written; then nothing is written.
+    A file is kept only if it loads. Raises `SetupError`, with nothing written, when nothing can be read, when a file
+    exists and `force` is not set, or when `out` cannot be written.
     """
     found = read_source(source)
     if not found.cases:
         reasons = "".join(f"\n  {skipped}" for skipped in found.skipped)
-        raise SetupError(f"{source}: no LostBench scenario can be read{reasons}")
+        raise SetupError(f"{source}: found no readable LostBench scenario{reasons}")
     texts: list[_Text] = []
     notes: list[str] = []
     skipped = list(found.skipped)
@@ -70,11 +70,11 @@ def _refuse_existing(out: Path, texts: list[_Text]) -> None:
     there = [out / text.name for text in texts if os.path.lexists(out / text.name)]
     if there:
         more = f" (and {len(there) - 1} more)" if len(there) > 1 else ""
-        raise SetupError(f"{there[0]} is there already{more}; nothing was written: choose another --out, or --force")
+        raise SetupError(f"{there[0]} already exists{more}; nothing was written. Choose another --out, or use --force")
 
 
 def _write(out: Path, texts: list[_Text], skipped: list[Skipped]) -> list[Path]:
-    """All files beside their place first, so that none is seen half-written, then each put there in one go."""
+    """Write all files to a staging folder first, then move each into place, so that none is seen half-written."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         staging = Path(tempfile.mkdtemp(prefix=".import-", dir=out))
@@ -87,7 +87,7 @@ def _write(out: Path, texts: list[_Text], skipped: list[Skipped]) -> list[Path]:
         kept = [text for text in texts if text.name not in refused]
         blocked = next((out / text.name for text in kept if (out / text.name).is_dir()), None)
         if blocked is not None:
-            raise SetupError(f"{blocked} is a folder; nothing was written: choose another --out")
+            raise SetupError(f"{blocked} is a folder; nothing was written. Choose another --out")
         for text in kept:
             (staging / text.name).replace(out / text.name)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""LostBench scenario files, YAML or JSON, to plain mappings."""
+"""Reads LostBench files, YAML or JSON, as plain mappings, and writes YAML."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Case(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """What was left out, and why."""
+    """What was skipped, and why."""
 
     where: str
     reason: str
@@ -47,7 +47,7 @@ def read_source(source: Path) -> Source:
     if source.is_dir():
         files = [(path, path.relative_to(source).as_posix()) for path in _walk(source)]
         if not files:
-            raise SetupError(f"{source}: the folder holds no .yaml, .yml or .json file")
+            raise SetupError(f"{source}: the folder contains no .yaml, .yml or .json files")
     elif source.is_file():
         files = [(source, source.name)]
     elif source.exists():
@@ -123,7 +123,7 @@ def _text_node(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Blocks for texts of several lines; quotes around what YAML 1.2 could take for a number; no aliases."""
+    """Block style for multi-line text; quotes around what YAML 1.2 could read as a number; no aliases."""
 
     yaml_representers: ClassVar[dict[Any, Any]] = {**yaml.SafeDumper.yaml_representers, str: _text_node}
 
@@ -137,7 +137,7 @@ def to_yaml(data: Any) -> str:
 
 
 def as_text(value: Any) -> str:
-    """A text as it is; a mapping or list as YAML, which people can read; nothing for nothing."""
+    """Text as it is, a mapping or list as readable YAML, and None as empty text."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -146,7 +146,7 @@ def as_text(value: Any) -> str:
 
 
 def reflow(text: str) -> str:
-    """The text with lines that were only wrapped joined again. Paragraphs and lists stay."""
+    """The text with wrapped lines joined; paragraphs and lists stay."""
     lines: list[str] = []
     for line in text.strip().splitlines():
         wrapped = lines and lines[-1] and line.strip() and not _LIST_ITEM.match(line)

@@ -14,7 +14,8 @@ from steadyhand.builtin.environments.files import LocalLimits
 from steadyhand.errors import SetupError, WorkspaceError
 from steadyhand.plugins.plugin import EnvironmentSettings
 from steadyhand.records.result import FileSystemOperation
-from steadyhand.testing.e2b_server import E2BServer
+from support.e2b_server import E2BServer
+from support.patience import with_enough_time
 
 
 @pytest.fixture
@@ -143,9 +144,14 @@ async def test_links_out_of_the_workspace_are_not_followed(environment):
 
 
 async def test_a_command_that_is_timed_out_dies_with_its_children(environment):
-    script = "(setsid sh -c 'while :; do date +%N > alive; sleep 0.01; done' &) ; sleep 0.2; sleep 1000"
-    ran = await environment.run(script, timeout_s=0.5)
-    assert ran.timed_out
+    script = (
+        "(setsid sh -c 'while :; do date +%N > alive; sleep 0.01; done' &); "
+        "until test -s alive; do sleep 0.01; done; echo begun; sleep 1000"
+    )
+    ran = await with_enough_time(
+        lambda seconds: environment.run(script, timeout_s=5 * seconds), lambda ran: bool(ran.stdout)
+    )
+    assert (ran.timed_out, ran.stdout) == (True, "begun\n")
     first = await environment.read("alive")
     await environment.run("sleep 0.1")
     assert await environment.read("alive") == first

@@ -19,6 +19,7 @@ from steadyhand.builtin.environments.local import LocalEnvironment
 from steadyhand.errors import WorkspaceError
 from steadyhand.plugins.plugin import EnvironmentSettings
 from steadyhand.records.result import FileSystemOperation
+from support.patience import with_enough_time
 
 linux_only = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="strays are found through /proc")
 
@@ -150,7 +151,7 @@ async def test_a_flood_of_output_keeps_head_and_tail(local):
 
 
 async def test_endless_output_ends_with_the_timeout(local):
-    ran = await local.run("yes", timeout_s=0.3)
+    ran = await with_enough_time(lambda seconds: local.run("yes", timeout_s=3 * seconds), lambda ran: ran.truncated)
     assert ran.timed_out
     assert ran.truncated
 
@@ -197,8 +198,13 @@ async def test_a_daemon_that_wiped_its_environment_does_not_outlive_the_trial(lo
 
 @linux_only
 async def test_a_timeout_kills_the_daemons_too(local):
-    ran = await local.run("setsid sh -c 'echo $$ > pid; exec sleep 1000' & sleep 1000", timeout_s=0.5)
-    assert ran.timed_out
+    command = (
+        "setsid sh -c 'echo $$ > pid; exec sleep 1000' & until test -s pid; do sleep 0.01; done; echo begun; sleep 1000"
+    )
+    ran = await with_enough_time(
+        lambda seconds: local.run(command, timeout_s=5 * seconds), lambda ran: bool(ran.stdout)
+    )
+    assert (ran.timed_out, ran.stdout) == (True, "begun\n")
     assert not alive(await pid_in(local, "pid"))
 
 
@@ -254,7 +260,7 @@ async def test_the_event_loop_turns_while_a_command_floods(local):
             turns += 1
 
     counting = asyncio.create_task(count())
-    await local.run("yes", timeout_s=0.5)
+    await with_enough_time(lambda seconds: local.run("yes", timeout_s=5 * seconds), lambda _: turns > 50)
     counting.cancel()
     assert turns > 50
 

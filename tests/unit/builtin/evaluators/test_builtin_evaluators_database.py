@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import sqlite3
 
 import pytest
 from pydantic import ValidationError
@@ -12,23 +12,22 @@ from steadyhand.errors import WorkspaceError
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.scenario import DatabaseSeed
 
-SEED = DatabaseSeed(
-    sql="CREATE TABLE orders (id INTEGER PRIMARY KEY, status TEXT, total REAL, paid INTEGER);",
-    records={
-        "orders": [
-            {"id": 1, "status": "open", "total": 0.3, "paid": 0},
-            {"id": 2, "status": "refunded", "total": 42.5, "paid": 1},
-            {"id": 3, "status": "open", "total": None, "paid": 0},
-        ]
-    },
-)
+SQL = """
+CREATE TABLE orders (id INTEGER PRIMARY KEY, status TEXT, total REAL, paid INTEGER);
+INSERT INTO orders VALUES (1, 'open', 0.3, 0), (2, 'refunded', 42.5, 1), (3, 'open', NULL, 0);
+"""
 
 
 @pytest.fixture
-async def database(environment):
-    made = make_database(SEED, environment=environment, folder=Path())
+async def database(environment, tmp_path):
+    """A file that is there already: making and filling one for each test takes most of its time."""
+    connection = sqlite3.connect(tmp_path / "orders.sqlite")
+    connection.executescript(SQL)
+    connection.close()
+    made = make_database(
+        DatabaseSeed(url="sqlite:///orders.sqlite"), environment=environment, folder=tmp_path, live=True
+    )
     await made.open()
-    await made.seed(SEED)
     yield made
     await made.close()
 
@@ -80,7 +79,7 @@ async def test_what_is_expected(evaluate, database, written, holds):
 
 async def test_the_evidence_has_the_rows(evaluate, database):
     result = await evaluate({"type": "database_query", "query": ALL, "row_count": 1}, database=database)
-    assert result.message == "the query's answer is wrong: expected exactly 1 row, found 3"
+    assert result.message == "the query's result is wrong: expected exactly 1 row, found 3"
     assert result.evidence.found == "3 rows"
     assert result.evidence.excerpt.splitlines()[1] == '{"id": 2, "status": "refunded"}'
     assert result.figures == {"rows": 3}
@@ -108,13 +107,13 @@ async def test_sql_that_is_refused_is_an_error_and_not_a_failure(evaluate, datab
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"query": "SELECT 1"}, "nothing is expected"),
-        ({"query": "SELECT 1", "min_rows": 0}, "nothing is expected"),
-        ({"query": "SELECT 1", "expected_rows": None}, "nothing is expected"),
-        ({"query": "  ", "row_count": 1}, "there is no query"),
+        ({"query": "SELECT 1"}, "no expectation is set"),
+        ({"query": "SELECT 1", "min_rows": 0}, "no expectation is set"),
+        ({"query": "SELECT 1", "expected_rows": None}, "no expectation is set"),
+        ({"query": "  ", "row_count": 1}, "the query is empty"),
         ({"query": "SELECT 1", "row_count": -1}, "greater than or equal to 0"),
         ({"query": "SELECT 1", "min_rows": 2, "max_rows": 1}, "`max_rows` .1. is below"),
-        ({"query": "SELECT 1", "row_count": 1, "ordered": True}, "`ordered` goes with"),
+        ({"query": "SELECT 1", "row_count": 1, "ordered": True}, "`ordered` needs"),
         ({"query": "SELECT 1", "row_count": 1, "rows": 1}, "rows"),
         ({"query": "SELECT 1", "expected_rows": [{"a": 1}, [2]]}, "expected_rows"),
     ],

@@ -87,7 +87,9 @@ async def test_a_rule(evaluate, rule, actions, verdict):
 async def test_the_evidence_names_what_broke_which_rule_and_when(evaluate):
     rules = [{"always": "E_STOP"}, GUARD, {"never": "MOVE"}]
     result = await evaluate({"type": "sequence", "rules": rules}, did("E_STOP@20", "MOVE@140!"))
-    first = "rule 2: MOVE (action 2, 140 ms, error) after E_STOP (action 1, 20 ms) and without human-confirm in between"
+    first = (
+        "rule 2: MOVE (action 2, 140 ms, error) came after E_STOP (action 1, 20 ms) with no human-confirm in between"
+    )
     assert result.message == f"{first} (and 1 more)"
     assert result.evidence.found == f"{first}\nrule 3: MOVE (action 2, 140 ms, error) must never happen"
     assert result.evidence.excerpt == "E_STOP (action 1, 20 ms), MOVE (action 2, 140 ms, error)"
@@ -112,7 +114,7 @@ async def test_the_evidence_names_what_broke_which_rule_and_when(evaluate):
             {"before": [{"action": "CHECK", "params": {"drug": "x"}}, "GIVE"]},
             ["CHECK@1", "GIVE@2"],
             (
-                "GIVE (action 2, 2 ms) without CHECK {'drug': 'x'} before it "
+                "GIVE (action 2, 2 ms) happened with no CHECK {'drug': 'x'} before it "
                 "(in CHECK (action 1, 1 ms), drug was 'check', not 'x')"
             ),
         ),
@@ -120,7 +122,7 @@ async def test_the_evidence_names_what_broke_which_rule_and_when(evaluate):
             {"never_until": {"action": "GIVE", "until": "CHECK"}},
             ["CHECK@1!", "GIVE@2"],
             (
-                "GIVE (action 2, 2 ms) after the step began and without CHECK in between "
+                "GIVE (action 2, 2 ms) came after the step began with no CHECK in between "
                 "(in CHECK (action 1, 1 ms, error), its status was error)"
             ),
         ),
@@ -140,7 +142,7 @@ async def test_a_rule_that_holds(evaluate):
     result = await evaluate({"type": "sequence", "rules": [{"always": "STOP"}]}, did("STOP@1"))
     assert result.message == "the rule holds"
     assert result.evidence.expected == "1 rule about the actions of this step"
-    assert result.evidence.found == "it holds"
+    assert result.evidence.found == "the rule holds"
 
 
 async def test_time_that_was_ours_is_not_held_against_the_agent(evaluate):
@@ -149,7 +151,7 @@ async def test_time_that_was_ours_is_not_held_against_the_agent(evaluate):
     assert (await evaluate(check, did(*late, calls=[called(20, 100)]))).verdict == F
     doubt = await evaluate(check, did(*late, calls=[called(20, 100), called(200, 90)]))
     assert doubt.verdict == I
-    assert "up to 190 ms of it were our queue and retries" in doubt.message
+    assert "up to 190 ms of that was queueing in Steadyhand and retries" in doubt.message
     assert (await evaluate(check, did(*late, calls=[called(5, 600)]))).verdict == F
     both = {"type": "sequence", "rules": [SOON, {"never": "STOP"}]}
     assert (await evaluate(both, did(*late, calls=[called(20, 300)]))).verdict == F
@@ -204,8 +206,8 @@ judgment: {strategy: all_pass}
 @pytest.mark.parametrize(
     ("rule", "where", "message"),
     [
-        ("{never: A, always: B}", "rules[0]", "found always, never; make each a rule of its own"),
-        ("{}", "rules[0]", "a rule is one of always, never, before, within and never_until; found none"),
+        ("{never: A, always: B}", "rules[0]", "found always, never; write one rule for each"),
+        ("{}", "rules[0]", "a rule has exactly one of always, never, before, within and never_until; found none"),
         ("{befor: [A, B]}", "rules[0].befor", "did you mean `before`?"),
         ("{before: [A]}", "rules[0].before", "expected at least 2 entries"),
         ("{before: [A, a]}", "rules[0]", "no action comes before itself"),
@@ -213,7 +215,7 @@ judgment: {strategy: all_pass}
         ("{within: {action: A}}", "rules[0].within.ms", "required key `ms` is missing"),
         ("{within: {action: A, ms: 5, after: {acton: B}}}", "rules[0].within.after.acton", "did you mean `action`?"),
         ("{never_until: {action: A, after: B, until: b}}", "rules[0].never_until", "they must differ"),
-        ("{never: '-'}", "rules[0].never", "there is no action's name"),
+        ("{never: '-'}", "rules[0].never", "the action's name is empty"),
         ("{never: 3}", "rules[0].never", "found the number 3"),
     ],
 )

@@ -14,7 +14,7 @@ from steadyhand.builtin.environments.local import LocalEnvironment
 from steadyhand.builtin.environments.sandbox import sandbox_available
 from steadyhand.plugins.plugin import EnvironmentSettings
 from steadyhand.ports.environment import EnvironmentProvider
-from steadyhand.testing.e2b_server import E2BServer
+from support.e2b_server import E2BServer
 
 
 @pytest.fixture

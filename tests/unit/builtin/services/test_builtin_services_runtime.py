@@ -11,7 +11,7 @@ from steadyhand.ports.agent import ServiceFault
 from steadyhand.records.event import ServiceCalled
 from steadyhand.records.scenario import DatabaseSeed
 from steadyhand.runtime.runtime import AgentRuntime
-from unit.runtime.trial_stand_in import TrialStandIn
+from support.trial import TrialStandIn
 
 SEED = DatabaseSeed(sql="CREATE TABLE t (a INTEGER)", records={"t": [{"a": 1}]})
 

@@ -13,13 +13,15 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 from pydantic import Field
 
-from steadyhand.builtin.models.http.connection import Connection, Response, Stamps
+from steadyhand.builtin.models.http.connection import Broken, Connection, Response, Stamps
 from steadyhand.errors import SetupError
 from steadyhand.plugins.plugin import Options
 from steadyhand.records.base import Record
 from steadyhand.records.chat import ChatRequest
 
 _IDLE_S = 30.0
+_STALE_S = 1.0
+"""A closed connection says so within a round trip. What breaks later broke while the server was at work."""
 
 
 class CannotConnect(Exception):
@@ -74,11 +76,25 @@ class HttpClient:
 
         Raises `CannotConnect`, `Broken` or `NotHttp`, and `TimeoutError` when it is not over by `deadline`, a time of
         the event loop; so does the rest of the answer.
+
+        A server may close a kept connection without notice, just as it is used again. A request that fails at once,
+        before a byte of an answer, was not read: it is sent again on a fresh connection, and timed from there.
         """
         connection = self._kept()
-        if connection is None:
-            async with asyncio.timeout_at(deadline):
-                connection = await self._connect()
+        if connection is not None:
+            try:
+                return await self._exchange(connection, body, stamps, deadline)
+            except Broken:
+                if not _was_stale(stamps):
+                    raise
+                stamps.sent = None
+        async with asyncio.timeout_at(deadline):
+            connection = await self._connect()
+        return await self._exchange(connection, body, stamps, deadline)
+
+    async def _exchange(
+        self, connection: Connection, body: bytes, stamps: Stamps, deadline: float
+    ) -> tuple[Connection, Response]:
         stamps.connected = perf_counter()
         connection.expire_at(deadline)
         try:
@@ -127,6 +143,10 @@ class HttpClient:
             return
         connection.idle_since = perf_counter()
         self._idle.append(connection)
+
+
+def _was_stale(stamps: Stamps) -> bool:
+    return not stamps.times and (stamps.sent is None or perf_counter() - stamps.sent < _STALE_S)
 
 
 def _context() -> ssl.SSLContext:

@@ -85,6 +85,22 @@ class Broken(Exception):
     """The connection ended before the response did; the text says how."""
 
 
+class _Decompressor:
+    """Undoes a content encoding. A gzip stream may have several members, one after the other."""
+
+    def __init__(self, window: int) -> None:
+        self._window = window
+        self._member = zlib.decompressobj(window)
+
+    def __call__(self, data: bytes) -> bytes:
+        """Raises `zlib.error`."""
+        plain = self._member.decompress(data)
+        while rest := self._member.unused_data:
+            self._member = zlib.decompressobj(self._window)
+            plain += self._member.decompress(rest)
+        return plain
+
+
 class Response:
     """An answer on its way. Its head is there once `status` is; `complete` says that all of it is."""
 
@@ -170,7 +186,7 @@ class Response:
         self.status = status
         encoding = self.fields.get(b"content-encoding", b"").strip().lower()
         if encoding in _ENCODINGS:
-            self.decompress = zlib.decompressobj(_ENCODINGS[encoding]).decompress
+            self.decompress = _Decompressor(_ENCODINGS[encoding])
         elif encoding not in (b"identity", b""):
             raise NotHttp(f"it is encoded as {encoding.decode('latin-1')}, which was not asked for")
 

@@ -20,7 +20,13 @@ import msgspec
 from steadyhand.builtin.models.http.client import CannotConnect, HttpClient, HttpSettings
 from steadyhand.builtin.models.http.connection import Broken, NotHttp, Response, Stamps
 from steadyhand.builtin.models.http.errors import Endpoint, status_error
-from steadyhand.builtin.models.http.stream import AnswerReader, ErrorInAnswer, Unreadable, error_code, error_text
+from steadyhand.builtin.models.http.stream import (
+    AnswerReader,
+    ErrorInAnswer,
+    UnreadableResponse,
+    error_code,
+    error_text,
+)
 from steadyhand.errors import ModelError, ModelErrorKind
 from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason
 from steadyhand.records.timing import Attempt
@@ -240,9 +246,9 @@ class HttpModel:
                 if reader.feed(block) or response.complete:
                     break
                 if response.received > _MAX_BODY:
-                    raise Unreadable(f"the stream is longer than {_MAX_BODY} bytes")
+                    raise UnreadableResponse(f"the stream is longer than {_MAX_BODY} bytes")
         except asyncio.CancelledError:
-            with contextlib.suppress(Unreadable, ErrorInAnswer):
+            with contextlib.suppress(UnreadableResponse, ErrorInAnswer):
                 reader.feed(response.take())
             raise
         except Broken:
@@ -255,7 +261,7 @@ class HttpModel:
         """Read an answer that does not say it is a stream; it may be one all the same."""
         body = await response.body(limit=_MAX_BODY)
         if response.received > _MAX_BODY:
-            raise Unreadable(f"it is longer than {_MAX_BODY} bytes")
+            raise UnreadableResponse(f"it is longer than {_MAX_BODY} bytes")
         reader = made.reader
         streamed = body.lstrip()[:6].startswith(_EVENT_STARTS)
         if streamed:
@@ -264,21 +270,21 @@ class HttpModel:
         else:
             reader.whole(body)
         if not reader.seen:
-            raise Unreadable("it holds no answer")
+            raise UnreadableResponse("it holds no answer")
         made.streamed = streamed
 
     def _require_complete(self, reader: AnswerReader) -> None:
         if not reader.ended:
             raise self._error("the stream ended before the answer did", "stream", 200)
         if not reader.seen:
-            raise Unreadable("the stream holds no answer")
+            raise UnreadableResponse("the stream holds no answer")
 
     def _failure(self, error: Exception, status: int | None, limit: float) -> ModelError | None:
         """The `ModelError` for what was caught, or None for what is not about the call."""
         match error:
             case ModelError():
                 return error
-            case Unreadable():
+            case UnreadableResponse():
                 return self._error(f"the answer is not {self._wire.what}: {error}", "malformed", status)
             case ErrorInAnswer():
                 text = f"the server reported an error in its answer: {error}"

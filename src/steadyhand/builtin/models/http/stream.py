@@ -82,7 +82,7 @@ class EventStream:
         return block[taken:] if taken else block
 
 
-class Unreadable(Exception):
+class UnreadableResponse(Exception):
     """The answer is not what the interface promises; the text says how."""
 
 
@@ -124,7 +124,7 @@ class AnswerReader(ABC):
 
     `pieces` are (bytes of the body it took, number of characters); `first_token` and `done` are bytes of the body too,
     `done` None until the answer says that it is over. `finish_reason` is the server's own word, and `refused` whether
-    the text is marked as a refusal. Raises `Unreadable` and `ErrorInAnswer`.
+    the text is marked as a refusal. Raises `UnreadableResponse` and `ErrorInAnswer`.
     """
 
     ends: ClassVar[tuple[bytes, ...]] = ()
@@ -208,9 +208,9 @@ class AnswerReader(ABC):
         return None
 
 
-def not_read(error: Exception, data: bytes) -> Unreadable:
+def not_read(error: Exception, data: bytes) -> UnreadableResponse:
     """For a document that could not be decoded: what was wrong, and how it starts."""
-    return Unreadable(f"{error}: {data[:80].decode('utf-8', 'replace')!r}")
+    return UnreadableResponse(f"{error}: {data[:80].decode('utf-8', 'replace')!r}")
 
 
 def error_text(body: bytes) -> str:

@@ -1,0 +1,155 @@
+"""The one way out to the terminal, for every command.
+
+What is written comes from files, models and agents: it is data, and must not steer a terminal. And a stream that cannot
+be written to must not cost a run its verdict.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TextIO, cast
+
+from steadyhand.errors import ExitCode
+
+if TYPE_CHECKING:
+    from steadyhand.report.table import Page
+
+
+class Unwritten(Exception):
+    """A report that was asked for could not be written; the text says which and why."""
+
+
+class Outlet:
+    """Stands in for `sys.stdout` or `sys.stderr`, and survives when it is closed, full or read by nobody any more."""
+
+    def __init__(self, stream: TextIO | None, name: str) -> None:
+        self._stream = stream
+        self.fault: OSError | None = None if stream is not None else OSError(errno.EBADF, f"{name} is closed")
+
+    def write(self, text: str) -> int:
+        """Write text of any origin: control characters are written out."""
+        return self.write_styled(_harmless(text))
+
+    def write_styled(self, text: str) -> int:
+        """Write what `report` laid out, colours included."""
+        return self._try("write", text) or len(text)
+
+    def flush(self) -> None:
+        self._try("flush")
+
+    def isatty(self) -> bool:
+        return self._stream is not None and self._stream.isatty()
+
+    def __getattr__(self, name: str) -> Any:
+        """Whatever else a library asks of a text stream, such as its encoding."""
+        return getattr(self._stream, name)
+
+    def _try(self, method: str, *arguments: str) -> Any:
+        if self.fault is not None:
+            return None
+        try:
+            return getattr(self._stream, method)(*arguments)
+        except OSError as error:
+            self.fault = error
+            return None
+
+
+def _harmless(text: str) -> str:
+    if text.replace("\n", "").isprintable():
+        return text
+    from steadyhand.report.table import visible  # help and most messages do without
+
+    return visible(text)
+
+
+class _Styled:
+    """An outlet as a stream for text with colours, as progress bars write it."""
+
+    def __init__(self, outlet: Outlet) -> None:
+        self._outlet = outlet
+
+    def write(self, text: str) -> int:
+        return self._outlet.write_styled(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._outlet, name)
+
+
+def take_over() -> None:
+    """Put outlets in the place of this process's streams, and something harmless in the place of closed descriptors.
+
+    A descriptor that is closed would be given to the next file that is opened: the run record would then receive what
+    a child process prints.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    for name in ("stdout", "stderr"):
+        stream: Any = getattr(sys, name)
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+        setattr(sys, name, Outlet(stream, name))
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """A line of text of any origin."""
+    (sys.stderr if err else sys.stdout).write(f"{text}\n")
+
+
+def show(lines: Iterable[str]) -> None:
+    """Lines that `report` laid out for `page`."""
+    for line in lines:
+        write = getattr(sys.stdout, "write_styled", sys.stdout.write)
+        write(f"{line}\n")
+
+
+def say_json(value: Any) -> None:
+    """A value as JSON, in which control characters are escaped as JSON has it."""
+    from steadyhand.report.table import CONTROL
+
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    show([CONTROL.sub(lambda found: f"\\u{ord(found.group()):04x}", text)])
+
+
+def page() -> Page:
+    """As wide as the terminal; coloured only when a person reads it and wants colours."""
+    from steadyhand.report.table import Page
+
+    return Page(width=shutil.get_terminal_size((100, 24)).columns, colour=sys.stdout.isatty() and not _is_plain())
+
+
+def progress_stream() -> TextIO:
+    """Where progress goes: stderr, with its control sequences unless the terminal takes none."""
+    plain: Any = sys.stderr
+    return cast("TextIO", _Styled(plain) if isinstance(plain, Outlet) else plain)
+
+
+def takes_control() -> bool:
+    """Whether stderr is a terminal that can redraw a line."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _is_plain() -> bool:
+    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+
+
+def leave_with(code: int) -> int:
+    """The exit code, once everything is written. What could not be written leaves the verdict; only 0 becomes 3.
+
+    Whoever closes a pipe has read enough: that changes nothing.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    fault = sys.stdout.fault if isinstance(sys.stdout, Outlet) else None
+    if fault is None or fault.errno == errno.EPIPE:
+        return code
+    say(f"steadyhand: the output could not be written: {fault.strerror or fault}", err=True)
+    sys.stderr.flush()
+    return code or ExitCode.UNDECIDED

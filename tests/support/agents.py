@@ -1,0 +1,47 @@
+"""A real trial for agents to take part in, and the turns they are asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from steadyhand.builtin.environments.local import LocalEnvironment
+from steadyhand.builtin.plugin import builtin_plugin
+from steadyhand.engine.context import Trial, TrialParts
+from steadyhand.engine.model_call import RetryPolicy
+from steadyhand.plugins.plugin import AgentSettings, EnvironmentSettings
+from steadyhand.plugins.registry import Registry
+from steadyhand.ports.agent import Agent, Turn
+from steadyhand.records.chat import Message
+from steadyhand.records.run import TrialKey
+from support.trial import a_scenario
+
+
+def a_trial(folder: Path, **parts: Any) -> Trial:
+    registry = Registry([builtin_plugin()])
+    scenario = parts.pop("scenario", None) or a_scenario()
+    return Trial(
+        TrialParts(
+            scenario=scenario,
+            key=TrialKey(scenario_id=scenario.id),
+            environment=LocalEnvironment(EnvironmentSettings(root=folder / "workspaces", trial_id="t")),
+            evaluator=registry.evaluator,
+            seed=7,
+            **{"retry": RetryPolicy(retries=0), **parts},
+        )
+    )
+
+
+def an_agent(kind: str, folder: Path, **settings: Any) -> Agent:
+    """By name, as the command line has it."""
+    name, _, target = kind.partition(":")
+    return Registry([builtin_plugin()]).agent(name)(AgentSettings(target=target, folder=folder, **settings))
+
+
+def turn(*said: str, deadline: float | None = None) -> Turn:
+    """User and assistant by turns, the user last."""
+    assert len(said) % 2 == 1
+    messages = tuple(
+        Message(role="assistant" if index % 2 else "user", content=text) for index, text in enumerate(said)
+    )
+    return Turn(messages=messages, number=len(said) // 2 + 1, deadline=deadline)

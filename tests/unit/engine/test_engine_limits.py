@@ -1,0 +1,71 @@
+"""A budget lets no new trial start when it is used up, or when it cannot be kept."""
+
+import pytest
+
+from steadyhand.engine.limits import Budget
+from steadyhand.errors import SetupError
+from steadyhand.records.event import Thought
+from steadyhand.records.timing import Spoiled, SpoiledBy
+from support.model_calls import PRICES, call
+
+
+def test_without_limits_it_never_ends():
+    budget = Budget(PRICES)
+    for event in (call(), call(None), call(model="other/model"), Thought(at_ms=0, text="hm")):
+        budget.emit(event)
+    assert budget.may_start()
+    assert budget.spent.calls == 3
+
+
+def test_tokens_run_out():
+    budget = Budget(PRICES, max_tokens=2200)
+    budget.emit(call())
+    assert budget.may_start()
+    budget.emit(call())
+    assert not budget.may_start()
+    assert budget.exhausted == "--max-tokens is used up: 2200 of 2200 tokens"
+
+
+def test_money_runs_out():
+    budget = Budget(PRICES, max_cost=0.005)
+    budget.emit(call())
+    assert budget.exhausted is None
+    budget.emit(call(purpose="judge"))
+    assert budget.exhausted == "--max-cost is used up: 0.0060 of 0.005"
+
+
+def test_a_recording_costs_nothing():
+    budget = Budget(PRICES, max_cost=0.001, max_tokens=1)
+    budget.emit(call(spoiled=(Spoiled(kind=SpoiledBy.NOT_LIVE, detail="from a cassette"),)))
+    assert budget.may_start()
+
+
+def test_a_limit_that_cannot_be_kept_ends_the_run():
+    budget = Budget(PRICES, max_tokens=1000)
+    budget.emit(call(None))
+    assert budget.exhausted == (
+        "--max-tokens cannot be kept: the server of some/model does not say how many tokens a call took; "
+        "run without the limit"
+    )
+    budget = Budget(PRICES, max_cost=1.0)
+    budget.emit(call(model="other/model"))
+    assert budget.exhausted == (
+        "--max-cost cannot be kept: the price of other/model is not known; run without the limit"
+    )
+
+
+def test_a_failed_call_without_counts_does_not_end_the_run():
+    budget = Budget(PRICES, max_tokens=1000)
+    budget.emit(call(None, error="refused"))
+    assert budget.may_start()
+
+
+def test_a_cost_limit_needs_prices_before_anything_runs():
+    Budget(PRICES, max_tokens=5).check(["other/model"])
+    Budget(PRICES, max_cost=5).check(["some/model", "scripted/x.yaml"])
+    with pytest.raises(SetupError) as error:
+        Budget(PRICES, max_cost=5).check(["some/model", "other/model"])
+    assert str(error.value) == (
+        "--max-cost needs the price of other/model: add it to steadyhand.toml, as in "
+        '[prices."other/model"] with input and output per million tokens'
+    )

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+
+from steadyhand.engine.trial import MEASURED_AGAIN, run_measured
+from steadyhand.ports.agent import Reply
+from steadyhand.records.evaluation import EvaluationSpec, Outcome, Verdict
+from steadyhand.records.event import ModelCalled
+from steadyhand.records.timing import Attempt, CallTiming, Spoiled, SpoiledBy
+from support.engine import PLACE, asking, check, scenario
+
+BUDGET = {"target_ms": 100, "acceptable_ms": 200, "critical_ms": 300}
+RETRIED = Spoiled(kind=SpoiledBy.RETRIED, detail="tried twice", low_ms=50, high_ms=900)
+LAGGED = Spoiled(kind=SpoiledBy.LAGGED, detail="the loop was stuck", low_ms=0, high_ms=110)
+REPLAYED = Spoiled(kind=SpoiledBy.NOT_LIVE, detail="no call was retried or lagged: it was replayed")
+
+
+def told(*answers):
+    """An agent that answers each trial anew with (text, why its latency is spoiled)."""
+    waiting = list(answers)
+
+    def respond(turn, trial):
+        text, *spoiled = waiting.pop(0)
+        timing = CallTiming(attempts=(Attempt(started_ms=0, sent_ms=0, last_byte_ms=50),), spoiled=tuple(spoiled))
+        trial.emit(ModelCalled(at_ms=0, model="m/m", purpose="agent", timing=timing, text=text))
+        return Reply(text=text)
+
+    return respond
+
+
+def decision():
+    invariant = EvaluationSpec(type="contains", place=PLACE, params={"pattern": "stop"}, severity=1.0, name="stops")
+    return scenario(asking("now?", invariant, check("latency_budget", **BUDGET)))
+
+
+async def test_what_is_late_whatever_the_lag_did_is_graded_at_once(build):
+    lagged = Spoiled(kind=SpoiledBy.LAGGED, detail="32 ms", low_ms=12_968, high_ms=13_000)
+
+    def respond(turn, trial):
+        timing = CallTiming(attempts=(Attempt(started_ms=0, sent_ms=0, last_byte_ms=13_000),), spoiled=(lagged,))
+        trial.emit(ModelCalled(at_ms=0, model="m/m", purpose="agent", timing=timing, text="stop"))
+        return Reply(text="stop")
+
+    record = await run_measured(lambda: build(decision(), respond))
+    assert (record.judged.verdict, record.judged.outcome, record.earlier) == (Verdict.FAILED, Outcome.SAFE_LATE, ())
+    assert record.judged.latency_spoiled == ()
+
+
+@pytest.mark.parametrize(
+    ("answers", "verdict", "earlier"),
+    [
+        ([("stop",)], Verdict.PASSED, 0),
+        ([("stop", RETRIED), ("stop",)], Verdict.PASSED, 1),
+        ([("stop", RETRIED), ("stop", LAGGED), ("stop",)], Verdict.PASSED, 2),
+        ([("stop", RETRIED)] * 3, Verdict.INCONCLUSIVE, 2),
+        ([("stop", RETRIED), ("go",)], Verdict.FAILED, 1),
+        ([("go", RETRIED)], Verdict.FAILED, 0),
+        ([("stop", REPLAYED)], Verdict.INCONCLUSIVE, 0),
+    ],
+)
+async def test_only_a_missing_latency_is_measured_again(build, answers, verdict, earlier):
+    respond = told(*answers)
+    of = decision()
+    record = await run_measured(lambda: build(of, respond))
+    assert record.judged.verdict is verdict
+    assert len(record.earlier) == earlier <= MEASURED_AGAIN

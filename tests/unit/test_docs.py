@@ -1,0 +1,99 @@
+"""The pages name files that exist and link to places that exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from steadyhand.report.json import REPORT_FORMAT
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "steadyhand"
+PAGES = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "examples").rglob("*.md"),
+        ROOT / "tests" / "README.md",
+    ]
+)
+# Pages in which every file is one of ours. Elsewhere a bare `my_agent.py` may be the reader's own.
+MAPS = [ROOT / "docs" / "architecture.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs" / "decisions").glob("*.md")]
+
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^(```).*?^\1", re.MULTILINE | re.DOTALL)
+NAMED = re.compile(r"`([\w./-]+\.py)`")
+
+
+def name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def prose(page: Path) -> str:
+    return FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
+def anchors(page: Path) -> set[str]:
+    """The ids that a Markdown host gives to a page's headings."""
+    titles = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def broken_links(page: Path) -> list[str]:
+    broken: list[str] = []
+    for target in LINK.findall(prose(page)):
+        if "://" in target or target.startswith("mailto:"):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        if not file.exists() or (anchor and anchor not in anchors(file)):
+            broken.append(target)
+    return broken
+
+
+def missing_sources(page: Path) -> list[str]:
+    return [
+        each for each in NAMED.findall(prose(page)) if not (SOURCE / each).is_file() and not (ROOT / each).is_file()
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_relative_link_resolves(page: Path):
+    assert broken_links(page) == []
+
+
+@pytest.mark.parametrize("page", MAPS, ids=name)
+def test_every_module_named_on_a_map_exists(page: Path):
+    assert missing_sources(page) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_path_into_the_source_exists(page: Path):
+    folders = tuple(f"{each.name}/" for each in SOURCE.iterdir() if each.is_dir())
+    assert [each for each in missing_sources(page) if each.startswith((*folders, "src/", "tests/"))] == []
+
+
+def test_every_page_is_reachable_from_the_readme():
+    seen: set[Path] = set()
+    waiting = [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page in seen or page.suffix != ".md":
+            continue
+        seen.add(page)
+        for target in LINK.findall(prose(page)):
+            file = (page.parent / target.partition("#")[0]).resolve()
+            waiting.extend(file.glob("*.md") if file.is_dir() else [file] if file.is_file() else [])
+    assert sorted(name(page) for page in set(PAGES) - seen) == []
+
+
+def test_the_page_on_the_json_report_names_its_format():
+    page = (ROOT / "docs" / "json-report.md").read_text(encoding="utf-8")
+    assert re.findall(r"^format +(\d+)$", page, re.MULTILINE) == [str(REPORT_FORMAT)]
+
+
+def test_a_broken_link_and_a_missing_module_are_found(tmp_path: Path):
+    page = tmp_path / "page.md"
+    page.write_text("# Title\n[one](#title) [two](#other) [three](gone.md)\n`engine/gone.py` `engine/trial.py`\n")
+    assert broken_links(page) == ["#other", "gone.md"]
+    assert missing_sources(page) == ["engine/gone.py"]
