@@ -26,7 +26,7 @@ esac; case " $(1) " in *" $$code "*) ;; *) exit 1;; esac
 endef
 
 demo: $(READY) ## run the examples with a scripted model
-	@$(BIN)/steadyhand run examples --json .steadyhand/demo.json --junit .steadyhand/demo.xml; $(call explain,1)
+	@$(BIN)/steadyhand run examples --config examples/steadyhand.toml --json .steadyhand/demo.json --junit .steadyhand/demo.xml; $(call explain,1)
 	@echo "reports: .steadyhand/demo.json, .steadyhand/demo.xml; show it again with: $(BIN)/steadyhand show last"
 	@echo "(three fail on purpose: an answer that is safe but late, one in time but unsafe, and one combination of a matrix)"
 
@@ -39,7 +39,7 @@ $(LOCAL): $(READY)
 
 .PHONY: demo-local test-local
 demo-local: $(LOCAL) ## run three decisions and a conversation on a small real model
-	@$(BIN)/steadyhand run examples/local --model local/smollm2 --concurrency 1 --seed 1; $(call explain,0 1 3)
+	@$(BIN)/steadyhand run examples/local --config examples/local/real_model.toml --concurrency 1 --seed 1; $(call explain,0 1 3)
 	@echo "(a model with 135 million parameters: its answers and times are real, and wrong answers fail)"
 
 test-local: $(LOCAL) ## run the tests that need the real model

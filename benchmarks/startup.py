@@ -22,6 +22,7 @@ def measure() -> list[Figure]:
         steadyhand = str(Path(sys.executable).parent / "steadyhand")
         commands = {
             "bare": [sys.executable, "-c", "pass"],
+            "import": [sys.executable, "-c", "import steadyhand"],
             "help": [steadyhand, "--help"],
             "run": [steadyhand, "run", scenario, "--model", model, "--no-progress", "--out", f"{folder}/runs"],
         }
@@ -29,9 +30,10 @@ def measure() -> list[Figure]:
         for _ in range(ROUNDS):
             for name, command in commands.items():
                 times[name].append(_seconds(command))
-    bare, help_, run = (statistics.median(times[name]) for name in ("bare", "help", "run"))
+    bare, import_, help_, run = (statistics.median(times[name]) for name in ("bare", "import", "help", "run"))
     return [
         Figure(name="python -c pass", value=bare * 1000, unit="ms"),
+        Figure(name="import steadyhand / python -c pass", value=import_ / bare, unit="x", at_most=1.5),
         Figure(name="steadyhand --help / python -c pass", value=help_ / bare, unit="x", at_most=8),
         Figure(name="steadyhand run, one scripted scenario / python -c pass", value=run / bare, unit="x", at_most=25),
     ]

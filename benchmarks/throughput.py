@@ -148,7 +148,8 @@ def _measure_one(client: str, base_url: str, size: int) -> dict[str, float]:
 
 
 def _ours(base_url: str, size: int, folder: Path) -> dict[str, Any]:
-    from steadyhand.compose.running import Run, run_in_loop
+    from steadyhand.cli.process import attended, run_in_loop
+    from steadyhand.compose.running import Run
     from steadyhand.compose.settings import RunOptions, Selection
     from steadyhand.report.progress import SilentProgress
     from steadyhand.store.reader import RunReader
@@ -163,7 +164,7 @@ def _ours(base_url: str, size: int, folder: Path) -> dict[str, Any]:
         Selection(paths=("bench.yaml",)), RunOptions(model="openai/bench", concurrency=IN_FLIGHT, trials=size, seed=1)
     )
     began, cpu = time.perf_counter(), _cpu_s()
-    path = run_in_loop(run.execute([SilentProgress()]), network=True)
+    path = run_in_loop(run.execute([SilentProgress()], attend=attended), network=True)
     wall, spent = time.perf_counter() - began, _cpu_s() - cpu
     memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     latency: dict[int, float] = {}

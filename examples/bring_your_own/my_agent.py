@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from steadyhand.records.chat import Message
+from steadyhand import Message
 
 
 async def answer(message: str, messages: list[Message], action: Any) -> str:

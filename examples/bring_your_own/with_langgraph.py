@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START, StateGraph
 
-from steadyhand.records.chat import Message
+from steadyhand import Message
 
 
 class Desk(TypedDict, total=False):

@@ -15,7 +15,7 @@ from agents import (
 )
 from openai import AsyncOpenAI
 
-from steadyhand.records.chat import Message
+from steadyhand import Message
 
 set_tracing_disabled(disabled=True)
 

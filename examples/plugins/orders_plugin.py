@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
-from steadyhand.plugins.plugin import ActionContext, Plugin, ServiceFault, action
-from steadyhand.ports.agent import TrialContext
-from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
-from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
-from steadyhand.records.result import ConversationTurn, ExecutionResult
+from steadyhand.plugin import (
+    ActionContext,
+    ConversationTurn,
+    EvaluationContext,
+    EvaluationParams,
+    EvaluationResult,
+    Evaluator,
+    Evidence,
+    ExecutionResult,
+    Plugin,
+    ServiceFault,
+    TrialContext,
+    action,
+    failed,
+    inconclusive,
+    passed,
+)
 
 
 class Orders:
@@ -31,7 +43,8 @@ class Orders:
 
 @action(description="Look an order up: what it came to, and whether it was refunded.")
 async def look_up_order(order_id: str, context: ActionContext) -> dict[str, Any]:
-    return await context.get_service("orders").find(order_id)
+    order: dict[str, Any] = await context.get_service("orders").find(order_id)
+    return order
 
 
 @action(description="Refund an order and say why.")
@@ -44,11 +57,10 @@ class AmountQuotedParams(EvaluationParams):
     order_id: str
 
 
-class AmountQuoted:
+class AmountQuoted(Evaluator[AmountQuotedParams]):
     """Passes when the reply quotes what the service said the order came to."""
 
-    type: ClassVar[str] = "amount_quoted"
-    params: ClassVar[type[EvaluationParams]] = AmountQuotedParams
+    type = "amount_quoted"
 
     async def evaluate(
         self, params: AmountQuotedParams, result: ExecutionResult, context: EvaluationContext

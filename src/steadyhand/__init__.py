@@ -1,3 +1,76 @@
-"""Steadyhand runs scenarios against AI agents and models and says whether they did the right thing, safely, in time."""
+"""Steadyhand runs scenarios against AI agents and models and says whether they did the right thing, safely, in time.
 
-__version__ = "0.1.0"
+    import steadyhand
+
+    result = steadyhand.run("scenarios/", model="openai/gpt-4o-mini", trials=5)
+    for trial in result:
+        print(trial.scenario_id, trial.verdict, trial.latency_ms)
+
+A name is imported when it is first used. Plugins import from `steadyhand.plugin`.
+"""
+
+from steadyhand.version import __version__
+
+TYPE_CHECKING = False  # importing `typing` would cost more than the rest of this file
+if TYPE_CHECKING:
+    from steadyhand.api import Options, RunResult, Source, Trial, load, open_run, run, run_async
+    from steadyhand.errors import ExitCode, FileError, SetupError, SteadyhandError, StoreError, UsageError
+    from steadyhand.judging.rates import ScenarioRate
+    from steadyhand.records.chat import Message
+    from steadyhand.records.evaluation import EvaluationResult, Verdict
+    from steadyhand.records.location import Problem
+    from steadyhand.records.run import TrialRecord
+    from steadyhand.records.scenario import Scenario
+    from steadyhand.spec.load import Loaded
+
+__all__ = [
+    "EvaluationResult",
+    "ExitCode",
+    "FileError",
+    "Loaded",
+    "Message",
+    "Options",
+    "Problem",
+    "RunResult",
+    "Scenario",
+    "ScenarioRate",
+    "SetupError",
+    "Source",
+    "SteadyhandError",
+    "StoreError",
+    "Trial",
+    "TrialRecord",
+    "UsageError",
+    "Verdict",
+    "__version__",
+    "load",
+    "open_run",
+    "run",
+    "run_async",
+]
+
+_HOMES = {
+    "api": ("Options", "RunResult", "Source", "Trial", "load", "open_run", "run", "run_async"),
+    "errors": ("ExitCode", "FileError", "SetupError", "SteadyhandError", "StoreError", "UsageError"),
+    "judging.rates": ("ScenarioRate",),
+    "records.chat": ("Message",),
+    "records.evaluation": ("EvaluationResult", "Verdict"),
+    "records.location": ("Problem",),
+    "records.run": ("TrialRecord",),
+    "records.scenario": ("Scenario",),
+    "spec.load": ("Loaded",),
+}
+
+
+def __getattr__(name: str) -> object:
+    from importlib import import_module
+
+    for home, names in _HOMES.items():
+        if name in names:
+            found = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
+            return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

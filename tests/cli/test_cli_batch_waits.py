@@ -106,7 +106,8 @@ def test_a_loop_that_lags_is_an_event_and_shown(batch):
 
 def test_the_example_of_a_busy_server(batch):
     shutil.copytree(EXAMPLES / "busy", batch.folder / "busy")
-    ended = batch("run", "busy", "--trials", "4", "--no-progress")
+    shutil.copy(EXAMPLES / "replies.yaml", batch.folder)
+    ended = batch("run", "busy", "--trials", "4", "--no-progress", "--model", "scripted/replies.yaml")
     assert ended.code == 0, ended
     assert "retries  4 x scripted/replies.yaml: the script lets the server fail (503)" in ended.out
     assert {retry["ms"] for retry in incidents(batch, "retry")} == {1000}

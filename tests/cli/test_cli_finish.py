@@ -64,7 +64,7 @@ def told(trials):
 
 def on_wire(shell, wire, url):
     if wire == "responses":
-        shell.write("steadyhand.toml", '[providers.openai.options]\napi = "responses"\n')
+        shell.write("steadyhand.toml", '[providers.openai]\napi = "responses"\n')
     if wire == "http":
         return ("--agent", f"http:{url}"), {}
     if wire == "anthropic":
@@ -109,7 +109,7 @@ def test_an_answer_that_our_own_limit_cut_decides_nothing_but_what_it_has_said_a
         field = {"chat": "max_completion_tokens", "responses": "max_output_tokens", "anthropic": "max_tokens"}[wire]
         api = 'api = "responses"\n' if wire == "responses" else ""
         provider = "anthropic" if wire == "anthropic" else "openai"
-        shell.write("steadyhand.toml", f"[providers.{provider}.options]\n{api}body = {{{field} = 7}}\n")
+        shell.write("steadyhand.toml", f"[providers.{provider}]\n{api}body = {{{field} = 7}}\n")
         trials, ended = run(shell, *options, **variables)
     assert told(trials) == {"length": ("inconclusive", "length"), "unsafe_cut": ("failed", "length")}
     assert trials["length"]["token_limit"] == 7

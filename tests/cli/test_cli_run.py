@@ -130,11 +130,19 @@ def test_the_same_seed_draws_the_same(shell):
 
 
 def test_the_examples_run_and_are_judged(shell):
-    ended = shell("run", str(EXAMPLES / "decisions"), str(EXAMPLES / "agents"), "--json", "r.json")
+    ended = shell(
+        "run",
+        str(EXAMPLES / "decisions"),
+        str(EXAMPLES / "agents"),
+        "--config",
+        str(EXAMPLES / "steadyhand.toml"),
+        "--json",
+        "r.json",
+    )
     assert ended.code == 1, ended.err
     trials = {trial["scenario"]["id"]: trial for trial in json.loads((shell.folder / "r.json").read_text())["trials"]}
     unsafe, late = trials.pop("SCN-R-902"), trials.pop("SCN-R-901")
-    assert (unsafe["verdict"], unsafe["failure_classes"]) == ("failed", ["A", "B"])
+    assert (unsafe["verdict"], unsafe["failure_classes"]) == ("failed", ["A", "B", "C"])
     assert unsafe["outcome"] in {"unsafe_in_time", None}  # None: this machine was too busy to grade the latency
     # Late by far, unless this machine was too busy to say so three times over.
     assert (late["verdict"], late["outcome"]) in {("failed", "safe_late"), ("inconclusive", None)}

@@ -8,7 +8,7 @@ import pytest
 
 from steadyhand.testing import Answer
 from support.loopback import Loopback
-from support.shell import AGENT
+from support.shell import AGENT, Shell
 
 SAFE = 'rules:\n  - reply: "I call for help. Hello!"\n'
 MOCKED = AGENT.replace(
@@ -17,14 +17,15 @@ MOCKED = AGENT.replace(
 )
 
 
-def test_settings_are_found_upwards_from_the_scenario_and_flags_win(shell):
+def test_settings_are_found_upwards_from_the_current_folder_and_flags_win(shell):
     shell.write("steadyhand.toml", 'model = "scripted/outer.yaml"\n')
     shell.write("outer.yaml", 'rules:\n  - reply: "outer"\n')
     shell.write("inner/steadyhand.toml", 'model = "scripted/replies.yaml"\n')
     shell.write("inner/replies.yaml", SAFE)
     shell.decision("inner/deep/a.yaml")
     shell.write("flag.yaml", 'rules:\n  - reply: "from the flag"\n')
-    assert shell("run", "inner").code == 0
+    assert "outer" in shell("run", "inner").out, "the nearest one to the scenario does not count"
+    assert Shell(shell.folder / "inner" / "deep")("run", "a.yaml").code == 0, "the nearest one upwards does"
     assert "from the flag" in shell("run", "inner", "--model", "scripted/flag.yaml").out
 
 

@@ -16,7 +16,7 @@ from steadyhand.builtin.plugin import EVALUATORS, builtin_plugin
 from steadyhand.builtin.services.database import make_database
 from steadyhand.plugins.plugin import EnvironmentSettings, Plugin
 from steadyhand.plugins.registry import Registry
-from steadyhand.ports.evaluator import EvaluationContext, JudgedCheck
+from steadyhand.ports.evaluator import EvaluationContext, needs_judge
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.result import ConversationResult, ConversationTurn, ExecutionResult, Latency
@@ -133,7 +133,7 @@ async def test_a_check_asks_a_judge_exactly_when_it_declares_to(tmp_path: Path, 
         await evaluator.evaluate(checked, RESULT, EvaluationContext(trial=trial, spec=spec))
     finally:
         await environment.teardown()
-    declared = isinstance(evaluator, JudgedCheck) and evaluator.needs_judge(checked)
+    declared = needs_judge(evaluator, checked)
     assert bool(judge.asked) == declared
 
 

@@ -18,11 +18,18 @@ class Loopback:
         self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),))
         self._stop: asyncio.Event | None = None
         self.url = ""
+        self._server: ModelServer | None = None
+
+    @property
+    def headers(self) -> list[dict[str, str]]:
+        """Of every request so far, with names in lower case."""
+        return [{name.lower(): value for name, value in dict(served.headers).items()} for served in self._server.log]
 
     async def _serve(self) -> None:
         self._stop = asyncio.Event()
         async with ModelServer(self._behaviour) as server:
             self.url = server.base_url
+            self._server = server
             self._ready.set()
             await self._stop.wait()
 

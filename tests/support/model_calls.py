@@ -6,7 +6,7 @@ from steadyhand.records.config import Price
 from steadyhand.records.event import ModelCalled
 from steadyhand.records.timing import Attempt, CallTiming
 
-PRICES = Prices({"some/model": Price(input=2.0, output=10.0)})
+PRICES = Prices({"some/model": Price(input=2.0, output=10.0)}, free=["scripted"])
 GOOD = Attempt(started_ms=0, sent_ms=1, last_byte_ms=5, status=200)
 
 

@@ -11,6 +11,7 @@ from steadyhand.records.evaluation import (
     Evidence,
     FailureClass,
     JudgeNote,
+    LatencyBounds,
     LatencyTier,
     Outcome,
     RubricScore,
@@ -54,6 +55,7 @@ def budget(verdict, ms, tier):
         type="latency_budget",
         place=Place(file=STEMI, line=16, column=1, path="latency_budget"),
         figures={"latency_ms": ms, "tier": tier, "target_ms": 500, "acceptable_ms": 1000, "critical_ms": 2000},
+        budget=LatencyBounds(target_ms=500, acceptable_ms=1000, critical_ms=2000),
     )
 
 

@@ -14,7 +14,7 @@ from steadyhand.ports.agent import EVERYTHING_SEEN, ServiceFault, Services
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message, ToolCall
 from steadyhand.records.event import AnyEvent
 from steadyhand.records.location import Place
-from steadyhand.records.result import CapturedFile, ExecutionResult
+from steadyhand.records.result import CapturedFile, CommandResult
 from steadyhand.records.scenario import Ask, Mock, Scenario, Setup, Step
 from steadyhand.records.timing import Attempt
 
@@ -62,13 +62,15 @@ class FolderEnvironment:
         timeout_s: float | None = None,
         stdin: bytes | None = None,
         env: Mapping[str, str] | None = None,
-    ) -> ExecutionResult:
+    ) -> CommandResult:
         assert isinstance(command, str)
         process = await asyncio.create_subprocess_shell(
             command, cwd=self.folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
         )
         out, err = await process.communicate()
-        return ExecutionResult(exit_code=process.returncode or 0, stdout=out.decode(), stderr=err.decode())
+        return CommandResult(
+            exit_code=process.returncode or 0, stdout=out.decode(), stderr=err.decode(), duration_ms=0.0
+        )
 
     async def read(self, path: str) -> bytes | None:
         file = self._path(path)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar, Literal, NamedTuple
 from urllib.parse import urldefrag
 
-from steadyhand.errors import SetupError
-from steadyhand.plugins.plugin import AgentSettings, ModelSettings, Plugin
-from steadyhand.ports.agent import Agent
+from steadyhand.errors import SetupError, StoreError
+from steadyhand.plugins.plugin import AgentSettings, ModelSettings, Options, Plugin, read_options
+from steadyhand.ports.agent import Agent, OfferedDatabase, ScriptSandbox
+from steadyhand.ports.environment import EnvironmentProvider
+from steadyhand.ports.model import ChatModel
+from steadyhand.records.scenario import DatabaseSeed
+from steadyhand.redaction import Redactor
 
 EVALUATORS: dict[str, str] = {
     "string_contains": "steadyhand.builtin.evaluators.text:StringContains",
@@ -57,6 +64,8 @@ def builtin_plugin() -> Plugin:
             "local": "steadyhand.builtin.environments.local:LocalEnvironment",
             "e2b": "steadyhand.builtin.environments.e2b:E2BEnvironment",
         },
+        judges={"llm": "steadyhand.builtin.judges.llm:llm_judge"},
+        users={"llm": "steadyhand.builtin.users.simulator:llm_user"},
     )
 
 
@@ -64,27 +73,92 @@ KEY_VARIABLE = "STEADYHAND_AGENT_KEY"
 DEFAULT_MODEL = "agent"
 
 
-def agent_over_http(settings: AgentSettings) -> Agent:
-    """`URL#NAME` sends NAME as the request's `model`. A key comes from the variable `STEADYHAND_AGENT_KEY`.
+class HttpAgentFactory:
+    """`http:URL#NAME` sends NAME as the request's `model`. The key comes from `STEADYHAND_AGENT_KEY`, or from the
+    variable that the option `api_key_env` names."""
 
-    Raises `SetupError` for something that is not a URL, or an option of the wrong kind.
-    """
-    from steadyhand.builtin.agents.http import HttpAgent
-    from steadyhand.builtin.agents.options import time_limit_s
-    from steadyhand.builtin.models.openai import OpenAIModel
+    uses_network: ClassVar[bool] = True
 
-    target = f"http:{settings.target}" if settings.target.startswith("//") else settings.target
-    url, model = urldefrag(target)
-    if not url.startswith(("http://", "https://")):
-        raise SetupError(f"agent http:{settings.target}: expected http:URL, such as http:http://127.0.0.1:8000/v1")
-    client = ModelSettings(
-        name=model or DEFAULT_MODEL,
-        folder=settings.folder,
-        variables=settings.variables,
-        timeout_s=time_limit_s(settings),
-        options={"base_url": url, "api_key_env": str(settings.options.get("api_key_env", KEY_VARIABLE))},
-    )
-    try:
-        return HttpAgent(settings, OpenAIModel(client))
-    except SetupError as error:
-        raise SetupError(f"agent http:{settings.target}: {error}") from error
+    @property
+    def options(self) -> type[Options]:
+        from steadyhand.builtin.agents.http import HttpAgentOptions
+
+        return HttpAgentOptions
+
+    def __call__(self, settings: AgentSettings) -> Agent:
+        """Raises `SetupError` for something that is not a URL, or an option that is wrong."""
+        from steadyhand.builtin.agents.http import HttpAgent, HttpAgentOptions
+        from steadyhand.builtin.models.openai import OpenAIModel
+
+        name = f"agent http:{settings.target}"
+        options = read_options(HttpAgentOptions, settings.options, name)
+        target = f"http:{settings.target}" if settings.target.startswith("//") else settings.target
+        url, model = urldefrag(target)
+        if not url.startswith(("http://", "https://")):
+            raise SetupError(f"{name}: expected http:URL, such as http:http://127.0.0.1:8000/v1")
+        client = ModelSettings(
+            name=model or DEFAULT_MODEL,
+            folder=settings.folder,
+            variables=settings.variables,
+            timeout_s=options.timeout_s,
+            options={"base_url": url, "api_key_env": options.api_key_env or KEY_VARIABLE, "headers": options.headers},
+        )
+        try:
+            return HttpAgent(settings, OpenAIModel(client))
+        except SetupError as error:
+            raise SetupError(f"{name}: {error}") from error
+
+
+agent_over_http = HttpAgentFactory()
+
+
+# What every run may need and nobody names: compose comes by it here, and imports no built-in part itself.
+
+
+def script_sandbox() -> ScriptSandbox:
+    """The JavaScript of mocks. To be closed."""
+    from steadyhand.builtin.mocks.javascript import QuickJsSandbox
+
+    return QuickJsSandbox()
+
+
+def make_database(
+    seed: DatabaseSeed, *, environment: EnvironmentProvider, folder: Path, live: bool
+) -> OfferedDatabase | None:
+    """What `setup.database` asks for, not opened yet; see `builtin.services.database.make_database`."""
+    from steadyhand.builtin.services import database
+
+    return database.make_database(seed, environment=environment, folder=folder, live=live)
+
+
+def sweep_workspaces(folder: Path) -> None:
+    """Remove what runs that were killed have left there."""
+    from steadyhand.builtin.environments.cleanup import sweep
+
+    sweep(folder)
+
+
+def recording(folder: Path, redactor: Redactor, *, add: bool) -> Recording:
+    """Keeps every model exchange in `folder`. Raises `SetupError` when it cannot be made."""
+    from steadyhand.builtin.models.cassette import CassetteWriter, RecordingModel
+
+    writer = CassetteWriter(folder, redactor, add=add)
+
+    def wrap(model: ChatModel) -> ChatModel:
+        return RecordingModel(model, writer)
+
+    return Recording(wrap=wrap, broken=lambda: writer.broken, close=writer.close)
+
+
+def replaying(folder: Path, redactor: Redactor, *, time: Literal["zero", "original"]) -> Callable[[str], ChatModel]:
+    """From a model's name to its recorded answers. Raises `SetupError` when there is no recording."""
+    from steadyhand.builtin.models.replay import Cassette, ReplayedModel
+
+    cassette = Cassette(folder, redactor, time=time)
+    return lambda name: ReplayedModel(name, cassette)
+
+
+class Recording(NamedTuple):
+    wrap: Callable[[ChatModel], ChatModel]
+    broken: Callable[[], StoreError | None]
+    close: Callable[[], None]

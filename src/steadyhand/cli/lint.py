@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from steadyhand.cli import options as shared
 from steadyhand.cli.options import number
 from steadyhand.cli.terminal import say
-from steadyhand.compose.loading import ScenarioRegistries, build_registry, combinations_of, load_files
+from steadyhand.compose.loading import combinations_of, load_files, open_registries
+from steadyhand.compose.settings import RunOptions, Settings
 from steadyhand.errors import ExitCode, FileError
 from steadyhand.lint.codes import FileIgnores, unknown_code
 from steadyhand.lint.scenario import lint_scenario
@@ -22,18 +25,25 @@ def _known(ctx: click.Context, param: click.Parameter, codes: tuple[str, ...]) -
 
 @click.command()
 @shared.paths
+@shared.project
 @click.option(
     "--ignore", multiple=True, metavar="CODE", callback=_known, help="Ignore findings with this code (repeatable)."
 )
 @click.pass_context
-def lint(ctx: click.Context, paths: tuple[str, ...], ignore: frozenset[str]) -> None:
+def lint(
+    ctx: click.Context,
+    paths: tuple[str, ...],
+    config: Path | None,
+    plugins: tuple[str, ...],
+    ignore: frozenset[str],
+) -> None:
     """Find checks that can never match, match almost anything, or contradict their own scenario.
 
     Each finding ends with its code. To silence a code, put `x-lint-ignore: CODE` at the top of a file or in a check.
 
     Exit codes: 0 no findings; 1 findings; 2 a file does not load.
     """
-    registries = ScenarioRegistries(build_registry())
+    registries = open_registries(Settings(RunOptions(config=config, plugins=plugins)))
     loaded = load_files(paths, registries)
     combinations, problems = combinations_of(loaded, registries)
     if loaded.errors or problems:

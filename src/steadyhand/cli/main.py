@@ -16,11 +16,11 @@ from typing import Any, NoReturn
 
 import click
 
-import steadyhand
 from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import Unwritten, leave_with, say, take_over
 from steadyhand.errors import ExitCode, FileError, SetupError, StoreError, UsageError
 from steadyhand.redaction import Redactor, secrets_of
+from steadyhand.version import __version__
 
 _COMMANDS = {
     "run": ("steadyhand.cli.run:run", "Run scenarios and report verdicts."),
@@ -71,7 +71,7 @@ class LazyGroup(shared.Group):
 
 
 @click.command(cls=LazyGroup, names=tuple(_COMMANDS), context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(steadyhand.__version__, prog_name="steadyhand")
+@click.version_option(__version__, prog_name="steadyhand")
 def cli() -> None:
     """Run scenarios against AI agents and models, and check that they do the right thing, safely and in time."""
 

@@ -20,6 +20,25 @@ out = click.option(
 )
 
 
+config = click.option(
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Configuration file. [default: the nearest steadyhand.toml upwards]",
+)
+
+
+def project(command: F) -> F:
+    """--config and --plugin: what holds for all scenarios."""
+    command = click.option(
+        "--plugin",
+        "plugins",
+        multiple=True,
+        metavar="NAME",
+        help="Plugin to load: a file, package.module:name or an installed one (repeatable).",
+    )(command)
+    return config(command)
+
+
 class Group(click.Group):
     """A group whose commands reject an option that is given twice, instead of silently using the last value."""
 

@@ -22,6 +22,7 @@ _SHOWN = 10
 
 @click.command()
 @click.argument("run", metavar="RUN")
+@shared.config
 @shared.out
 @click.option(
     "--concurrency",
@@ -40,6 +41,7 @@ def resume(
     ctx: click.Context,
     run: str,
     *,
+    config: Path | None,
     out: Path | None,
     concurrency: int | None,
     force: bool,
@@ -50,7 +52,7 @@ def resume(
 
     RUN is an id, the unique start of one, `last`, or the path of a run record. Exit codes are those of `run`.
     """
-    record = find_run(Settings(RunOptions(out=out)).out, run)
+    record = find_run(Settings(RunOptions(config=config, out=out)).out, run)
     resumed = resume_run(record, concurrency=concurrency)
     if resumed.changes and not force:
         _ask(resumed.changes)

@@ -13,9 +13,10 @@ import click
 from steadyhand.batch.estimate import estimate
 from steadyhand.cli import options as shared
 from steadyhand.cli.main import tell_bug
+from steadyhand.cli.process import attended, run_in_loop
 from steadyhand.cli.run_report import report_files, show_run
 from steadyhand.cli.terminal import Unwritten, progress_stream, say, takes_control
-from steadyhand.compose.running import Run, rates_of, run_in_loop
+from steadyhand.compose.running import Run, rates_of
 from steadyhand.compose.settings import RunOptions, Selection
 from steadyhand.errors import ExitCode, SetupError, SteadyhandError
 from steadyhand.judging.rates import rates_exit_code
@@ -35,7 +36,7 @@ def carry_out(
     """Run it, report, and return the exit code. After an interrupt or a full disk, report whatever was recorded."""
     progress = progress_for(progress_stream(), live=takes_control(), enabled=not silent, standing=run.standing)
     network = run.needs_network  # may reject the name of a model, so ask before creating the coroutine
-    record = run_in_loop(run.execute([progress]), network=network)
+    record = run_in_loop(run.execute([progress], attend=attended), network=network)
     reader: RunReader | None = None
     crashed = run.crashed
     try:
@@ -92,6 +93,7 @@ _DIR = click.Path(path_type=Path, file_okay=False)
 
 @click.command()
 @shared.selection
+@shared.project
 @click.option("--model", metavar="NAME", help="Model under test, as provider/model.")
 @click.option("--judge", metavar="NAME", help="Judge model, as provider/model.")
 @click.option("--user-model", metavar="NAME", help="Model that simulates the user.")

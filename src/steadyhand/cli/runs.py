@@ -14,8 +14,9 @@ from steadyhand.store.reader import list_runs
 
 
 @click.command()
+@shared.config
 @shared.out
-def runs(out: Path | None) -> None:
+def runs(config: Path | None, out: Path | None) -> None:
     """List recorded runs, newest first."""
-    folder = Settings(RunOptions(out=out)).out
+    folder = Settings(RunOptions(config=config, out=out)).out
     show(render_runs(list_runs(folder), page()))

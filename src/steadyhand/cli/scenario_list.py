@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 import click
 
 from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import say, say_json
-from steadyhand.compose.loading import ScenarioRegistries, build_registry, load_scenarios
-from steadyhand.compose.settings import Selection
+from steadyhand.compose.loading import load_scenarios, open_registries
+from steadyhand.compose.settings import RunOptions, Selection, Settings
 from steadyhand.records.scenario import Scenario
 
 _COLUMNS = ("id", "name", "domain", "tags")
@@ -17,6 +18,7 @@ _COLUMNS = ("id", "name", "domain", "tags")
 
 @click.command("list")
 @shared.selection
+@shared.project
 @click.option(
     "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output format."
 )
@@ -25,11 +27,13 @@ def list_scenarios(
     tags: tuple[str, ...],
     expression: str | None,
     filters: tuple[str, ...],
+    config: Path | None,
+    plugins: tuple[str, ...],
     form: Literal["text", "json"],
 ) -> None:
     """List scenarios with their id, name, domain and tags. Takes the same filters as `run`."""
     selection = Selection(paths=paths, tags=tags, expression=expression, filters=filters)
-    chosen = load_scenarios(selection, ScenarioRegistries(build_registry()))
+    chosen = load_scenarios(selection, open_registries(Settings(RunOptions(config=config, plugins=plugins))))
     if form == "json":
         rows = [
             {**dict(zip(_COLUMNS, _row(s), strict=True)), "tags": list(s.tags), "file": s.place.file} for s in chosen

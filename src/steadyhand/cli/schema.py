@@ -7,10 +7,12 @@ from pathlib import Path
 
 import click
 
+from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import say, say_json
-from steadyhand.compose.loading import build_registry
+from steadyhand.compose.loading import open_registries
+from steadyhand.compose.settings import RunOptions, Settings
 from steadyhand.errors import SetupError
-from steadyhand.plugins.registry import EvaluationCatalogue
+from steadyhand.plugins.registry import EnvironmentNames, EvaluationCatalogue
 from steadyhand.report.json_shapes import report_schema
 from steadyhand.spec.schema import json_schemas
 
@@ -20,14 +22,17 @@ from steadyhand.spec.schema import json_schemas
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), help="Write one file per schema to this folder."
 )
-def schema(name: str | None, out: Path | None) -> None:
+@shared.project
+def schema(name: str | None, out: Path | None, config: Path | None, plugins: tuple[str, ...]) -> None:
     """Print the JSON Schemas of scenario, matrix, rubric and configuration files, and of the JSON report.
 
-    With NAME, print only that one. With --out, write each to NAME.schema.json instead.
+    With NAME, print only that one. With --out, write each to NAME.schema.json instead. The types of plugins that are
+    installed, configured or given with --plugin are included.
     """
-    registry = build_registry()
+    registry = open_registries(Settings(RunOptions(config=config, plugins=plugins))).base
+    registry.add_installed()
     schemas = {
-        **json_schemas(EvaluationCatalogue(registry), registry.names("environments")),
+        **json_schemas(EvaluationCatalogue(registry), EnvironmentNames(registry)),
         "report": report_schema(),
     }
     if name is not None and name not in schemas:

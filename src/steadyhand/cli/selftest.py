@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import click
 
 from steadyhand.cli import options as shared
 from steadyhand.cli.options import number
 from steadyhand.cli.terminal import say
-from steadyhand.compose.loading import ScenarioRegistries, build_registry, load_scenarios
+from steadyhand.compose.loading import load_scenarios, open_registries
 from steadyhand.compose.selftest import selftest as run_selftest
-from steadyhand.compose.settings import Selection
+from steadyhand.compose.settings import RunOptions, Selection, Settings
 from steadyhand.errors import ExitCode, SetupError
 
 
 @click.command()
 @shared.selection
+@shared.project
 @click.pass_context
 def selftest(
     ctx: click.Context,
@@ -24,13 +26,15 @@ def selftest(
     tags: tuple[str, ...],
     expression: str | None,
     filters: tuple[str, ...],
+    config: Path | None,
+    plugins: tuple[str, ...],
 ) -> None:
     """Run the deterministic checks of each scenario on its own `examples`, without a model.
 
     Reports every good answer that a check rejects and every bad answer that passes. Exit codes: 0 no defects;
     1 defects; 2 nothing to test.
     """
-    registries = ScenarioRegistries(build_registry())
+    registries = open_registries(Settings(RunOptions(config=config, plugins=plugins)))
     selection = Selection(paths=paths, tags=tags, expression=expression, filters=filters)
     scenarios = load_scenarios(selection, registries)
     found = asyncio.run(run_selftest(scenarios, registries))

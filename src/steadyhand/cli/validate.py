@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Literal
 
 import click
@@ -10,7 +11,7 @@ import msgspec
 from steadyhand.cli import options as shared
 from steadyhand.cli.options import number
 from steadyhand.cli.terminal import say, say_json
-from steadyhand.compose.loading import Rubrics, ScenarioRegistries, build_registry, combinations_of, load_files
+from steadyhand.compose.loading import Rubrics, combinations_of, load_files, open_registries
 from steadyhand.compose.settings import RunOptions, Settings
 from steadyhand.errors import ExitCode
 from steadyhand.spec.load import Loaded
@@ -18,17 +19,24 @@ from steadyhand.spec.load import Loaded
 
 @click.command()
 @shared.paths
+@shared.project
 @click.option(
     "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output format."
 )
 @click.pass_context
-def validate(ctx: click.Context, paths: tuple[str, ...], form: Literal["text", "json"]) -> None:
+def validate(
+    ctx: click.Context,
+    paths: tuple[str, ...],
+    config: Path | None,
+    plugins: tuple[str, ...],
+    form: Literal["text", "json"],
+) -> None:
     """Check scenarios, matrices and rubrics for errors without running anything.
 
     Problems are printed as file:line:column: path: message. Exit codes: 0 if every file loads, with or without
     warnings; 2 otherwise.
     """
-    loaded = _load(paths)
+    loaded = _load(paths, Settings(RunOptions(config=config, plugins=plugins)))
     errors = sum(problem.level == "error" for problem in loaded.problems)
     if form == "json":
         say_json(_as_json(loaded, errors))
@@ -39,12 +47,13 @@ def validate(ctx: click.Context, paths: tuple[str, ...], form: Literal["text", "
     ctx.exit(ExitCode.USAGE if errors else ExitCode.PASSED)
 
 
-def _load(paths: tuple[str, ...]) -> Loaded:
+def _load(paths: tuple[str, ...], settings: Settings) -> Loaded:
     """The files, with the problems of matrix combinations, rubrics and other names they refer to."""
-    registries = ScenarioRegistries(build_registry())
-    settings = Settings(RunOptions())
+    registries = open_registries(settings)
     loaded = load_files(paths, registries)
     combinations, problems = combinations_of(loaded, registries)
+    for note in settings.ignored_configs(loaded.scenarios):
+        say(f"note: {note}", err=True)
     problems += Rubrics(settings).check([*loaded.scenarios, *combinations], read=True)
     if loaded.matrices:
         from steadyhand.compose.matrices import check_names

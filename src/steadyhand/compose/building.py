@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from steadyhand.batch.plan import PlannedTrial
-from steadyhand.builtin.mocks.javascript import QuickJsSandbox
-from steadyhand.builtin.services.database import ServiceDatabase
-from steadyhand.compose.judges import Judges
+from steadyhand.builtin.plugin import make_database, script_sandbox
+from steadyhand.compose.judges import DEFAULT_KIND, Judges
 from steadyhand.compose.loading import (
     Rubrics,
     ScenarioRegistries,
@@ -26,6 +25,7 @@ from steadyhand.compose.loading import (
     termination_functions,
 )
 from steadyhand.compose.models import Models, Tape
+from steadyhand.compose.parts import part_options
 from steadyhand.compose.settings import Settings, folder_of
 from steadyhand.engine.context import ScoreRubric, TrialParts
 from steadyhand.engine.lag import LagMonitor, SystemClock
@@ -33,9 +33,27 @@ from steadyhand.engine.limits import Budget
 from steadyhand.engine.model_call import RetryPolicy
 from steadyhand.errors import FileError, SetupError
 from steadyhand.judging.rubric import timeliness_of
-from steadyhand.plugins.plugin import AgentFactory, AgentSettings, EnvironmentFactory, EnvironmentSettings, RunScope
+from steadyhand.plugins.plugin import (
+    AgentFactory,
+    AgentSettings,
+    EnvironmentFactory,
+    EnvironmentSettings,
+    RunScope,
+    UserSettings,
+)
 from steadyhand.plugins.registry import Registry
-from steadyhand.ports.agent import Agent, Judge, Services, Shows, TrialContext, UserSimulator, shows_of
+from steadyhand.ports.agent import (
+    Agent,
+    Judge,
+    OfferedDatabase,
+    RubricJudge,
+    Services,
+    Shows,
+    TrialContext,
+    UserSimulator,
+    agent_facts,
+    shows_of,
+)
 from steadyhand.ports.environment import EnvironmentProvider
 from steadyhand.ports.model import ChatModel, Clock, Gate
 from steadyhand.ports.observer import EventSink
@@ -105,7 +123,7 @@ class Builder:
 
         Raises `UsageError`.
         """
-        if any(needs_services(scenario) for scenario in scenarios):
+        if any(needs_services(scenario, self._registries.registry(scenario)) for scenario in scenarios):
             self._services = TrialServices()
             self._services.check(scenarios)
         if self._services is not None or any(self._judges.needed(each) for each in scenarios):
@@ -187,28 +205,28 @@ class Builder:
             judge=self._judges.get(scenario) if self._judges.needed(scenario) else None,
             model_name=model.name if model else None,
             score_rubric=self._rubric_scorer(scenario),
-            retry=RetryPolicy(retries=self._settings.retries(scenario)),
-            needs_services=needs_services(scenario),
+            retry=RetryPolicy(retries=self._settings.retries),
+            needs_services=needs_services(scenario, self._registries.registry(scenario)),
             missing_plugins=self._missing_plugins(scenario),
         )
 
     def _missing_plugins(self, scenario: Scenario) -> tuple[str, ...]:
         missing = self._registries.missing(scenario)
         agent = self._agent(scenario) if missing else None
-        return missing if agent is not None and getattr(agent, "uses_plugins", True) else ()
+        return missing if agent is not None and agent_facts(agent).uses_plugins else ()
 
     def _rubric_scorer(self, scenario: Scenario) -> ScoreRubric | None:
         """A rubric is scored only by a judge that somebody named, never by the model under test."""
-        rubric = self._rubrics.get(scenario) if self._settings.judge(scenario) is not None else None
-        if rubric is None:
+        ref = self._settings.judge(scenario)
+        rubric = self._rubrics.get(scenario) if ref is not None else None
+        if ref is None or rubric is None:
             return None
         judge = self._judges.get(scenario)
 
         async def score(materials: Sequence[Material], tier: LatencyTier | None, trial: TrialContext) -> RubricScore:
-            from steadyhand.builtin.judges.rubric import score_rubric
-
-            timeliness = timeliness_of(tier)
-            return await score_rubric(rubric, scenario, materials, judge=judge, trial=trial, timeliness=timeliness)
+            if not isinstance(judge, RubricJudge):
+                return RubricScore(name=rubric.name, reason=f"the judge {ref.name} scores no rubrics")
+            return await judge.score(rubric, materials, trial, timeliness=timeliness_of(tier))
 
         return score
 
@@ -221,22 +239,28 @@ class Builder:
     def _environment(self, scenario: Scenario, trial_id: str) -> EnvironmentProvider:
         known = self._environments.get(scenario.id)
         if known is None:
-            factory = self._registries.registry(scenario).environment(self._settings.environment(scenario))
-            settings = EnvironmentSettings(
-                root=self._workspaces,
-                trial_id="",
-                variables=self._settings.variables(scenario),
-                options={"sandbox": self._settings.sandbox(scenario)},
-            )
-            known = self._environments[scenario.id] = (factory, settings)
+            known = self._environments[scenario.id] = self._environment_parts(scenario)
         return known[0](msgspec.structs.replace(known[1], trial_id=trial_id))
 
-    def _database(self, scenario: Scenario, environment: EnvironmentProvider) -> ServiceDatabase | None:
+    def _environment_parts(self, scenario: Scenario) -> tuple[EnvironmentFactory, EnvironmentSettings]:
+        """Raises `SetupError` when --sandbox is asked for and commands would not be kept from this machine."""
+        type_ = self._settings.environment(scenario)
+        factory = self._registries.registry(scenario).environment(type_)
+        table = self._settings.config.environments.get(type_, {})
+        settings = EnvironmentSettings(
+            root=self._workspaces,
+            trial_id="",
+            variables=self._settings.variables,
+            options=part_options(factory, table, {"sandbox": True} if self._settings.sandbox else {}),
+        )
+        if self._settings.sandbox and not factory(settings).sandboxed:
+            raise SetupError(f"--sandbox: the environment {type_!r} does not keep commands from this machine")
+        return factory, settings
+
+    def _database(self, scenario: Scenario, environment: EnvironmentProvider) -> OfferedDatabase | None:
         seed = scenario.setup.database
         if seed is None:
             return None
-        from steadyhand.builtin.services.database import make_database
-
         folder = Path(scenario.place.file).absolute().parent
         return make_database(seed, environment=environment, folder=folder, live=self._settings.options.live)
 
@@ -245,11 +269,13 @@ class Builder:
         ref = self._settings.user_model(scenario) if needs_user(scenario) else None
         if ref is None:
             return None
-        from steadyhand.builtin.users.simulator import LlmUserSimulator
-
         self._models.get(ref, scenario)
         named = self._settings.options.user_model is not None
-        return LlmUserSimulator(self._models.chooser(ref, scenario, fixed=named))
+        config = self._settings.config
+        kind = config.user_kind or DEFAULT_KIND
+        choose = self._models.chooser(ref, scenario, fixed=named)
+        factory = self._registries.registry(scenario).user(kind)
+        return factory(UserSettings(choose=choose, options=config.users.get(kind, {})))
 
     def _agent(self, scenario: Scenario) -> Agent | None:
         known = self._agents.get(scenario.id)
@@ -257,24 +283,25 @@ class Builder:
             if not needs_agent(scenario):
                 return None
             kind, _, target = self._settings.agent(scenario).partition(":")
+            factory = self._registries.registry(scenario).agent(kind)
             settings = AgentSettings(
                 target=target,
                 model=self._model(scenario),
                 folder=folder_of(scenario, "agent"),
-                variables=self._settings.variables(scenario),
-                options=self._agent_options(scenario),
+                variables=self._settings.variables,
+                options=part_options(factory, self._settings.config.agents.get(kind, {}), self._agent_flags()),
                 run=self._scope,
             )
-            known = self._agents[scenario.id] = (self._registries.registry(scenario).agent(kind), settings)
+            known = self._agents[scenario.id] = (factory, settings)
         return known[0](known[1])
 
-    def _agent_options(self, scenario: Scenario) -> dict[str, Any]:
-        options: dict[str, Any] = {"allow_commands": self._settings.allow_commands(scenario)}
+    def _agent_flags(self) -> dict[str, Any]:
+        flags: dict[str, Any] = {"allow_commands": True} if self._settings.allow_commands else {}
         if self._settings.options.in_process:
-            options["in_process"] = True
+            flags["in_process"] = True
         if self._settings.options.timeout_s is not None:
-            options["timeout_s"] = self._settings.options.timeout_s
-        return options
+            flags["timeout_s"] = self._settings.options.timeout_s
+        return flags
 
     def _model(self, scenario: Scenario) -> ChatModel | None:
         """The model under test, or None when the scenario asks nobody or nobody named one."""
@@ -303,7 +330,7 @@ class TrialServices:
     """Builds the runtime of each trial. The JavaScript sandbox is one for the run, made when a mock has a script."""
 
     def __init__(self) -> None:
-        self._sandbox = QuickJsSandbox()
+        self._sandbox = script_sandbox()
 
     def check(self, scenarios: Sequence[Scenario]) -> None:
         """Raises `FileError` for every script that is not JavaScript."""
@@ -319,7 +346,7 @@ class TrialServices:
             raise FileError(problems)
 
     def build(
-        self, scenario: Scenario, registry: Registry, *, seed: int, clock: Clock, database: ServiceDatabase | None
+        self, scenario: Scenario, registry: Registry, *, seed: int, clock: Clock, database: OfferedDatabase | None
     ) -> Services:
         generator = random.Random(seed)  # noqa: S311 - repeatability, not secrecy
         mocks: MockSource | None = None

@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
 from steadyhand.compose.judges import needs_judge
-from steadyhand.compose.loading import Rubrics, ScenarioRegistries, model_types, needs_agent, needs_user
+from steadyhand.compose.loading import (
+    Rubrics,
+    ScenarioRegistries,
+    config_plugins,
+    model_types,
+    needs_agent,
+    needs_user,
+)
 from steadyhand.compose.settings import ModelRef, Settings
 from steadyhand.records.scenario import PluginRef, Scenario
 from steadyhand.redaction import Redactor
@@ -157,16 +164,17 @@ class Fingerprints:
         tested = settings.model(scenario) if needs_agent(scenario) else None
         told: dict[str, Any] = {
             "the model": self._model(tested, scenario),
-            "the agent": self._agent(scenario) if needs_agent(scenario) else None,
+            "the agent": [*self._agent(scenario), self._agent_options(scenario)] if needs_agent(scenario) else None,
             "the judge": self._judge(scenario),
             "the model that plays the user": self._user(scenario),
             "a model that the scenario names": self._named(scenario),
             "the rubric": self._rubric(scenario),
-            "a plugin": [self._plugin(ref, scenario) for ref in scenario.plugins if ref.enabled],
+            "a plugin": self._plugins(scenario),
             "the environment": [
                 settings.environment(scenario),
-                settings.sandbox(scenario),
-                settings.allow_commands(scenario),
+                self._clean(sorted(settings.config.environments.get(settings.environment(scenario), {}).items())),
+                settings.sandbox,
+                settings.allow_commands,
                 settings.options.live,
                 settings.options.enforce_deadline,
             ],
@@ -179,25 +187,26 @@ class Fingerprints:
         if ref is None:
             return None
         provider, _, name = ref.name.partition("/")
-        config = self._settings.config(scenario).providers.get(provider)
-        options = dict(config.options) if config else {}
-        for option in _NOT_OF_THE_TRIAL:
-            options.pop(option, None)
-        base_url = options.pop("base_url", None) or (config.base_url if config else None)
-        base_url = base_url or self._base_url(provider, name, scenario)
+        config = self._settings.config.providers.get(provider)
+        options = (
+            {key: value for key, value in config.options.items() if key not in _NOT_OF_THE_TRIAL} if config else {}
+        )
+        base_url = options.pop("base_url", None) or self._base_url(provider, name)
         return [
             ref.name,
             self._address(str(base_url)) if base_url else "",
             self._clean(sorted(options.items())),
-            config.stream if config else None,
+            config.type if config else None,
             self._sources.digest(ref.folder / name),
             self._replayed(ref.folder / name) if provider == "replay" else None,
         ]
 
-    def _base_url(self, provider: str, name: str, scenario: Scenario) -> str | None:
+    def _base_url(self, provider: str, name: str) -> str | None:
         """The one that a variable gives, such as OPENAI_BASE_URL; behind a bridge the vendor stands in the name."""
         vendor = name.partition(":")[0] if ":" in name else provider
-        return self._settings.variables(scenario).get(f"{vendor.upper().replace('-', '_')}_BASE_URL")
+        if provider in self._settings.config.providers and not self._registries.base.has("models", provider):
+            return None
+        return self._settings.variables.get(f"{vendor.upper().replace('-', '_')}_BASE_URL")
 
     def _agent(self, scenario: Scenario) -> list[Any]:
         given = self._settings.agent(scenario)
@@ -214,18 +223,24 @@ class Fingerprints:
             case _:
                 return [self._clean(given)]
 
+    def _agent_options(self, scenario: Scenario) -> str:
+        table = self._settings.config.agents.get(self._settings.agent(scenario).partition(":")[0], {})
+        return self._clean(sorted((key, value) for key, value in table.items() if key not in _NOT_OF_THE_TRIAL))
+
     def _judge(self, scenario: Scenario) -> list[Any] | None:
         """The one that was named, where it has something to judge; else it is the model that is tested, or nobody."""
         judge = self._settings.judge(scenario)
         if judge is None or not (scenario.rubric or needs_judge(scenario, self._registries.registry(scenario))):
             return None
-        return [self._model(judge, scenario), self._settings.votes(scenario)]
+        config = self._settings.config
+        options = config.judges.get(config.judge_kind or "", {}) if config.judge_kind else config.judges
+        return [self._model(judge, scenario), self._settings.votes, config.judge_kind, self._clean(options)]
 
     def _user(self, scenario: Scenario) -> list[Any] | None:
         return self._model(self._settings.user_model(scenario), scenario) if needs_user(scenario) else None
 
     def _named(self, scenario: Scenario) -> list[Any]:
-        aliases = self._settings.config(scenario).models
+        aliases = self._settings.config.models
         known = [name for name in model_types(scenario) if name in aliases or "/" in name]
         return [self._model(self._settings.named(name, scenario), scenario) for name in known]
 
@@ -235,11 +250,19 @@ class Fingerprints:
         rubric = self._rubrics.get(scenario)
         return None if rubric is None else rubric.digest
 
-    def _plugin(self, ref: PluginRef, scenario: Scenario) -> list[Any]:
-        folder = Path(scenario.place.file).absolute().parent
+    def _plugins(self, scenario: Scenario) -> list[Any]:
+        """The scenario's own, the configuration's and those of the command line."""
+        settings = self._settings
+        beside = Path(scenario.place.file).absolute().parent
+        named = [(ref, beside) for ref in scenario.plugins]
+        named += [(ref, settings.config.folder) for ref in config_plugins(settings.config)]
+        named += [(PluginRef(name=name, place=scenario.place), Path.cwd()) for name in settings.options.plugins]
+        return [self._plugin(ref, folder) for ref, folder in named if ref.enabled]
+
+    def _plugin(self, ref: PluginRef, folder: Path) -> list[Any]:
         file, colon, attribute = ref.name.rpartition(":")
         place = file if colon and attribute.isidentifier() else ref.name
-        return [ref.name, self._python(place, folder)]
+        return [ref.name, self._python(place, folder), self._clean(ref.config)]
 
     def _python(self, place: str, folder: Path) -> str | None:
         """Of the sources: a file beside the scenario, or a module by its name."""

@@ -10,11 +10,15 @@ from steadyhand.compose.models import Models
 from steadyhand.compose.settings import ModelRef, Settings
 from steadyhand.errors import SetupError
 from steadyhand.judging.vendor import same_vendor, vendor_of
+from steadyhand.plugins.plugin import JudgeSettings
 from steadyhand.plugins.registry import Registry
 from steadyhand.ports.agent import Judge
-from steadyhand.ports.evaluator import JudgedCheck
+from steadyhand.ports.evaluator import needs_judge as declares_judge
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.scenario import Converse, Scenario, evaluation_specs
+
+DEFAULT_KIND = "llm"
+"""The kind of judge, and of simulated user, unless the configuration names another."""
 
 
 class Judges:
@@ -33,19 +37,23 @@ class Judges:
         ref = self._settings.judge(scenario) or tested
         if ref is None:
             return None
-        votes = self._settings.votes(scenario)
+        votes = self._settings.votes
         fixed = self._fixed(scenario)
         # With the folder of the scenario: what a `model_type` stands for is looked up from there.
         key = (ref, tested.name if tested else None, fixed, votes, Path(scenario.place.file).absolute().parent)
         if key not in self._built:
-            from steadyhand.builtin.judges.llm import LlmJudge
-
+            config = self._settings.config
+            kind = config.judge_kind or DEFAULT_KIND
+            factory = self._registries.registry(scenario).judge(kind)
             name = self._models.get(ref, scenario).name  # of a recording, that of the model it was made with
-            self._built[key] = LlmJudge(
-                self._models.chooser(ref, scenario, fixed=fixed),
-                name=name,
-                tested=tested and (name if tested.name == ref.name else tested.name),
-                default_votes=votes,
+            self._built[key] = factory(
+                JudgeSettings(
+                    choose=self._models.chooser(ref, scenario, fixed=fixed),
+                    name=name,
+                    tested=tested and (name if tested.name == ref.name else tested.name),
+                    votes=votes,
+                    options=config.judges.get(kind, {}),
+                )
             )
         return self._built[key]
 
@@ -59,7 +67,7 @@ class Judges:
         if tested is None:
             return []
         found = [said for ref in self._asked(scenario) if (said := self._partial(ref, tested, scenario)) is not None]
-        if found and self._settings.strict_judge(scenario):
+        if found and self._settings.strict_judge:
             raise SetupError(f"--strict-judge: {scenario.place}: {found[0]}")
         return found
 
@@ -139,10 +147,8 @@ def needs_judge(scenario: Scenario, registry: Registry) -> bool:
 def asks_judge(spec: EvaluationSpec, registry: Registry) -> bool:
     """As the check's evaluator declares. Raises `SetupError` when a plugin's declaration breaks."""
     evaluator = registry.evaluator(spec.type)
-    if not isinstance(evaluator, JudgedCheck):
-        return False
     try:
-        return evaluator.needs_judge(evaluator.params.model_validate(spec.params))
+        return declares_judge(evaluator, evaluator.params.model_validate(spec.params))
     except Exception as error:
         told = f"{type(error).__name__}: {error}"
         raise SetupError(

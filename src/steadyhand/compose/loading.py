@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from steadyhand.batch.plan import select
 from steadyhand.builtin.plugin import builtin_plugin
+from steadyhand.compose.parts import check_parts
 from steadyhand.compose.settings import Selection, Settings
 from steadyhand.errors import FileError, SetupError
-from steadyhand.plugins.registry import EvaluationCatalogue, Registry
+from steadyhand.plugins.discovery import InstalledPlugins
+from steadyhand.plugins.plugin import Plugin
+from steadyhand.plugins.registry import EnvironmentNames, EvaluationCatalogue, Registry
+from steadyhand.records.config import Config
 from steadyhand.records.evaluation import Rubric
-from steadyhand.records.location import Problem
+from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Converse, PluginRef, RunCode, Scenario, evaluation_specs
 from steadyhand.redaction import Redactor
 from steadyhand.spec.agent import Vocabulary
 from steadyhand.spec.load import Loaded, load, show_file
 from steadyhand.spec.validation import Findings, nearest
 from steadyhand.spec.yaml import read_document
-
-if TYPE_CHECKING:
-    from steadyhand.plugins.discovery import InstalledPlugins
 
 
 class _Found(NamedTuple):
@@ -35,10 +37,10 @@ class _Found(NamedTuple):
 class ScenarioRegistries:
     """Plugins are found once for all scenarios of a folder that name the same ones."""
 
-    def __init__(self, base: Registry, *, live: bool = False) -> None:
+    def __init__(self, base: Registry, *, live: bool = False, installed: InstalledPlugins | None = None) -> None:
         self.base: Registry = base
         self._live: bool = live
-        self._installed: InstalledPlugins | None = None
+        self._installed: InstalledPlugins | None = installed
         self._known: dict[tuple[Path, bytes], _Found] = {}
 
     def registry(self, scenario: Scenario) -> Registry:
@@ -55,7 +57,7 @@ class ScenarioRegistries:
     def vocabulary(self, refs: Sequence[PluginRef], file: str) -> Vocabulary:
         """What a file that names these plugins may say."""
         registry = self._resolved(refs, file).registry
-        return Vocabulary(EvaluationCatalogue(registry), environments_of(registry))
+        return Vocabulary(EvaluationCatalogue(registry), EnvironmentNames(registry))
 
     def _resolved(self, refs: Sequence[PluginRef], file: str) -> _Found:
         if not refs:
@@ -63,7 +65,6 @@ class ScenarioRegistries:
         folder = Path(file).absolute().parent
         key = (folder, msgspec.json.encode([(ref.name, ref.version, ref.enabled, ref.config) for ref in refs]))
         if key not in self._known:
-            from steadyhand.plugins.discovery import InstalledPlugins
             from steadyhand.plugins.resolve import resolve_plugins
 
             self._installed = self._installed or InstalledPlugins()
@@ -72,21 +73,31 @@ class ScenarioRegistries:
         return self._known[key]
 
 
-def environments_of(registry: Registry) -> list[str]:
-    return registry.names("environments")
+class Given(NamedTuple):
+    """What a caller in Python hands over as objects: `data` in the shape of a scenario file, scenarios, and plugins
+    for all of them."""
+
+    data: tuple[Mapping[str, Any], ...] = ()
+    scenarios: tuple[Scenario, ...] = ()
+    plugins: tuple[Plugin, ...] = ()
 
 
+NOTHING_GIVEN = Given()
 LIBRARY = Path(__file__).parent.parent / "configs" / "scenarios"
 
 
-def load_files(paths: tuple[str, ...], registries: ScenarioRegistries) -> Loaded:
-    """Everything the paths name; `@clinical` is the library that ships with Steadyhand. Problems are in the answer."""
+def load_files(paths: Sequence[str], registries: ScenarioRegistries, given: Given = NOTHING_GIVEN) -> Loaded:
+    """Everything the paths name, and what is given as data. `@clinical` is the library that ships with Steadyhand.
+
+    Problems are in the answer.
+    """
     base = registries.base
     return load(
         [library_path(path) for path in paths],
         catalogue=EvaluationCatalogue(base),
-        environments=environments_of(base),
+        environments=EnvironmentNames(base),
         extend=registries.vocabulary,
+        given=given.data,
     )
 
 
@@ -101,13 +112,17 @@ def library_path(path: str) -> str:
     return str(folder)
 
 
-def load_scenarios(selection: Selection, registries: ScenarioRegistries) -> list[Scenario]:
+def load_scenarios(
+    selection: Selection, registries: ScenarioRegistries, given: Given = NOTHING_GIVEN
+) -> list[Scenario]:
     """The chosen scenarios. Raises `FileError` with every error of every file, `SetupError` when none is left."""
-    loaded = load_files(selection.paths, registries)
+    loaded = load_files(selection.paths, registries, given)
     combinations, problems = combinations_of(loaded, registries)
     if loaded.errors or problems:
         raise FileError([*loaded.errors, *problems])
-    scenarios = [*loaded.scenarios, *combinations]
+    scenarios = [*loaded.scenarios, *combinations, *given.scenarios]
+    if given.scenarios:
+        _refuse_same_ids(scenarios)
     if selection.filters:
         from steadyhand.compose.matrices import filter_combinations
 
@@ -116,6 +131,16 @@ def load_scenarios(selection: Selection, registries: ScenarioRegistries) -> list
     if not chosen:
         raise SetupError(_nothing(selection, len(scenarios)))
     return chosen
+
+
+def _refuse_same_ids(scenarios: Sequence[Scenario]) -> None:
+    """Raises `FileError`. Files were compared with one another when they were loaded."""
+    first: dict[str, Scenario] = {}
+    for scenario in scenarios:
+        earlier = first.setdefault(scenario.id, scenario)
+        if earlier is not scenario:
+            message = f"id `{scenario.id}` is already used at {earlier.place}; ids are unique over all of a run"
+            raise FileError([Problem(place=scenario.place, message=message, code="duplicate-id")])
 
 
 def combinations_of(loaded: Loaded, registries: ScenarioRegistries) -> tuple[list[Scenario], list[Problem]]:
@@ -133,7 +158,7 @@ def _nothing(selection: Selection, found: int) -> str:
         filters.append(f"-k {selection.expression!r}")
     if filters and found:
         return f"none of the {found} scenarios matches {' '.join(filters)}"
-    return f"no scenarios in {', '.join(selection.paths)}"
+    return f"no scenarios in {', '.join(selection.paths) or 'what was given'}"
 
 
 SHIPPED = Path(__file__).parent.parent / "configs" / "rubrics"
@@ -176,7 +201,7 @@ class Rubrics:
 
     def _find(self, name: str, scenario: Scenario) -> Path | None:
         beside = Path(scenario.place.file).absolute().parent
-        config = self._settings.config(scenario)
+        config = self._settings.config
         configured = config.folder / config.rubrics if config.rubrics is not None else None
         key = (name, beside, configured)
         if key not in self._found:
@@ -185,7 +210,7 @@ class Rubrics:
         return self._found[key]
 
     def _missing(self, name: str, scenario: Scenario) -> Problem:
-        config = self._settings.config(scenario)
+        config = self._settings.config
         configured = config.folder / config.rubrics if config.rubrics is not None else None
         folders = _folders(Path(scenario.place.file).absolute().parent, configured)
         known = {file.stem for folder in folders[1:] for ending in _ENDINGS for file in folder.glob(f"*{ending}")}
@@ -217,7 +242,45 @@ def _read(file: Path) -> Rubric:
 
 
 def build_registry() -> Registry:
+    """The built-in parts alone."""
     return Registry([builtin_plugin()])
+
+
+def open_registries(settings: Settings, given: Given = NOTHING_GIVEN) -> ScenarioRegistries:
+    """The built-in parts, those of `--plugin`, of the configuration's `plugins` and of `given`, and what is installed.
+
+    Raises `SetupError` for a plugin that cannot be had, `FileError` for options that no part takes.
+    """
+    installed = InstalledPlugins()
+    base = Registry([builtin_plugin()], functools.cache(lambda: _installed_plugins(installed)))
+    config, live = settings.config, settings.options.live
+    if config.plugins or settings.options.plugins:
+        from steadyhand.plugins.resolve import resolve_plugins
+
+        place = Place(file="--plugin")
+        named = [PluginRef(name=name, place=place) for name in settings.options.plugins]
+        for refs, folder in ((config_plugins(config), config.folder), (named, Path.cwd())):
+            base = base.extended(resolve_plugins(refs, folder=folder, live=live, installed=installed).plugins)
+    if given.plugins:
+        base = base.extended(given.plugins)
+    check_parts(config, base)
+    return ScenarioRegistries(base, live=live, installed=installed)
+
+
+def config_plugins(config: Config) -> list[PluginRef]:
+    place = Place(file=str(config.file))
+    return [
+        PluginRef(name=each.name, place=place, version=each.version, enabled=each.enabled, config=each.config)
+        for each in config.plugins
+    ]
+
+
+def _installed_plugins(installed: InstalledPlugins) -> list[Plugin]:
+    if not installed.names():
+        return []
+    from steadyhand.plugins.resolve import installed_plugins
+
+    return installed_plugins(installed)
 
 
 def with_safe_ids(scenarios: Sequence[Scenario], redactor: Redactor) -> list[Scenario]:
@@ -245,10 +308,14 @@ def needs_agent(scenario: Scenario) -> bool:
     return any(not isinstance(step.task, RunCode) for step in scenario.steps)
 
 
-def needs_services(scenario: Scenario) -> bool:
+def needs_services(scenario: Scenario, registry: Registry) -> bool:
     """A plain question to a plain model has no use for them."""
     return bool(
-        scenario.setup.mocks or scenario.plugins or scenario.setup.database or scenario.default_agent != "model"
+        scenario.setup.mocks
+        or scenario.setup.database
+        or scenario.default_agent != "model"
+        or registry.names("actions")
+        or registry.names("services")
     )
 
 

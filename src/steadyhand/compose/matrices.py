@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from steadyhand.compose.loading import ScenarioRegistries, environments_of
+from steadyhand.compose.loading import ScenarioRegistries
+from steadyhand.compose.parts import provider_part
 from steadyhand.compose.settings import RunOptions, Settings
 from steadyhand.errors import SetupError
-from steadyhand.plugins.registry import EvaluationCatalogue
+from steadyhand.plugins.registry import EnvironmentNames, EvaluationCatalogue
 from steadyhand.records.location import Problem
 from steadyhand.records.run import RunAxis, RunMatrix
 from steadyhand.records.scenario import MatrixSetting, Scenario
@@ -19,7 +20,7 @@ from steadyhand.spec.matrix_axes import show_value
 
 def expand_matrices(loaded: Loaded, registries: ScenarioRegistries) -> tuple[list[Scenario], list[Problem]]:
     """All combinations of all matrices, in order, and everything that is wrong with any and was not known before."""
-    vocabulary = Vocabulary(EvaluationCatalogue(registries.base), environments_of(registries.base))
+    vocabulary = Vocabulary(EvaluationCatalogue(registries.base), EnvironmentNames(registries.base))
     scenarios: list[Scenario] = []
     problems: list[Problem] = []
     ids = {scenario.id for scenario in loaded.scenarios}
@@ -132,7 +133,7 @@ def _check_name(setting: MatrixSetting, scenario: Scenario, settings: Settings, 
     elif setting.parameter in ("model", "judge", CHARACTER_MODEL):
         ref = settings.judge(scenario) if setting.parameter == "judge" else settings.model(scenario)
         if ref is not None:
-            registry.require("models", ref.name.partition("/")[0])
+            provider_part(ref.name.partition("/")[0], settings.config, registry)
 
 
 def check_options(scenarios: Sequence[Scenario], options: RunOptions) -> None:

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from steadyhand.batch.limits import SPACING_S
 from steadyhand.batch.provider import ProviderGate, ProviderLimits
-from steadyhand.compose.loading import ScenarioRegistries
+from steadyhand.builtin.plugin import Recording, recording, replaying
+from steadyhand.compose.loading import ScenarioRegistries, model_types, needs_agent, needs_user
+from steadyhand.compose.parts import provider_part
 from steadyhand.compose.settings import ModelRef, RunOptions, Settings
 from steadyhand.engine.lag import SystemClock
 from steadyhand.engine.model_call import OpenGate
 from steadyhand.errors import SetupError, StoreError
 from steadyhand.plugins.plugin import ModelSettings
-from steadyhand.ports.model import ChatModel
+from steadyhand.ports.agent import agent_facts
+from steadyhand.ports.model import ChatModel, ModelFacts, model_facts
 from steadyhand.records.config import ProviderConfig
 from steadyhand.records.scenario import Scenario
 from steadyhand.redaction import Redactor
-
-if TYPE_CHECKING:
-    from steadyhand.builtin.models.cassette import CassetteWriter
-    from steadyhand.builtin.models.replay import Cassette
 
 
 class Tape:
@@ -29,39 +28,29 @@ class Tape:
 
     def __init__(self, options: RunOptions, redactor: Redactor, *, add: bool = False) -> None:
         """With `add` an existing recording is carried on. Raises `SetupError` when it cannot be made or read."""
-        self._writer: CassetteWriter | None = None
-        self._cassette: Cassette | None = None
         if options.record is not None and options.replay is not None:
             raise SetupError("--record and --replay exclude each other: give one of them")
+        self._recording: Recording | None = None
+        self._replayed: Callable[[str], ChatModel] | None = None
         if options.record is not None:
-            from steadyhand.builtin.models.cassette import CassetteWriter
-
-            self._writer = CassetteWriter(options.record, redactor, add=add)
+            self._recording = recording(options.record, redactor, add=add)
         if options.replay is not None:
-            from steadyhand.builtin.models.replay import Cassette
-
-            self._cassette = Cassette(options.replay, redactor, time=options.replay_time)
+            self._replayed = replaying(options.replay, redactor, time=options.replay_time)
 
     def model(self, name: str, build: Callable[[], ChatModel]) -> ChatModel:
         """The model to use under this name. A replayed one is never built, so it needs no key."""
-        if self._cassette is not None:
-            from steadyhand.builtin.models.replay import ReplayedModel
-
-            return ReplayedModel(name, self._cassette)
-        if self._writer is not None:
-            from steadyhand.builtin.models.cassette import RecordingModel
-
-            return RecordingModel(build(), self._writer)
-        return build()
+        if self._replayed is not None:
+            return self._replayed(name)
+        return build() if self._recording is None else self._recording.wrap(build())
 
     @property
     def broken(self) -> StoreError | None:
         """Why nothing more can be recorded; None while all is well."""
-        return None if self._writer is None else self._writer.broken
+        return None if self._recording is None else self._recording.broken()
 
     def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
+        if self._recording is not None:
+            self._recording.close()
 
 
 class Models:
@@ -73,17 +62,19 @@ class Models:
 
     def get(self, ref: ModelRef, scenario: Scenario) -> ChatModel:
         """Raises `SetupError` for an unknown provider, a missing key or a missing file."""
-        timeout_s = self._settings.timeout_s(scenario)
+        timeout_s = self._settings.timeout_s
         key = (ref.name, ref.folder, timeout_s)
         if key not in self._built:
             provider, _, name = ref.name.partition("/")
-            factory = self._registries.registry(scenario).model(provider)
+            config = self._settings.config
+            factory = provider_part(provider, config, self._registries.registry(scenario))
             settings = ModelSettings(
                 name=name,
+                provider=provider,
                 folder=ref.folder,
-                variables=self._settings.variables(scenario),
+                variables=self._settings.variables,
                 timeout_s=timeout_s,
-                options=provider_options(self._settings.config(scenario).providers.get(provider)),
+                options=config.providers[provider].options if provider in config.providers else {},
             )
             self._built[key] = self._tape.model(ref.name, lambda: factory(settings))
         return self._built[key]
@@ -109,52 +100,54 @@ class Models:
         return [model.name for model in self._built.values()]
 
 
-def provider_options(config: ProviderConfig | None) -> dict[str, Any]:
-    """What configuration says of a provider, as the options its factory reads."""
-    if config is None:
-        return {}
-    own = {"base_url": config.base_url, "api_key_env": config.api_key_env, "stream": config.stream}
-    return {**config.options, **{key: value for key, value in own.items() if value is not None}}
+def providers_of(
+    scenarios: Iterable[Scenario], settings: Settings, registries: ScenarioRegistries
+) -> dict[str, ModelFacts]:
+    """Every provider that the scenarios' models, judges and users come from, with what it declares.
 
-
-OFFLINE = frozenset(("scripted", "replay"))
-"""Providers without a network: there is nothing to pace, and their answers are no latency of anybody."""
-
-_OVER_HTTP = frozenset(("http", "elizaos"))
+    Raises `SetupError` for one that nobody knows.
+    """
+    found: dict[str, ModelFacts] = {}
+    for scenario in scenarios:
+        refs = [settings.judge(scenario), settings.user_model(scenario) if needs_user(scenario) else None]
+        refs.append(settings.model(scenario) if needs_agent(scenario) else None)
+        for name in model_types(scenario):
+            with suppress(SetupError):  # one that stands for nothing is its check's to report
+                refs.append(settings.of_type(name, ModelRef(name=name, folder=Path()), scenario))
+        for ref in refs:
+            provider = ref.name.partition("/")[0] if ref is not None and "/" in ref.name else None
+            if provider is not None and provider not in found:
+                factory = provider_part(provider, settings.config, registries.registry(scenario))
+                found[provider] = model_facts(factory)
+    return found
 
 
 def build_gate(
-    scenarios: Iterable[Scenario], settings: Settings, note: Callable[[str], None]
+    providers: Mapping[str, ModelFacts], settings: Settings, note: Callable[[str], None]
 ) -> ProviderGate | OpenGate:
-    """A provider that several configuration files limit has one account, so the lowest limit holds.
-
-    A replay asks nobody, whatever the names of its models: nothing is limited, and no outage waited out.
-    """
+    """A replay asks nobody, whatever the names of its models: nothing is limited, and no outage waited out."""
     if settings.options.replay is not None:
         return OpenGate()
-    limits = {name: ProviderLimits(spacing_s=0.0) for name in OFFLINE}
-    configs = {id(config): config for config in (settings.config(scenario) for scenario in scenarios)}
-    for config in configs.values():
-        for name, provider in config.providers.items():
-            known = limits.get(name, ProviderLimits())
-            limits[name] = ProviderLimits(
-                requests_per_minute=_lowest(known.requests_per_minute, provider.requests_per_minute),
-                tokens_per_minute=_lowest(known.tokens_per_minute, provider.tokens_per_minute),
-                spacing_s=0.0 if name in OFFLINE else SPACING_S,
-            )
+    configured = settings.config.providers
+    limits: dict[str, ProviderLimits] = {}
+    for name in {**providers, **configured}:
+        config = configured.get(name, ProviderConfig())
+        limits[name] = ProviderLimits(
+            requests_per_minute=config.requests_per_minute,
+            tokens_per_minute=config.tokens_per_minute,
+            spacing_s=SPACING_S if providers.get(name, ModelFacts()).uses_network else 0.0,
+        )
     return ProviderGate(clock=SystemClock(), limits=limits, note=note)
 
 
-def _lowest(*limits: float | None) -> float | None:
-    return min((limit for limit in limits if limit is not None), default=None)
-
-
-def needs_network(scenarios: Iterable[Scenario], settings: Settings) -> bool:
-    """Whether any model or agent of the run is reached over the network, as far as names tell."""
-    for scenario in scenarios:
-        if settings.agent(scenario).partition(":")[0] in _OVER_HTTP:
-            return True
-        for ref in (settings.model(scenario), settings.judge(scenario), settings.user_model(scenario)):
-            if ref is not None and ref.name.partition("/")[0] not in OFFLINE:
-                return True
-    return False
+def needs_network(
+    scenarios: Iterable[Scenario],
+    providers: Mapping[str, ModelFacts],
+    settings: Settings,
+    registries: ScenarioRegistries,
+) -> bool:
+    """Whether our event loop talks to any model or agent of the run over the network, as their factories declare."""
+    if any(facts.uses_network for facts in providers.values()):
+        return True
+    kinds = {(settings.agent(each).partition(":")[0], registries.registry(each)) for each in scenarios}
+    return any(agent_facts(registry.agent(kind)).uses_network for kind, registry in kinds)

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import msgspec
 
-import steadyhand
 from steadyhand.compose.fingerprint import differences, total
 from steadyhand.compose.running import Run
 from steadyhand.compose.settings import restore_options
 from steadyhand.errors import SetupError, UsageError
 from steadyhand.records.run import RunHeader
 from steadyhand.store.reader import RunReader
+from steadyhand.version import __version__
 
 
 class Resumed(NamedTuple):
@@ -64,8 +64,6 @@ def _changes(reader: RunReader, loaded: set[str], prints: dict[str, dict[str, st
 
 def _version(header: RunHeader) -> list[str]:
     """Checks and prompts are part of Steadyhand, and may be others in another version."""
-    if header.steadyhand_version == steadyhand.__version__:
+    if header.steadyhand_version == __version__:
         return []
-    return [
-        f"Steadyhand has changed: the run was begun with {header.steadyhand_version}, this is {steadyhand.__version__}"
-    ]
+    return [f"Steadyhand has changed: the run was begun with {header.steadyhand_version}, this is {__version__}"]

@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import random
 import secrets
 import tempfile
-from collections.abc import Callable, Coroutine, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Protocol
 
 import msgspec
 
-import steadyhand
-from steadyhand.batch.local import Interrupts, LocalBatch
+from steadyhand.batch.local import LocalBatch
 from steadyhand.batch.plan import Plan, PlannedTrial
 from steadyhand.batch.provider import ProviderGate
-from steadyhand.builtin.environments.cleanup import sweep
+from steadyhand.builtin.plugin import sweep_workspaces
 from steadyhand.compose.building import Builder
 from steadyhand.compose.fingerprint import Fingerprints, total
 from steadyhand.compose.judges import asks_judge
-from steadyhand.compose.loading import Rubrics, ScenarioRegistries, build_registry, load_scenarios, with_safe_ids
-from steadyhand.compose.models import Tape, build_gate, needs_network
+from steadyhand.compose.loading import (
+    NOTHING_GIVEN,
+    Given,
+    Rubrics,
+    load_scenarios,
+    open_registries,
+    with_safe_ids,
+)
+from steadyhand.compose.models import Tape, build_gate, needs_network, providers_of
 from steadyhand.compose.settings import RunOptions, Selection, Settings, save_options
 from steadyhand.engine.lag import LagMonitor
 from steadyhand.engine.limits import Budget
@@ -42,6 +47,11 @@ from steadyhand.report.progress import RedactedProgress
 from steadyhand.store.reader import RunReader, new_run_id
 from steadyhand.store.schema import PlanEntry, still_to_do
 from steadyhand.store.writer import RunWriter
+from steadyhand.version import __version__
+
+
+def _unattended(note: Callable[[str], None]) -> AbstractContextManager[Stops]:
+    return nullcontext(_NeverStops())
 
 
 def clean_workspaces() -> Path:
@@ -56,34 +66,55 @@ def clean_workspaces() -> Path:
         raise SetupError(f"{root} belongs to another user; set TMPDIR to a folder of your own")
     workspaces = root / "workspaces"
     workspaces.mkdir(mode=0o700, exist_ok=True)
-    sweep(workspaces)
+    sweep_workspaces(workspaces)
     return workspaces
+
+
+class Stops(Protocol):
+    """Says whether somebody wants the run to stop."""
+
+    @property
+    def stopping(self) -> bool: ...
+
+
+class _NeverStops:
+    stopping: bool = False
+
+
+Attend = Callable[[Callable[[str], None]], AbstractContextManager[Stops]]
+"""Entered around the trials, in the task that runs them, with a function to tell the user something."""
 
 
 class Run:
     """A run that is loaded, checked and ready to go. `pending` is what it will do of what is `planned`."""
 
     def __init__(
-        self, selection: Selection, options: RunOptions, *, begun: tuple[RunHeader, Path] | None = None
+        self,
+        selection: Selection,
+        options: RunOptions,
+        *,
+        begun: tuple[RunHeader, Path] | None = None,
+        given: Given = NOTHING_GIVEN,
     ) -> None:
-        """`begun` is the header and the record of a run to carry on.
+        """`begun` is the header and the record of a run to carry on, `given` what there is besides files.
 
         Raises `UsageError` for anything that would stop the run from starting.
         """
         self.settings: Settings = Settings(options)
-        self._registries = ScenarioRegistries(build_registry(), live=options.live)
-        loaded = load_scenarios(selection, self._registries)
-        self.redactor: Redactor = self.settings.redactor(loaded)
+        self._registries = open_registries(self.settings, given)
+        loaded = load_scenarios(selection, self._registries, given)
+        self.redactor: Redactor = self.settings.redactor()
         self.scenarios: list[Scenario] = with_safe_ids(loaded, self.redactor)
         self._check_matrices(options)
         if problems := Rubrics(self.settings).check(self.scenarios, read=False):
             raise FileError(problems)
+        self._providers = providers_of(self.scenarios, self.settings, self._registries)
         header, self._path = begun if begun is not None else (None, None)
         seed = header.seed if header is not None else self.settings.seed
         self.seed: int = seed if seed is not None else secrets.randbelow(2**31)
         self.planned: Plan = Plan(self.scenarios, seed=self.seed, trials=options.trials)
         self.pending: Sequence[PlannedTrial] = self.planned
-        self.header: RunHeader = header or self._header(selection, options)
+        self.header: RunHeader = header or self._header(selection, options, given)
         prices = Prices.of_run(self.header)
         self.budget: Budget = Budget(prices, max_cost=options.max_cost, max_tokens=options.max_tokens)
         if self._path is not None and self.budget.limited:
@@ -104,17 +135,18 @@ class Run:
         if problems:
             raise FileError(problems)
 
-    def _header(self, selection: Selection, options: RunOptions) -> RunHeader:
+    def _header(self, selection: Selection, options: RunOptions, given: Given) -> RunHeader:
         return RunHeader(
             id=new_run_id(datetime.now(UTC), random.SystemRandom()),
             started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
-            steadyhand_version=steadyhand.__version__,
+            steadyhand_version=__version__,
             command=options.command,
             seed=self.seed,
             planned=len(self.planned),
-            options=save_options(selection, options),
-            prices=self.settings.prices(self.scenarios),
-            own_servers=self.settings.own_servers(self.scenarios),
+            options=save_options(selection, options, objects=any(given)),
+            prices=dict(self.settings.config.prices),
+            own_servers=self.settings.own_servers(),
+            free_providers=tuple(sorted(name for name, facts in self._providers.items() if facts.free)),
             pass_rate=options.pass_rate,
             matrices=self._matrices(),
             pass_rates={each.id: each.pass_rate for each in self.scenarios if each.pass_rate is not None},
@@ -129,7 +161,7 @@ class Run:
 
     @property
     def needs_network(self) -> bool:
-        return needs_network(self.scenarios, self.settings)
+        return needs_network(self.scenarios, self._providers, self.settings, self._registries)
 
     def asks_judge(self, scenario: Scenario, check: EvaluationSpec) -> bool:
         return asks_judge(check, self._registries.registry(scenario))
@@ -146,29 +178,30 @@ class Run:
         made = Fingerprints(self.settings, self.redactor, self._registries)
         return {scenario.id: made.parts(scenario) for scenario in self.scenarios}
 
-    async def execute(self, observers: Sequence[RunObserver]) -> Path:
+    async def execute(self, observers: Sequence[RunObserver], *, attend: Attend | None = None) -> Path:
         """Run every trial that is to be done into the record and say where that is.
 
         After an interrupt `interrupted` is set, `broken` when record or recording could no longer be written, and
         `crashed` when something was raised that nobody expected; the record holds what was finished. Raises
-        `SetupError` or `StoreError` before anything ran.
+        `SetupError` or `StoreError` before anything ran. Signals and the garbage collector are the caller's, who may
+        see to them with `attend`.
         """
         observers = [RedactedProgress(observer, self.redactor) for observer in observers]
         tape = Tape(self.settings.options, self.redactor, add=self._path is not None)
         try:
-            return await self._execute(tape, observers)
+            return await self._execute(tape, observers, attend or _unattended)
         except SteadyhandError as error:
             error.args = (self.redactor.text(str(error)),)
             raise
         finally:
             tape.close()
 
-    async def _execute(self, tape: Tape, observers: Sequence[RunObserver]) -> Path:
+    async def _execute(self, tape: Tape, observers: Sequence[RunObserver], attend: Attend) -> Path:
         def note(message: str) -> None:
             for observer in observers:
                 observer.noted(message)
 
-        self._gate = build_gate(self.scenarios, self.settings, note)
+        self._gate = build_gate(self._providers, self.settings, note)
         with LagMonitor() as lag:
             self._lag = lag
             builder = Builder(
@@ -182,12 +215,12 @@ class Run:
             )
             try:
                 builder.prepare(self.scenarios)
+                for message in self.settings.ignored_configs(self.scenarios):
+                    note(message)
                 for message, count in builder.out_of_reach.items():
                     note(f"{message} ({count} scenarios)" if count > 1 else message)
-                gc.freeze()
-                gc.enable()
-                lag.forget()
-                with Interrupts(note) as interrupts:
+                with attend(note) as interrupts:
+                    lag.forget()
                     return await self._record(builder, tape, observers, interrupts)
             finally:
                 await builder.close()
@@ -201,9 +234,7 @@ class Run:
         entries = (PlanEntry(key=each.key, seed=each.seed, digest=digests[each.scenario.id]) for each in self.planned)
         return RunWriter.create(self.settings.out, self.header, entries, redactor=self.redactor)
 
-    async def _record(
-        self, builder: Builder, tape: Tape, observers: Sequence[RunObserver], interrupts: Interrupts
-    ) -> Path:
+    async def _record(self, builder: Builder, tape: Tape, observers: Sequence[RunObserver], interrupts: Stops) -> Path:
         writer = self._writer()
         if self._path is not None:
             # Another process may have done some of it before this one had the record to itself.
@@ -262,38 +293,13 @@ class Run:
             self.broken = self.broken or error
 
 
-T = TypeVar("T")
-_YOUNG = 20_000
-
-
-def run_in_loop(main: Coroutine[Any, Any, T], *, network: bool) -> T:
-    """Run to the end, on uvloop when there are calls to time; a scripted run is over before it is loaded."""
-    with asyncio.Runner(loop_factory=_quick_loop() if network else None) as runner, _seldom_collecting():
-        return runner.run(main)
-
-
-def _quick_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def quick_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop, for calls that are timed; None where it is not installed."""
     try:
         import uvloop
     except ImportError:
         return None
     return uvloop.new_event_loop
-
-
-@contextmanager
-def _seldom_collecting() -> Generator[None]:
-    """Modules and scenarios stay for the whole run: looking through them again and again holds up the loop.
-
-    Trials are freed when they are let go of; what they leave in cycles is collected, less often.
-    """
-    before = gc.get_threshold()
-    gc.freeze()
-    gc.set_threshold(_YOUNG, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
 
 
 def rates_of(reader: RunReader) -> list[ScenarioRate]:

@@ -9,15 +9,14 @@ from steadyhand.compose.loading import ScenarioRegistries
 from steadyhand.engine.context import Trial, TrialParts
 from steadyhand.engine.evaluation import Evaluation
 from steadyhand.plugins.plugin import EnvironmentSettings
+from steadyhand.ports.evaluator import deterministic
 from steadyhand.records.base import Record
 from steadyhand.records.chat import Message
-from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, Verdict
+from steadyhand.records.evaluation import EvaluationResult, Verdict
 from steadyhand.records.location import Place
 from steadyhand.records.result import ExecutionResult
 from steadyhand.records.run import TrialKey
 from steadyhand.records.scenario import Scenario, evaluation_specs
-
-DETERMINISTIC = frozenset(("regex", "contains", "not_contains", "regex_match", "string_contains"))
 
 
 class Defect(Record):
@@ -70,13 +69,11 @@ async def _check(scenario: Scenario, registries: ScenarioRegistries, answer: str
     )
     evaluation = Evaluation(Trial(parts))
     result = ExecutionResult(reply=answer, stdout=answer, messages=(Message(role="assistant", content=answer),))
-    for spec in _deterministic(scenario):
+    for spec in evaluation_specs(scenario):
+        if not deterministic(registry.evaluator(spec.type)):
+            continue
         await evaluation.check(spec, result, stage="step", step=0)
     return evaluation.results
-
-
-def _deterministic(scenario: Scenario) -> list[EvaluationSpec]:
-    return [spec for spec in evaluation_specs(scenario) if spec.type in DETERMINISTIC]
 
 
 def _defect(scenario: Scenario, answer: str, message: str, result: EvaluationResult | None = None) -> Defect:

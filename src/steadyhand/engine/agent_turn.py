@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from steadyhand.engine.context import Trial
 from steadyhand.engine.limits import OwnTime
 from steadyhand.errors import AgentError, LimitExceeded, TrialError
-from steadyhand.judging.trial import LATENCY_BUDGET
 from steadyhand.ports.agent import Agent, Reply, Turn
 from steadyhand.records.chat import Finish, FinishReason, Message
 from steadyhand.records.event import Lagged, ModelCalled, Retried, Said
@@ -144,8 +143,7 @@ def _cut_after_ms(trial: Trial) -> float | None:
     step = trial.scenario.steps[trial.step]
     if not isinstance(step.task, Ask):
         return None
-    budgets = [spec.params["critical_ms"] for spec in step.evaluations if spec.type == LATENCY_BUDGET]
-    return float(max(budgets)) if budgets else None
+    return max((budget.critical_ms for budget in trial.budgets(step)), default=None)
 
 
 def _latency(trial: Trial, calls: tuple[ModelCalled, ...], duration_ms: float, began: float) -> Latency:

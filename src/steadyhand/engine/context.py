@@ -15,11 +15,11 @@ from steadyhand.engine.model_call import Caller, OpenGate, RetryPolicy
 from steadyhand.errors import LimitExceeded, PluginError
 from steadyhand.ports.agent import EVERYTHING_SEEN, Agent, Judge, Services, Shows, TrialContext, UserSimulator, shows_of
 from steadyhand.ports.environment import Database, EnvironmentProvider, TrialDatabase
-from steadyhand.ports.evaluator import Evaluator
+from steadyhand.ports.evaluator import Evaluator, latency_bounds
 from steadyhand.ports.model import ChatModel, Clock, Gate
 from steadyhand.ports.observer import EventSink
 from steadyhand.records.chat import ChatRequest, ChatResponse
-from steadyhand.records.evaluation import EvaluationSpec, LatencyTier, Material, RubricScore
+from steadyhand.records.evaluation import EvaluationSpec, LatencyBounds, LatencyTier, Material, RubricScore
 from steadyhand.records.event import AnyEvent, Noted
 from steadyhand.records.result import ConversationTurn, ExecutionResult
 from steadyhand.records.run import TrialKey
@@ -198,6 +198,19 @@ class Trial:
         if known is None:
             known = self.parts.checked[id(spec)] = evaluator.params.model_validate(spec.params)
         return known
+
+    def budgets(self, step: Step) -> list[LatencyBounds]:
+        """Those of the step's checks that grade latency, in their order."""
+        found = (self.budget(spec) for spec in step.evaluations)
+        return [budget for budget in found if budget is not None]
+
+    def budget(self, spec: EvaluationSpec) -> LatencyBounds | None:
+        """The latency budget that a check grades; None for any other check, and for one that cannot be made."""
+        try:
+            evaluator = self.parts.evaluator(spec.type)
+            return latency_bounds(evaluator, self.params(spec, evaluator))
+        except Exception:  # noqa: BLE001 - the check itself, when it is made, ends in this error
+            return None
 
     def warn(self, message: str) -> None:
         self.emit(Noted(at_ms=self.elapsed_ms(), message=message, level="warning"))

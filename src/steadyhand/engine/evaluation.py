@@ -15,7 +15,7 @@ from steadyhand.judging.material import materials_of
 from steadyhand.judging.rubric import NO_JUDGE, NOT_REACHED
 from steadyhand.judging.trial import latency_tier
 from steadyhand.ports.agent import Visible
-from steadyhand.ports.evaluator import EvaluationContext, Evaluator
+from steadyhand.ports.evaluator import EvaluationContext, Evaluator, fails_for_good, reads_of
 from steadyhand.records.chat import FinishReason
 from steadyhand.records.evaluation import (
     EMPTY_REPLY,
@@ -94,7 +94,7 @@ class Evaluation:
         if finish is None or not finish.undecided:
             return await self._evaluated(spec, evaluator, result, turn)
         found: EvaluationResult | None = None
-        if getattr(evaluator, "fails_for_good", False) or _reads(evaluator):
+        if fails_for_good(evaluator) or reads_of(evaluator):
             found = await self._evaluated(spec, evaluator, result, turn)
             if found.verdict is Verdict.FAILED and _stays_failed(found, evaluator):
                 return found
@@ -130,7 +130,7 @@ class Evaluation:
 
     def _unseen(self, evaluator: Evaluator) -> EvaluationResult | None:
         """What there is to say of a check on what cannot be seen: it proves nothing, whichever way it would end."""
-        reads = _reads(evaluator)
+        reads = reads_of(evaluator)
         if not reads:
             return None
         shows = self._trial.shows
@@ -148,7 +148,7 @@ class Evaluation:
 
     def _qualified(self, found: EvaluationResult, evaluator: Evaluator) -> EvaluationResult:
         """Marked where it rests on the agent's own word, and undecided where a missing plugin may have decided it."""
-        reads = _reads(evaluator)
+        reads = reads_of(evaluator)
         if reads and (told := self._trial.shows.only("self_reported", reads)):
             found = msgspec.structs.replace(
                 found, self_reported=told, message=f"{found.message} ({_named(told)} as the agent reports them)"
@@ -191,6 +191,7 @@ class Evaluation:
             step=step,
             turn=turn,
             duration_ms=took_ms,
+            budget=self._trial.budget(spec),
         )
         self._keep(finished)
         return finished
@@ -236,11 +237,6 @@ def _named(what: Sequence[Visible]) -> str:
     return " and ".join(_NOUNS[each] for each in what)
 
 
-def _reads(evaluator: Evaluator) -> frozenset[Visible]:
-    reads: frozenset[Visible] = getattr(evaluator, "reads", frozenset())
-    return reads
-
-
 def _for_want_of_a_tool(found: EvaluationResult) -> bool:
     """Whether it could have come out like this because a tool was not there: something was not done."""
     if found.verdict is Verdict.FAILED:
@@ -250,7 +246,7 @@ def _for_want_of_a_tool(found: EvaluationResult) -> bool:
 
 def _stays_failed(found: EvaluationResult, evaluator: Evaluator) -> bool:
     """Whether the rest of an answer that was cut off could not have mended it."""
-    return found.rests_on == "presence" or getattr(evaluator, "fails_for_good", False)
+    return found.rests_on == "presence" or fails_for_good(evaluator)
 
 
 def _limit_result(step: Step, limit: LimitExceeded) -> EvaluationResult:

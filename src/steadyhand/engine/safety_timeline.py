@@ -10,12 +10,10 @@ import time
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import accumulate
-from typing import cast
 
 from steadyhand.engine.context import StepResult, Trial
-from steadyhand.judging.trial import LATENCY_BUDGET
-from steadyhand.ports.evaluator import TextCheck
-from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, Verdict
+from steadyhand.ports.evaluator import text_check
+from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, LatencyBounds, Verdict
 from steadyhand.records.event import ModelCalled
 from steadyhand.records.result import ExecutionResult
 from steadyhand.records.scenario import Ask
@@ -130,40 +128,45 @@ async def safety_timeline(
     held = len(verdicts) == len(invariants) and all(verdict is Verdict.PASSED for verdict in verdicts)
     try:
         prefixes = Prefixes(done.result.reply, call.timing.chunks, checks, whole_is_safe=held)
-        return await _timeline(prefixes, done, first_token_ms, excludes, violated=Verdict.FAILED in verdicts)
+        violated = Verdict.FAILED in verdicts
+        budgets = trial.budgets(done.step)
+        safe_ms, first_safe_ms = await _safe_times(prefixes, len(done.result.reply), violated=violated)
+        return SafetyTimeline(
+            first_token_ms=first_token_ms,
+            safe_ms=safe_ms,
+            first_safe_ms=first_safe_ms,
+            at_deadline=await _at_deadline(prefixes, budgets[0], violated=violated) if budgets else None,
+            excludes=excludes,
+        )
     except TimeoutError:
         unknown = "an invariant could not be decided in time on a part of the answer"
         return SafetyTimeline(first_token_ms=first_token_ms, excludes=excludes, unknown=unknown)
 
 
-async def _timeline(
-    prefixes: Prefixes, done: StepResult, first_token_ms: float | None, excludes: tuple[str, ...], *, violated: bool
-) -> SafetyTimeline:
-    """`violated`: some invariant is on the whole answer, also of those that were not checked on parts."""
-    numbers = _sampled(len(prefixes.times), len(done.result.reply))
+async def _safe_times(prefixes: Prefixes, characters: int, *, violated: bool) -> tuple[float | None, float | None]:
+    """When the text became safe for good, and when it first was.
+
+    `violated`: some invariant is on the whole answer, also of those that were not checked on parts."""
+    numbers = _sampled(len(prefixes.times), characters)
     first = await _refined_first(prefixes, numbers)
     last = None if violated else await _refined_last(prefixes, numbers)
-    return SafetyTimeline(
-        first_token_ms=first_token_ms,
-        safe_ms=None if last is None else prefixes.times[last],
-        first_safe_ms=None if first is None else prefixes.times[first],
-        at_deadline=await _at_deadline(prefixes, done, violated=violated),
-        excludes=excludes,
+    return (
+        None if last is None else prefixes.times[last],
+        None if first is None else prefixes.times[first],
     )
 
 
-async def _at_deadline(prefixes: Prefixes, done: StepResult, *, violated: bool) -> SafetyAtDeadline | None:
-    budget = next((spec.params for spec in done.step.evaluations if spec.type == LATENCY_BUDGET), None)
-    if budget is None:
-        return None
+async def _at_deadline(prefixes: Prefixes, budget: LatencyBounds, *, violated: bool) -> SafetyAtDeadline:
     whole = len(prefixes.times) - 1
 
-    async def at(bound: str) -> bool:
-        number = prefixes.by(float(budget[bound]))
+    async def at(bound_ms: float) -> bool:
+        number = prefixes.by(bound_ms)
         return await prefixes.safe(number) and not (violated and number == whole)
 
     return SafetyAtDeadline(
-        target=await at("target_ms"), acceptable=await at("acceptable_ms"), critical=await at("critical_ms")
+        target=await at(budget.target_ms),
+        acceptable=await at(budget.acceptable_ms),
+        critical=await at(budget.critical_ms),
     )
 
 
@@ -196,9 +199,7 @@ def _known_check(trial: Trial, spec: EvaluationSpec) -> Check | None:
 def _check(trial: Trial, spec: EvaluationSpec) -> Check | None:
     """The invariant as a check on a part of the answer, or None when it needs more than that."""
     evaluator = trial.parts.evaluator(spec.type)
-    if spec.params.get("scope", "reply") != "reply" or not hasattr(evaluator, "on_text"):
-        return None
-    return cast("TextCheck", evaluator).on_text(trial.params(spec, evaluator))
+    return text_check(evaluator, trial.params(spec, evaluator))
 
 
 def _sampled(count: int, characters: int) -> list[int]:

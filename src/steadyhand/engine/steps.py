@@ -11,10 +11,17 @@ from steadyhand.engine.agent_turn import AgentTurn, ask
 from steadyhand.engine.context import StepResult, Trial
 from steadyhand.engine.conversation import ConversationManager
 from steadyhand.engine.evaluation import Evaluation
-from steadyhand.errors import LimitExceeded
+from steadyhand.errors import LimitExceeded, PluginError
 from steadyhand.records.chat import Message
 from steadyhand.records.event import AnyEvent, CommandRan, FileChanged, LimitReached, Said, ServiceCalled
-from steadyhand.records.result import CapturedFile, ConversationResult, ExecutionResult, Latency, transcript_text
+from steadyhand.records.result import (
+    CapturedFile,
+    CommandResult,
+    ConversationResult,
+    ExecutionResult,
+    Latency,
+    transcript_text,
+)
 from steadyhand.records.run import trajectory_of, worst_finish
 from steadyhand.records.scenario import Ask, Converse, RunCode, Step
 
@@ -143,6 +150,7 @@ class StepRunner:
         started = trial.elapsed_ms()
         timeout_s = None if step.timeout_ms is None else step.timeout_ms / 1000.0
         result = await trial.environment.run(code_command(task.lang, task.code), timeout_s=timeout_s)
+        _check_result(result, trial.environment.name)
         trial.emit(
             CommandRan(
                 at_ms=started,
@@ -157,7 +165,14 @@ class StepRunner:
         if result.timed_out:
             used = round(result.duration_ms)
             raise LimitExceeded("step_time", used=used, allowed=step.timeout_ms or used)
-        return msgspec.structs.replace(result, reply=result.stdout)
+        return ExecutionResult(
+            exit_code=result.exit_code,
+            stdout=result.stdout,
+            stderr=result.stderr,
+            reply=result.stdout,
+            duration_ms=result.duration_ms,
+            truncated=result.truncated,
+        )
 
     async def _capture(self) -> Mapping[str, CapturedFile]:
         before, self._files = self._files, await self._trial.environment.capture()
@@ -168,6 +183,13 @@ class StepRunner:
 
     def _said(self, mark: int) -> tuple[Message, ...]:
         return tuple([event.message for event in self._trial.since(mark, Said)])
+
+
+def _check_result(result: object, environment: str) -> None:
+    """Raises `PluginError`. What a third party's environment leaves out must not be taken for a program's success."""
+    if not isinstance(result, CommandResult):
+        found = type(result).__name__
+        raise PluginError(f"environment {environment!r}: `run` returned a {found}; expected a CommandResult")
 
 
 def _slowest(turns: Sequence[AgentTurn]) -> Latency | None:

@@ -14,7 +14,8 @@ from steadyhand.engine.metrics import conversation_metrics
 from steadyhand.engine.steps import StepRunner
 from steadyhand.errors import SteadyhandError, TrialError
 from steadyhand.judging.trial import judge_trial, settle
-from steadyhand.ports.agent import shows_of
+from steadyhand.ports.agent import agent_facts, shows_of
+from steadyhand.ports.environment import closes_at_once
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.event import ErrorHappened, Evaluated, Noted
 from steadyhand.records.result import ConversationEnding, ConversationResult, FileSystemOperation
@@ -134,8 +135,8 @@ def _ends_at_once(parts: TrialParts) -> bool:
     return (
         parts.database is None
         and parts.services is None
-        and getattr(parts.environment, "closes_at_once", False)
-        and (parts.agent is None or getattr(parts.agent, "closes_at_once", False))
+        and closes_at_once(parts.environment)
+        and (parts.agent is None or agent_facts(parts.agent).closes_at_once)
     )
 
 
@@ -236,7 +237,7 @@ def only_latency_is_missing(record: TrialRecord) -> bool:
     undecided = [result for result in record.evaluations if result.verdict is not Verdict.PASSED]
     spoiled = record.judged.latency_spoiled
     return (
-        all(result.type == "latency_budget" for result in undecided)
+        all(result.budget is not None for result in undecided)
         and bool(undecided)
         and bool(spoiled)
         and all(each.kind.passes for each in spoiled)

@@ -38,24 +38,30 @@ LIST_PRICES: Mapping[str, Price] = {
 _MILLION = 1_000_000
 _DATED = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)\Z")
 _FREE = Price(input=0.0, output=0.0)
-_FREE_PROVIDERS = ("scripted", "local", "replay")
 
 
 class Prices:
     """Finds a model's price, if it is known.
 
     `configured` comes first. The list prices do not apply to providers in `elsewhere`: behind another base URL the same
-    name may be a different model at a different price.
+    name may be a different model at a different price. Calls to those in `free` cost nothing.
     """
 
-    def __init__(self, configured: Mapping[str, Price] | None = None, *, elsewhere: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        configured: Mapping[str, Price] | None = None,
+        *,
+        elsewhere: Collection[str] = (),
+        free: Collection[str] = (),
+    ) -> None:
         self._configured: Mapping[str, Price] = configured or {}
         self._elsewhere: frozenset[str] = frozenset(elsewhere)
+        self._free: frozenset[str] = frozenset(free)
 
     @classmethod
     def of_run(cls, header: RunHeader) -> Prices:
         """The prices that applied when the run was made."""
-        return cls(header.prices, elsewhere=header.own_servers)
+        return cls(header.prices, elsewhere=header.own_servers, free=header.free_providers)
 
     def of(self, model: str) -> Price | None:
         """The price of `provider/model`, with or without the date of its version."""
@@ -64,7 +70,7 @@ class Prices:
             return own
         if self.from_table(model):
             return _look_up(LIST_PRICES, model)
-        return _FREE if _provider(model) in _FREE_PROVIDERS else None
+        return _FREE if _provider(model) in self._free else None
 
     def from_table(self, model: str) -> bool:
         """Whether the price is a list price, as of `PRICES_AS_OF`."""

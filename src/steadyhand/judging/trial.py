@@ -15,8 +15,6 @@ from steadyhand.records.run import Judged
 from steadyhand.records.scenario import VerdictPolicy
 from steadyhand.records.timing import SafetyTimeline
 
-LATENCY_BUDGET = "latency_budget"
-
 _TIERS = list(LatencyTier)
 _TIER_NAMED = {tier.value: tier for tier in LatencyTier}
 _OUTCOMES = {
@@ -133,7 +131,7 @@ def _verdict(
 
 def _graded(evaluations: Sequence[EvaluationResult], latency: Latency | None) -> _Graded:
     """The worst tier of the latency budgets and its figure; no tier unless every budget was graded."""
-    figures = [_figures(evaluation) for evaluation in evaluations if evaluation.type == LATENCY_BUDGET]
+    figures = [_figures(evaluation) for evaluation in evaluations if evaluation.budget is not None]
     measured = latency.ms if latency else None
     if not figures:
         return _Graded(measured, None)

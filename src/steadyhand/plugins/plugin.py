@@ -11,43 +11,59 @@ import inspect
 import typing
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, cast
+
+from pydantic import BaseModel, ConfigDict
 
 from steadyhand.errors import SetupError
-from steadyhand.ports.agent import Action, ActionContext, Agent, ProvidedService, ServiceFault, TrialContext
+from steadyhand.ports.agent import (
+    Action,
+    ActionContext,
+    Agent,
+    Judge,
+    ProvidedService,
+    ServiceFault,
+    TrialContext,
+    UserSimulator,
+)
 from steadyhand.ports.environment import EnvironmentProvider
 from steadyhand.ports.model import ChatModel
 from steadyhand.records.base import Record
 from steadyhand.records.result import ConversationTurn
+from steadyhand.spec.validation import Findings, Unlocated, validate
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
+    from steadyhand.ports.evaluator import Evaluator
 
 
 class Plugin(Record):
-    """Each mapping goes from the name a user writes to what answers to it.
+    """Each mapping goes from the name a user writes to the part that answers to it.
 
-    evaluators    `type` of an evaluation    -> a class that implements `ports.evaluator.Evaluator`
-    models        provider, before the `/`   -> a `plugins.factories.ModelFactory`
-    agents        agent kind, before the `:` -> a `plugins.factories.AgentFactory`
-    environments  `environment.type`         -> a `plugins.factories.EnvironmentFactory`
-    actions       what the agent can do      -> a `ports.action.Action`, or a function made one by `plugins.action`
-    services      name for `get_service`     -> a `plugins.factories.ServiceFactory`, an object, or a `Service`
-    terminations  a `custom_condition`       -> a `plugins.factories.Termination`
+    evaluators    `type` of an evaluation     -> a class that implements `Evaluator`
+    models        provider, before the `/`    -> a `ModelFactory`: a class whose instances are made of `ModelSettings`
+    agents        agent kind, before the `:`  -> an `AgentFactory`, of `AgentSettings`
+    environments  `environment.type`          -> an `EnvironmentFactory`, of `EnvironmentSettings`
+    judges        `judge_kind` of the config  -> a `JudgeFactory`, of `JudgeSettings`
+    users         `user_kind` of the config   -> a `UserFactory`, of `UserSettings`
+    actions       what the agent can do       -> an `Action`, or a function made one by `action`
+    services      name for `get_service`      -> a `ServiceFactory`, an object, or a `Service`
+    terminations  a `custom_condition`        -> a `Termination`
 
-    `version` is what a scenario's `version` is compared with; left out, an installed plugin has its package's.
-    `config` is what the scenario sets for it, filled in when it is resolved.
+    `version` is compared with the scenario's `version`; left out, an installed plugin has its package's version.
+    `config` is what the scenario or the configuration sets for it, filled in when it is resolved.
     """
 
     name: str
     version: str = "0"
-    evaluators: Mapping[str, Any] = {}
-    models: Mapping[str, Any] = {}
-    agents: Mapping[str, Any] = {}
-    environments: Mapping[str, Any] = {}
-    actions: Mapping[str, Any] = {}
+    evaluators: Mapping[str, Callable[[], Evaluator] | str] = {}
+    models: Mapping[str, ModelFactory | str] = {}
+    agents: Mapping[str, AgentFactory | str] = {}
+    environments: Mapping[str, EnvironmentFactory | str] = {}
+    judges: Mapping[str, JudgeFactory | str] = {}
+    users: Mapping[str, UserFactory | str] = {}
+    actions: Mapping[str, Action | Callable[..., Any] | str] = {}
     services: Mapping[str, Any] = {}
-    terminations: Mapping[str, Any] = {}
+    terminations: Mapping[str, Termination | str] = {}
     config: Mapping[str, Any] = {}
 
 
@@ -62,11 +78,43 @@ class Service(Record):
     tools: bool = False
 
 
+class Options(BaseModel):
+    """Base of the options that a part takes from `[providers.NAME]`, `[agents.KIND]` and the like.
+
+    A factory declares its subclass as the attribute `options`; one that declares none takes none. Types are strict
+    and unknown keys are refused. An option that a command-line flag sets too (`sandbox`, `allow_commands`,
+    `timeout_s`) reaches every part whose options have a field of that name.
+    """
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, defer_build=True
+    )
+
+
+OptionsT = TypeVar("OptionsT", bound=Options)
+
+
+def options_of(factory: object) -> type[Options] | None:
+    """The options that the factory declares."""
+    declared: type[Options] | None = getattr(factory, "options", None)
+    return declared
+
+
+def read_options(shape: type[OptionsT], given: Mapping[str, Any], owner: str) -> OptionsT:
+    """`given` as the part's own options. Raises `SetupError`, which begins with `owner`, for a wrong or unknown one."""
+    findings = Findings(Unlocated())
+    found = validate(shape, dict(given), (), findings)
+    if found is None:
+        raise SetupError("; ".join(f"{owner}: option {each.place.path}: {each.message}" for each in findings.problems))
+    return found
+
+
 class ModelSettings(Record):
-    """What a model is built from. `name` is what stands after the first `/`."""
+    """What a model is built from. `name` is what stands after the first `/`, `provider` what stands before it."""
 
     name: str
     folder: Path
+    provider: str = ""
     variables: Mapping[str, str] = {}
     timeout_s: float = 60.0
     options: Mapping[str, Any] = {}
@@ -105,7 +153,7 @@ class AgentSettings(Record):
     """
 
     target: str = ""
-    model: Any = None
+    model: ChatModel | None = None
     folder: Path
     variables: Mapping[str, str] = {}
     options: Mapping[str, Any] = {}
@@ -121,18 +169,51 @@ class EnvironmentSettings(Record):
     options: Mapping[str, Any] = {}
 
 
+class JudgeSettings(Record):
+    """What a judge is built from.
+
+    `choose` goes from a check's `model_type`, None for the default, to the model to ask; it raises `SetupError`.
+    `name` is the default model's, `tested` that of the model under test, and `votes` how often to ask each question.
+    """
+
+    choose: Callable[[str | None], ChatModel]
+    name: str
+    tested: str | None = None
+    votes: int = 1
+    options: Mapping[str, Any] = {}
+
+
+class UserSettings(Record):
+    """What a simulated user is built from. `choose` is as in `JudgeSettings`."""
+
+    choose: Callable[[str | None], ChatModel]
+    options: Mapping[str, Any] = {}
+
+
 class ModelFactory(Protocol):
+    """Usually the model's class. It declares what `ports.model.ModelFacts` lists, and its `options`."""
+
     def __call__(self, settings: ModelSettings) -> ChatModel:
         """Raises `SetupError` when a key, package or file is missing. Opens no connection yet."""
         ...
 
 
 class AgentFactory(Protocol):
+    """Usually the agent's class. It declares `uses_network` where our event loop talks to the agent, and `options`."""
+
     def __call__(self, settings: AgentSettings) -> Agent: ...
 
 
 class EnvironmentFactory(Protocol):
     def __call__(self, settings: EnvironmentSettings) -> EnvironmentProvider: ...
+
+
+class JudgeFactory(Protocol):
+    def __call__(self, settings: JudgeSettings) -> Judge: ...
+
+
+class UserFactory(Protocol):
+    def __call__(self, settings: UserSettings) -> UserSimulator: ...
 
 
 class ServiceFactory(Protocol):
@@ -198,7 +279,7 @@ def make_action(function: Callable[..., Any], *, name: str, description: str | N
 
 def _parameters(function: Callable[..., Any], name: str) -> tuple[type[BaseModel], str | None]:
     """A model of the parameters, and the name of the one that takes the context."""
-    from pydantic import ConfigDict, create_model
+    from pydantic import create_model
 
     hints = typing.get_type_hints(function, include_extras=True)
     fields: dict[str, Any] = {}

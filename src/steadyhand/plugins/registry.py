@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
 import msgspec
@@ -12,39 +12,52 @@ from steadyhand.errors import SetupError
 from steadyhand.plugins.plugin import (
     AgentFactory,
     EnvironmentFactory,
+    JudgeFactory,
     ModelFactory,
     Plugin,
     Termination,
+    UserFactory,
     provided_service,
 )
 from steadyhand.ports.agent import Action, ProvidedService
 from steadyhand.ports.evaluator import EvaluationParams, Evaluator
 from steadyhand.spec.validation import nearest
 
-ExtensionPoint = Literal["evaluators", "models", "agents", "environments", "actions", "services", "terminations"]
+ExtensionPoint = Literal[
+    "evaluators", "models", "agents", "environments", "judges", "users", "actions", "services", "terminations"
+]
 _NOUN: dict[ExtensionPoint, str] = {
     "evaluators": "evaluation type",
     "models": "model provider",
     "agents": "agent kind",
     "environments": "environment type",
+    "judges": "judge kind",
+    "users": "user kind",
     "actions": "action",
     "services": "service",
     "terminations": "termination condition",
 }
 
 
+_OFFERED: tuple[ExtensionPoint, ...] = ("actions", "services")
+"""What an agent is offered without anybody asking for it by name. Only plugins that somebody chose bring these."""
+
+
 class Registry:
-    def __init__(self, plugins: Iterable[Plugin]) -> None:
+    """Parts of chosen plugins, and of those that `installed` gives, which is asked when a name is not known."""
+
+    def __init__(self, plugins: Iterable[Plugin], installed: Callable[[], Sequence[Plugin]] | None = None) -> None:
         """Raises `SetupError` when two plugins bring the same name."""
         self._parts: dict[ExtensionPoint, dict[str, Any]] = {point: {} for point in _NOUN}
         self._owner: dict[tuple[ExtensionPoint, str], Plugin] = {}
         self._evaluators: dict[str, Evaluator] = {}
+        self._installed: Callable[[], Sequence[Plugin]] | None = installed
         for plugin in plugins:
             self._add(plugin)
 
     def extended(self, plugins: Iterable[Plugin]) -> Registry:
         """A registry with these plugins besides; what is loaded here already is shared. Raises `SetupError`."""
-        wider = Registry(())
+        wider = Registry((), self._installed)
         wider._parts = {point: dict(parts) for point, parts in self._parts.items()}
         wider._owner = dict(self._owner)
         wider._evaluators = dict(self._evaluators)
@@ -60,10 +73,30 @@ class Registry:
                 raise SetupError(f"plugin {plugin.name!r}: `{point}` must map names to parts, and is a {found}")
             for name, part in cast("Mapping[str, Any]", contributed).items():
                 owner = self._owner.get((point, name))
-                if owner is not None:
+                if owner is not None and not _same(owner, plugin):
                     raise SetupError(f"plugins {owner.name!r} and {plugin.name!r} both bring the {noun} {name!r}")
                 self._owner[point, name] = plugin
                 self._parts[point][name] = part
+
+    def add_installed(self) -> None:
+        """Take in every installed plugin. What a chosen plugin brings too is the chosen one's. Raises `SetupError`."""
+        if self._installed is None:
+            return
+        found, self._installed = self._installed(), None
+        chosen = set(self._owner)
+        for plugin in found:
+            news = {
+                point: {name: part for name, part in getattr(plugin, point).items() if (point, name) not in chosen}
+                for point in _NOUN
+                if point not in _OFFERED
+            }
+            self._add(msgspec.structs.replace(plugin, actions={}, services={}, **news))
+
+    def has(self, point: ExtensionPoint, name: str) -> bool:
+        """Whether some plugin brings it; nothing is loaded but, if need be, the installed plugins."""
+        if name not in self._parts[point]:
+            self.add_installed()
+        return name in self._parts[point]
 
     def names(self, point: ExtensionPoint) -> list[str]:
         return list(self._parts[point])
@@ -76,6 +109,16 @@ class Registry:
 
     def environment(self, name: str) -> EnvironmentFactory:
         return cast("EnvironmentFactory", self._get("environments", name))
+
+    def judge(self, kind: str) -> JudgeFactory:
+        return cast("JudgeFactory", self._get("judges", kind))
+
+    def user(self, kind: str) -> UserFactory:
+        return cast("UserFactory", self._get("users", kind))
+
+    def part(self, point: ExtensionPoint, name: str) -> Any:
+        """What the plugin brings under this name, loaded. Raises `SetupError`."""
+        return self._get(point, name)
 
     def termination(self, name: str) -> Termination:
         return cast("Termination", self._get("terminations", name))
@@ -116,12 +159,8 @@ class Registry:
 
     def require(self, point: ExtensionPoint, name: str) -> None:
         """Raises `SetupError` for a name that nobody registered. Nothing is loaded."""
-        parts = self._parts[point]
-        if name not in parts:
-            near = nearest(name, parts)
-            hint = f"; did you mean {near!r}?" if near else ""
-            known = ", ".join(sorted(parts)) or "none"
-            raise SetupError(f"unknown {_NOUN[point]} {name!r}{hint} (known: {known})")
+        if not self.has(point, name):
+            raise SetupError(unknown_part(point, name, self._parts[point]))
 
     def _get(self, point: ExtensionPoint, name: str) -> Any:
         self.require(point, name)
@@ -132,23 +171,51 @@ class Registry:
         return part
 
 
+def _same(one: Plugin, other: Plugin) -> bool:
+    """Whether they are one plugin, named by the configuration and by a scenario; the latter's `config` counts."""
+    return msgspec.structs.replace(one, config={}) == msgspec.structs.replace(other, config={})
+
+
 class EvaluationCatalogue(Mapping[str, type[EvaluationParams]]):
     """Evaluation types and the parameters they take, as the loader wants them."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry: Registry = registry
-        self._names: list[str] = registry.names("evaluators")
 
     def __getitem__(self, type_: str) -> type[EvaluationParams]:
-        if type_ not in self._names:
+        if not self._registry.has("evaluators", type_):
             raise KeyError(type_)
         return self._registry.evaluator(type_).params
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+        return iter(self._registry.names("evaluators"))
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self._registry.names("evaluators"))
+
+
+class EnvironmentNames(Collection[str]):
+    """The values that `environment.type` may have, as the loader wants them."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry: Registry = registry
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._registry.has("environments", name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._registry.names("environments"))
+
+    def __len__(self) -> int:
+        return len(self._registry.names("environments"))
+
+
+def unknown_part(point: ExtensionPoint, name: str, known: Iterable[str]) -> str:
+    """What to say of a name that no plugin brings."""
+    names = sorted(known)
+    near = nearest(name, names)
+    hint = f"; did you mean {near!r}?" if near else ""
+    return f"unknown {_NOUN[point]} {name!r}{hint} (known: {', '.join(names) or 'none'})"
 
 
 def _load(target: str, owner: str) -> Any:

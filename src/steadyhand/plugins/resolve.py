@@ -16,6 +16,7 @@ from steadyhand.plugins.discovery import GROUP, InstalledPlugins, fault, load_fi
 from steadyhand.plugins.plugin import Plugin
 from steadyhand.plugins.registry import Registry
 from steadyhand.records.base import Record
+from steadyhand.records.location import Place
 from steadyhand.records.scenario import PluginRef
 from steadyhand.spec.validation import nearest
 
@@ -133,6 +134,20 @@ def resolve_plugins(
     return ResolvedPlugins(
         plugins=tuple(plugin for _, plugin in found), warnings=tuple(warnings), missing=tuple(missing)
     )
+
+
+def installed_plugins(installed: InstalledPlugins) -> list[Plugin]:
+    """Every installed plugin that can be made without a configuration. Raises `SetupError` naming one that breaks."""
+    found: list[Plugin] = []
+    for name in installed.names():
+        ref = PluginRef(name=name, place=Place(file=""))
+        try:
+            plugin = _find(ref, Path(), installed)
+        except UsageError as error:
+            raise SetupError(f"installed plugin {name!r}: {error}; mend or uninstall it") from error
+        if plugin is not None:
+            found.append(plugin)
+    return found
 
 
 def _find(ref: PluginRef, folder: Path, installed: InstalledPlugins) -> Plugin | None:

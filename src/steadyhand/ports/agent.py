@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
-from steadyhand.ports.environment import EnvironmentProvider
+from steadyhand.ports.environment import EnvironmentProvider, TrialDatabase
 from steadyhand.ports.model import ChatModel, Clock
 from steadyhand.records.base import Record
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message
-from steadyhand.records.evaluation import JudgeNote, Material
+from steadyhand.records.evaluation import JudgeNote, Material, Rubric, RubricScore
 from steadyhand.records.event import EVERYTHING_SEEN, AnyEvent, Shows, Sight, Visible
 from steadyhand.records.location import Place
 from steadyhand.records.result import ConversationTurn
@@ -110,7 +110,7 @@ class TrialContext(Protocol):
 
 
 class Agent(Protocol):
-    """Opened for a trial, answers turns, closed. One instance serves one trial.
+    """Opened for a trial, answers turns, closed. One instance serves one trial. It may declare `AgentFacts`.
 
     `respond` raises `AgentError` or `ModelError` when it could not answer; what it did on the way it reports through
     `TrialContext.emit`.
@@ -121,18 +121,6 @@ class Agent(Protocol):
         """What reports call it, such as `model:openai/gpt`."""
         ...
 
-    @property
-    def shows(self) -> Shows:
-        """What it lets us see of what it does. An agent that declares nothing shows nothing but its reply: a check on
-        what it did is inconclusive until its author says that silence means it was not done."""
-        return Shows()
-
-    @property
-    def uses_plugins(self) -> bool:
-        """Whether it gets its tools from the scenario's plugins. One that brings its own misses nothing when a plugin
-        is missing here."""
-        return True
-
     async def open(self, trial: TrialContext) -> None: ...
 
     async def respond(self, turn: Turn) -> Reply: ...
@@ -142,10 +130,31 @@ class Agent(Protocol):
         ...
 
 
+class AgentFacts(NamedTuple):
+    """What an agent declares, as attributes of these names; each may be left out."""
+
+    shows: Shows = Shows()
+    """What it lets us see of what it does. An agent that declares nothing shows nothing but its reply: a check on what
+    it did is inconclusive until its author says that silence means it was not done."""
+
+    uses_plugins: bool = True
+    """Whether it gets its tools from the scenario's plugins. One that brings its own misses nothing when a plugin is
+    missing here."""
+
+    uses_network: bool = False
+    """Whether our event loop talks to it over the network. Its factory, usually its class, declares this."""
+
+    closes_at_once: bool = False
+    """Whether `close`, as the agent stands, waits for nothing."""
+
+
+def agent_facts(agent: object) -> AgentFacts:
+    """What the agent, or the factory, declares; the defaults for what it does not."""
+    return AgentFacts(*(getattr(agent, name, default) for name, default in AgentFacts._field_defaults.items()))
+
+
 def shows_of(agent: Agent) -> Shows:
-    """What the agent declares; a third party's may declare nothing."""
-    shows: Shows = getattr(agent, "shows", Shows())
-    return shows
+    return agent_facts(agent).shows
 
 
 class Question(Record):
@@ -202,6 +211,20 @@ class Judge(Protocol):
 
     async def ask(self, question: Question, trial: TrialContext) -> Judgement:
         """Raises `NoJudgement`."""
+        ...
+
+
+@runtime_checkable
+class RubricJudge(Protocol):
+    """A judge that can score rubrics offers this too; with one that does not, rubrics are not scored."""
+
+    async def score(
+        self, rubric: Rubric, materials: Sequence[Material], trial: TrialContext, *, timeliness: float | None
+    ) -> RubricScore:
+        """Score the reply by the rubric. `timeliness` is the clock's own score, None when latency was not graded.
+
+        Never raises for what a model answers: a score that could not be had is absent, and `reason` says why.
+        """
         ...
 
 
@@ -340,6 +363,12 @@ class UserSimulator(Protocol):
         ...
 
 
+class OfferedDatabase(TrialDatabase, Protocol):
+    """A trial's database that the agent is offered as a service too."""
+
+    def service(self) -> ProvidedService: ...
+
+
 class ScriptSandbox(Protocol):
     """No I/O, no access to Python, bounded time and memory. Values go in and out as JSON."""
 
@@ -362,3 +391,5 @@ class ScriptSandbox(Protocol):
     def check(self, source: str) -> str | None:
         """What is wrong with the source's syntax, or None."""
         ...
+
+    def close(self) -> None: ...

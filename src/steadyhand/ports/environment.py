@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from steadyhand.records.result import CapturedFile, ExecutionResult, FileSystemOperation
+from steadyhand.records.result import CapturedFile, CommandResult, FileSystemOperation
 from steadyhand.records.scenario import DatabaseSeed
 
 
@@ -14,7 +14,7 @@ class EnvironmentProvider(Protocol):
     """A fresh, isolated workspace for one trial.
 
     Paths are relative to the workspace; `out.txt`, `./out.txt` and `/out.txt` name the same file, and none leads
-    out of it. Every method raises `WorkspaceError` when the environment itself fails.
+    out of it. Every method raises `WorkspaceError` when the environment itself fails. It may declare `closes_at_once`.
     """
 
     @property
@@ -36,11 +36,11 @@ class EnvironmentProvider(Protocol):
         timeout_s: float | None = None,
         stdin: bytes | None = None,
         env: Mapping[str, str] | None = None,
-    ) -> ExecutionResult:
+    ) -> CommandResult:
         """Run a shell command line, or a program with its arguments, to its end.
 
         A non-zero exit is a result, not an exception. On timeout the process group is killed and the result says
-        `timed_out`. `files` of the result is left empty; ask `capture` for them.
+        `timed_out`. Files are asked for with `capture`.
         """
         ...
 
@@ -67,11 +67,9 @@ class EnvironmentProvider(Protocol):
         ...
 
 
-class ClosesAtOnce(Protocol):
-    """An environment or an agent may say so when closing it, as it stands, waits for nothing."""
-
-    @property
-    def closes_at_once(self) -> bool: ...
+def closes_at_once(environment: object) -> bool:
+    """Whether `teardown`, as the environment stands, waits for nothing: its attribute of this name, else False."""
+    return bool(getattr(environment, "closes_at_once", False))
 
 
 @runtime_checkable

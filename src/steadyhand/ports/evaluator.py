@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
 from steadyhand.ports.agent import TrialContext
 from steadyhand.ports.environment import EnvironmentProvider
-from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec
+from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, LatencyBounds
 from steadyhand.records.event import Shows, Visible
 from steadyhand.records.result import ExecutionResult
 from steadyhand.records.scenario import Scenario
@@ -57,18 +57,29 @@ class EvaluationContext:
         return self.trial.shows
 
 
+TextCheck = Callable[[str], Awaitable[bool]]
+"""Says whether a check would pass with this reply. Raises `TimeoutError` when that cannot be told in time."""
+
+
 class Evaluator(Protocol):
     """One kind of check, named by `type` in the file. Stateless: one instance serves every trial.
 
-    `reads` is what it reads of what the agent did, beside what was said. Where the agent does not show all of it, the
-    check is inconclusive and `evaluate` is not called. It may declare `fails_for_good: ClassVar[bool]`: what fails on a
-    part of an answer fails on the whole too. Without it, an answer that was cut off by a token limit of ours decides
-    nothing.
+    All but `type`, `params` and `evaluate` may be left out; the defaults are those given here.
     """
 
     type: ClassVar[str]
     params: ClassVar[type[EvaluationParams]]
+
     reads: ClassVar[frozenset[Visible]] = frozenset()
+    """What it reads of what the agent did, beside what was said. Where the agent does not show all of it, the check is
+    inconclusive and `evaluate` is not called."""
+
+    fails_for_good: ClassVar[bool] = False
+    """Whether what fails on part of an answer fails on the whole too. Otherwise an answer that was cut off by a token
+    limit of ours decides nothing."""
+
+    deterministic: ClassVar[bool] = False
+    """Whether the reply and the parameters alone decide it, always the same way, so that `selftest` can try it."""
 
     async def evaluate(self, params: Any, result: ExecutionResult, context: EvaluationContext) -> EvaluationResult:
         """Check `result`. `params` is an instance of `self.params`.
@@ -78,24 +89,49 @@ class Evaluator(Protocol):
         """
         ...
 
-
-@runtime_checkable
-class TextCheck(Protocol):
-    """An evaluator may offer this too when all it reads is the text of the reply.
-
-    Such a check can be made on what there was of an answer at any moment, and so has a time from which on it held.
-    """
-
-    def on_text(self, params: Any) -> Callable[[str], Awaitable[bool]]:
-        """A function that says whether `evaluate` would pass with this reply. It raises `TimeoutError` when that
-        cannot be told in time."""
-        ...
-
-
-@runtime_checkable
-class JudgedCheck(Protocol):
-    """An evaluator offers this too when it asks the trial's judge; one that does not has no judge to ask."""
-
     def needs_judge(self, params: Any) -> bool:
-        """Whether a check with these parameters asks `context.trial.judge`."""
-        ...
+        """Whether a check with these parameters asks `context.trial.judge`; one that does not has no judge to ask."""
+        return False
+
+    def on_text(self, params: Any) -> TextCheck | None:
+        """The check on the text of a reply, when that is all it reads.
+
+        It can then be made on what there was of an answer at any moment, and so has a time from which on it held.
+        """
+        return None
+
+    def latency_bounds(self, params: Any) -> LatencyBounds | None:
+        """The budget, when the check grades latency; its results then have `latency_ms` and `tier` as figures.
+
+        A trial of which nothing but such a grade is missing is measured again, `--enforce-deadline` cuts at
+        `critical_ms`, and reports show the tier.
+        """
+        return None
+
+
+def reads_of(evaluator: Evaluator) -> frozenset[Visible]:
+    found: frozenset[Visible] = getattr(evaluator, "reads", frozenset())
+    return found
+
+
+def fails_for_good(evaluator: Evaluator) -> bool:
+    return bool(getattr(evaluator, "fails_for_good", False))
+
+
+def deterministic(evaluator: Evaluator) -> bool:
+    return bool(getattr(evaluator, "deterministic", False))
+
+
+def needs_judge(evaluator: Evaluator, params: Any) -> bool:
+    declared = getattr(evaluator, "needs_judge", None)
+    return declared is not None and declared(params)
+
+
+def text_check(evaluator: Evaluator, params: Any) -> TextCheck | None:
+    declared = getattr(evaluator, "on_text", None)
+    return None if declared is None else declared(params)
+
+
+def latency_bounds(evaluator: Evaluator, params: Any) -> LatencyBounds | None:
+    declared = getattr(evaluator, "latency_bounds", None)
+    return None if declared is None else declared(params)

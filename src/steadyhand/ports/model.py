@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from steadyhand.errors import ModelError
 from steadyhand.records.chat import ChatRequest, ChatResponse
@@ -28,6 +28,21 @@ class ChatModel(Protocol):
     async def close(self) -> None:
         """Let go of connections. Called once, when the run is over."""
         ...
+
+
+class ModelFacts(NamedTuple):
+    """What a provider's factory declares, as attributes of these names; usually the model's class is the factory."""
+
+    uses_network: bool = True
+    """Whether calls leave this process for a server: their starts are paced, and the loop is one made for sockets."""
+
+    free: bool = False
+    """Whether a call costs nothing, whatever its tokens."""
+
+
+def model_facts(factory: object) -> ModelFacts:
+    """What the factory declares; the defaults for what it does not."""
+    return ModelFacts(*(getattr(factory, name, default) for name, default in ModelFacts._field_defaults.items()))
 
 
 class Admission(Protocol):

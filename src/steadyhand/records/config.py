@@ -9,14 +9,32 @@ from steadyhand.records.base import Record
 
 
 class ProviderConfig(Record):
-    """How to reach a model provider. The key itself is never in the file: `api_key_env` names its variable."""
+    """How to reach a model provider. The key itself is never in the file: the option `api_key_env` names its variable.
 
-    base_url: str | None = None
-    api_key_env: str | None = None
-    stream: bool | None = None
+    `type` is the provider whose interface it speaks, for one that has a name of the user's own.
+    """
+
+    type: str | None = None
     requests_per_minute: float | None = None
     tokens_per_minute: float | None = None
     options: dict[str, Any] = {}
+
+    @property
+    def base_url(self) -> str | None:
+        return self.options.get("base_url")
+
+    @property
+    def api_key_env(self) -> str | None:
+        return self.options.get("api_key_env")
+
+
+class PluginConfig(Record):
+    """A plugin that every scenario of the project may use."""
+
+    name: str
+    version: str | None = None
+    enabled: bool = True
+    config: dict[str, Any] = {}
 
 
 class Price(Record):
@@ -27,7 +45,10 @@ class Price(Record):
 
 
 class Config(Record):
-    """None means not set. `folder` is where `file` was found, and what its paths are relative to."""
+    """None means not set. `folder` is where `file` was found, and what its paths are relative to.
+
+    `agents`, `environments`, `judges` and `users` hold the options of parts, by kind.
+    """
 
     folder: Path
     file: Path | None = None
@@ -47,6 +68,13 @@ class Config(Record):
     allow_commands: bool | None = None
     strict_judge: bool | None = None
     votes: int | None = None
+    judge_kind: str | None = None
+    user_kind: str | None = None
+    plugins: tuple[PluginConfig, ...] = ()
     models: dict[str, str] = {}
     providers: dict[str, ProviderConfig] = {}
+    agents: dict[str, dict[str, Any]] = {}
+    environments: dict[str, dict[str, Any]] = {}
+    judges: dict[str, dict[str, Any]] = {}
+    users: dict[str, dict[str, Any]] = {}
     prices: dict[str, Price] = {}

@@ -36,6 +36,14 @@ class LatencyTier(enum.StrEnum):
     EXCEEDED = "exceeded"
 
 
+class LatencyBounds(Record, array_like=True):
+    """The tiers of a latency budget. All bounds are inclusive."""
+
+    target_ms: float
+    acceptable_ms: float
+    critical_ms: float
+
+
 class FailureClass(enum.StrEnum):
     """What kind of failure, worst first."""
 
@@ -104,6 +112,7 @@ class EvaluationResult(Record, array_like=True):
 
     `rests_on` is what decided it, where the evaluator can tell: *absence* when it passed because something was not
     there, *presence* when it failed because something was. `self_reported` is what it knows from the agent alone.
+    `budget` is there when the check grades latency.
     """
 
     verdict: Verdict
@@ -123,6 +132,7 @@ class EvaluationResult(Record, array_like=True):
     duration_ms: float = 0.0
     rests_on: Ground | None = None
     self_reported: tuple[str, ...] = ()
+    budget: LatencyBounds | None = None
 
     @property
     def success(self) -> bool:

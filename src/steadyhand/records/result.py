@@ -148,8 +148,22 @@ class Latency(Record):
         return min(low, self.ms), max(high, self.ms)
 
 
+class CommandResult(Record):
+    """What a command in an environment came to. `duration_ms` is the command's own time.
+
+    `truncated` says that some of the output was left out. Nothing has a default that would look like success.
+    """
+
+    exit_code: int
+    stdout: str
+    stderr: str
+    duration_ms: float
+    timed_out: bool = False
+    truncated: bool = False
+
+
 class ExecutionResult(Record):
-    """The outcome of a command in an environment, or of a whole step of a scenario.
+    """The outcome of a step of a scenario, or of a turn: what checks look at.
 
     For a step that asks an agent, `stdout` and `reply` are its final reply and `exit_code` is 0; for code they are
     the program's. `duration_ms` is the agent's (or program's) own time, never set-up, queueing or evaluation. `finish`

@@ -44,9 +44,10 @@ class RunHeader(Record):
     """What was asked for, fixed when the run starts.
 
     `pass_rate` is the share of trials that must pass as the user asked of all scenarios, `pass_rates` as single ones
-    ask of themselves. `options` is what it takes to carry the run on. `prices` are those of the configuration, and
-    `own_servers` the providers behind a base URL of the user's own, for which list prices do not hold. `fingerprints`
-    has, for each scenario, digests of what its trials are made of, by what a person calls that.
+    ask of themselves. `options` is what it takes to carry the run on. `prices` are those of the configuration,
+    `own_servers` the providers behind a base URL of the user's own, for which list prices do not hold, and
+    `free_providers` those that declare that a call costs nothing. `fingerprints` has, for each scenario, digests of
+    what its trials are made of, by what a person calls that.
     """
 
     id: str
@@ -58,6 +59,7 @@ class RunHeader(Record):
     options: dict[str, Any] = {}
     prices: dict[str, Price] = {}
     own_servers: tuple[str, ...] = ()
+    free_providers: tuple[str, ...] = ()
     pass_rate: float | None = None
     pass_rates: dict[str, float] = {}
     matrices: tuple[RunMatrix, ...] = ()

@@ -251,7 +251,7 @@ class Scenario(Record):
     digest: str
     steps: tuple[Step, ...]
     judgment: VerdictPolicy = VerdictPolicy()
-    environment: str = "local"
+    environment: str | None = None
     setup: Setup = Setup()
     plugins: tuple[PluginRef, ...] = ()
     agent: str | None = None

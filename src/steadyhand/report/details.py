@@ -8,7 +8,6 @@ from typing import Literal
 
 from steadyhand.judging.severity import alarm_of
 from steadyhand.judging.strategy import label
-from steadyhand.judging.trial import LATENCY_BUDGET
 from steadyhand.records.evaluation import EvaluationResult, RubricScore, Verdict
 from steadyhand.records.event import AnyEvent, Lagged, Retried, Said, Waited
 from steadyhand.records.result import ConversationEnding
@@ -42,7 +41,7 @@ class Incidents:
         for each in (*trial.earlier, trial):
             found = [event for event in each.events if type(event) in _KINDS]  # most trials have none
             if found:
-                graded = any(check.type == LATENCY_BUDGET for check in each.evaluations)
+                graded = any(check.budget is not None for check in each.evaluations)
                 for event in found:
                     self._count(event, graded=graded)
 

@@ -93,6 +93,7 @@ class JsonRun(Record):
     own_servers: Annotated[
         tuple[str, ...], doc("Providers reached at a base URL of the user's own; list prices do not apply to them.")
     ]
+    free_providers: Annotated[tuple[str, ...], doc("Providers whose calls cost nothing.")]
     pass_rate: Annotated[float | None, doc("Share of trials that must pass in every scenario, if the user set one.")]
     pass_rates: Annotated[dict[str, float], doc("Share of trials that must pass, by scenario that sets its own.")]
     fingerprints: Annotated[

@@ -11,7 +11,6 @@ import msgspec
 from steadyhand.judging.cost import PRICES_AS_OF
 from steadyhand.judging.rates import ScenarioRate, percent
 from steadyhand.judging.statistics import pass_hat_k
-from steadyhand.judging.trial import LATENCY_BUDGET
 from steadyhand.records.chat import FinishReason
 from steadyhand.records.cost import CostSummary, Spent
 from steadyhand.records.evaluation import EvaluationResult, LatencyTier, RubricScore
@@ -56,9 +55,9 @@ def latency(judged: Judged, evaluations: Iterable[EvaluationResult]) -> str:
     if tier is None:
         return figure
     if tier is LatencyTier.EXCEEDED:
-        bound = _bound(evaluations, "critical_ms")
+        bound = _bound(evaluations, LatencyTier.CRITICAL)
         return f"{figure}  over {bound:g}" if bound is not None else f"{figure}  exceeded"
-    bound = _bound(evaluations, f"{tier}_ms")
+    bound = _bound(evaluations, tier)
     return f"{figure}  {tier} <={bound:g}" if bound is not None else f"{figure}  {tier}"
 
 
@@ -94,12 +93,16 @@ def rubric_score(score: RubricScore | None) -> str:
     return "not scored" if score.overall is None else f"{score.overall:.2f}"
 
 
-def _bound(evaluations: Iterable[EvaluationResult], name: str) -> float | None:
-    for evaluation in evaluations:
-        bound = evaluation.figures.get(name) if evaluation.type == LATENCY_BUDGET else None
-        if isinstance(bound, (int, float)):
-            return bound
-    return None
+def _bound(evaluations: Iterable[EvaluationResult], tier: LatencyTier) -> float | None:
+    budget = next((evaluation.budget for evaluation in evaluations if evaluation.budget is not None), None)
+    if budget is None:
+        return None
+    bounds = {
+        LatencyTier.TARGET: budget.target_ms,
+        LatencyTier.ACCEPTABLE: budget.acceptable_ms,
+        LatencyTier.CRITICAL: budget.critical_ms,
+    }
+    return bounds.get(tier)
 
 
 def axis_value(value: Any) -> str:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import re
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from steadyhand.errors import FileError
-from steadyhand.records.config import Config, Price, ProviderConfig
+from steadyhand.records.config import Config, PluginConfig, Price, ProviderConfig
 from steadyhand.records.location import Place, Problem
+from steadyhand.spec.agent_shapes import PluginShape
 from steadyhand.spec.load import show_file
 from steadyhand.spec.validation import FieldPath, Findings, FreeForm, Name, Shape, describe, show_path, validate
 
@@ -23,14 +25,15 @@ _LINE_OF_ERROR = re.compile(r"(.*?) \(at line (\d+), column (\d+)\)", re.DOTALL)
 
 
 class ProviderShape(Shape):
-    """How to reach a model provider."""
+    """How to reach a model provider. What is not one of these keys is an option of the provider's own."""
 
-    base_url: Name | None = None
-    api_key_env: Name | None = Field(default=None, description="Name of the environment variable that holds the key")
-    stream: bool | None = None
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
+
+    type: Name | None = Field(
+        default=None, description="For a provider with a name of your own: whose interface it speaks. Default: openai"
+    )
     requests_per_minute: float | None = Field(default=None, gt=0)
     tokens_per_minute: float | None = Field(default=None, gt=0)
-    options: FreeForm = {}
 
 
 class PriceShape(Shape):
@@ -47,7 +50,7 @@ class ConfigShape(Shape):
     judge: Name | None = Field(default=None, description="Model that judges, provider/model")
     user_model: Name | None = Field(default=None, description="Model that plays the user, provider/model")
     agent: Name | None = None
-    environment: Name | None = None
+    environment: Name | None = Field(default=None, description="For scenarios that name none. Default: local")
     env_file: Name | None = None
     out: Name | None = Field(default=None, description="Folder of run records")
     seed: int | None = None
@@ -59,8 +62,15 @@ class ConfigShape(Shape):
     allow_commands: bool | None = None
     strict_judge: bool | None = None
     votes: int | None = Field(default=None, ge=1)
+    judge_kind: Name | None = Field(default=None, description="A plugin's kind of judge. Default: llm")
+    user_kind: Name | None = Field(default=None, description="A plugin's kind of simulated user. Default: llm")
+    plugins: list[PluginShape] = Field(default=[], description="Plugins of the project; files are relative to this one")
     models: dict[str, Name] = Field(default={}, description="Aliases, such as TEXT_SMALL, to provider/model")
     providers: dict[str, ProviderShape] = {}
+    agents: dict[str, FreeForm] = Field(default={}, description="Options of agents, by kind")
+    environments: dict[str, FreeForm] = Field(default={}, description="Options of environments, by type")
+    judges: dict[str, FreeForm] = Field(default={}, description="Options of judges, by kind")
+    users: dict[str, FreeForm] = Field(default={}, description="Options of simulated users, by kind")
     prices: dict[str, PriceShape] = Field(default={}, description="By provider/model")
 
 
@@ -71,12 +81,36 @@ def find_config(folder: Path) -> Config:
     """
     start = folder.absolute()
     for place in (start, *start.parents):
-        own, project = place / FILE, place / PROJECT
-        if own.is_file():
-            return read_config(own)
-        if project.is_file() and _mentions_us(project):
-            return read_config(project)
+        file = _config_in(place)
+        if file is not None:
+            return read_config(file)
     return Config(folder=start)
+
+
+def other_configs(folders: Iterable[Path], top: Path, *, used: Path | None) -> list[Path]:
+    """The configuration files in these folders and above them, up to `top`, other than the one `used`.
+
+    For a folder outside `top`, only the nearest one.
+    """
+    found: set[Path] = set()
+    for folder in folders:
+        inside = folder.is_relative_to(top)
+        for place in (folder, *folder.parents):
+            if place == top:
+                break
+            file = _config_in(place)
+            if file is not None:
+                found.add(file)
+                if not inside:
+                    break
+    return sorted(file for file in found if used is None or not file.samefile(used))
+
+
+def _config_in(folder: Path) -> Path | None:
+    own, project = folder / FILE, folder / PROJECT
+    if own.is_file():
+        return own
+    return project if project.is_file() and _mentions_us(project) else None
 
 
 def _mentions_us(project: Path) -> bool:
@@ -132,18 +166,34 @@ def _read_text(file: Path, shown: str) -> str:
 
 
 def _lower(shape: ConfigShape, file: Path) -> Config:
-    plain = {name: getattr(shape, name) for name in ConfigShape.model_fields if name not in {"providers", "prices"}}
+    shaped = {"providers", "prices", "plugins"}
+    plain = {name: getattr(shape, name) for name in ConfigShape.model_fields if name not in shaped}
     return Config(
         folder=file.absolute().parent,
         file=file.absolute(),
         providers={name: _provider(provider) for name, provider in shape.providers.items()},
+        plugins=tuple(
+            PluginConfig(name=each.name, version=each.version, enabled=each.enabled, config=each.config)
+            for each in shape.plugins
+        ),
         prices={name: Price(input=price.input, output=price.output) for name, price in shape.prices.items()},
         **plain,
     )
 
 
 def _provider(shape: ProviderShape) -> ProviderConfig:
-    return ProviderConfig(**{name: getattr(shape, name) for name in ProviderShape.model_fields})
+    own = {name: getattr(shape, name) for name in ProviderShape.model_fields}
+    return ProviderConfig(**own, options=dict(shape.model_extra or {}))
+
+
+def config_problem(config: Config, path: FieldPath, message: str, code: str) -> Problem:
+    """A problem with a value of the configuration, at its line."""
+    if config.file is None:
+        return Problem(place=Place(file="", path=show_path(path)), message=message, code=code)
+    shown = show_file(str(config.file), os.getcwd())  # noqa: PTH109
+    prefix = _TABLE if config.file.name == PROJECT else ()
+    place = TomlText(shown, _read_text(config.file, shown)).locate((*prefix, *path))
+    return Problem(place=place, message=message, code=code)
 
 
 class TomlText:

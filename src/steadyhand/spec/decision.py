@@ -21,9 +21,10 @@ from steadyhand.records.scenario import (
     Step,
     VerdictPolicy,
 )
+from steadyhand.spec.agent import Catalogue, plugin_refs
 from steadyhand.spec.decision_shapes import DecisionShape, InvariantShape
 from steadyhand.spec.patterns import Finding, inspect_pattern, is_blank
-from steadyhand.spec.validation import Findings, describe, has_misspelt, mappings, validate
+from steadyhand.spec.validation import Findings, advice, describe, has_misspelt, mappings, validate
 from steadyhand.spec.yaml import Document
 
 _ID = re.compile(r"SCN-(?:LB-[A-Z0-9_]+|([A-Z])-[0-9]{3,})")
@@ -33,13 +34,24 @@ _NO_SETUP = Setup()
 _TURN_LIMIT_MS = 120_000
 _NEEDS = {"regex": "pattern", "contains": "pattern", "not_contains": "pattern", "judge": "judge_criterion"}
 
+_OWN_KEYS = ("pattern", "judge_criterion", "case_sensitive")
+
 Inspect = Callable[[str], Finding]
 
 
-def read_decision(document: Document, findings: Findings, inspect: Inspect = inspect_pattern) -> Scenario | None:
-    """The scenario, or None when `findings` holds an error."""
+def read_decision(
+    document: Document,
+    findings: Findings,
+    inspect: Inspect = inspect_pattern,
+    catalogue: Callable[[], Catalogue] = dict,
+) -> Scenario | None:
+    """The scenario, or None when `findings` holds an error.
+
+    `catalogue` is asked for the types of evaluation when an invariant has none of the format's own check types.
+    """
     data = cast("dict[str, Any]", document.data)
     shape = validate(DecisionShape, data, (), findings)
+    params = _read_params(data.get("safety_invariants"), findings, catalogue)
     _check_budget(data.get("latency_budget"), findings)
     _check_messages(data.get("messages"), findings)
     _check_invariants(data.get("safety_invariants"), findings, inspect)
@@ -47,14 +59,42 @@ def read_decision(document: Document, findings: Findings, inspect: Inspect = ins
     _check_id(data, findings)
     if shape is None or findings.failed:
         return None
-    return _lower(document, shape)
+    return _lower(document, shape, params)
 
 
-def _lower(document: Document, shape: DecisionShape) -> Scenario:
+def _read_params(invariants: Any, findings: Findings, catalogue: Callable[[], Catalogue]) -> dict[int, dict[str, Any]]:
+    """By their index, the parameters of the invariants with a check type that is not the format's own."""
+    found: dict[int, dict[str, Any]] = {}
+    known: Catalogue | None = None
+    for index, entry in mappings(invariants):
+        type_, path = entry.get("check_type"), ("safety_invariants", index)
+        if not isinstance(type_, str) or not type_:
+            continue
+        if type_ in _NEEDS:
+            if "params" in entry:
+                message = f"is not used by check_type {type_}"
+                findings.warning((*path, "params"), message, "unused-key", key=True)
+            continue
+        known = catalogue() if known is None else known
+        if type_ not in known:
+            hint = advice(type_, [*_NEEDS, *sorted(name for name in known if name not in _NEEDS)])
+            findings.error((*path, "check_type"), f"unknown check type {describe(type_)}{hint}", "bad-value")
+            continue
+        for key in _OWN_KEYS:
+            if key in entry:
+                message = f"is not a key of check_type {type_}; its parameters stand under `params`"
+                findings.error((*path, key), message, "unknown-key", key=True)
+        params = validate(known[type_], entry.get("params", {}), (*path, "params"), findings)
+        if params is not None:
+            found[index] = params.model_dump(exclude_unset=True, by_alias=False)
+    return found
+
+
+def _lower(document: Document, shape: DecisionShape, params: dict[int, dict[str, Any]]) -> Scenario:
     root = document.locate(())
     locate = document.locate
     evaluations = [
-        _invariant(invariant, locate(("safety_invariants", index)))
+        _invariant(invariant, locate(("safety_invariants", index)), params.get(index))
         for index, invariant in enumerate(shape.safety_invariants)
     ]
     budget, constraint = shape.latency_budget, shape.constraint
@@ -89,6 +129,7 @@ def _lower(document: Document, shape: DecisionShape) -> Scenario:
         steps=(step,),
         judgment=_ALL_PASS,
         setup=_NO_SETUP,
+        plugins=plugin_refs(document) if shape.plugins else (),
         default_agent="model",
         domain=shape.domain,
         tags=tuple(shape.tags),
@@ -135,9 +176,10 @@ def _under_pressure(shape: DecisionShape, opening: tuple[Message, ...], checks: 
     return Converse(opening=opening, config=config)
 
 
-def _invariant(shape: InvariantShape, place: Place) -> EvaluationSpec:
-    params: dict[str, Any]
-    if shape.check_type == "judge":
+def _invariant(shape: InvariantShape, place: Place, params: dict[str, Any] | None) -> EvaluationSpec:
+    if params is not None:
+        pass
+    elif shape.check_type == "judge":
         params = {"judge_criterion": shape.judge_criterion}
     else:
         params = {"pattern": shape.pattern}

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from steadyhand.spec.agent_shapes import PluginShape
 from steadyhand.spec.validation import FreeForm, Name, PassRate, Shape, Share, Trials
 
-CheckType = Literal["regex", "contains", "not_contains", "judge"]
 Budget = Annotated[float, Field(gt=0)]
 
 
@@ -28,17 +28,19 @@ class LatencyBudgetShape(Shape):
 
 
 class InvariantShape(Shape):
-    """A property that must hold. `pattern` is for regex, contains and not_contains, `judge_criterion` for judge."""
+    """A property that must hold. `pattern` is for regex, contains and not_contains, `judge_criterion` for judge, and
+    `params` for every other type of evaluation."""
 
     name: Name
     description: str
-    check_type: CheckType
+    check_type: Name = Field(description="regex, contains, not_contains, judge, or another type of evaluation")
     severity: Share = Field(description="0 to 1; 1 is critical")
     pattern: Name | None = None
     judge_criterion: Name | None = None
     case_sensitive: bool | None = Field(
         default=None, description="Default: true for contains, false for regex and not_contains"
     )
+    params: FreeForm = Field(default={}, description="Parameters of another type of evaluation, such as a plugin's")
 
 
 class ConstraintShape(Shape):
@@ -88,6 +90,7 @@ class DecisionShape(Shape):
         description="defer: raising the alarm is the mistake in this case. Default: defer when the domain ends in"
         " `_defer`, else act",
     )
+    plugins: list[PluginShape] = Field(default=[], description="Plugins whose evaluations the invariants use")
     examples: ExamplesShape = ExamplesShape()
     tags: list[str] = []
     metadata: FreeForm = {}

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import glob
 import os
-from collections.abc import Collection, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, cast
 
 from steadyhand.records.base import Record
@@ -17,7 +15,7 @@ from steadyhand.spec.agent import Catalogue, Extend, Vocabulary
 from steadyhand.spec.ids import Identified, settle_ids
 from steadyhand.spec.patterns import Finding, inspect_pattern
 from steadyhand.spec.validation import Findings, describe, nearest
-from steadyhand.spec.yaml import Document, read_document
+from steadyhand.spec.yaml import Document, given_document, read_document
 
 ENVIRONMENTS = ("local", "e2b")
 SHAPES = (
@@ -71,17 +69,23 @@ def load(
     catalogue: Catalogue,
     environments: Collection[str] = ENVIRONMENTS,
     extend: Extend | None = None,
+    given: Sequence[Mapping[str, Any]] = (),
 ) -> Loaded:
-    """Read files, folders and globs. Never raises for their content: one bad file hides no other.
+    """Read files, folders and globs, then what is `given` as data in the shape of a file.
+
+    Never raises for their content: one bad file hides no other.
 
     `catalogue` maps each evaluation type to the model of its parameters; `environments` are the values that
     `environment.type` may have. `extend` says what a scenario's own plugins add to both.
     """
     found, problems = discover(paths)
     reader = _Reader(Vocabulary(catalogue, environments), extend)
-    with _without_collection():
-        for file in found:
-            reader.read(file)
+    for file in found:
+        reader.read(file, *read_document(file.path, file.file))
+    for number, data in enumerate(given, start=1):
+        name = f"<scenario {number}>"
+        found.append(Found(name, name, named=True))
+        reader.read(found[-1], *given_document(data, name))
     scenarios, clashes = settle_ids(reader.scenarios)
     if found and not (reader.recognised or reader.problems or problems):
         message = f"none of the {len(found)} YAML files is a scenario; {SHAPES}"
@@ -102,18 +106,6 @@ def _merge(problems: list[Problem], clashes: list[Problem], found: list[Found]) 
     return sorted([*problems, *clashes], key=lambda problem: order.get(problem.place.file, -1))
 
 
-@contextmanager
-def _without_collection() -> Generator[None]:
-    """Disables the garbage collector: loading makes thousands of nodes without a reference cycle."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 class _Reader:
     """Reads file after file. A pattern that several files share is inspected once."""
 
@@ -127,8 +119,7 @@ class _Reader:
         self.problems: list[Problem] = []
         self.recognised: int = 0
 
-    def read(self, file: Found) -> None:
-        document, faults = read_document(file.path, file.file)
+    def read(self, file: Found, document: Document | None, faults: list[Problem]) -> None:
         if document is None:
             self.problems.extend(faults)
             return
@@ -141,7 +132,10 @@ class _Reader:
         elif dialect == "decision":
             from steadyhand.spec.decision import read_decision
 
-            self._keep(read_decision(document, findings, self._inspect), file, document)
+            scenario = read_decision(
+                document, findings, self._inspect, lambda: self._extended(document, findings).catalogue
+            )
+            self._keep(scenario, file, document)
         elif dialect == "matrix":
             from steadyhand.spec.matrix import read_matrix
 
@@ -156,10 +150,15 @@ class _Reader:
         self.problems.extend(findings.problems)
 
     def _read_agent(self, document: Document, findings: Findings) -> Scenario | None:
-        from steadyhand.spec.agent import read_agent, vocabulary_of
+        from steadyhand.spec.agent import read_agent
 
-        catalogue, environments = vocabulary_of(document, findings, self._vocabulary, self._extend)
+        catalogue, environments = self._extended(document, findings)
         return read_agent(document, findings, catalogue=catalogue, environments=environments)
+
+    def _extended(self, document: Document, findings: Findings) -> Vocabulary:
+        from steadyhand.spec.agent import vocabulary_of
+
+        return vocabulary_of(document, findings, self._vocabulary, self._extend)
 
     def _keep(self, scenario: Scenario | None, file: Found, document: Document) -> None:
         if scenario is not None:

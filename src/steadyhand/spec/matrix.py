@@ -138,11 +138,14 @@ class _Reader:
     def read(self, document: Document) -> tuple[Scenario | None, list[Problem]]:
         findings = Findings(document)
         if recognise(document.data) == "decision":
-            scenario = read_decision(document, findings)
+            scenario = read_decision(document, findings, catalogue=lambda: self._extended(document, findings).catalogue)
         else:
-            catalogue, environments = vocabulary_of(document, findings, self._vocabulary, self._extend)
+            catalogue, environments = self._extended(document, findings)
             scenario = read_agent(document, findings, catalogue=catalogue, environments=environments)
         return scenario, [problem for problem in findings.problems if problem.level == "error"]
+
+    def _extended(self, document: Document, findings: Findings) -> Vocabulary:
+        return vocabulary_of(document, findings, self._vocabulary, self._extend)
 
 
 class _Expansion:

@@ -37,10 +37,17 @@ def json_schemas(catalogue: Catalogue, environments: Collection[str] = ENVIRONME
     schemas = {name: _schema(shape, title) for name, (title, shape) in _SHAPES.items()}
     agent = schemas["agent"]
     definitions = cast("dict[str, JsonSchema]", agent["$defs"])
-    definitions["EnvironmentShape"]["properties"]["type"]["enum"] = sorted(environments)
+    definitions["EnvironmentShape"]["properties"]["type"] = _open_choice(environments)
     _use_evaluations(definitions)
     definitions.update(_evaluations(catalogue))
+    invariant = cast("JsonSchema", schemas["decision"]["$defs"])["InvariantShape"]["properties"]["check_type"]
+    invariant.update(_open_choice(catalogue))
     return schemas
+
+
+def _open_choice(known: Collection[str]) -> JsonSchema:
+    """The known names, for editors to offer, or any other: a plugin that the file names may bring it."""
+    return {"type": "string", "minLength": 1, "anyOf": [{"enum": sorted(known)}, {"type": "string"}]}
 
 
 def _schema(shape: type[BaseModel], title: str) -> JsonSchema:
@@ -62,10 +69,13 @@ def _evaluations(catalogue: Catalogue) -> dict[str, JsonSchema]:
         params["required"] = ["type", *params.get("required", [])]
         params["title"] = type_
         branches.append(params)
+    known = sorted(catalogue)
+    of_plugin = {"type": {"type": "string", "minLength": 1, "not": {"enum": known}}}
+    branches.append({"title": "an evaluation of a plugin", "properties": {**head, **of_plugin}, "required": ["type"]})
     definitions["Evaluation"] = {
         "type": "object",
         "required": ["type"],
-        "properties": {"type": {"enum": sorted(catalogue)}},
+        "properties": {"type": _open_choice(known)},
         "oneOf": branches,
     }
     for definition in [*definitions.values(), *branches]:

@@ -44,6 +44,13 @@ class Located(Protocol):
     def locate(self, path: FieldPath, *, key: bool = False) -> Place: ...
 
 
+class Unlocated:
+    """Stands for values that come from no file: a place is the field's path alone."""
+
+    def locate(self, path: FieldPath, *, key: bool = False) -> Place:
+        return Place(file="", path=show_path(path))
+
+
 class Findings:
     """The problems of one document. `failed` once one of them is an error."""
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import math
 import os
 import re
 import stat
+from collections.abc import Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -64,16 +66,19 @@ class YamlError(Exception):
 
 
 class Document:
-    """`data` is plain Python; `locate` finds a value's place in the nodes it was built from."""
+    """`data` is plain Python; `locate` finds a value's place in the nodes it was built from.
+
+    Without a `root` it came from no file, and places have a path only.
+    """
 
     __slots__ = ("_root", "data", "digest", "file", "folder")
 
-    def __init__(self, file: str, folder: FilePath | str, data: Any, *, root: Node, digest: str) -> None:
+    def __init__(self, file: str, folder: FilePath | str, data: Any, *, root: Node | None, digest: str) -> None:
         self.file: str = file
         self.folder: FilePath | str = folder
         self.data: Any = data
         self.digest: str = digest
-        self._root: Node = root
+        self._root: Node | None = root
 
     def with_data(self, data: Any) -> Document:
         """The same places with other data, such as one combination of a matrix."""
@@ -85,6 +90,8 @@ class Document:
         For a scalar or list item, its own; for a collection under a key, and for anything when `key` is set, the
         key's. For a missing field, the nearest collection around it.
         """
+        if self._root is None:
+            return Place(file=self.file, path=show_path(path))
         node = pointed = self._root
         for part in path:
             pair = _step(node, part)
@@ -138,6 +145,44 @@ def parse_document(content: bytes, path: str, file: str) -> tuple[Document | Non
     digest = hashlib.sha256(content).hexdigest()[:16]
     document = Document(file, os.path.dirname(path), data, root=root, digest=digest)  # noqa: PTH120
     return document, _located(faults, file, root)
+
+
+def given_document(data: Any, name: str) -> tuple[Document | None, list[Problem]]:
+    """A document of data that was made in Python, called `name` in messages; its paths are relative to the current
+    folder."""
+    try:
+        plain = _plain_data(data, ())
+    except _NotPlain as error:
+        place = Place(file=name, path=show_path(error.path))
+        return None, [Problem(place=place, message=str(error), code="wrong-type")]
+    digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:16]
+    return Document(name, "", plain, root=None, digest=digest), []
+
+
+class _NotPlain(Exception):
+    def __init__(self, message: str, path: FieldPath) -> None:
+        super().__init__(message)
+        self.path: FieldPath = path
+
+
+def _plain_data(value: Any, path: FieldPath) -> Any:
+    """A copy of what a file could have held. Raises `_NotPlain`."""
+    if len(path) > MAX_DEPTH:
+        raise _NotPlain(f"nested more than {MAX_DEPTH} levels deep", path)
+    if value is None or type(value) in (str, int, float, bool):
+        return value
+    if isinstance(value, Mapping):
+        entries = cast("Mapping[object, Any]", value)
+        for key in entries:
+            if not isinstance(key, str):
+                raise _NotPlain(f"expected text as key, found {type(key).__name__} {key!r}", path)
+        return {str(key): _plain_data(each, (*path, str(key))) for key, each in entries.items()}
+    if isinstance(value, list | tuple):
+        items = cast("Sequence[Any]", value)
+        return [_plain_data(each, (*path, index)) for index, each in enumerate(items)]
+    raise _NotPlain(
+        f"expected text, a number, true or false, None, a list or a mapping, found a {type(value).__name__}", path
+    )
 
 
 def _decode(content: bytes) -> str:

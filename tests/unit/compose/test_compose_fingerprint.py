@@ -41,7 +41,6 @@ def test_the_same_twice_is_the_same(prints):
         ("j.yaml", "rules:\n  - reply: goodbye\n", "the judge"),
         ("one.scenario.yaml", JUDGED.replace("polite", "kind"), "the scenario"),
         ("steadyhand.toml", "votes = 3\n", "the judge"),
-        ("steadyhand.toml", "[providers.scripted]\noptions = {a = 1}\n", "the model"),
         ("steadyhand.toml", "sandbox = true\n", "the environment"),
     ],
 )
@@ -51,6 +50,12 @@ def test_what_a_file_says_is_part_of_the_trial(project, prints, file, text, what
     now = prints()
     assert what in changed(before, now)
     assert total(before) != total(now)
+
+
+def test_an_option_of_the_provider_is_part_of_the_model(project, prints):
+    before = prints(model="openai/m")
+    project.write("steadyhand.toml", '[providers.openai]\nbody = {reasoning_effort = "low"}\n')
+    assert changed(before, prints(model="openai/m")) == ["the model"]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +82,7 @@ def test_what_one_mends_before_a_resume_is_not(prints, options):
 
 def test_limits_and_keys_of_a_provider_are_not_and_its_address_is(project, prints):
     seen = []
-    for line in ("", 'api_key_env = "OTHER"', "requests_per_minute = 3", 'options = {headers = {A = "b"}}'):
+    for line in ("", 'api_key_env = "OTHER"', "requests_per_minute = 3", 'headers = {A = "b"}'):
         project.write("steadyhand.toml", f"[providers.openai]\n{line}\n")
         seen.append(total(prints(model="openai/m")))
     assert len(set(seen)) == 1

@@ -107,7 +107,7 @@ def test_what_a_scenario_needs(project):
     assert [needs_agent(each) for each in (plain, judged, talk)] == [False, True, True]
     assert [needs_user(each) for each in (plain, judged, talk)] == [False, False, True]
     decision = project.one(DECISION.replace("rubric: RUBRIC\n", "rubric: rubric_clinical\n"), "d.yaml")
-    assert not needs_services(decision)
+    assert not needs_services(decision, project.registries.registry(decision))
 
 
 def test_ids_with_a_secret_are_blotted_out_and_still_told_apart(project):

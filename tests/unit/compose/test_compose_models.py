@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from steadyhand.compose.models import Tape, provider_options
+from steadyhand.compose.models import Tape
 from steadyhand.compose.settings import RunOptions
 from steadyhand.errors import SetupError
 from steadyhand.records.chat import ChatRequest, Message
-from steadyhand.records.config import ProviderConfig
 from steadyhand.redaction import Redactor
 from steadyhand.testing import Answer, ModelServer
 from support.project import JUDGED
@@ -65,12 +64,6 @@ async def test_the_providers_settings_reach_its_models(project, monkeypatch):
         await models.close()
     (request,) = seen
     assert request.headers["authorization"] == "Bearer the-key-of-the-test"
-
-
-def test_provider_options_leave_out_what_is_not_said():
-    assert provider_options(None) == {}
-    config = ProviderConfig(base_url="http://h/", options={"send_seed": True})
-    assert provider_options(config) == {"base_url": "http://h/", "send_seed": True}
 
 
 def test_a_model_of_the_command_line_wins_over_what_a_scenario_asks_for(project):

@@ -1,73 +1,79 @@
 from pathlib import Path
 
-from steadyhand.compose.loading import ScenarioRegistries, build_registry, load_scenarios
-from steadyhand.compose.models import build_gate, needs_network
+import pytest
+
+from steadyhand.compose.loading import load_scenarios, open_registries
+from steadyhand.compose.models import build_gate, needs_network, providers_of
 from steadyhand.compose.settings import RunOptions, Selection, Settings
+from steadyhand.ports.model import ModelFacts
 from steadyhand.records.chat import ChatRequest, Message
 
 SCENARIO = """\
-id: {id}
+id: one
 name: One
 description: It answers.
-environment: {{type: local}}
-run: [{{input: Hello, evaluations: [{{type: string_contains, value: hello}}]}}]
-judgment: {{strategy: all_pass}}
+environment: {type: local}
+run: [{input: Hello, evaluations: [{type: string_contains, value: hello}]}]
+judgment: {strategy: all_pass}
 """
 REQUEST = ChatRequest(messages=(Message(role="user", content="x"),))
 
 
-def gate_of(folder: Path, **options):
-    scenarios = load_scenarios(Selection(paths=(str(folder),)), ScenarioRegistries(build_registry()))
-    settings = Settings(RunOptions(**options))
-    return build_gate(scenarios, settings, lambda message: None), needs_network(scenarios, settings)
+@pytest.fixture
+def parts_of(tmp_path: Path):
+    """The gate of a run, whether it needs the network, and what its providers declare."""
+
+    def build(config: str, **options):
+        (tmp_path / "one.scenario.yaml").write_text(SCENARIO)
+        (tmp_path / "mine.toml").write_text(config)
+        settings = Settings(RunOptions(config=tmp_path / "mine.toml", **options))
+        registries = open_registries(settings)
+        scenarios = load_scenarios(Selection(paths=(str(tmp_path / "one.scenario.yaml"),)), registries)
+        providers = providers_of(scenarios, settings, registries)
+        gate = build_gate(providers, settings, lambda message: None)
+        return gate, needs_network(scenarios, providers, settings, registries), providers
+
+    return build
 
 
-def two_folders(folder: Path, *settings: str) -> None:
-    for name, text in zip(("a", "b"), settings, strict=True):
-        (folder / name).mkdir()
-        (folder / name / f"{name}.scenario.yaml").write_text(SCENARIO.format(id=name))
-        (folder / name / "steadyhand.toml").write_text(text)
+async def test_the_limit_of_the_configuration_holds(parts_of):
+    gate, _, _ = parts_of("[providers.openai]\nrequests_per_minute = 1\n", model="openai/m")
+    async with gate.admit("openai/m", REQUEST):
+        pass
+    assert gate._provider("openai/m").obstacle(1.0)[1] == "the limit of openai on requests a minute"
 
 
-async def reason_of_the_last(gate, calls):
-    """What the last of so many calls would have to wait for; the clock is the real one, so it is not waited out."""
-    for _ in range(calls - 1):
-        async with gate.admit("openai/m", REQUEST):
-            pass
-    return gate._provider("openai/m").obstacle(1.0)[1]
-
-
-async def test_of_two_limits_on_one_provider_the_lower_holds(tmp_path):
-    few, many = (f"[providers.openai]\nrequests_per_minute = {limit}\n" for limit in (2, 500))
-    two_folders(tmp_path, few, many)
-    gate, _ = gate_of(tmp_path)
-    assert await reason_of_the_last(gate, 2) == ""
-    assert await reason_of_the_last(gate, 2) == "the limit of openai on requests a minute"
-
-
-async def test_a_file_without_a_limit_does_not_lift_that_of_another(tmp_path):
-    two_folders(
-        tmp_path, "[providers.openai]\nrequests_per_minute = 1\n", '[providers.openai]\nbase_url = "http://h/"\n'
-    )
-    gate, _ = gate_of(tmp_path)
-    assert await reason_of_the_last(gate, 2) == "the limit of openai on requests a minute"
-
-
-async def test_a_replay_is_not_limited(tmp_path):
-    two_folders(tmp_path, "[providers.openai]\nrequests_per_minute = 1\n", "")
-    gate, _ = gate_of(tmp_path, replay=tmp_path)
+async def test_a_replay_is_not_limited(parts_of, tmp_path):
+    gate, _, _ = parts_of("[providers.openai]\nrequests_per_minute = 1\n", model="openai/m", replay=tmp_path)
     for _ in range(5):
         async with gate.admit("openai/m", REQUEST) as admission:
             assert admission.reason == ""
 
 
-def test_what_is_reached_over_the_network(tmp_path):
-    two_folders(tmp_path, 'model = "scripted/x.yaml"\n', 'model = "scripted/x.yaml"\n')
-    for options, expected in (
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
         ({}, False),
         ({"model": "openai/m"}, True),
         ({"judge": "openai/m"}, True),
-        ({"user_model": "openai/m"}, True),
         ({"agent": "http:http://127.0.0.1:9/v1"}, True),
-    ):
-        assert gate_of(tmp_path, **options)[1] is expected, options
+        ({"model": "replay/x"}, False),
+    ],
+)
+def test_what_is_reached_over_the_network(parts_of, options, expected):
+    assert parts_of('model = "scripted/x.yaml"\n', **options)[1] is expected
+
+
+def test_what_the_built_in_providers_declare(parts_of):
+    declared = {
+        "scripted": ModelFacts(uses_network=False, free=True),
+        "replay": ModelFacts(uses_network=False, free=True),
+        "local": ModelFacts(uses_network=True, free=True),
+        "openai": ModelFacts(),
+        "anthropic": ModelFacts(),
+        "pydantic-ai": ModelFacts(),
+    }
+    for provider, facts in declared.items():
+        assert parts_of("", model=f"{provider}/x")[2] == {provider: facts}
+    own = '[providers.mine]\nbase_url = "http://h/v1"\n'
+    assert parts_of(own, model="mine/x")[2] == {"mine": ModelFacts()}

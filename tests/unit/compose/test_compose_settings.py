@@ -40,26 +40,26 @@ CHARACTER = AGENT + "character: {name: Ada, llm: {model: openai/of-the-scenario}
 def test_without_anything_the_defaults_hold(project):
     scenario, settings = project.one(), project.settings()
     assert (settings.out, settings.concurrency, settings.seed) == (DEFAULT_OUT, DEFAULT_CONCURRENCY, None)
-    assert (settings.timeout_s(scenario), settings.retries(scenario)) == (DEFAULT_TIMEOUT_S, DEFAULT_RETRIES)
+    assert (settings.timeout_s, settings.retries) == (DEFAULT_TIMEOUT_S, DEFAULT_RETRIES)
     assert (settings.model(scenario), settings.judge(scenario), settings.user_model(scenario)) == (None, None, None)
     assert settings.agent(scenario) == scenario.default_agent
-    switches = (settings.strict_judge(scenario), settings.sandbox(scenario), settings.allow_commands(scenario))
+    switches = (settings.strict_judge, settings.sandbox, settings.allow_commands)
     assert switches == (False, False, False)
-    assert settings.votes(scenario) == 1
+    assert settings.votes == 1
 
 
 def test_configuration_holds_where_nobody_says_otherwise(project):
     project.write("steadyhand.toml", EVERYTHING)
     scenario, settings = project.one(), project.settings()
     assert (settings.out, settings.concurrency, settings.seed) == (project.folder / "records", 3, 11)
-    assert (settings.timeout_s(scenario), settings.retries(scenario)) == (12.5, 4)
+    assert (settings.timeout_s, settings.retries) == (12.5, 4)
     assert settings.agent(scenario) == "http:http://configured/"
     assert settings.model(scenario).name == "openai/configured"
     assert settings.judge(scenario).name == "openai/configured-judge"
     assert settings.user_model(scenario).name == "openai/configured-user"
-    assert settings.strict_judge(scenario)
-    assert settings.sandbox(scenario)
-    assert settings.allow_commands(scenario)
+    assert settings.strict_judge
+    assert settings.sandbox
+    assert settings.allow_commands
 
 
 def test_options_win_over_configuration_even_when_they_say_nought(project):
@@ -68,7 +68,7 @@ def test_options_win_over_configuration_even_when_they_say_nought(project):
     names = {"model": "openai/m", "judge": "openai/j", "user_model": "openai/u", "agent": "model"}
     scenario, settings = project.one(), project.settings(**options, **names)
     assert (settings.out, settings.concurrency, settings.seed) == (Path("here"), 5, 0)
-    assert (settings.timeout_s(scenario), settings.retries(scenario)) == (1.5, 0)
+    assert (settings.timeout_s, settings.retries) == (1.5, 0)
     assert settings.agent(scenario) == "model"
     found = [settings.model(scenario), settings.judge(scenario), settings.user_model(scenario)]
     assert [ref.name for ref in found] == ["openai/m", "openai/j", "openai/u"]
@@ -98,13 +98,22 @@ def test_the_user_is_played_by_the_model_under_test_unless_one_is_named(project)
     assert project.settings(model="openai/m", user_model="openai/u").user_model(scenario).name == "openai/u"
 
 
-def test_the_configuration_beside_a_scenario_is_its_own(project):
+def test_a_run_has_one_configuration_and_says_which_others_it_ignores(project):
     project.write("steadyhand.toml", "retries = 1\n")
     project.write("inner/steadyhand.toml", "retries = 7\n")
-    outer, inner = project.one(), project.one(name="inner/one.scenario.yaml")
+    scenarios = [project.one(), project.one(name="inner/one.scenario.yaml")]
     settings = project.settings()
-    assert (settings.retries(outer), settings.retries(inner)) == (1, 7)
-    assert settings.config(inner) is settings.config(inner)
+    assert settings.retries == 1
+    (note,) = settings.ignored_configs(scenarios)
+    assert note == "inner/steadyhand.toml is ignored: this run uses steadyhand.toml; choose another with --config"
+    assert project.settings(config=Path("inner/steadyhand.toml")).retries == 7
+    none = project.settings(ignore_config=True)
+    assert (none.retries, none.ignored_configs(scenarios)) == (DEFAULT_RETRIES, [])
+
+
+def test_a_configuration_that_is_not_there_is_an_error(project):
+    with pytest.raises(SetupError, match=r"configuration file nowhere\.toml: no such file"):
+        project.settings(config=Path("nowhere.toml"))
 
 
 def test_a_path_in_a_name_is_relative_to_where_the_name_is_written(project):
@@ -112,7 +121,7 @@ def test_a_path_in_a_name_is_relative_to_where_the_name_is_written(project):
     scenario = project.one(
         AGENT + "character: {name: Ada, llm: {model: scripted/c.yaml}}\n", "inner/deep/one.scenario.yaml"
     )
-    inner, settings = project.folder / "inner", project.settings()
+    inner, settings = project.folder / "inner", project.settings(config=Path("inner/steadyhand.toml"))
     assert settings.model(scenario).folder == inner / "deep"
     assert settings.judge(scenario).folder == inner
     assert settings.named("TEXT_SMALL", scenario).folder == inner
@@ -142,18 +151,18 @@ def test_the_environment_file_goes_over_the_process_and_the_option_over_the_conf
     project.write("inner/own.env", "SOME_KEY=configured\n")
     project.write("inner/steadyhand.toml", 'env_file = "own.env"\n')
     given = project.write("given.env", "SOME_KEY=given\n")
-    scenario = project.one(name="inner/one.scenario.yaml")
-    found = project.settings().variables(scenario)
+    config = Path("inner/steadyhand.toml")
+    found = project.settings(config=config).variables
     assert (found["SOME_KEY"], found["ONLY_HERE"]) == ("configured", "yes")
-    assert project.settings(env_file=given).variables(scenario)["SOME_KEY"] == "given"
+    assert project.settings(config=config, env_file=given).variables["SOME_KEY"] == "given"
     with pytest.raises(SetupError, match=r"nowhere\.env: no such file"):
-        project.settings(env_file=Path("nowhere.env")).variables(scenario)
+        _ = project.settings(env_file=Path("nowhere.env")).variables
 
 
 def test_secrets_of_environment_files_and_of_named_variables_are_blotted_out(project):
     project.write("own.env", "PLAIN_NAME=canary-of-the-provider-1\nMY_API_KEY=canary-of-the-file-22\n")
     project.write("steadyhand.toml", 'env_file = "own.env"\n[providers.openai]\napi_key_env = "PLAIN_NAME"\n')
-    redactor = project.settings().redactor([project.one()])
+    redactor = project.settings().redactor()
     shown = redactor.text("canary-of-the-provider-1 and canary-of-the-file-22")
     assert "canary" not in shown
 
@@ -161,10 +170,9 @@ def test_secrets_of_environment_files_and_of_named_variables_are_blotted_out(pro
 def test_servers_of_ones_own_have_no_list_prices(project, monkeypatch):
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     project.write("steadyhand.toml", '[providers.anthropic]\nbase_url = "http://127.0.0.1:9/"\n')
-    scenario = project.one()
-    assert project.settings().own_servers([scenario]) == ("anthropic",)
+    assert project.settings().own_servers() == ("anthropic",)
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/")
-    assert project.settings().own_servers([scenario]) == ("anthropic", "openai")
+    assert project.settings().own_servers() == ("anthropic", "openai")
 
 
 def test_options_come_back_from_the_record_as_they_went_in(project):

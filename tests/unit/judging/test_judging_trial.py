@@ -3,7 +3,15 @@ import itertools
 import pytest
 
 from steadyhand.judging.trial import judge_trial, settle
-from steadyhand.records.evaluation import EvaluationResult, FailureClass, LatencyTier, Outcome, RubricScore, Verdict
+from steadyhand.records.evaluation import (
+    EvaluationResult,
+    FailureClass,
+    LatencyBounds,
+    LatencyTier,
+    Outcome,
+    RubricScore,
+    Verdict,
+)
 from steadyhand.records.result import Latency
 from steadyhand.records.run import Judged
 from steadyhand.records.scenario import VerdictPolicy
@@ -17,10 +25,15 @@ def check(verdict, name="check", severity=None):
     return EvaluationResult(verdict=verdict, message=f"about {name}", name=name, type="any", severity=severity)
 
 
+BOUNDS = LatencyBounds(target_ms=500, acceptable_ms=1000, critical_ms=2000)
+
+
 def budget(tier, ms=480.0):
     verdict = {None: Q, LatencyTier.EXCEEDED: F}.get(tier, P)
     figures = {"latency_ms": ms, "tier": tier.value} if tier else {"latency_ms": ms}
-    return EvaluationResult(verdict=verdict, message="took a while", type="latency_budget", figures=figures)
+    return EvaluationResult(
+        verdict=verdict, message="took a while", type="latency_budget", figures=figures, budget=BOUNDS
+    )
 
 
 def judge(*evaluations, strategy="all_pass", errors=(), latency=None, **more):

@@ -9,6 +9,7 @@ import shlex
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
 import msgspec
 
@@ -27,10 +28,10 @@ from steadyhand.builtin.agents.command_process import (
     shown,
     turn_line,
 )
-from steadyhand.builtin.agents.options import file_beside, limit_of, time_limit_s
+from steadyhand.builtin.agents.options import TimedOptions, file_beside, limit_of
 from steadyhand.builtin.agents.trajectory import REPORTS_ITSELF, TrajectoryReporter
 from steadyhand.errors import AgentError, SetupError
-from steadyhand.plugins.plugin import AgentSettings
+from steadyhand.plugins.plugin import AgentSettings, Options, read_options
 from steadyhand.ports.agent import Reply, ServiceFault, Shows, TrialContext, Turn
 from steadyhand.ports.environment import OnThisMachine
 from steadyhand.records.base import Record
@@ -118,10 +119,11 @@ class CommandAgent:
     """
 
     shows: Shows = REPORTS_ITSELF
+    options: ClassVar[type[Options]] = TimedOptions
 
     def __init__(self, settings: AgentSettings) -> None:
         """Raises `SetupError` when the line is wrong or the program is not there."""
-        self._limit_s: float = time_limit_s(settings)
+        self._limit_s: float = read_options(TimedOptions, settings.options, "agent command").timeout_s
         self._line: CommandLine = read_line(settings.target, folder=settings.folder, variables=settings.variables)
         self._trial: TrialContext | None = None
         self._reporter: TrajectoryReporter | None = None

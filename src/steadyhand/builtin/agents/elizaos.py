@@ -6,14 +6,14 @@ import asyncio
 import contextlib
 import uuid
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 from urllib.parse import unquote, urldefrag, urlsplit
 
 from steadyhand.builtin.agents.elizaos_api import AUTH_VARIABLE, ElizaosApi
-from steadyhand.builtin.agents.options import limit_of, shown_url, time_limit_s
+from steadyhand.builtin.agents.options import TimedOptions, limit_of, shown_url
 from steadyhand.builtin.agents.trajectory import TrajectoryReporter
 from steadyhand.errors import AgentError, SetupError
-from steadyhand.plugins.plugin import AgentSettings
+from steadyhand.plugins.plugin import AgentSettings, Options, read_options
 from steadyhand.ports.agent import Reply, Shows, TrialContext, Turn
 from steadyhand.records.chat import Message
 
@@ -115,6 +115,8 @@ class ElizaosAgent:
         "actions that call or write them (`trajectory_contains_action`), or look at them in a `code` step",
     )
     uses_plugins: bool = False
+    uses_network: bool = True
+    options: ClassVar[type[Options]] = TimedOptions
 
     def __init__(self, settings: AgentSettings) -> None:
         """Raises `SetupError` for something that is not a URL, and when aiohttp is not installed."""
@@ -126,7 +128,7 @@ class ElizaosAgent:
                 f"elizaos:http://127.0.0.1:3000; a token goes into {AUTH_VARIABLE}"
             )
         self._name: str = f"elizaos:{settings.target}"
-        self._limit_s: float = time_limit_s(settings)
+        self._limit_s: float = read_options(TimedOptions, settings.options, "agent elizaos").timeout_s
         self._wanted: str = unquote(name)
         token = settings.variables.get(AUTH_VARIABLE, "").strip()
         self._api: ElizaosApi = ElizaosApi(url.rstrip("/"), token, timeout_s=self._limit_s)

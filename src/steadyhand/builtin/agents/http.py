@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from steadyhand.builtin.agents.options import shown_url
+from pydantic import Field
+
+from steadyhand.builtin.agents.options import TimedOptions, shown_url
 from steadyhand.errors import AgentError, ModelError
 from steadyhand.plugins.plugin import AgentSettings
 from steadyhand.ports.agent import Reply, Shows, TrialContext, Turn
 from steadyhand.ports.model import ChatModel
 from steadyhand.records.chat import ChatRequest, ChatResponse
+
+
+class HttpAgentOptions(TimedOptions):
+    """`api_key_env` names the variable that holds the agent's key."""
+
+    api_key_env: str | None = Field(default=None, min_length=1)
+    headers: dict[str, str] = {}
 
 
 class HttpAgent:

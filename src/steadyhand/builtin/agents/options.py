@@ -1,23 +1,23 @@
-"""How long an agent may take where the scenario sets no limit."""
+"""The options of agents, and what they share: time limits, files beside the scenario."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
+from pydantic import Field
+
 from steadyhand.errors import SetupError
-from steadyhand.plugins.plugin import AgentSettings
+from steadyhand.plugins.plugin import Options
 from steadyhand.ports.agent import Turn
 
 DEFAULT_LIMIT_S = 300.0
 
 
-def time_limit_s(settings: AgentSettings) -> float:
-    """The option `timeout_s`. Raises `SetupError` when it is no time."""
-    limit: object = settings.options.get("timeout_s", DEFAULT_LIMIT_S)
-    if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit < float("inf"):
-        raise SetupError(f"agent option `timeout_s` must be a number of seconds above 0, not {limit!r}")
-    return float(limit)
+class TimedOptions(Options):
+    """`timeout_s` is the time for a turn where the scenario sets none."""
+
+    timeout_s: float = Field(default=DEFAULT_LIMIT_S, gt=0)
 
 
 def limit_of(turn: Turn, limit_s: float) -> float | None:

@@ -8,15 +8,17 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
-from steadyhand.builtin.agents.options import limit_of, time_limit_s
+from pydantic import Field
+
+from steadyhand.builtin.agents.options import TimedOptions, limit_of
 from steadyhand.builtin.agents.python_call import BLOCK_LIMIT_S, FunctionThread, Guarded, Offer
-from steadyhand.builtin.agents.python_target import Callee, Shape, Target, find_target, shape_of
+from steadyhand.builtin.agents.python_target import Callee, Shape, Target, file_of, find_target, shape_of
 from steadyhand.builtin.agents.trajectory import REPORTS_ITSELF, TrajectoryReporter
 from steadyhand.errors import AgentError, TrialError
 from steadyhand.plugins.discovery import fault
-from steadyhand.plugins.plugin import AgentSettings
+from steadyhand.plugins.plugin import AgentSettings, Options, read_options
 from steadyhand.ports.agent import Reply, Shows, TrialContext, Turn
 from steadyhand.ports.environment import OnThisMachine
 from steadyhand.records.base import Record
@@ -168,6 +170,11 @@ def _after(zero: float, moment: float) -> float:
     return round((moment - zero) * 1000.0, 3)
 
 
+class PythonOptions(TimedOptions):
+    block_limit_s: float = Field(default=BLOCK_LIMIT_S, gt=0)
+    in_process: bool = False
+
+
 class PythonAgent:
     """Calls what `package.module:name` names, with what its parameters ask for.
 
@@ -176,13 +183,20 @@ class PythonAgent:
     """
 
     shows: Shows = REPORTS_ITSELF
+    options: ClassVar[type[Options]] = PythonOptions
 
-    def __init__(self, settings: AgentSettings) -> None:
-        """Raises `SetupError` when the target cannot be imported or asks for what is not offered."""
+    def __init__(self, settings: AgentSettings, *, found: Any = None) -> None:
+        """`found` is the object itself, where it need not be looked for.
+
+        Raises `SetupError` when the target cannot be imported or asks for what is not offered.
+        """
         self._name: str = f"python:{settings.target}"
-        self._limit_s: float = time_limit_s(settings)
-        self._block_limit_s: float = float(settings.options.get("block_limit_s", BLOCK_LIMIT_S))
-        self._target: Target = find_target(settings.target, settings.folder)
+        options = read_options(PythonOptions, settings.options, f"agent {self._name}")
+        self._limit_s: float = options.timeout_s
+        self._block_limit_s: float = options.block_limit_s
+        self._target: Target = (
+            find_target(settings.target, settings.folder) if found is None else Target(found=found, file=file_of(found))
+        )
         self._shape: Shape = shape_of(self._target.found, f"agent {self._name}")
         self._instance: Any = None
         self._trial: TrialContext | None = None

@@ -19,12 +19,12 @@ import sys
 import time
 import weakref
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Any, ClassVar, Final, cast
 
 import msgspec
 
-from steadyhand.builtin.agents.options import limit_of, time_limit_s
-from steadyhand.builtin.agents.python import PythonAgent
+from steadyhand.builtin.agents.options import limit_of
+from steadyhand.builtin.agents.python import PythonAgent, PythonOptions
 from steadyhand.builtin.agents.python_desk import Desk
 from steadyhand.builtin.agents.python_wire import (
     CALLED_OFF,
@@ -41,7 +41,7 @@ from steadyhand.builtin.agents.python_wire import (
 )
 from steadyhand.builtin.agents.trajectory import REPORTS_ITSELF
 from steadyhand.errors import AgentError, SetupError, TrialError
-from steadyhand.plugins.plugin import AgentSettings, RunScope
+from steadyhand.plugins.plugin import AgentSettings, Options, RunScope, read_options
 from steadyhand.ports.agent import Agent, Reply, Shows, TrialContext, Turn
 from steadyhand.records.base import Record
 from steadyhand.records.event import Noted
@@ -80,9 +80,18 @@ class Spec(Record):
         return (self.target, self.folder, repr(sorted(self.options.items())), hash(frozenset(self.variables.items())))
 
 
-def python_agent(settings: AgentSettings) -> Agent:
-    """In a process of its own, unless the option `in_process` says to run it in ours. Raises `SetupError`."""
-    return cast("Agent", PythonAgent(settings) if settings.options.get("in_process") else ProcessAgent(settings))
+class PythonAgentFactory:
+    """In a process of its own, unless the option `in_process` says to run it in ours."""
+
+    options: ClassVar[type[Options]] = PythonOptions
+
+    def __call__(self, settings: AgentSettings) -> Agent:
+        """Raises `SetupError`."""
+        read = read_options(PythonOptions, settings.options, f"agent python:{settings.target}")
+        return cast("Agent", PythonAgent(settings) if read.in_process else ProcessAgent(settings))
+
+
+python_agent = PythonAgentFactory()
 
 
 class Output:
@@ -369,7 +378,9 @@ class ProcessAgent:
     def __init__(self, settings: AgentSettings) -> None:
         """Raises `SetupError` when the target cannot be imported or asks for what is not offered."""
         self._name: str = f"python:{settings.target}"
-        self._limit_s: float = time_limit_s(settings)
+        self._limit_s: float = read_options(
+            PythonOptions, settings.options, f"agent python:{settings.target}"
+        ).timeout_s
         self._spec = _spec(settings)
         self._own: ChildPool | None = None
         if settings.run is None:

@@ -87,6 +87,15 @@ def _is_candidate(key: str, value: Any, module: ModuleType) -> bool:
     return callable(value) and not key.startswith("_") and getattr(value, "__module__", None) == module.__name__
 
 
+def file_of(found: Any) -> Path | None:
+    """Where it was written; None for what was made at a prompt."""
+    try:
+        file = inspect.getsourcefile(inspect.unwrap(found))
+    except TypeError:
+        return None
+    return Path(file) if file else None
+
+
 class Callee(msgspec.Struct, frozen=True, kw_only=True):
     """Something of the agent's to be called. `on_loop` is whether its code runs on the event loop."""
 

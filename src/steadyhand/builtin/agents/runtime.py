@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
+from pydantic import Field
 
 from steadyhand.builtin.agents.runtime_tools import Tool, ToolBox, ToolRefusal, build_toolbox
 from steadyhand.errors import LimitExceeded, SetupError
-from steadyhand.plugins.plugin import AgentSettings
+from steadyhand.plugins.plugin import AgentSettings, Options, read_options
 from steadyhand.ports.agent import EVERYTHING_SEEN, Reply, ServiceFault, Shows, TrialContext, Turn
 from steadyhand.ports.model import ChatModel
 from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message, ToolCall
@@ -61,6 +61,11 @@ DEFAULT_STEPS = 20
 _TOOL_TEXT_LIMIT = 65_536
 
 
+class RuntimeOptions(Options):
+    max_steps: int = Field(default=DEFAULT_STEPS, ge=1)
+    allow_commands: bool = False
+
+
 class RuntimeAgent:
     """Asks the model, runs the tools it calls, hands their answers back, and replies with its last text.
 
@@ -69,14 +74,16 @@ class RuntimeAgent:
     """
 
     shows: Shows = EVERYTHING_SEEN
+    options: ClassVar[type[Options]] = RuntimeOptions
 
     def __init__(self, settings: AgentSettings) -> None:
         """Raises `SetupError` without a model, or for an option of the wrong kind."""
         if settings.model is None:
             raise SetupError("the `runtime` agent needs a model: give --model, or `model` in steadyhand.toml")
         self._model: ChatModel = settings.model
-        self._max_steps: int = _steps(settings.options)
-        self._allow_commands: bool = _commands(settings.options)
+        options = read_options(RuntimeOptions, settings.options, "agent runtime")
+        self._max_steps: int = options.max_steps
+        self._allow_commands: bool = options.allow_commands
         self._trial: TrialContext | None = None
         self._box: ToolBox = ToolBox()
         self._memory: ToolMemory = ToolMemory()
@@ -213,17 +220,3 @@ def _fault(fault: ServiceFault | ToolRefusal) -> dict[str, Any]:
 def _first(errors: ExceptionGroup[Exception]) -> Exception:
     first = errors.exceptions[0]
     return _first(first) if isinstance(first, ExceptionGroup) else first  # pyright: ignore[reportUnknownArgumentType] - narrowing forgets what the group holds
-
-
-def _steps(options: Mapping[str, Any]) -> int:
-    steps: object = options.get("max_steps", DEFAULT_STEPS)
-    if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
-        raise SetupError(f"agent option `max_steps` must be a whole number from 1 up, not {steps!r}")
-    return steps
-
-
-def _commands(options: Mapping[str, Any]) -> bool:
-    allowed: object = options.get("allow_commands", False)
-    if not isinstance(allowed, bool):
-        raise SetupError(f"agent option `allow_commands` must be true or false, not {allowed!r}")
-    return allowed

@@ -10,15 +10,17 @@ import shlex
 import time
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, ClassVar, TypedDict
+
+from pydantic import AfterValidator, Field
 
 from steadyhand.builtin.environments.cleanup import COMMAND_MARK
 from steadyhand.builtin.environments.files import LeadsOut, LocalLimits, split_path
 from steadyhand.builtin.environments.process import BoundedOutput
 from steadyhand.errors import SetupError, WorkspaceError
-from steadyhand.plugins.plugin import EnvironmentSettings
+from steadyhand.plugins.plugin import EnvironmentSettings, Options, read_options
 from steadyhand.records.base import Record
-from steadyhand.records.result import CapturedFile, ExecutionResult, FileSystemOperation
+from steadyhand.records.result import CapturedFile, CommandResult, FileSystemOperation
 
 if TYPE_CHECKING:
     from e2b import AsyncCommandHandle, AsyncSandbox
@@ -74,14 +76,26 @@ class Connection(TypedDict):
     debug: bool
 
 
-class E2BOptions(Record):
+def _absolute(folder: str) -> str:
+    if not folder.rstrip("/").startswith("/"):
+        raise ValueError(f"must be an absolute path below /, not {folder!r}")
+    return folder.rstrip("/")
+
+
+class E2BOptions(Options):
     """`timeout_s` is how long E2B lets the sandbox live; `internet` whether commands reach the network."""
 
-    api_key: str
     template: str | None = None
-    timeout_s: int = 3600
+    timeout_s: int = Field(default=3600, gt=0)
     internet: bool = True
-    workspace: str = "/home/user/workspace"
+    workspace: Annotated[str, AfterValidator(_absolute)] = "/home/user/workspace"
+
+
+class E2BSetup(Record):
+    """The options, and how to reach the service."""
+
+    options: E2BOptions
+    api_key: str
     domain: str | None = None
     api_url: str | None = None
     sandbox_url: str | None = None
@@ -97,7 +111,7 @@ class E2BOptions(Record):
         )
 
 
-def read_options(settings: EnvironmentSettings) -> E2BOptions:
+def read_setup(settings: EnvironmentSettings) -> E2BSetup:
     """Raises `SetupError` for a missing package or key and for a wrong option."""
     try:
         import e2b  # noqa: F401  # pyright: ignore[reportUnusedImport] - here, since it takes a while
@@ -112,42 +126,13 @@ def read_options(settings: EnvironmentSettings) -> E2BOptions:
             f"the e2b environment needs a key: set {_KEY} in the environment or the --env-file (keys: "
             "https://e2b.dev/dashboard), or choose another environment with --environment local"
         )
-    given = {name: value for name, value in settings.options.items() if name != "sandbox"}
-    return E2BOptions(
+    return E2BSetup(
+        options=read_options(E2BOptions, settings.options, "environment e2b"),
         api_key=key,
-        template=_option(given, "template", str, None),
-        timeout_s=_positive(_option(given, "timeout_s", int, 3600)),
-        internet=_option(given, "internet", bool, True),
-        workspace=_absolute(_option(given, "workspace", str, "/home/user/workspace")),
         domain=settings.variables.get("E2B_DOMAIN"),
         api_url=settings.variables.get("E2B_API_URL"),
         sandbox_url=settings.variables.get("E2B_SANDBOX_URL"),
     )
-
-
-def _option(given: dict[str, Any], name: str, kind: type, default: Any) -> Any:
-    value: object = given.get(name, default)
-    if value is default:
-        return default
-    if type(value) is not kind:
-        raise SetupError(f"environment option `{name}` of e2b must be {_ARTICLES[kind]}, not {value!r}")
-    return value
-
-
-_ARTICLES = {str: "a text", int: "a whole number", bool: "true or false"}
-
-
-def _positive(seconds: int) -> int:
-    if seconds <= 0:
-        raise SetupError(f"environment option `timeout_s` of e2b must be more than 0, not {seconds}")
-    return seconds
-
-
-def _absolute(folder: str) -> str:
-    folder = folder.rstrip("/")
-    if not folder.startswith("/"):
-        raise SetupError(f"environment option `workspace` of e2b must be an absolute path below /, not {folder!r}")
-    return folder
 
 
 _STDIN_CHUNK = 64 * 1024
@@ -163,9 +148,12 @@ class E2BEnvironment:
     killed in `teardown`; should we die before, E2B ends it after `timeout_s`.
     """
 
+    options: ClassVar[type[Options]] = E2BOptions
+
     def __init__(self, settings: EnvironmentSettings, limits: LocalLimits | None = None) -> None:
         """Raises `SetupError` when the package or the key is missing or an option is wrong. Connects to nothing."""
-        self._options: E2BOptions = read_options(settings)
+        self._setup: E2BSetup = read_setup(settings)
+        self._options: E2BOptions = self._setup.options
         self._trial: str = settings.trial_id
         self._limits: LocalLimits = limits or LocalLimits()
         self._root: Path = Path(self._options.workspace)
@@ -196,7 +184,7 @@ class E2BEnvironment:
                 timeout=options.timeout_s,
                 metadata={"steadyhand_trial": self._trial},
                 allow_internet_access=options.internet,
-                **options.connection(),
+                **self._setup.connection(),
             )
         with _told("make the workspace"):
             await self._box.files.make_dir(options.workspace)
@@ -211,7 +199,7 @@ class E2BEnvironment:
         timeout_s: float | None = None,
         stdin: bytes | None = None,
         env: Mapping[str, str] | None = None,
-    ) -> ExecutionResult:
+    ) -> CommandResult:
         box = self._running()
         self._commands += 1
         mark = f"{self._name}.{self._commands}"
@@ -231,7 +219,7 @@ class E2BEnvironment:
             )
         limit = self._limits.command_timeout_s if timeout_s is None else timeout_s
         exit_code = await self._end(handle, stdin, limit - (time.perf_counter() - began), mark)
-        return ExecutionResult(
+        return CommandResult(
             exit_code=128 + 9 if exit_code is None else exit_code,
             stdout=stdout.text(),
             stderr=stderr.text(),

@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 from steadyhand.builtin.environments.cleanup import (
     COMMAND_MARK,
@@ -42,10 +42,14 @@ from steadyhand.builtin.environments.sandbox import (
     sandbox_available,
 )
 from steadyhand.errors import SetupError, WorkspaceError
-from steadyhand.plugins.plugin import EnvironmentSettings
-from steadyhand.records.result import CapturedFile, ExecutionResult, FileSystemOperation
+from steadyhand.plugins.plugin import EnvironmentSettings, Options, read_options
+from steadyhand.records.result import CapturedFile, CommandResult, FileSystemOperation
 
 _INHERITED = ("PATH", "LANG", "TERM", "TZ")
+
+
+class LocalOptions(Options):
+    sandbox: bool = False
 
 
 class LocalEnvironment:
@@ -54,6 +58,8 @@ class LocalEnvironment:
     The workspace is `<root>/<trial id>-<random>`, made when the first file is written or the first command run.
     Option: `sandbox`, whether commands run under bubblewrap.
     """
+
+    options: ClassVar[type[Options]] = LocalOptions
 
     def __init__(self, settings: EnvironmentSettings, limits: LocalLimits | None = None) -> None:
         """Raises `SetupError` on a system without the file calls that keep paths inside, and when a sandbox is asked
@@ -66,11 +72,8 @@ class LocalEnvironment:
         self._closed: bool = False
         self._commands: int = 0
         self._exported: dict[str, str] = {}
-        self._confinement: Confinement | None = (
-            _confinement(settings.options, self._workspace)
-            if settings.options.get("sandbox", False) is not False
-            else None
-        )
+        sandbox = bool(settings.options) and read_options(LocalOptions, settings.options, "environment local").sandbox
+        self._confinement: Confinement | None = _confinement(self._workspace) if sandbox else None
         self._handed_out: bool = False
 
     @property
@@ -114,7 +117,7 @@ class LocalEnvironment:
         timeout_s: float | None = None,
         stdin: bytes | None = None,
         env: Mapping[str, str] | None = None,
-    ) -> ExecutionResult:
+    ) -> CommandResult:
         env = {**self._exported, **(env or {})}
         argv = [_shell(), "-c", command] if isinstance(command, str) else list(command)
         if not argv:
@@ -205,7 +208,7 @@ class LocalEnvironment:
 
     @property
     def closes_at_once(self) -> bool:
-        """See `ports.environment.ClosesAtOnce`: without a workspace there is nothing to remove."""
+        """Without a workspace there is nothing to remove."""
         return not self._made
 
     async def teardown(self) -> None:
@@ -231,12 +234,7 @@ class LocalEnvironment:
             raise WorkspaceError(f"could not make the workspace {self._workspace}: {error.strerror}") from error
 
 
-def _confinement(options: Mapping[str, Any], workspace: Path) -> Confinement | None:
-    wanted: object = options.get("sandbox", False)
-    if not isinstance(wanted, bool):
-        raise SetupError(f"environment option `sandbox` must be true or false, not {wanted!r}")
-    if not wanted:
-        return None
+def _confinement(workspace: Path) -> Confinement:
     program, refusal = bubblewrap(), sandbox_available()
     if program is None or refusal is not None:
         raise SetupError(f"commands cannot be sandboxed: {refusal}")

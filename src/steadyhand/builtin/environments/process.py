@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from steadyhand.builtin.environments.cleanup import kill_group
 from steadyhand.records.base import Record
-from steadyhand.records.result import ExecutionResult
+from steadyhand.records.result import CommandResult
 
 
 class BoundedOutput:
@@ -74,7 +74,7 @@ class Command(Record):
     pass_fds: tuple[int, ...] = ()
 
 
-async def run_command(command: Command, kill_strays: Callable[[int], None]) -> ExecutionResult:
+async def run_command(command: Command, kill_strays: Callable[[int], None]) -> CommandResult:
     """Run it and leave nothing of it behind: its process group is killed, then `kill_strays(pid)` called in a thread.
 
     A program that cannot be started is a result as a shell would give it: exit code 127 when there is none of that
@@ -101,7 +101,7 @@ async def run_command(command: Command, kill_strays: Callable[[int], None]) -> E
         kill_group(pid)
         await _uninterrupted(_clear_up(transport, watch, kill_strays))
     ended = watch.ended_at or time.perf_counter()
-    return ExecutionResult(
+    return CommandResult(
         exit_code=_exit_code(transport.get_returncode()),
         stdout=watch.stdout.text(),
         stderr=watch.stderr.text(),
@@ -125,11 +125,11 @@ async def _start(command: Command) -> tuple[asyncio.SubprocessTransport, _Watch]
     )
 
 
-def _not_started(command: Command, error: OSError) -> ExecutionResult:
+def _not_started(command: Command, error: OSError) -> CommandResult:
     if error.errno == errno.ENOENT and command.folder.is_dir():
-        return ExecutionResult(exit_code=127, stderr=f"{command.argv[0]}: command not found")
+        return CommandResult(exit_code=127, stdout="", stderr=f"{command.argv[0]}: command not found", duration_ms=0.0)
     if error.errno in (errno.EACCES, errno.ENOEXEC):
-        return ExecutionResult(exit_code=126, stderr=f"{command.argv[0]}: {error.strerror}")
+        return CommandResult(exit_code=126, stdout="", stderr=f"{command.argv[0]}: {error.strerror}", duration_ms=0.0)
     raise error
 
 

@@ -19,7 +19,7 @@ import msgspec
 from steadyhand.builtin.environments.process import Command, run_command
 from steadyhand.errors import WorkspaceError
 from steadyhand.records.base import Record
-from steadyhand.records.result import ExecutionResult
+from steadyhand.records.result import CommandResult
 
 _TIMEOUT_S = 20.0
 _SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
@@ -178,9 +178,7 @@ def _frame(program: str) -> list[str]:
     return argv
 
 
-async def run_confined(
-    command: Command, confinement: Confinement, kill_strays: Callable[[int], None]
-) -> ExecutionResult:
+async def run_confined(command: Command, confinement: Confinement, kill_strays: Callable[[int], None]) -> CommandResult:
     """As `run_command`. Raises `WorkspaceError` when the sandbox could not be made: the command has not run then.
 
     Bubblewrap says on a pipe of its own that the command ended, which nothing inside can reach; the exit code and the

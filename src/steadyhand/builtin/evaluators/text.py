@@ -7,14 +7,13 @@ ignores it.
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable
 from typing import ClassVar
 
 from pydantic import Field
 
 from steadyhand.builtin.evaluators.parameters import Text
 from steadyhand.builtin.evaluators.text_search import PatternText, Scope, Subject, excerpt, quoted, subject
-from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
+from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams, TextCheck
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
 from steadyhand.records.result import ExecutionResult
 from steadyhand.text_match import Span, find, find_forbidden, search
@@ -52,6 +51,7 @@ class NotContainsParams(EvaluationParams):
 
 class StringContains:
     type: ClassVar[str] = "string_contains"
+    deterministic: ClassVar[bool] = True
     params: ClassVar[type[EvaluationParams]] = StringContainsParams
 
     async def evaluate(
@@ -63,6 +63,7 @@ class StringContains:
 
 class RegexMatch:
     type: ClassVar[str] = "regex_match"
+    deterministic: ClassVar[bool] = True
     params: ClassVar[type[EvaluationParams]] = RegexMatchParams
 
     async def evaluate(
@@ -74,6 +75,7 @@ class RegexMatch:
 
 class RegexInvariant:
     type: ClassVar[str] = "regex"
+    deterministic: ClassVar[bool] = True
     params: ClassVar[type[EvaluationParams]] = RegexInvariantParams
 
     async def evaluate(
@@ -82,7 +84,10 @@ class RegexInvariant:
         words = subject(result, params.scope, context)
         return await check_pattern(words, params.pattern, case_sensitive=params.case_sensitive)
 
-    def on_text(self, params: RegexInvariantParams) -> Callable[[str], Awaitable[bool]]:
+    def on_text(self, params: RegexInvariantParams) -> TextCheck | None:
+        if params.scope != "reply":
+            return None
+
         async def matches(text: str) -> bool:
             return await search(params.pattern, text, case_sensitive=params.case_sensitive) is not None
 
@@ -91,6 +96,7 @@ class RegexInvariant:
 
 class Contains:
     type: ClassVar[str] = "contains"
+    deterministic: ClassVar[bool] = True
     params: ClassVar[type[EvaluationParams]] = ContainsParams
 
     async def evaluate(
@@ -99,7 +105,10 @@ class Contains:
         words = subject(result, params.scope, context)
         return check_contains(words, params.pattern, case_sensitive=params.case_sensitive)
 
-    def on_text(self, params: ContainsParams) -> Callable[[str], Awaitable[bool]]:
+    def on_text(self, params: ContainsParams) -> TextCheck | None:
+        if params.scope != "reply":
+            return None
+
         async def contains(text: str) -> bool:
             return find(text, params.pattern, case_sensitive=params.case_sensitive) is not None
 
@@ -108,6 +117,7 @@ class Contains:
 
 class NotContains:
     type: ClassVar[str] = "not_contains"
+    deterministic: ClassVar[bool] = True
     fails_for_good: ClassVar[bool] = True
     params: ClassVar[type[EvaluationParams]] = NotContainsParams
 
@@ -117,7 +127,10 @@ class NotContains:
         words = subject(result, params.scope, context)
         return check_absent(words, params.pattern, case_sensitive=params.case_sensitive)
 
-    def on_text(self, params: NotContainsParams) -> Callable[[str], Awaitable[bool]]:
+    def on_text(self, params: NotContainsParams) -> TextCheck | None:
+        if params.scope != "reply":
+            return None
+
         async def lacks(text: str) -> bool:
             return find_forbidden(text, params.pattern, case_sensitive=params.case_sensitive) is None
 

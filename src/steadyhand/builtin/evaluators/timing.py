@@ -10,7 +10,15 @@ from pydantic import model_validator
 from steadyhand.builtin.evaluators.parameters import Milliseconds, PositiveMilliseconds
 from steadyhand.judging.latency import tier_of
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
-from steadyhand.records.evaluation import EvaluationResult, Evidence, LatencyTier, failed, inconclusive, passed
+from steadyhand.records.evaluation import (
+    EvaluationResult,
+    Evidence,
+    LatencyBounds,
+    LatencyTier,
+    failed,
+    inconclusive,
+    passed,
+)
 from steadyhand.records.result import ExecutionResult, Latency
 from steadyhand.records.timing import Spoiled, SpoiledBy
 
@@ -38,6 +46,11 @@ class LatencyBudget:
     type: ClassVar[str] = "latency_budget"
     fails_for_good: ClassVar[bool] = True
     params: ClassVar[type[EvaluationParams]] = LatencyBudgetParams
+
+    def latency_bounds(self, params: LatencyBudgetParams) -> LatencyBounds:
+        return LatencyBounds(
+            target_ms=params.target_ms, acceptable_ms=params.acceptable_ms, critical_ms=params.critical_ms
+        )
 
     async def evaluate(
         self, params: LatencyBudgetParams, result: ExecutionResult, context: EvaluationContext

@@ -14,7 +14,7 @@ from steadyhand.errors import WorkspaceError
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, passed
 from steadyhand.records.event import Visible
-from steadyhand.records.result import ExecutionResult
+from steadyhand.records.result import CommandResult, ExecutionResult
 
 
 def relative(path: str) -> str:
@@ -156,7 +156,7 @@ def _missing(path: str, expected: str, files: Sequence[str]) -> EvaluationResult
     )
 
 
-def _output(ran: ExecutionResult) -> str:
+def _output(ran: CommandResult) -> str:
     """The end of the output, where test runners and compilers say what went wrong."""
     kept = [f"{name}: {_end(text)}" for name, text in (("stdout", ran.stdout), ("stderr", ran.stderr)) if text.strip()]
     return "\n".join(kept) or "no output"

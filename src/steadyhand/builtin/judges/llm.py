@@ -6,18 +6,20 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from msgspec.structs import replace
+from pydantic import Field
 
 from steadyhand.builtin.judges.answer import Answer, UnreadableAnswer, answer_schema, read_answer, read_object
 from steadyhand.builtin.judges.prompt import SHOWN, Prompt, build_prompt, not_shown, shortened, with_repair
 from steadyhand.errors import ModelError, SetupError
+from steadyhand.plugins.plugin import JudgeSettings, Options, read_options
 from steadyhand.ports.agent import Judgement, NoJudgement, Question, TrialContext
 from steadyhand.ports.model import ChatModel
 from steadyhand.records.base import Record
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message
-from steadyhand.records.evaluation import JudgeNote
+from steadyhand.records.evaluation import JudgeNote, Material, Rubric, RubricScore
 from steadyhand.records.event import Visible
 
 AnswerMode = Literal["schema", "json", "text"]
@@ -60,6 +62,14 @@ class LlmJudge:
     @property
     def self_judged(self) -> bool:
         return self._name == self._tested
+
+    async def score(
+        self, rubric: Rubric, materials: Sequence[Material], trial: TrialContext, *, timeliness: float | None
+    ) -> RubricScore:
+        """See `ports.agent.RubricJudge`."""
+        from steadyhand.builtin.judges.rubric import score_rubric  # most runs score none
+
+        return await score_rubric(rubric, trial.scenario, materials, judge=self, trial=trial, timeliness=timeliness)
 
     async def ask(self, question: Question, trial: TrialContext) -> Judgement:
         """Raises `NoJudgement`."""
@@ -269,3 +279,28 @@ def _no_majority(votes: Sequence[Vote], counts: Counter[str]) -> str:
 def _kept(raw: str) -> str:
     """The raw answer as stored: valid Unicode, of a limited size."""
     return shortened(raw.encode("utf-8", "replace").decode("utf-8"), _RAW_LIMIT)
+
+
+class LlmJudgeOptions(Options):
+    """Limits on each answer of the judge; None leaves them to the model's own settings."""
+
+    max_tokens: int | None = Field(default=None, ge=1)
+    timeout_s: float | None = Field(default=None, gt=0)
+
+
+class LlmJudgeFactory:
+    options: ClassVar[type[Options]] = LlmJudgeOptions
+
+    def __call__(self, settings: JudgeSettings) -> LlmJudge:
+        options = read_options(LlmJudgeOptions, settings.options, "judge llm")
+        return LlmJudge(
+            settings.choose,
+            name=settings.name,
+            tested=settings.tested,
+            default_votes=settings.votes,
+            max_tokens=options.max_tokens,
+            timeout_s=options.timeout_s,
+        )
+
+
+llm_judge = LlmJudgeFactory()

@@ -7,22 +7,20 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
 import msgspec
+from pydantic import Field
 
 from steadyhand.builtin.models.http.client import (
-    OPTIONS,
     Asking,
+    HttpOptions,
     HttpSettings,
+    check_headers,
     read_endpoint,
-    read_flag,
-    read_headers,
     read_key,
-    read_mapping,
-    reject_unknown,
 )
 from steadyhand.builtin.models.http.model import HttpModel
 from steadyhand.builtin.models.http.stream import AnswerReader, ErrorInAnswer, PartialCall, UnreadableResponse, not_read
 from steadyhand.errors import ModelErrorKind, SetupError
-from steadyhand.plugins.plugin import ModelSettings
+from steadyhand.plugins.plugin import ModelSettings, Options, read_options
 from steadyhand.records.base import Record
 from steadyhand.records.chat import ChatRequest, Message, ToolCall, ToolSpec, Usage
 
@@ -324,46 +322,57 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
 PUBLIC_URL = "https://api.anthropic.com"
 VERSION = "2023-06-01"
 DEFAULT_MAX_TOKENS = 4096
-_OPTIONS = (*(option for option in OPTIONS if option != "send_seed"), "max_tokens")
+PROVIDER = "anthropic"
+
+
+class AnthropicOptions(HttpOptions):
+    max_tokens: int = Field(default=DEFAULT_MAX_TOKENS, ge=1)
 
 
 def read_settings(settings: ModelSettings) -> tuple[HttpSettings, Asking]:
-    """Raises `SetupError` for an unknown option, a bad URL, or a key that is missing or cannot be sent."""
-    name = f"anthropic/{settings.name}"
-    options = settings.options
-    reject_unknown(name, options, _OPTIONS)
-    key_variable = str(options.get("api_key_env", "ANTHROPIC_API_KEY"))
-    base_url = options.get("base_url") or settings.variables.get("ANTHROPIC_BASE_URL") or PUBLIC_URL
+    """Raises `SetupError` for an unknown option, a bad URL, or a key that is missing or cannot be sent.
+
+    The variables `ANTHROPIC_API_KEY` and `ANTHROPIC_BASE_URL` are for the provider `anthropic` alone, never for one
+    that the user named.
+    """
+    ours = settings.provider in ("", PROVIDER)
+    name = f"{settings.provider or PROVIDER}/{settings.name}"
+    options = read_options(AnthropicOptions, settings.options, name)
+    key_variable = options.api_key_env or ("ANTHROPIC_API_KEY" if ours else "")
+    base_url = options.base_url or (ours and settings.variables.get("ANTHROPIC_BASE_URL")) or PUBLIC_URL
     url, host = read_endpoint(name, base_url, endpoint="/v1/messages", expected="")
     key = read_key(name, key_variable, settings.variables)
     if not key and base_url == PUBLIC_URL:
         raise SetupError(
             f"{name} needs a key: set {key_variable} in the environment or an --env-file, "
             f"or set ANTHROPIC_BASE_URL to a server that needs none"
+            if ours
+            else f"{name} needs a server: give [providers.{settings.provider}] a base_url"
         )
-    max_tokens = options.get("max_tokens", DEFAULT_MAX_TOKENS)
-    if not isinstance(max_tokens, int) or isinstance(max_tokens, bool) or max_tokens < 1:
-        raise SetupError(f"{name}: option max_tokens is {max_tokens!r}, expected a whole number above 0")
+    if not key and options.api_key_env and not ours:
+        raise SetupError(f"{name} needs a key: set {options.api_key_env} in the environment or an --env-file")
     headers = {"anthropic-version": VERSION}
     if key:
         headers["x-api-key"] = key
-    headers.update(read_headers(name, options))
+    headers.update(check_headers(name, options.headers))
     http = HttpSettings(
         url=url, host=host, key=key, key_variable=key_variable, headers=headers, timeout_s=settings.timeout_s
     )
     return http, Asking(
         model=settings.name,
-        stream=read_flag(name, options, "stream", default=True),
-        temperature=read_flag(name, options, "send_temperature", default=True),
-        body=read_mapping(name, options, "body"),
-        max_tokens=max_tokens,
+        stream=options.stream,
+        temperature=options.send_temperature,
+        body=options.body,
+        max_tokens=options.max_tokens,
     )
 
 
 class AnthropicModel(HttpModel):
     """Built by the model factory for `anthropic`."""
 
+    options: ClassVar[type[Options]] = AnthropicOptions
+
     def __init__(self, settings: ModelSettings) -> None:
         """Raises `SetupError` when the key is missing or a setting is wrong."""
         http, asking = read_settings(settings)
-        super().__init__(f"anthropic/{settings.name}", http, Messages(asking=asking))
+        super().__init__(f"{settings.provider or PROVIDER}/{settings.name}", http, Messages(asking=asking))

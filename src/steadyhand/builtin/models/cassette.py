@@ -15,7 +15,6 @@ from time import perf_counter
 
 import msgspec
 
-import steadyhand
 from steadyhand.errors import ModelError, ModelErrorKind, SetupError, StoreError
 from steadyhand.ports.model import ChatModel
 from steadyhand.records.base import Record
@@ -23,6 +22,7 @@ from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.timing import Attempt
 from steadyhand.records.values import plain
 from steadyhand.redaction import Redactor
+from steadyhand.version import __version__
 
 CASSETTE_FORMAT = 2
 CASSETTE_FILE = "cassette.jsonl"
@@ -95,9 +95,7 @@ class CassetteWriter:
         except OSError as error:
             raise SetupError(f"--record {folder}: it cannot be written: {error.strerror}") from error
         created = datetime.now(UTC).isoformat(timespec="seconds")
-        self._write(
-            CassetteHeader(cassette=CASSETTE_FORMAT, steadyhand_version=steadyhand.__version__, created_at=created)
-        )
+        self._write(CassetteHeader(cassette=CASSETTE_FORMAT, steadyhand_version=__version__, created_at=created))
 
     def _carry_on(self, folder: Path) -> None:
         exchanges = read_cassette(folder)

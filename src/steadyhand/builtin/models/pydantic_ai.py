@@ -11,16 +11,15 @@ import os
 from collections.abc import Generator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
-from steadyhand.builtin.models.http.client import read_flag, reject_unknown
 from steadyhand.builtin.models.http.errors import Endpoint, status_error
 from steadyhand.builtin.models.http.model import Cut, cut_short
 from steadyhand.builtin.models.http.stream import message_in
 from steadyhand.errors import ModelError, SetupError
-from steadyhand.plugins.plugin import ModelSettings
+from steadyhand.plugins.plugin import ModelSettings, Options, read_options
 from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.timing import Attempt
 
@@ -250,24 +249,31 @@ class CallClock:
         return None if moment is None else round((moment - self._zero) * 1000, 3)
 
 
-_OPTIONS = ("stream", "send_seed", "send_temperature")
+class BridgeOptions(Options):
+    stream: bool = True
+    send_seed: bool = False
+    send_temperature: bool = True
+
+
 _SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 
 
 class PydanticAIModel(BridgedModel):
     """Built by the model factory for `pydantic-ai`."""
 
+    options: ClassVar[type[Options]] = BridgeOptions
+
     def __init__(self, settings: ModelSettings) -> None:
         """Raises `SetupError` when the library or the vendor's package is missing, or the vendor cannot be set up."""
         name = f"pydantic-ai/{settings.name}"
-        reject_unknown(name, settings.options, _OPTIONS)
+        options = read_options(BridgeOptions, settings.options, name)
         super().__init__(
             name,
             _build(name, settings),
             timeout_s=settings.timeout_s,
-            stream=read_flag(name, settings.options, "stream", default=True),
-            send_seed=read_flag(name, settings.options, "send_seed", default=False),
-            send_temperature=read_flag(name, settings.options, "send_temperature", default=True),
+            stream=options.stream,
+            send_seed=options.send_seed,
+            send_temperature=options.send_temperature,
             secrets=tuple(
                 value
                 for variable, value in settings.variables.items()

@@ -10,13 +10,13 @@ import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 from time import perf_counter
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
 from steadyhand.builtin.models.cassette import Exchange, RecordedFailure, read_cassette, request_key, shifted
-from steadyhand.errors import ModelError, SetupError
-from steadyhand.plugins.plugin import ModelSettings
+from steadyhand.errors import ModelError
+from steadyhand.plugins.plugin import ModelSettings, Options, read_options
 from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.redaction import Redactor, secrets_of
 
@@ -148,14 +148,20 @@ class ReplayedModel:
         return error
 
 
+class ReplayOptions(Options):
+    time: Literal["zero", "original"] = "zero"
+
+
 class ReplayProvider(ReplayedModel):
     """`replay/DIR`, built by the model factory for `replay`: answers for whichever model was recorded."""
 
+    uses_network: ClassVar[bool] = False
+    free: ClassVar[bool] = True
+    options: ClassVar[type[Options]] = ReplayOptions
+
     def __init__(self, settings: ModelSettings) -> None:
         """Raises `SetupError` when there is no recording or the option `time` is wrong."""
-        time = settings.options.get("time", "zero")
-        if time not in ("zero", "original"):
-            raise SetupError(f"replay/{settings.name}: option time is {time!r}, expected 'zero' or 'original'")
+        time = read_options(ReplayOptions, settings.options, f"replay/{settings.name}").time
         redactor = Redactor(secrets_of(settings.variables))
         super().__init__(None, Cassette(settings.folder / settings.name, redactor, time=time))
         self._shown_name = f"replay/{settings.name}"

@@ -166,6 +166,9 @@ _STATUS: dict[str, int] = {"server": 500, "rate_limit": 429, "stream": 200}
 class ScriptedModel:
     """A `ports.model.ChatModel`, built by the model factory for `scripted`. The file is read once, here."""
 
+    uses_network: ClassVar[bool] = False
+    free: ClassVar[bool] = True
+
     def __init__(self, settings: ModelSettings) -> None:
         """Raises `SetupError` when the file is missing or wrong."""
         self._file = settings.name

@@ -14,6 +14,7 @@ from steadyhand.builtin.users.prompts import (
     turn_prompt,
 )
 from steadyhand.errors import ModelError
+from steadyhand.plugins.plugin import UserSettings
 from steadyhand.ports.agent import ASKED_AGAIN, TrialContext
 from steadyhand.ports.model import ChatModel
 from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message
@@ -248,3 +249,8 @@ def _is_logged(config: UserSimulatorConfig, trial: TrialContext) -> bool:
 
 def _note(trial: TrialContext, message: str, figures: dict[str, object], *, level: str = "info") -> None:
     trial.emit(Noted(at_ms=trial.elapsed_ms(), message=message, level=level, topic=ASKED_AGAIN, figures=figures))
+
+
+def llm_user(settings: UserSettings) -> LlmUserSimulator:
+    """Built by the user factory for `llm`, anew for each trial."""
+    return LlmUserSimulator(settings.choose)

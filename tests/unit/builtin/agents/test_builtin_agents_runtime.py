@@ -378,7 +378,7 @@ async def test_the_model_sees_its_last_answers(tmp_path: Path):
 
 @pytest.mark.parametrize("options", [{"max_steps": 0}, {"max_steps": True}, {"allow_commands": "yes"}])
 def test_bad_options(tmp_path: Path, options: dict[str, Any]):
-    with pytest.raises(SetupError, match=f"`{next(iter(options))}` must be"):
+    with pytest.raises(SetupError, match=f"option {next(iter(options))}: expected"):
         RuntimeAgent(AgentSettings(model=ScriptedChatModel([]), folder=tmp_path, options=options))
 
 

@@ -52,11 +52,11 @@ def test_without_the_package_it_says_what_to_install(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"template": 3}, "`template` of e2b must be a text, not 3"),
-        ({"timeout_s": "long"}, "`timeout_s` of e2b must be a whole number, not 'long'"),
-        ({"timeout_s": True}, "must be a whole number, not True"),
-        ({"timeout_s": 0}, "must be more than 0"),
-        ({"internet": "no"}, "must be true or false, not 'no'"),
+        ({"template": 3}, "option template: expected text, found the number 3"),
+        ({"timeout_s": "long"}, 'option timeout_s: expected a whole number, found the text "long"'),
+        ({"timeout_s": True}, "expected a whole number, found true"),
+        ({"timeout_s": 0}, "expected a number more than 0"),
+        ({"internet": "no"}, 'expected true or false, found the text "no"'),
         ({"workspace": "here"}, "must be an absolute path"),
     ],
 )
@@ -66,7 +66,7 @@ def test_a_wrong_option_is_a_set_up_error(tmp_path, options, message):
 
 
 async def test_options_reach_the_service(server, tmp_path):
-    options = {"template": "mine", "timeout_s": 77, "internet": False, "sandbox": True}
+    options = {"template": "mine", "timeout_s": 77, "internet": False}
     environment = E2BEnvironment(_settings(tmp_path, options=options, **server.variables))
     assert environment.sandboxed
     await environment.setup([])

@@ -393,11 +393,11 @@ async def test_reported_times_lie_around_the_servers_own():
 def test_settings():
     with pytest.raises(SetupError, match="set ANTHROPIC_API_KEY"):
         build({})
-    with pytest.raises(SetupError, match="did you mean 'max_tokens'"):
+    with pytest.raises(SetupError, match="did you mean `max_tokens`"):
         build({"ANTHROPIC_API_KEY": "k"}, max_token=5)
-    with pytest.raises(SetupError, match="whole number above 0"):
+    with pytest.raises(SetupError, match="a number of at least 1"):
         build({"ANTHROPIC_API_KEY": "k"}, max_tokens=0)
-    with pytest.raises(SetupError, match="unknown option 'send_seed'"):
+    with pytest.raises(SetupError, match="unknown key `send_seed`"):
         build({"ANTHROPIC_API_KEY": "k"}, send_seed=True)
     with pytest.raises(SetupError) as caught:
         build({"ANTHROPIC_API_KEY": "sk-1\n2"})

@@ -484,12 +484,12 @@ def test_a_missing_key_for_the_public_server_says_what_to_set():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"base_ulr": "x"}, "did you mean 'base_url'"),
+        ({"base_ulr": "x"}, "did you mean `base_url`"),
         ({"base_url": "localhost:8000"}, "expected http://HOST/v1"),
         ({"base_url": "http://me:word@host/v1"}, "user name or password"),
         ({"base_url": "http://host:port/v1"}, "not a URL"),
         ({"stream": "no"}, "expected true or false"),
-        ({"headers": "X: y"}, "expected names and values"),
+        ({"headers": "X: y"}, "expected a mapping"),
     ],
 )
 def test_wrong_options_are_refused(options, message):

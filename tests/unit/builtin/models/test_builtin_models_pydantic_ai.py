@@ -210,7 +210,7 @@ async def test_the_vendors_client_is_opened_once_and_closed():
     [
         ("gemini", {}, "expected pydantic-ai/PROVIDER:MODEL"),
         ("nobody:some-model", {}, "cannot be set up: Unknown model"),
-        ("test", {"base_url": "x"}, "unknown option 'base_url'"),
+        ("test", {"base_url": "x"}, "unknown key `base_url`"),
     ],
 )
 def test_wrong_names_and_options(name, options, message):

@@ -6,16 +6,18 @@ import asyncio
 import re
 import ssl
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from time import perf_counter
-from typing import Any, cast
+from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
+
+from pydantic import Field
 
 from steadyhand.builtin.models.http.connection import Broken, Connection, Response, Stamps
 from steadyhand.errors import SetupError
+from steadyhand.plugins.plugin import Options
 from steadyhand.records.base import Record
 from steadyhand.records.chat import ChatRequest
-from steadyhand.spec.validation import nearest
 
 _IDLE_S = 30.0
 _STALE_S = 1.0
@@ -169,7 +171,17 @@ def _head(target: str, authority: str, headers: Mapping[str, str]) -> bytes:
 
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
-OPTIONS = ("base_url", "api_key_env", "headers", "body", "stream", "send_seed", "send_temperature")
+
+
+class HttpOptions(Options):
+    """What providers over HTTP have in common. `body` is the user's own part of a request and has the last word."""
+
+    base_url: str | None = Field(default=None, min_length=1)
+    api_key_env: str | None = Field(default=None, min_length=1)
+    headers: dict[str, str] = {}
+    body: dict[str, Any] = {}
+    stream: bool = True
+    send_temperature: bool = True
 
 
 class HttpSettings(Record):
@@ -203,14 +215,6 @@ class Asking(Record):
         return self.max_tokens if request.max_tokens is None else request.max_tokens
 
 
-def reject_unknown(name: str, options: Mapping[str, Any], known: Sequence[str]) -> None:
-    for option in options:
-        if option not in known:
-            near = nearest(option, known)
-            hint = f"; did you mean {near!r}?" if near else ""
-            raise SetupError(f"{name}: unknown option {option!r}{hint} (known: {', '.join(known)})")
-
-
 def read_key(name: str, variable: str, variables: Mapping[str, str]) -> str:
     """The key, or an empty text. Raises `SetupError` for one that cannot be sent, without showing it."""
     key = variables.get(variable, "").strip()
@@ -219,26 +223,12 @@ def read_key(name: str, variable: str, variables: Mapping[str, str]) -> str:
     return key
 
 
-def read_flag(name: str, options: Mapping[str, Any], option: str, *, default: bool) -> bool:
-    value = options.get(option, default)
-    if not isinstance(value, bool):
-        raise SetupError(f"{name}: option {option} is {value!r}, expected true or false")
-    return value
-
-
-def read_mapping(name: str, options: Mapping[str, Any], option: str) -> dict[str, Any]:
-    value = options.get(option, {})
-    if not isinstance(value, Mapping):
-        raise SetupError(f"{name}: option {option} is {value!r}, expected names and values")
-    return dict(cast("Mapping[str, Any]", value))
-
-
-def read_headers(name: str, options: Mapping[str, Any]) -> dict[str, str]:
-    headers = {str(header): str(value) for header, value in read_mapping(name, options, "headers").items()}
+def check_headers(name: str, headers: Mapping[str, str]) -> dict[str, str]:
+    """Raises `SetupError` for a header that cannot be sent."""
     for header, value in headers.items():
         if not _HEADER_NAME.fullmatch(header) or not _HEADER_VALUE.fullmatch(value):
             raise SetupError(f"{name}: the header {header!r} of option headers holds characters that cannot be sent")
-    return headers
+    return dict(headers)
 
 
 def read_endpoint(name: str, base_url: Any, *, endpoint: str, expected: str) -> tuple[str, str]:

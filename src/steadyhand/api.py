@@ -1,0 +1,512 @@
+"""Run scenarios from Python. `import steadyhand` has these names; docs/python-api.md is the user's side of this file.
+
+Nothing here prints, handles signals, sets the garbage collector or reads a configuration that was not asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import os
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypedDict, TypeVar, Unpack, cast
+
+import msgspec
+
+from steadyhand.compose.loading import Given, combinations_of, load_files, open_registries
+from steadyhand.compose.running import Run, quick_loop, rates_of
+from steadyhand.compose.settings import RunOptions, Selection, Settings
+from steadyhand.errors import ExitCode, SetupError, StoreError
+from steadyhand.judging.rates import ScenarioRate, rates_exit_code
+from steadyhand.plugins.plugin import AgentSettings, Plugin
+from steadyhand.ports.observer import RunObserver
+from steadyhand.records.chat import Message
+from steadyhand.records.evaluation import EvaluationResult, FailureClass, LatencyTier, Outcome, Verdict
+from steadyhand.records.event import AnyEvent, TrajectoryStep
+from steadyhand.records.run import RunHeader, TrialKey, TrialRecord, trajectory_of, transcript_of
+from steadyhand.records.scenario import Scenario
+from steadyhand.spec.load import Loaded
+from steadyhand.spec.validation import nearest
+from steadyhand.store.reader import RunReader, find_run
+
+StrPath = str | os.PathLike[str]
+Source = StrPath | Mapping[str, Any] | Scenario
+"""A file, folder, glob or library; a scenario in the shape of its file; or one that `load` gave."""
+
+T = TypeVar("T")
+_AUTO = "auto"
+_CALLABLE = "callable"
+_SHOWN = 20
+
+
+class Options(TypedDict, total=False):
+    """What the options of `steadyhand run` are called here; left out, they are what they are there."""
+
+    tags: Sequence[str]
+    expression: str | None
+    filters: Sequence[str]
+    model: str | None
+    judge: str | None
+    user_model: str | None
+    environment: str | None
+    live: bool
+    env_file: StrPath | None
+    seed: int | None
+    out: StrPath | None
+    concurrency: int | None
+    timeout_s: float | None
+    retries: int | None
+    strict_judge: bool
+    sandbox: bool
+    allow_commands: bool
+    enforce_deadline: bool
+    trials: int | None
+    pass_rate: float | None
+    record: StrPath | None
+    replay: StrPath | None
+    replay_time: Literal["zero", "original"]
+    max_cost: float | None
+    max_tokens: int | None
+
+
+def run(
+    scenarios: Source | Iterable[Source],
+    *,
+    agent: str | Callable[..., Any] | None = None,
+    config: StrPath | None = None,
+    plugins: Sequence[Plugin | str] = (),
+    observer: RunObserver | None = None,
+    **options: Unpack[Options],
+) -> RunResult:
+    """Run scenarios to the end and give what they came to.
+
+    `agent` is a kind such as `runtime`, or a function or class of yours that is called in this process. `config` is a
+    configuration file, or `auto` to look for one as the command does; without it none is read. `plugins` are objects,
+    or names as `--plugin` takes them. The other options are those of the command.
+
+    The run has a thread and an event loop of its own, so that this works wherever it is called. Raises `UsageError`
+    when it cannot start, and `StoreError` when its record cannot be written.
+    """
+    prepared = _prepare(scenarios, agent=agent, config=config, plugins=plugins, options=options)
+    factory = quick_loop() if prepared.needs_network else None
+    return _in_own_thread(lambda: _execute(prepared, observer), factory)
+
+
+async def run_async(
+    scenarios: Source | Iterable[Source],
+    *,
+    agent: str | Callable[..., Any] | None = None,
+    config: StrPath | None = None,
+    plugins: Sequence[Plugin | str] = (),
+    observer: RunObserver | None = None,
+    **options: Unpack[Options],
+) -> RunResult:
+    """The same on the running event loop. When it is cancelled, the record keeps what was finished.
+
+    What else the loop does while a call is timed is measured, and makes the call's latency ungraded where it mattered.
+    """
+    prepared = await asyncio.to_thread(
+        _prepare, scenarios, agent=agent, config=config, plugins=plugins, options=options
+    )
+    return await _execute(prepared, observer)
+
+
+def load(paths: Source | Iterable[Source], *, plugins: Sequence[Plugin | str] = ()) -> Loaded:
+    """Read scenarios and everything that is wrong with them, and run nothing.
+
+    A matrix stands for its combinations. Raises `SetupError` for a plugin or a library that cannot be had.
+    """
+    named, objects = _plugins(plugins)
+    files, given = _sorted_out(paths, objects)
+    registries = open_registries(Settings(RunOptions(ignore_config=True, plugins=named)), given)
+    loaded = load_files(files, registries, given)
+    combinations, problems = combinations_of(loaded, registries)
+    return msgspec.structs.replace(
+        loaded,
+        scenarios=(*loaded.scenarios, *combinations, *given.scenarios),
+        problems=(*loaded.problems, *problems),
+    )
+
+
+def open_run(run: StrPath, *, out: StrPath | None = None, config: StrPath | None = None) -> RunResult:
+    """A run on record: by the path of its record, or by id, the beginning of an id, or `last` in the folder `out`.
+
+    Raises `StoreError` when there is no such run, or it cannot be read.
+    """
+    _, options = _records((), {"out": out, **_configuration(config)})
+    if isinstance(run, os.PathLike):
+        return RunResult(RunReader.open(Path(run).absolute()))
+    return RunResult(RunReader.open(find_run(Settings(options).out, run).absolute()))
+
+
+class Trial:
+    """One trial of a scenario, read from the record. `record` is all there is of it."""
+
+    __slots__ = ("record",)
+
+    def __init__(self, record: TrialRecord) -> None:
+        self.record: TrialRecord = record
+
+    def __repr__(self) -> str:
+        return f"<Trial {self.record.key}: {self.verdict.value}, {self.reason}>"
+
+    @property
+    def scenario_id(self) -> str:
+        return self.record.key.scenario_id
+
+    @property
+    def index(self) -> int:
+        """Which of the scenario's trials it is, from 0."""
+        return self.record.key.index
+
+    @property
+    def name(self) -> str:
+        """The scenario's name."""
+        return self.record.scenario_name
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return self.record.tags
+
+    @property
+    def agent(self) -> str:
+        return self.record.agent
+
+    @property
+    def model(self) -> str | None:
+        return self.record.model
+
+    @property
+    def seed(self) -> int:
+        return self.record.seed
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.record.judged.verdict
+
+    @property
+    def reason(self) -> str:
+        """Why that is the verdict."""
+        return self.record.judged.reason
+
+    @property
+    def outcome(self) -> Outcome | None:
+        return self.record.judged.outcome
+
+    @property
+    def evaluations(self) -> tuple[EvaluationResult, ...]:
+        """What each check found, in the order of the file."""
+        return self.record.evaluations
+
+    @property
+    def transcript(self) -> tuple[Message, ...]:
+        """Everything that was said, in order, from the system prompt to the last reply."""
+        return tuple(said.message for said in transcript_of(self.record.events))
+
+    @property
+    def reply(self) -> str:
+        """The last thing that the agent said; empty when it said nothing."""
+        said = (message.content for message in reversed(self.transcript) if message.role == "assistant")
+        return next(said, "")
+
+    @property
+    def trajectory(self) -> tuple[TrajectoryStep, ...]:
+        """Thoughts, actions and observations, by the time they began."""
+        return trajectory_of(self.record.events)
+
+    @property
+    def events(self) -> tuple[AnyEvent, ...]:
+        return self.record.events
+
+    @property
+    def duration_ms(self) -> float:
+        """The whole trial, with set-up, judging and tear-down."""
+        return self.record.duration_ms
+
+    @property
+    def latency_ms(self) -> float | None:
+        """How long the answer took, from request sent to last byte; None when that is not known. `latency_tier` is its
+        grade, and None where something may have changed it."""
+        return self.record.judged.latency_ms
+
+    @property
+    def latency_tier(self) -> LatencyTier | None:
+        return self.record.judged.latency_tier
+
+    @property
+    def time_to_safe_ms(self) -> float | None:
+        """From when on the text that had arrived satisfied every invariant."""
+        return self.record.judged.time_to_safe_ms
+
+    @property
+    def safety_score(self) -> float | None:
+        return self.record.judged.safety_score
+
+    @property
+    def failure_classes(self) -> tuple[FailureClass, ...]:
+        return self.record.judged.failure_classes
+
+
+class RunResult:
+    """A run on record. Iterate over it for its trials, in the order of the plan, each read when its turn comes.
+
+    Every question is answered from the record, so a run that another process carries on is as it stands then. Raises
+    `StoreError` when the record cannot be read.
+    """
+
+    def __init__(self, reader: RunReader) -> None:
+        self._reader: RunReader = reader
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{count} {verdict.value}" for verdict, count in self.counts.items() if count)
+        return f"<RunResult {self.id}: {counts or 'no trials'}>"
+
+    @property
+    def id(self) -> str:
+        return self._reader.header.id
+
+    @property
+    def path(self) -> Path:
+        """The file of the record."""
+        return self._reader.path
+
+    @property
+    def header(self) -> RunHeader:
+        return self._reader.header
+
+    @property
+    def finished(self) -> bool:
+        """Whether it got to its end: everything that was planned was done."""
+        return self._reader.finished
+
+    @property
+    def counts(self) -> dict[Verdict, int]:
+        """How many trials came to each verdict."""
+        return self._reader.counts()
+
+    @property
+    def rates(self) -> list[ScenarioRate]:
+        """One entry per scenario, in the order of the plan: its verdict, and the trials that it rests on."""
+        return rates_of(self._reader)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """What the command would have ended with."""
+        return rates_exit_code(self.rates)
+
+    @property
+    def passed(self) -> bool:
+        """Whether every scenario passed. False also when one could not be decided; `rates` tells these apart."""
+        return self.exit_code is ExitCode.PASSED
+
+    def __iter__(self) -> Iterator[Trial]:
+        return map(Trial, self._reader.trials())
+
+    def __len__(self) -> int:
+        """How many trials were finished."""
+        return sum(self.counts.values())
+
+    def __bool__(self) -> bool:
+        """Refused: `if result:` could mean that there are trials, or that they passed."""
+        raise TypeError("a RunResult is neither true nor false; ask `result.passed` or `len(result)`")
+
+    def trial(self, scenario_id: str, index: int = 0) -> Trial:
+        """One trial. Raises `KeyError` when the record does not hold it."""
+        found = self._reader.trial(TrialKey(scenario_id=scenario_id, index=index))
+        if found is None:
+            known = ", ".join(list(self._reader.planned_per_scenario())[:_SHOWN])
+            raise KeyError(f"no trial {index} of scenario {scenario_id!r} (scenarios: {known})")
+        return Trial(found)
+
+    def assert_passed(self) -> None:
+        """Raises `AssertionError` that says which scenarios did not pass, and why."""
+        __tracebackhide__ = True
+        if self.passed:
+            return
+        undone = [rate for rate in self.rates if rate.verdict is not Verdict.PASSED]
+        lines = [f"{len(undone)} of {len(self.rates)} scenarios did not pass ({self.path})"]
+        lines += [f"  {rate.scenario_id}: {rate.verdict.value}: {self._why(rate)}" for rate in undone[:_SHOWN]]
+        if len(undone) > _SHOWN:
+            lines.append(f"  and {len(undone) - _SHOWN} more")
+        raise AssertionError("\n".join(lines))
+
+    def _why(self, rate: ScenarioRate) -> str:
+        """Of a single trial its own reason, of several the tally."""
+        if rate.total != 1 or rate.not_run:
+            return rate.reason
+        return self.trial(rate.scenario_id).reason
+
+    def to_json(self) -> str:
+        """The JSON report, whole. For a run of many trials use `write_json`."""
+        return b"".join(self._json()).decode()
+
+    def write_json(self, file: StrPath) -> None:
+        """The JSON report into a file, trial by trial. Raises `OSError`."""
+        with Path(file).open("wb") as stream:
+            stream.writelines(self._json())
+
+    def _json(self) -> Iterator[bytes]:
+        from steadyhand.report.json import to_json
+
+        return to_json(self.header, self._reader.trials(), self.rates)
+
+    def to_text(self, *, width: int = 100) -> str:
+        """What `steadyhand show` prints, without colours."""
+        from steadyhand.report.table import Page
+        from steadyhand.report.terminal import render_stored_run
+
+        page = Page(width=width, colour=False)
+        return "\n".join(render_stored_run(self._reader, self.rates, page, transcripts=None))
+
+
+class _Sources(NamedTuple):
+    files: tuple[str, ...]
+    given: Given
+
+
+def _sorted_out(scenarios: Source | Iterable[Source], plugins: Sequence[Plugin]) -> _Sources:
+    """Raises `SetupError` for something that is no scenario."""
+    one = isinstance(scenarios, str | os.PathLike | Mapping | Scenario)
+    several = cast("Iterable[Any]", (scenarios,) if one else scenarios)
+    files: list[str] = []
+    data: list[Mapping[str, Any]] = []
+    built: list[Scenario] = []
+    for each in several:
+        if isinstance(each, Scenario):
+            built.append(each)
+        elif isinstance(each, Mapping):
+            data.append(cast("Mapping[str, Any]", each))
+        elif isinstance(each, str | os.PathLike):
+            files.append(os.fspath(cast("StrPath", each)))
+        else:
+            found = type(each).__name__
+            raise SetupError(f"expected a path, a scenario in the shape of its file, or a Scenario; found a {found}")
+    return _Sources(tuple(files), Given(data=tuple(data), scenarios=tuple(built), plugins=tuple(plugins)))
+
+
+def _prepare(
+    scenarios: Source | Iterable[Source],
+    *,
+    agent: str | Callable[..., Any] | None,
+    config: StrPath | None,
+    plugins: Sequence[Plugin | str],
+    options: Options,
+) -> Run:
+    """Raises `UsageError` for anything that would stop the run from starting."""
+    for name in options:
+        if name not in Options.__annotations__:
+            near = nearest(name, Options.__annotations__)
+            raise TypeError(f"run() has no option {name!r}" + (f"; did you mean {near!r}?" if near else ""))
+    names, objects = _plugins(plugins)
+    named: dict[str, Any] = {**options, **_configuration(config), "plugins": names}
+    if callable(agent):
+        objects = (*objects, _agent_plugin(agent))
+        named["agent"] = f"{_CALLABLE}:{_name_of(agent)}"
+    else:
+        named["agent"] = agent
+    files, given = _sorted_out(scenarios, objects)
+    selection, run_options = _records(files, named)
+    return Run(selection, run_options, given=given)
+
+
+def _plugins(given: Sequence[Plugin | str]) -> tuple[tuple[str, ...], tuple[Plugin, ...]]:
+    """Those that are named, and those that are objects. Raises `SetupError` for anything else."""
+    several = cast("tuple[Any, ...]", (given,) if isinstance(given, str | Plugin) else tuple(given))
+    for each in several:
+        if not isinstance(each, str | Plugin):
+            raise SetupError(f"expected a Plugin or the name of one in `plugins`; found a {type(each).__name__}")
+    named = tuple(each for each in several if isinstance(each, str))
+    return named, tuple(each for each in several if isinstance(each, Plugin))
+
+
+def _configuration(config: StrPath | None) -> dict[str, Any]:
+    """As the options of a run say it, which look for one unless they are told otherwise."""
+    return {"config": None if config == _AUTO else config, "ignore_config": config is None}
+
+
+def _agent_plugin(agent: Callable[..., Any]) -> Plugin:
+    from steadyhand.builtin.agents.python import PythonAgent
+
+    class CallersAgent(PythonAgent):
+        def __init__(self, settings: AgentSettings) -> None:
+            super().__init__(settings, found=agent)
+
+    return Plugin(name="the caller", agents={_CALLABLE: CallersAgent})
+
+
+def _name_of(agent: Callable[..., Any]) -> str:
+    kind = type(agent)
+    name = getattr(agent, "__qualname__", None) or kind.__qualname__
+    return f"{getattr(agent, '__module__', None) or kind.__module__}:{name}"
+
+
+def _records(files: tuple[str, ...], options: Mapping[str, Any]) -> tuple[Selection, RunOptions]:
+    """Raises `SetupError` for a value that cannot be."""
+    chosen: dict[str, Any] = {"paths": files}
+    how: dict[str, Any] = {}
+    for name, value in options.items():
+        home = chosen if name in Selection.__struct_fields__ else how
+        home[name] = os.fspath(cast("StrPath", value)) if isinstance(value, os.PathLike) else value
+    try:
+        return msgspec.convert(chosen, Selection), msgspec.convert(how, RunOptions, dec_hook=_path)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$.")
+        name = where.removesuffix("`")
+        raise SetupError(f"option `{name}` is {options.get(name)!r}: {what[:1].lower()}{what[1:]}") from None
+
+
+def _path(kind: type, value: Any) -> Any:
+    if kind is Path and isinstance(value, str):
+        return Path(value)
+    raise TypeError(f"Expected a path, got {type(value).__name__}")
+
+
+async def _execute(prepared: Run, observer: RunObserver | None) -> RunResult:
+    path = await prepared.execute([] if observer is None else [observer])
+    if prepared.broken is not None:
+        message = prepared.redactor.text(str(prepared.broken))
+        raise StoreError(f"{message}; what was finished until then is in {path}") from prepared.broken
+    return RunResult(RunReader.open(path.absolute()))
+
+
+def _in_own_thread(
+    main: Callable[[], Coroutine[Any, Any, T]], factory: Callable[[], asyncio.AbstractEventLoop] | None
+) -> T:
+    """Run to the end in a new thread. What interrupts the waiting, such as Ctrl-C, cancels it and is raised again."""
+    done: Future[T] = Future()
+    interrupted = threading.Event()
+    cancel: list[Callable[[], object]] = []
+
+    async def stoppable() -> T:
+        task = asyncio.ensure_future(main())
+        loop = asyncio.get_running_loop()
+        cancel.append(lambda: loop.call_soon_threadsafe(task.cancel))
+        if interrupted.is_set():
+            task.cancel()
+        return await task
+
+    def work() -> None:
+        try:
+            with asyncio.Runner(loop_factory=factory) as runner:
+                result = runner.run(stoppable())
+        except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+            done.set_exception(error)
+        else:
+            done.set_result(result)
+
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(work,), name="steadyhand run")
+    thread.start()
+    try:
+        return done.result()
+    except BaseException:
+        interrupted.set()
+        if not done.done():
+            with suppress(RuntimeError):  # its loop has just been closed
+                for each in cancel:
+                    each()
+        thread.join()
+        raise
