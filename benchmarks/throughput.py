@@ -156,9 +156,7 @@ def _ours(base_url: str, size: int, folder: Path) -> dict[str, Any]:
 
     os.chdir(folder)
     (folder / "bench.yaml").write_text(SCENARIO)
-    (folder / "steadyhand.toml").write_text(
-        f'[providers.openai]\nbase_url = "{base_url}"\noptions = {{send_seed = true}}\n'
-    )
+    (folder / "steadyhand.toml").write_text(f'[providers.openai]\nbase_url = "{base_url}"\nsend_seed = true\n')
     os.environ.setdefault("OPENAI_API_KEY", "none")
     run = Run(
         Selection(paths=("bench.yaml",)), RunOptions(model="openai/bench", concurrency=IN_FLIGHT, trials=size, seed=1)

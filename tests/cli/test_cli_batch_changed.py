@@ -139,9 +139,7 @@ def test_where_a_model_is_asked_by_a_variable_or_by_configuration(batch):
         assert_asked(batch, "untimed: the model has changed", OPENAI_BASE_URL=other.url)
         batch.write("steadyhand.toml", f'[providers.openai]\nbase_url = "{one.url}"\n')
         assert_not_asked(batch, OPENAI_BASE_URL=other.url)
-        batch.write(
-            "steadyhand.toml", f'[providers.openai]\nbase_url = "{one.url}"\noptions = {{body = {{top_p = 0.1}}}}\n'
-        )
+        batch.write("steadyhand.toml", f'[providers.openai]\nbase_url = "{one.url}"\nbody = {{top_p = 0.1}}\n')
         assert_asked(batch, "untimed: the model has changed", OPENAI_BASE_URL=one.url)
 
 

@@ -109,7 +109,7 @@ def within_target(trial):
 
 
 async def run(batch, server, *command):
-    settings = f'[providers.openai]\nbase_url = "{server.base_url}"\noptions = {{send_seed = true}}\n'
+    settings = f'[providers.openai]\nbase_url = "{server.base_url}"\nsend_seed = true\n'
     batch.write("steadyhand.toml", settings)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "steadyhand", *command, "--no-progress"),

@@ -251,7 +251,7 @@ def test_a_third_partys_parts_behave_like_ours(shell):
     text = shell.decision("a.yaml").read_text().replace(CHECK, POLITE_CHECK)
     shell.write("a.yaml", text + "examples: {good: [Call for help please.], bad: [No.]}\n")
     tested = shell("selftest", "a.yaml", "--plugin", "./manners.py")
-    assert (tested.code, "1 scenarios, 2 answers: 0 defects" in tested.err) == (0, True)
+    assert (tested.code, "1 scenario, 2 answers: 0 defects" in tested.err) == (0, True)
     shell("run", "a.yaml", "--plugin", "./manners.py", "--model", "echo/any", "--json", "r.json")
     report = json.loads((shell.folder / "r.json").read_text())
     (trial,) = report["trials"]

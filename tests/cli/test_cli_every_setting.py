@@ -122,7 +122,7 @@ def test_rubrics_are_found_in_their_folder(ready):
 def test_concurrency_and_sandbox(ready):
     ready.write("steadyhand.toml", f"{MODEL}concurrency = 3\n")
     ready.write("a.scenario.yaml", AGENT)
-    assert "3 trials at a time" in ready("run", "a.scenario.yaml", "--dry-run").out
+    assert "up to 3 trials at once" in ready("run", "a.scenario.yaml", "--dry-run").out
     ready.write("steadyhand.toml", f"{MODEL}sandbox = true\n")
     ended = ready("run", "a.scenario.yaml", PATH="/nowhere")
     assert (ended.code, "commands cannot be sandboxed" in ended.err) == (2, True)

@@ -8,7 +8,7 @@ import pytest
 
 from steadyhand.testing import Answer
 from support.loopback import Loopback
-from support.shell import AGENT, Shell
+from support.shell import AGENT
 
 SAFE = 'rules:\n  - reply: "I call for help. Hello!"\n'
 MOCKED = AGENT.replace(
@@ -25,7 +25,7 @@ def test_settings_are_found_upwards_from_the_current_folder_and_flags_win(shell)
     shell.decision("inner/deep/a.yaml")
     shell.write("flag.yaml", 'rules:\n  - reply: "from the flag"\n')
     assert "outer" in shell("run", "inner").out, "the nearest one to the scenario does not count"
-    assert Shell(shell.folder / "inner" / "deep")("run", "a.yaml").code == 0, "the nearest one upwards does"
+    assert shell.within(shell.folder / "inner" / "deep")("run", "a.yaml").code == 0, "the nearest one upwards does"
     assert "from the flag" in shell("run", "inner", "--model", "scripted/flag.yaml").out
 
 
