@@ -64,6 +64,7 @@ class Options(TypedDict, total=False):
     sandbox: bool
     allow_commands: bool
     enforce_deadline: bool
+    in_process: bool
     trials: int | None
     pass_rate: float | None
     record: StrPath | None
@@ -295,8 +296,10 @@ class RunResult:
 
     @property
     def exit_code(self) -> ExitCode:
-        """What the command would have ended with."""
-        return rates_exit_code(self.rates)
+        """What the command would have ended with: 0 only for a finished record, every trial of which was read back."""
+        code = rates_exit_code(self.rates)
+        sound = self._reader.finished and not self._reader.unreadable()
+        return code if sound or code is not ExitCode.PASSED else ExitCode.UNDECIDED
 
     @property
     def passed(self) -> bool:
@@ -470,6 +473,8 @@ async def _execute(prepared: Run, observer: RunObserver | None) -> RunResult:
     if prepared.broken is not None:
         message = prepared.redactor.text(str(prepared.broken))
         raise StoreError(f"{message}; what was finished until then is in {path}") from prepared.broken
+    if prepared.crashed is not None:
+        raise prepared.crashed
     return RunResult(RunReader.open(path.absolute()))
 
 

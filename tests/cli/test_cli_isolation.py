@@ -180,8 +180,8 @@ def test_a_bug_is_one_line_a_file_and_three(capsys):
 class Crashing(Run):
     """Something that nobody expected is raised when the trials are done."""
 
-    async def execute(self, observers):
-        record = await super().execute(observers)
+    async def execute(self, observers, **how):
+        record = await super().execute(observers, **how)
         self.crashed = ZeroDivisionError("ours")
         return record
 
