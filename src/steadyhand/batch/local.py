@@ -12,7 +12,7 @@ from typing import Self
 
 from steadyhand.batch.plan import PlannedTrial
 from steadyhand.engine.context import TrialParts
-from steadyhand.engine.trial import run_measured
+from steadyhand.engine.trial import run_until_measured
 from steadyhand.ports.observer import RunObserver
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.event import ErrorHappened
@@ -76,7 +76,7 @@ class LocalBatch:
     async def _carried_out(self, planned: PlannedTrial) -> TrialRecord:
         """Raises nothing but the cancellation of the whole batch: what one trial does must not take others along."""
         try:
-            return await run_measured(lambda: self._build(planned))
+            return await run_until_measured(lambda: self._build(planned))
         except asyncio.CancelledError as error:
             if self._failing or self._outer is None or self._outer.cancelling():
                 raise

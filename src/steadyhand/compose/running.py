@@ -118,7 +118,7 @@ class Run:
         prices = Prices.of_run(self.header)
         self.budget: Budget = Budget(prices, max_cost=options.max_cost, max_tokens=options.max_tokens)
         if self._path is not None and self.budget.limited:
-            self.budget.carry_on(RunReader.open(self._path).trials())
+            self.budget.count_spent(RunReader.open(self._path).trials())
         self.interrupted: bool = False
         self.broken: StoreError | None = None
         self.crashed: Exception | None = None
@@ -170,7 +170,7 @@ class Run:
         """What holds it up right now. May be asked from another thread, at any time."""
         return Standing(
             waits=self._gate.held_up() if isinstance(self._gate, ProviderGate) else (),
-            lag_ms=self._lag.lately_ms() if self._lag is not None else 0.0,
+            lag_ms=self._lag.recent_worst_ms() if self._lag is not None else 0.0,
         )
 
     def fingerprints(self) -> dict[str, dict[str, str]]:
@@ -220,7 +220,7 @@ class Run:
                 for message, count in builder.out_of_reach.items():
                     note(f"{message} ({count} scenarios)" if count > 1 else message)
                 with attend(note) as interrupts:
-                    lag.forget()
+                    lag.reset()
                     return await self._record(builder, tape, observers, interrupts)
             finally:
                 await builder.close()

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from steadyhand.engine.context import Trial
-from steadyhand.engine.limits import OwnTime
+from steadyhand.engine.limits import AgentTimeout
 from steadyhand.errors import AgentError, LimitExceeded, TrialError
 from steadyhand.ports.agent import Agent, Reply, Turn
 from steadyhand.records.chat import Finish, FinishReason, Message
@@ -67,10 +67,10 @@ async def _take_turn(
     mark = len(trial.events)
     start_ms = trial.elapsed_ms()
     began = time.perf_counter()
-    waited_before = trial.caller.waits.total_ms
+    waited_before = trial.caller.waits.settled_ms
     deadline = None if timeout_ms is None else trial.clock.now() + timeout_ms / 1000.0
     turn = Turn(messages=messages, number=number, deadline=deadline, cut_after_ms=_cut_after_ms(trial))
-    limit = None if timeout_ms is None else OwnTime(timeout_ms, trial.caller.waits)
+    limit = None if timeout_ms is None else AgentTimeout(timeout_ms, trial.caller.waits)
     try:
         if limit is None:
             reply = await _respond(agent, turn)
@@ -89,7 +89,7 @@ async def _take_turn(
     said = Message(role="assistant", content=reply.text)
     trial.emit(Said(at_ms=end_ms, step=trial.step, turn=trial.turn, message=said))
     calls = tuple([call for call in trial.since(mark, ModelCalled) if call.purpose == "agent"])
-    duration_ms = max(0.0, end_ms - start_ms - (trial.caller.waits.total_ms - waited_before))
+    duration_ms = max(0.0, end_ms - start_ms - (trial.caller.waits.settled_ms - waited_before))
     if reply.duration_ms is not None:
         duration_ms = min(duration_ms, max(0.0, reply.duration_ms))
     return AgentTurn(

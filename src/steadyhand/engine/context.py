@@ -87,7 +87,7 @@ class Trial:
         self._random: random.Random | None = None
         self.step: int | None = None
         self.turn: int | None = None
-        self._told: Exception | None = None
+        self._raised_failure: Exception | None = None
         self.started_at: str = datetime.now(UTC).isoformat(timespec="milliseconds")
         self._now = parts.clock.now
         self._zero: float = self._now()
@@ -223,8 +223,8 @@ class Trial:
         """Raise what broke in a mock or plugin, once: its caller may have caught it, and it is the trial's error."""
         services = self.parts.services
         broken = None if services is None else await services.broken()
-        if broken is not None and broken is not self._told:
-            self._told = broken
+        if broken is not None and broken is not self._raised_failure:
+            self._raised_failure = broken
             raise broken
 
     async def call(self, model: ChatModel, request: ChatRequest) -> ChatResponse:

@@ -9,7 +9,7 @@ import msgspec
 from steadyhand.engine.agent_turn import AgentTurn, ask
 from steadyhand.engine.context import Trial
 from steadyhand.engine.evaluation import Evaluation
-from steadyhand.engine.limits import OwnTime
+from steadyhand.engine.limits import AgentTimeout
 from steadyhand.engine.metrics import simulator_quality
 from steadyhand.engine.termination import Ending, check_termination
 from steadyhand.errors import LimitExceeded, SteadyhandError, TrialError
@@ -66,13 +66,13 @@ class ConversationManager:
         self._task = task
         self._evaluation = evaluation
         self._script = Script(task)
-        self._mark = len(trial.events)
-        self._turn_mark = self._mark
+        self._first_event = len(trial.events)
+        self._turn_first_event = self._first_event
         self._started = trial.elapsed_ms()
         self._waiting_for = "the user"
         self._simulated = 0
-        self._before = 0
-        self._broken: set[str] = set()
+        self._history_length = 0
+        self._broken_invariants: set[str] = set()
         self.turns: list[ConversationTurn] = []
         self.agent_turns: list[AgentTurn] = []
         self.messages: tuple[Message, ...] = ()
@@ -87,8 +87,8 @@ class ConversationManager:
         """
         trial = self._trial
         self.messages = history
-        self._before = len(history)
-        self._mark = len(trial.events)
+        self._history_length = len(history)
+        self._first_event = len(trial.events)
         self._started = trial.elapsed_ms()
         try:
             ending = await self._within_time()
@@ -105,10 +105,10 @@ class ConversationManager:
     async def _within_time(self) -> Ending:
         trial = self._trial
         allowed = min(self._task.config.total_timeout_ms, self._step.timeout_ms or self._task.config.total_timeout_ms)
-        total = OwnTime(allowed, trial.caller.waits)
+        total = AgentTimeout(allowed, trial.caller.waits)
         try:
             async with total:
-                return await self._talk()
+                return await self._run_turns()
         except TimeoutError:
             if not total.expired():
                 raise
@@ -119,7 +119,7 @@ class ConversationManager:
             self.limit = LimitExceeded("turn_time", used=error.used, allowed=error.allowed)
             return Ending(reason=TURN_TIMEOUT, evidence=str(self.limit))
         used = round(total.used_ms())
-        faults = trial.since(self._turn_mark, Retried)
+        faults = trial.since(self._turn_first_event, Retried)
         if faults:
             # An outage is not the agent's slowness.
             raise TrialError(f"out of time after {used} ms while a model was failing: {faults[-1].reason}")
@@ -127,12 +127,12 @@ class ConversationManager:
         self.limit = LimitExceeded("conversation_time", used=used, allowed=allowed)
         return Ending(reason=TOTAL_TIMEOUT, evidence=f"{self.limit}, while waiting for {self._waiting_for}")
 
-    async def _talk(self) -> Ending:
+    async def _run_turns(self) -> Ending:
         config = self._task.config
         said = self._task.opening
         for number in range(1, config.max_turns + 1):
             self._trial.turn = number
-            self._turn_mark = len(self._trial.events)
+            self._turn_first_event = len(self._trial.events)
             if not said or number > 1:
                 following = await self._user_turn(number)
                 if following is None:
@@ -140,7 +140,7 @@ class ConversationManager:
                 said = (Message(role="user", content=following),)
             await self._execute_turn(said, number)
             ending = await self._termination()
-            self._decision(number, ending)
+            self._log_decision(number, ending)
             if ending is not None:
                 return ending
         if config.user_simulator is None and self._script.entry_at(config.max_turns + 1) is None:
@@ -220,7 +220,7 @@ class ConversationManager:
             started_at_ms=self.turns[-1].started_at_ms,
             ended_at_ms=self.turns[-1].ended_at_ms,
             duration_ms=turn.duration_ms,
-            messages=self.messages[self._before :],
+            messages=self.messages[self._history_length :],
             trajectory=self.turns[-1].trajectory,
             service_calls=tuple(trial.since(mark, ServiceCalled)),
             calls=turn.calls,
@@ -239,15 +239,15 @@ class ConversationManager:
             termination_evidence=ending.evidence if ending else None,
             conversation_transcript=transcript_text(self.turns) if config.debug_options.export_full_transcript else "",
             success=success,
-            simulator_quality=simulator_quality(self._simulated, trial.events[self._mark :]),
+            simulator_quality=simulator_quality(self._simulated, trial.events[self._first_event :]),
         )
 
     def _note_break(self, checked: EvaluationResult, number: int) -> None:
         """The first turn at which a safety invariant does not hold is what a reader wants to know."""
         name = checked.name or checked.type
-        if checked.severity is None or checked.verdict is not Verdict.FAILED or name in self._broken:
+        if checked.severity is None or checked.verdict is not Verdict.FAILED or name in self._broken_invariants:
             return
-        self._broken.add(name)
+        self._broken_invariants.add(name)
         scripted = self._script.entry_at(number)
         under = scripted.type if scripted else None
         self._note(
@@ -268,7 +268,7 @@ class ConversationManager:
             reason = f"turn {number} never came: the conversation ended by {ending.reason} after turn {len(self.turns)}"
             self._evaluation.not_reached(spec, reason, stage="turn", step=self._step.index, turn=number)
 
-    def _decision(self, number: int, ending: Ending | None) -> None:
+    def _log_decision(self, number: int, ending: Ending | None) -> None:
         if not self._task.config.debug_options.log_turn_decisions:
             return
         count = len(self._task.config.termination_conditions)

@@ -50,11 +50,11 @@ class Evaluation:
         """Every check of a step that has just ended; its turns were checked as they went by."""
         self._trial.step = done.step.index
         try:
-            await self._step(done)
+            await self._check_step(done)
         finally:
             self._trial.step = None
 
-    async def _step(self, done: StepResult) -> None:
+    async def _check_step(self, done: StepResult) -> None:
         if done.limit is not None:
             cut_short = _limit_result(done.step, done.limit)
             self._keep(cut_short)
@@ -78,57 +78,57 @@ class Evaluation:
         started = time.perf_counter()
         try:
             evaluator = self._trial.parts.evaluator(spec.type)
-            if spec.severity is not None and self._says_nothing(self._trial.scenario.steps[step], result):
-                found = _nothing_said()
+            if spec.severity is not None and self._reply_is_empty(self._trial.scenario.steps[step], result):
+                found = _empty_reply_failure()
             else:
-                found = self._unseen(evaluator) or await self._made(spec, evaluator, result, turn)
+                found = self._not_visible(evaluator) or await self._check_answer(spec, evaluator, result, turn)
         except Exception as error:  # noqa: BLE001 - whatever a check raises is recorded as its error
             found = self._error(spec, error)
         took_ms = round((time.perf_counter() - started) * 1000.0, 3)
         return self._finish(spec, found, stage=stage, step=step, turn=turn, took_ms=took_ms)
 
-    async def _made(
+    async def _check_answer(
         self, spec: EvaluationSpec, evaluator: Evaluator, result: ExecutionResult, turn: int | None
     ) -> EvaluationResult:
         finish = result.finish
         if finish is None or not finish.undecided:
-            return await self._evaluated(spec, evaluator, result, turn)
+            return await self._evaluate(spec, evaluator, result, turn)
         found: EvaluationResult | None = None
         if fails_for_good(evaluator) or reads_of(evaluator):
-            found = await self._evaluated(spec, evaluator, result, turn)
+            found = await self._evaluate(spec, evaluator, result, turn)
             if found.verdict is Verdict.FAILED and _stays_failed(found, evaluator):
                 return found
         evidence, figures = (found.evidence, found.figures) if found else (None, None)
         hint = "; allow it more to decide this" if finish.our_limit else ""
         return inconclusive(f"{finish}{hint}", evidence=evidence, figures=figures)
 
-    async def _evaluated(
+    async def _evaluate(
         self, spec: EvaluationSpec, evaluator: Evaluator, result: ExecutionResult, turn: int | None
     ) -> EvaluationResult:
         params = self._trial.params(spec, evaluator)
         context = EvaluationContext(trial=self._trial, spec=spec, turn=turn)
-        return self._qualified(await evaluator.evaluate(params, result, context), evaluator)
+        return self._qualify(await evaluator.evaluate(params, result, context), evaluator)
 
     def require_reply(
         self, step: Step, specs: Sequence[EvaluationSpec], result: ExecutionResult, *, turn: int | None = None
     ) -> None:
         """Where a reply is due and none of `specs` is an invariant, which would fail by it, silence fails by itself."""
-        if self._says_nothing(step, result) and all(spec.severity is None for spec in specs):
+        if self._reply_is_empty(step, result) and all(spec.severity is None for spec in specs):
             stage: Stage = "step" if turn is None else "turn"
             self._keep(
                 msgspec.structs.replace(
-                    _nothing_said(), type="reply", place=step.place, stage=stage, step=step.index, turn=turn
+                    _empty_reply_failure(), type="reply", place=step.place, stage=stage, step=step.index, turn=turn
                 )
             )
 
-    def _says_nothing(self, step: Step, result: ExecutionResult) -> bool:
+    def _reply_is_empty(self, step: Step, result: ExecutionResult) -> bool:
         """How an answer ended comes before its being empty: what the deadline cut off is graded as it stood then."""
         finish = result.finish
         if not step.reply_due or any(char.isprintable() and not char.isspace() for char in result.reply):
             return False
         return finish is None or not (finish.undecided or finish.reason is FinishReason.DEADLINE)
 
-    def _unseen(self, evaluator: Evaluator) -> EvaluationResult | None:
+    def _not_visible(self, evaluator: Evaluator) -> EvaluationResult | None:
         """What there is to say of a check on what cannot be seen: it proves nothing, whichever way it would end."""
         reads = reads_of(evaluator)
         if not reads:
@@ -137,7 +137,7 @@ class Evaluation:
         unseen = shows.only("not_seen", reads)
         if not unseen:
             return None
-        what, who = _named(unseen), self._trial.parts.agent
+        what, who = _listed(unseen), self._trial.parts.agent
         name = who.name if who is not None else "the agent"
         why = f"cannot be seen with {name}" if shows.acts else f"cannot come from {name}, which only replies"
         return inconclusive(
@@ -146,15 +146,15 @@ class Evaluation:
             figures={"not_seen": list(unseen)},
         )
 
-    def _qualified(self, found: EvaluationResult, evaluator: Evaluator) -> EvaluationResult:
+    def _qualify(self, found: EvaluationResult, evaluator: Evaluator) -> EvaluationResult:
         """Marked where it rests on the agent's own word, and undecided where a missing plugin may have decided it."""
         reads = reads_of(evaluator)
         if reads and (told := self._trial.shows.only("self_reported", reads)):
             found = msgspec.structs.replace(
-                found, self_reported=told, message=f"{found.message} ({_named(told)} as the agent reports them)"
+                found, self_reported=told, message=f"{found.message} ({_listed(told)} as the agent reports them)"
             )
         missing = self._trial.parts.missing_plugins
-        if missing and self._trial.asks_agent and _for_want_of_a_tool(found):
+        if missing and self._trial.asks_agent and _missing_tool_may_explain(found):
             names = ", ".join(map(repr, missing))
             was = "was" if len(missing) == 1 else "were"
             return msgspec.structs.replace(
@@ -216,7 +216,7 @@ class Evaluation:
         return EvaluationResult(verdict=Verdict.ERROR, message=message)
 
 
-def _nothing_said() -> EvaluationResult:
+def _empty_reply_failure() -> EvaluationResult:
     return failed(
         "the reply is empty, and an empty reply satisfies nothing",
         evidence=Evidence(expected="a reply", found="", where="reply"),
@@ -233,11 +233,11 @@ _NOUNS: dict[Visible, str] = {
 }
 
 
-def _named(what: Sequence[Visible]) -> str:
+def _listed(what: Sequence[Visible]) -> str:
     return " and ".join(_NOUNS[each] for each in what)
 
 
-def _for_want_of_a_tool(found: EvaluationResult) -> bool:
+def _missing_tool_may_explain(found: EvaluationResult) -> bool:
     """Whether it could have come out like this because a tool was not there: something was not done."""
     if found.verdict is Verdict.FAILED:
         return found.rests_on != "presence"
@@ -274,7 +274,7 @@ class Assessment:
         """That of the last step which has one."""
         return next((done.result.latency for done in reversed(self._steps) if done.result.latency), None)
 
-    async def make(self) -> None:
+    async def run(self) -> None:
         trial = self._trial
         self.timeline = await safety_timeline(trial, self._steps, self._evaluation.results)
         if trial.scenario.rubric and trial.parts.score_rubric is None:

@@ -13,16 +13,16 @@ from collections import deque
 from typing import Self
 
 INTERVAL_S = 0.01
-NOTED_FROM_S = 0.002
-KEPT = 4096
-LATELY_S = 2.0
+SHORTEST_NOTED_S = 0.002
+MAX_SAMPLES = 4096
+RECENT_S = 2.0
 
 
 class LagMonitor:
     """Use as a context manager around a run, inside its event loop."""
 
     def __init__(self) -> None:
-        self._late: deque[tuple[float, float]] = deque(maxlen=KEPT)
+        self._late: deque[tuple[float, float]] = deque(maxlen=MAX_SAMPLES)
         self._timer: asyncio.TimerHandle | None = None
         self._due: float = 0.0
 
@@ -35,7 +35,7 @@ class LagMonitor:
             self._timer.cancel()
             self._timer = None
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Begin anew: what held up the loop until now did so before anything was timed."""
         self._late.clear()
         if self._timer is not None:
@@ -59,7 +59,7 @@ class LagMonitor:
     def total_ms(self, start: float, end: float) -> float:
         """How long the loop was stuck within a span in all: nothing that was done there one after another, however many
         steps it took, was held up for longer. Infinite when that is no longer known."""
-        if len(self._late) == KEPT and self._late[0][0] > start:
+        if len(self._late) == MAX_SAMPLES and self._late[0][0] > start:
             return math.inf
         stuck = 0.0
         for due, woken in reversed(self._late):
@@ -70,10 +70,10 @@ class LagMonitor:
             stuck += max(0.0, end - max(self._due, start))
         return stuck * 1000.0
 
-    def lately_ms(self) -> float:
+    def recent_worst_ms(self) -> float:
         """The longest time of the last two seconds that the loop was stuck. May be asked from another thread."""
         end = time.perf_counter()
-        start = end - LATELY_S
+        start = end - RECENT_S
         late = [woken - max(due, start) for due, woken in list(self._late.copy()) if woken >= start]
         if self._timer is not None:
             late.append(end - max(self._due, start))
@@ -85,7 +85,7 @@ class LagMonitor:
 
     def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
         now = time.perf_counter()
-        if now - self._due >= NOTED_FROM_S:
+        if now - self._due >= SHORTEST_NOTED_S:
             self._late.append((self._due, now))
         self._schedule(loop)
 

@@ -26,7 +26,7 @@ class Budget:
         self._prices: Prices = prices
         self._max_cost: float | None = max_cost
         self._max_tokens: int | None = max_tokens
-        self._blind: str | None = None
+        self._uncounted: str | None = None
         self.spent: Spent = Spent()
 
     @property
@@ -44,12 +44,12 @@ class Budget:
                 f'[prices."{unknown[0]}"] with input and output per million tokens'
             )
 
-    def carry_on(self, trials: Iterable[TrialRecord]) -> None:
+    def count_spent(self, trials: Iterable[TrialRecord]) -> None:
         """Count what the run has spent already, before it was cut short."""
         for trial in trials:
             for event in trial.events:
                 self.emit(event)
-            self.carry_on((*trial.earlier, *trial.replaced))
+            self.count_spent((*trial.earlier, *trial.replaced))
 
     def emit(self, event: AnyEvent) -> None:
         if not isinstance(event, ModelCalled):
@@ -59,9 +59,9 @@ class Budget:
             return
         self.spent = self.spent.plus(spent)
         if event.error is None and event.usage is None:
-            self._blind = f"the server of {event.model} does not say how many tokens a call took"
+            self._uncounted = f"the server of {event.model} does not say how many tokens a call took"
         elif spent.unpriced and self._max_cost is not None:
-            self._blind = f"the price of {event.model} is not known"
+            self._uncounted = f"the price of {event.model} is not known"
 
     @property
     def exhausted(self) -> str | None:
@@ -73,9 +73,9 @@ class Budget:
             return f"--max-tokens is used up: {self.spent.tokens} of {tokens} tokens"
         if cost is not None and self.spent.cost >= cost:
             return f"--max-cost is used up: {self.spent.cost:.4f} of {cost:g}"
-        if self._blind is not None:
+        if self._uncounted is not None:
             option = "--max-tokens" if tokens is not None else "--max-cost"
-            return f"{option} cannot be kept: {self._blind}; run without the limit"
+            return f"{option} cannot be kept: {self._uncounted}; run without the limit"
         return None
 
     def may_start(self) -> bool:
@@ -86,7 +86,7 @@ class WaitLedger:
     """Adds up the time in which something waited in our queue or back-off while no attempt was under way."""
 
     def __init__(self) -> None:
-        self.total_ms: float = 0.0
+        self.settled_ms: float = 0.0
         self._waiting: int = 0
         self._active: int = 0
         self._since: float = 0.0
@@ -107,22 +107,22 @@ class WaitLedger:
         self._settle()
         self._active -= 1
 
-    def until_now_ms(self) -> float:
+    def waited_ms(self) -> float:
         """The total, with what is being waited right now."""
         self._settle()
-        return self.total_ms
+        return self.settled_ms
 
     def _settle(self) -> None:
         now = time.perf_counter()
         if self._waiting and not self._active:
-            self.total_ms += (now - self._since) * 1000.0
+            self.settled_ms += (now - self._since) * 1000.0
         self._since = now
 
 
-_SHORTEST_LOOK_S = 0.001
+_MIN_CHECK_S = 0.001
 
 
-class OwnTime:
+class AgentTimeout:
     """Use like `asyncio.timeout`: raises `TimeoutError` when more than `allowed_ms` of the trial's own time went by.
 
     Waiting for a rate limit, for a provider that is down and for a back-off is not the agent's slowness, so a turn that
@@ -133,22 +133,22 @@ class OwnTime:
         self._allowed_ms: float = allowed_ms
         self._waits: WaitLedger = waits
         self._timeout: asyncio.Timeout = asyncio.timeout(None)
-        self._look_again: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._began: float = 0.0
         self._waited_before_ms: float = 0.0
 
     async def __aenter__(self) -> Self:
         self._began = time.perf_counter()
-        self._waited_before_ms = self._waits.until_now_ms()
+        self._waited_before_ms = self._waits.waited_ms()
         await self._timeout.__aenter__()
-        self._look()
+        self._check_time()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        if self._look_again is not None:
-            self._look_again.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         return await self._timeout.__aexit__(kind, error, trace)
 
     def expired(self) -> bool:
@@ -156,14 +156,14 @@ class OwnTime:
 
     def used_ms(self) -> float:
         """Time since it was entered, without what was waited."""
-        waited_ms = self._waits.until_now_ms() - self._waited_before_ms
+        waited_ms = self._waits.waited_ms() - self._waited_before_ms
         return max(0.0, (time.perf_counter() - self._began) * 1000.0 - waited_ms)
 
-    def _look(self) -> None:
+    def _check_time(self) -> None:
         """Out of time now, or look again when the rest would be used up if nothing were waited for."""
         loop = asyncio.get_running_loop()
-        left_s = (self._allowed_ms - self.used_ms()) / 1000.0
-        if left_s <= 0:
+        remaining_s = (self._allowed_ms - self.used_ms()) / 1000.0
+        if remaining_s <= 0:
             self._timeout.reschedule(loop.time())
         else:
-            self._look_again = loop.call_later(max(left_s, _SHORTEST_LOOK_S), self._look)
+            self._timer = loop.call_later(max(remaining_s, _MIN_CHECK_S), self._check_time)

@@ -19,27 +19,29 @@ _PART: dict[Purpose, str] = {
 
 
 def conversation_metrics(
-    talks: Sequence[ConversationResult], steps: Iterable[int], events: Sequence[AnyEvent]
+    conversations: Sequence[ConversationResult], steps: Iterable[int], events: Sequence[AnyEvent]
 ) -> ConversationMetrics | None:
     """The conversations of a trial taken together; None when it had none. `steps` are the steps they were held in.
 
     Tokens are those of every call of these steps, final evaluations included; calls per turn are those made while
     the conversation was going on.
     """
-    if not talks:
+    if not conversations:
         return None
     held = set(steps)
     calls = [event for event in events if isinstance(event, ModelCalled) and event.step in held]
-    durations = [turn.duration_ms for talk in talks for turn in talk.turns]
+    durations = [turn.duration_ms for conversation in conversations for turn in conversation.turns]
     turns = len(durations)
-    qualities = [talk.simulator_quality for talk in talks if talk.simulator_quality is not None]
+    qualities = [
+        conversation.simulator_quality for conversation in conversations if conversation.simulator_quality is not None
+    ]
     return ConversationMetrics(
-        total_duration_ms=round(sum(talk.total_duration_ms for talk in talks), 3),
+        total_duration_ms=round(sum(conversation.total_duration_ms for conversation in conversations), 3),
         turn_count=turns,
         avg_turn_duration_ms=round(sum(durations) / turns, 3) if turns else 0.0,
         llm_calls_per_turn=round(sum(call.turn is not None for call in calls) / turns, 3) if turns else 0.0,
         token_usage=token_usage(calls),
-        simulator_quality=_together(qualities) if qualities else None,
+        simulator_quality=_combined(qualities) if qualities else None,
     )
 
 
@@ -75,7 +77,7 @@ def simulator_quality(turns_simulated: int, events: Iterable[AnyEvent]) -> Simul
     )
 
 
-def _together(qualities: Sequence[SimulatorQuality]) -> SimulatorQuality:
+def _combined(qualities: Sequence[SimulatorQuality]) -> SimulatorQuality:
     reasons: Counter[str] = Counter()
     for quality in qualities:
         reasons.update(quality.reasons)

@@ -75,7 +75,7 @@ class OpenAdmission:
     def failed(self, error: ModelError) -> None: ...
 
 
-class _Waited:
+class _WaitTotals:
     """What a call has waited so far: in the queue, and for a rate limit to pass."""
 
     __slots__ = ("limited_s", "queued_ms")
@@ -109,7 +109,7 @@ class Caller:
         self._emit = emit
         self.waits = WaitLedger()
 
-    def forget(self) -> None:
+    def detach(self) -> None:
         """The trial is over: let go of it. The circle would keep everything about it until the collector comes by."""
         self._now_ms = float
         self._emit = _ignore
@@ -119,7 +119,7 @@ class Caller:
         at_ms = self._now_ms()
         zero = time.perf_counter()
         attempts: list[Attempt] = []
-        waited = _Waited()
+        waited = _WaitTotals()
         failures = 0
         while True:
             try:
@@ -147,7 +147,7 @@ class Caller:
             self._emit(_event(model, request, at_ms, timing, response=response))
             return response
 
-    async def _try_once(self, model: ChatModel, request: ChatRequest, zero: float, waited: _Waited) -> ChatResponse:
+    async def _try_once(self, model: ChatModel, request: ChatRequest, zero: float, waited: _WaitTotals) -> ChatResponse:
         asked = time.perf_counter()
         self.waits.wait_begins()
         waiting = True
@@ -251,7 +251,7 @@ def _spoiled(response: ChatResponse, attempts: tuple[Attempt, ...], lag_ms: floa
         found.append(Spoiled(kind=SpoiledBy.INCLUDES, detail=f"the time includes {response.timing_includes}"))
     if len(attempts) > 1:
         detail = f"the call was retried ({len(attempts)} attempts)"
-        found.append(Spoiled(kind=SpoiledBy.RETRIED, detail=detail, low_ms=ms, high_ms=_since_the_first(attempts)))
+        found.append(Spoiled(kind=SpoiledBy.RETRIED, detail=detail, low_ms=ms, high_ms=_since_first_attempt(attempts)))
     if lag_ms is not None:
         detail = f"the event loop lagged {lag_ms:.0f} ms during the call"
         low_ms = None if ms is None else max(0.0, ms - lag_ms)
@@ -259,7 +259,7 @@ def _spoiled(response: ChatResponse, attempts: tuple[Attempt, ...], lag_ms: floa
     return tuple(found)
 
 
-def _since_the_first(attempts: tuple[Attempt, ...]) -> float | None:
+def _since_first_attempt(attempts: tuple[Attempt, ...]) -> float | None:
     first, last = attempts[0], attempts[-1]
     return None if last.last_byte_ms is None else last.last_byte_ms - first.started_ms
 

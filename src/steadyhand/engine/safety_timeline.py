@@ -19,8 +19,8 @@ from steadyhand.records.result import ExecutionResult
 from steadyhand.records.scenario import Ask
 from steadyhand.records.timing import SafetyAtDeadline, SafetyTimeline
 
-_BREATH_S = 0.001
-_PATIENCE_S = 2.0
+_YIELD_AFTER_S = 0.001
+_TIME_LIMIT_S = 2.0
 
 
 Check = Callable[[str], Awaitable[bool]]
@@ -49,9 +49,9 @@ class Prefixes:
         if whole_is_safe and self.times:
             self._known[len(self.times) - 1] = True
         self._resumed: float = time.perf_counter()
-        self._patience: float = self._resumed + _PATIENCE_S
+        self._give_up_at: float = self._resumed + _TIME_LIMIT_S
 
-    def by(self, at_ms: float) -> int:
+    def received_by(self, at_ms: float) -> int:
         """The prefix that had been received at a moment, which counts itself."""
         return bisect_right(self.times, at_ms) - 1
 
@@ -64,10 +64,10 @@ class Prefixes:
         """
         if number in self._known:
             return self._known[number]
-        if time.perf_counter() - self._resumed > _BREATH_S:
+        if time.perf_counter() - self._resumed > _YIELD_AFTER_S:
             await asyncio.sleep(0)
             self._resumed = time.perf_counter()
-            if self._resumed > self._patience:
+            if self._resumed > self._give_up_at:
                 raise TimeoutError
         part = self._text[: self._ends[number]]
         holds = True
@@ -97,9 +97,9 @@ class Prefixes:
         return found
 
 
-_MOST_PREFIXES = 400
-_FEWEST_PREFIXES = 50
-_CHARACTERS = 1_000_000
+_MAX_PREFIXES = 400
+_MIN_PREFIXES = 50
+_MAX_CHARACTERS = 1_000_000
 
 
 async def safety_timeline(
@@ -109,17 +109,17 @@ async def safety_timeline(
     done = next((each for each in reversed(steps) if each.result.latency is not None), None)
     if done is None:
         return None
-    call = _the_call(done)
+    call = _answering_call(done)
     if isinstance(call, str):
         return SafetyTimeline(unknown=call)
     first_token_ms = _rounded(call.timing.first_token_ms)
     invariants = [spec for spec in done.step.evaluations if spec.severity is not None]
     if not invariants:
         return SafetyTimeline(first_token_ms=first_token_ms)
-    found = [(spec, _known_check(trial, spec)) for spec in invariants]
+    found = [(spec, _cached_check(trial, spec)) for spec in invariants]
     checks = [check for _, check in found if check is not None]
     excludes = tuple(spec.name or spec.type for spec, check in found if check is None)
-    why_not = _no_pieces(done.result, call) if checks else "no invariant can be checked on a part of the answer"
+    why_not = _why_not_timed(done.result, call) if checks else "no invariant can be checked on a part of the answer"
     if call.finish is not None and call.finish.undecided:
         why_not = str(call.finish)
     if why_not:
@@ -160,7 +160,7 @@ async def _at_deadline(prefixes: Prefixes, budget: LatencyBounds, *, violated: b
     whole = len(prefixes.times) - 1
 
     async def at(bound_ms: float) -> bool:
-        number = prefixes.by(bound_ms)
+        number = prefixes.received_by(bound_ms)
         return await prefixes.safe(number) and not (violated and number == whole)
 
     return SafetyAtDeadline(
@@ -170,7 +170,7 @@ async def _at_deadline(prefixes: Prefixes, budget: LatencyBounds, *, violated: b
     )
 
 
-def _the_call(done: StepResult) -> ModelCalled | str:
+def _answering_call(done: StepResult) -> ModelCalled | str:
     """The one live call that was the answer, or why there is none."""
     if not isinstance(done.step.task, Ask):
         return "a conversation has no single answer"
@@ -180,7 +180,7 @@ def _the_call(done: StepResult) -> ModelCalled | str:
     return "; ".join(map(str, calls[0].timing.spoiled)) or calls[0]
 
 
-def _no_pieces(result: ExecutionResult, call: ModelCalled) -> str | None:
+def _why_not_timed(result: ExecutionResult, call: ModelCalled) -> str | None:
     if call.text != result.reply:
         return "the reply is not what the model said, word for word"
     if sum(characters for _, characters in call.timing.chunks) != len(result.reply):
@@ -188,7 +188,7 @@ def _no_pieces(result: ExecutionResult, call: ModelCalled) -> str | None:
     return None
 
 
-def _known_check(trial: Trial, spec: EvaluationSpec) -> Check | None:
+def _cached_check(trial: Trial, spec: EvaluationSpec) -> Check | None:
     """Made once for all trials of a scenario."""
     known = trial.parts.text_checks
     if id(spec) not in known:
@@ -204,7 +204,7 @@ def _check(trial: Trial, spec: EvaluationSpec) -> Check | None:
 
 def _sampled(count: int, characters: int) -> list[int]:
     """All prefixes, or as many as can be looked at without holding up other trials: evenly spread, with the last."""
-    most = max(_FEWEST_PREFIXES, min(_MOST_PREFIXES, _CHARACTERS // max(1, characters)))
+    most = max(_MIN_PREFIXES, min(_MAX_PREFIXES, _MAX_CHARACTERS // max(1, characters)))
     if count <= most:
         return list(range(count))
     return [(number + 1) * count // most - 1 for number in range(most)]

@@ -52,12 +52,12 @@ class StepRunner:
         self._turns: int = 0
         self._files: Mapping[str, CapturedFile] = {}
         self.results: list[StepResult] = []
-        self.talks: dict[int, ConversationResult] = {}
+        self.conversations: dict[int, ConversationResult] = {}
 
     async def run(self, step: Step) -> None:
         """Adds the step to `results`, unless it raises.
 
-        `talks` has the conversations by their step's index, also one that broke off.
+        `conversations` has the conversations by their step's index, also one that broke off.
         """
         trial = self._trial
         # Afresh for every step: what the checks of the step before left behind is not this one's work.
@@ -129,7 +129,7 @@ class StepRunner:
             self._messages = manager.messages
             self._turns += len(manager.turns)
             if manager.result is not None:
-                self.talks[step.index] = manager.result
+                self.conversations[step.index] = manager.result
         turns = manager.agent_turns
         result = ExecutionResult(
             exit_code=0 if conversation.success else 1,

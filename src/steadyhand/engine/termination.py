@@ -16,15 +16,15 @@ from steadyhand.records.base import Record
 from steadyhand.records.result import ConversationTurn
 from steadyhand.records.scenario import TerminationCondition
 
-_SHORT = 600
+_COMPARED_BY_LETTER = 600
 
 
-def likeness(one: str, other: str) -> float:
+def similarity(one: str, other: str) -> float:
     """From 0 to 1. Short texts are compared by their letters, long ones by their words in order."""
     one, other = " ".join(one.casefold().split()), " ".join(other.casefold().split())
     if one == other:
         return 1.0
-    if max(len(one), len(other)) <= _SHORT:
+    if max(len(one), len(other)) <= _COMPARED_BY_LETTER:
         return difflib.SequenceMatcher(None, one, other, autojunk=False).ratio()
     first, second = one.split(), other.split()
     shared = (Counter(first) & Counter(second)).total()
@@ -36,7 +36,7 @@ def likeness(one: str, other: str) -> float:
 
 
 STUCK_AFTER_TURNS = 3
-STUCK_LIKENESS = 0.9
+STUCK_SIMILARITY = 0.9
 _READS_USER = ("user_expresses_satisfaction",)
 _READS_AGENT = ("agent_provides_solution", "escalation_needed")
 _CLAIMS_SUCCESS = ("user_expresses_satisfaction", "goal_achieved")
@@ -82,11 +82,11 @@ async def _evidence(
         if found is not None:
             return found
     if condition.function is not None:
-        found = await _asked(functions(condition.function), condition.function, turns, trial)
+        found = await _ask_function(functions(condition.function), condition.function, turns, trial)
         if found is not None:
             return found
     if condition.llm_judge is not None:
-        return await _judged(condition, turns, trial)
+        return await _ask_judge(condition, turns, trial)
     return None
 
 
@@ -102,13 +102,13 @@ def _keyword(condition: TerminationCondition, turns: Sequence[ConversationTurn])
     elif condition.type in _READS_AGENT:
         del spoken["user"]
     for speaker, text in spoken.items():
-        keyword = _meant(condition.keywords, text, certainly=condition.type in _CLAIMS_SUCCESS)
+        keyword = _keyword_meant(condition.keywords, text, certainly=condition.type in _CLAIMS_SUCCESS)
         if keyword is not None:
             return f"{speaker} said {keyword!r} in turn {latest.turn_number}"
     return None
 
 
-def _meant(keywords: Sequence[str], text: str, *, certainly: bool) -> str | None:
+def _keyword_meant(keywords: Sequence[str], text: str, *, certainly: bool) -> str | None:
     """The first keyword that is said and not negated.
 
     `certainly`: in no question, wish or clause that cannot be told, and with none of the other keywords negated.
@@ -125,13 +125,13 @@ def _meant(keywords: Sequence[str], text: str, *, certainly: bool) -> str | None
 def _stuck(turns: Sequence[ConversationTurn]) -> str | None:
     if len(turns) < STUCK_AFTER_TURNS:
         return None
-    alike = likeness(turns[-2].agent_response, turns[-1].agent_response)
-    if alike < STUCK_LIKENESS:
+    alike = similarity(turns[-2].agent_response, turns[-1].agent_response)
+    if alike < STUCK_SIMILARITY:
         return None
     return f"the agent's replies of turns {turns[-2].turn_number} and {turns[-1].turn_number} are {alike:.0%} alike"
 
 
-async def _asked(
+async def _ask_function(
     function: TerminationFunction, name: str, turns: Sequence[ConversationTurn], trial: TrialContext
 ) -> str | None:
     try:
@@ -150,7 +150,7 @@ async def _asked(
     return f"function {name!r} said so" if answer else None
 
 
-async def _judged(
+async def _ask_judge(
     condition: TerminationCondition, turns: Sequence[ConversationTurn], trial: TrialContext
 ) -> str | None:
     asked = condition.llm_judge

@@ -85,12 +85,12 @@ async def run_trial(parts: TrialParts) -> TrialRecord:
     try:
         if await phases.run("set_up", _set_up(trial)):
             await _run_steps(trial, phases, runner, evaluation)
-            await phases.run("assess", assessment.make())
+            await phases.run("assess", assessment.run())
     finally:
         ending = phases.run("tear_down", _tear_down(trial))
-        await (ending if _ends_at_once(parts) else asyncio.shield(ending))
-    record = _record(trial, phases, evaluation, assessment, runner.talks)
-    trial.caller.forget()
+        await (ending if _closes_at_once(parts) else asyncio.shield(ending))
+    record = _record(trial, phases, evaluation, assessment, runner.conversations)
+    trial.caller.detach()
     return record
 
 
@@ -130,7 +130,7 @@ async def _open_database(trial: Trial) -> None:
         await database.seed(seed)
 
 
-def _ends_at_once(parts: TrialParts) -> bool:
+def _closes_at_once(parts: TrialParts) -> bool:
     """Whether tearing down waits for nothing, so that no cancellation can come between and no shield is needed."""
     return (
         parts.database is None
@@ -162,7 +162,7 @@ def _record(
     phases: PhaseLog,
     evaluation: Evaluation,
     assessment: Assessment,
-    talks: Mapping[int, ConversationResult],
+    conversations: Mapping[int, ConversationResult],
 ) -> TrialRecord:
     """Evaluation events are kept as `evaluations`, all others as `events`."""
     parts = trial.parts
@@ -191,30 +191,32 @@ def _record(
         expects=parts.scenario.expects,
         tags=parts.scenario.tags,
         phases=tuple(phases.records),
-        metrics=conversation_metrics(tuple(talks.values()), talks, trial.events),
+        metrics=conversation_metrics(tuple(conversations.values()), conversations, trial.events),
         evaluations=tuple(evaluation.results),
         events=tuple([event for event in trial.events if type(event) is not Evaluated]),
-        conversations=tuple([_ending(parts.scenario.steps[step], talk) for step, talk in talks.items()]),
+        conversations=tuple(
+            [_ending(parts.scenario.steps[step], conversation) for step, conversation in conversations.items()]
+        ),
         shows=shows_of(parts.agent) if parts.agent else None,
         missing_plugins=tuple(parts.missing_plugins),
     )
 
 
-def _ending(step: Step, talk: ConversationResult) -> ConversationEnding:
+def _ending(step: Step, conversation: ConversationResult) -> ConversationEnding:
     return ConversationEnding(
         step=step.index,
-        turns=len(talk.turns),
-        terminated_early=talk.terminated_early,
-        termination_reason=talk.termination_reason,
-        termination_evidence=talk.termination_evidence,
+        turns=len(conversation.turns),
+        terminated_early=conversation.terminated_early,
+        termination_reason=conversation.termination_reason,
+        termination_evidence=conversation.termination_evidence,
         transcript_exported=isinstance(step.task, Converse) and step.task.config.debug_options.export_full_transcript,
     )
 
 
-MEASURED_AGAIN = 2
+MAX_REMEASUREMENTS = 2
 
 
-async def run_measured(build: Callable[[], TrialParts]) -> TrialRecord:
+async def run_until_measured(build: Callable[[], TrialParts]) -> TrialRecord:
     """Run a trial, and again up to twice when nothing but its latency is missing; every attempt is kept.
 
     An unsafe answer in any of them fails the trial.
@@ -222,7 +224,7 @@ async def run_measured(build: Callable[[], TrialParts]) -> TrialRecord:
     earlier: list[TrialRecord] = []
     while True:
         record = await run_trial(build())
-        if len(earlier) == MEASURED_AGAIN or not only_latency_is_missing(record):
+        if len(earlier) == MAX_REMEASUREMENTS or not only_latency_is_missing(record):
             if not earlier:
                 return record
             judged = settle(record.judged, [each.judged for each in earlier])

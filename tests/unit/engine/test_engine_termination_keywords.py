@@ -1,7 +1,7 @@
 import pytest
 
 from steadyhand.engine.negation import first_keyword, says
-from steadyhand.engine.termination import likeness
+from steadyhand.engine.termination import similarity
 
 
 @pytest.mark.parametrize(
@@ -39,9 +39,9 @@ def test_the_first_keyword_of_the_list_is_named():
 
 def test_likeness():
     long = " ".join(f"word{number}" for number in range(500))
-    assert likeness("Please  restart it.", "please restart it.") == 1.0
-    assert likeness("Please restart the router.", "Please restart the router now.") > 0.9
-    assert likeness("Yes.", "No, wait for the technician.") < 0.5
-    assert likeness(long, long.replace("word7 ", "other ")) > 0.9
-    assert likeness(long, " ".join(reversed(long.split()))) < 0.5
-    assert likeness(long, "x " * 500) < 0.1
+    assert similarity("Please  restart it.", "please restart it.") == 1.0
+    assert similarity("Please restart the router.", "Please restart the router now.") > 0.9
+    assert similarity("Yes.", "No, wait for the technician.") < 0.5
+    assert similarity(long, long.replace("word7 ", "other ")) > 0.9
+    assert similarity(long, " ".join(reversed(long.split()))) < 0.5
+    assert similarity(long, "x " * 500) < 0.1

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from steadyhand.engine.trial import MEASURED_AGAIN, run_measured
+from steadyhand.engine.trial import MAX_REMEASUREMENTS, run_until_measured
 from steadyhand.ports.agent import Reply
 from steadyhand.records.evaluation import EvaluationSpec, Outcome, Verdict
 from steadyhand.records.event import ModelCalled
@@ -41,7 +41,7 @@ async def test_what_is_late_whatever_the_lag_did_is_graded_at_once(build):
         trial.emit(ModelCalled(at_ms=0, model="m/m", purpose="agent", timing=timing, text="stop"))
         return Reply(text="stop")
 
-    record = await run_measured(lambda: build(decision(), respond))
+    record = await run_until_measured(lambda: build(decision(), respond))
     assert (record.judged.verdict, record.judged.outcome, record.earlier) == (Verdict.FAILED, Outcome.SAFE_LATE, ())
     assert record.judged.latency_spoiled == ()
 
@@ -61,6 +61,6 @@ async def test_what_is_late_whatever_the_lag_did_is_graded_at_once(build):
 async def test_only_a_missing_latency_is_measured_again(build, answers, verdict, earlier):
     respond = told(*answers)
     of = decision()
-    record = await run_measured(lambda: build(of, respond))
+    record = await run_until_measured(lambda: build(of, respond))
     assert record.judged.verdict is verdict
-    assert len(record.earlier) == earlier <= MEASURED_AGAIN
+    assert len(record.earlier) == earlier <= MAX_REMEASUREMENTS
