@@ -258,9 +258,11 @@ def test_the_process_dies_with_a_run_that_is_killed(tmp_path):
     scenario = Path(__file__).parents[2] / "examples" / "local" / "dry_pump.yaml"
     command = [sys.executable, "-m", "steadyhand", "run", str(scenario), "--model", "local/smollm2", "--trials", "1000"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as run:
-        assert "SCN-P-912" in run.stdout.readline(), "one trial is done, so the server is up"
-        (pid,) = servers(run.pid)
-        run.kill()
+        try:
+            assert any("SCN-P-912" in line for line in run.stdout), "one trial is done, so the server is up"
+            (pid,) = servers(run.pid)
+        finally:
+            run.kill()
     wait_until_gone(pid)
 
 
