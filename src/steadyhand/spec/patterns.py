@@ -65,7 +65,7 @@ def _may_be_large(pattern: str) -> bool:
     size = len(pattern)
     for count in _COUNT.findall(pattern):
         size *= max(int(count[:6]), 1)
-    return size > 50_000
+    return size > 50_000  # `text_match.LARGEST_PATTERN`, which is slow to import
 
 
 def _inspect_with_regex(pattern: str) -> Finding:
