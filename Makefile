@@ -51,6 +51,18 @@ test: $(READY) ## run the tests, and measure branch coverage against the floor i
 test-slow: $(READY) ## run the tests that take minutes
 	$(BIN)/python -m pytest -q -m slow
 
+# atheris has wheels for some Pythons on Linux only; without it a slower fuzzer is used, which says so.
+FUZZ := $(VENV)/.fuzz
+$(FUZZ): $(READY)
+	-$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --only-binary :all: --editable '.[fuzz]'
+	@touch $@
+
+.PHONY: fuzz soak
+fuzz: export PYTHONPATH := tests
+fuzz: SECONDS := 60
+fuzz: $(FUZZ) ## feed random scenarios and bytes to everything that reads them; SECONDS=60
+	$(BIN)/python -m fuzz $(SECONDS)
+
 check: $(READY) ## lint, types, import direction
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

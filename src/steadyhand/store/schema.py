@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -21,6 +21,7 @@ from steadyhand.records.values import plain
 SUFFIX = ".sqlite"
 APPLICATION_ID = 0x53544459
 RunStatus = Literal["running", "finished", "interrupted", "failed"]
+T = TypeVar("T")
 _BUSY_S = 5.0
 _TABLES = """
 CREATE TABLE run (
@@ -148,7 +149,19 @@ def read_plan(connection: sqlite3.Connection) -> Iterator[PlanEntry]:
     """In order."""
     rows = connection.execute("SELECT scenario_id, idx, seed, digest FROM plan ORDER BY position")
     for scenario_id, index, seed, digest in rows:
-        yield PlanEntry(key=TrialKey(scenario_id=scenario_id, index=index), seed=seed, digest=digest)
+        yield PlanEntry(key=key_of(scenario_id, index), seed=as_stored(seed, int), digest=as_stored(digest, str))
+
+
+def as_stored(value: Any, *kinds: type[T]) -> T:
+    """A value of a row, which must be what was written. Raises `TypeError`: a damaged page may hold anything."""
+    if not isinstance(value, kinds):
+        raise TypeError(f"expected {' or '.join(kind.__name__ for kind in kinds)}, found {type(value).__name__}")
+    return value
+
+
+def key_of(scenario_id: Any, index: Any) -> TrialKey:
+    """Raises `TypeError`."""
+    return TrialKey(scenario_id=as_stored(scenario_id, str), index=as_stored(index, int))
 
 
 def encode(record: TrialRecord) -> bytes:

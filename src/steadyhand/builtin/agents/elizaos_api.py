@@ -101,7 +101,7 @@ class ElizaosApi:
     def _read(self, where: str, status: int, raw: bytes) -> dict[str, Any]:
         try:
             answer = msgspec.json.decode(raw, type=dict[str, Any]) if raw else {}
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             shown = self._shown(raw[:_SHOWN].decode("utf-8", "replace"))
             raise AgentError(f"{where} answered {status} with something that is no JSON object: {shown!r}") from None
         if status in (401, 403):
