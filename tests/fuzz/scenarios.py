@@ -241,6 +241,7 @@ NOT_IN_THE_SCHEMA = {
     "missing-file",
     "missing-key",
     "never-applies",
+    "out-of-range",
     "no-evaluations",
     "no-invariants",
     "unknown-type",

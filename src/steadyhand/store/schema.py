@@ -6,7 +6,7 @@ import importlib
 import sqlite3
 import zlib
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -85,6 +85,27 @@ def connect(path: Path, *, mode: Literal["ro", "rw", "rwc"]) -> sqlite3.Connecti
     return sqlite3.connect(uri, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
 
 
+def connect_reading(path: Path) -> sqlite3.Connection:
+    """Open the file to read it, also when its process died while writing. Raises `sqlite3.Error`.
+
+    What such a process left half done is undone by the next to open the file, who must be allowed to write for it.
+    """
+    connection = connect(path, mode="ro")
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError as error:
+        connection.close()
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_READONLY:
+            raise
+        with closing(connect(path, mode="rw")) as mending:
+            mending.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        return connect(path, mode="ro")
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
 def remove_record(path: Path) -> None:
     """Remove a record that could not be started, with SQLite's files beside it."""
     for name in (path.name, f"{path.name}-wal", f"{path.name}-shm", f"{path.name}-journal"):
@@ -95,7 +116,7 @@ def remove_record(path: Path) -> None:
 def never_begun(path: Path) -> bool:
     """Whether the file is empty, as a process leaves it that dies while creating a record."""
     try:
-        connection = connect(path, mode="ro")
+        connection = connect_reading(path)
         try:
             return connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
         finally:
@@ -127,7 +148,7 @@ def reading(path: Path) -> Generator[sqlite3.Connection]:
     if not path.is_file():
         raise StoreError(f"there is no run record at {path}")
     try:
-        connection = connect(path, mode="ro")
+        connection = connect_reading(path)
         try:
             recognise(connection, path)
             yield connection

@@ -12,6 +12,7 @@ import pytest
 from steadyhand.errors import StoreError
 from steadyhand.records.evaluation import Verdict
 from steadyhand.store.reader import RunReader
+from steadyhand.store.schema import never_begun
 from steadyhand.store.writer import RunWriter
 from support.sample_trials import HEADER, typical
 
@@ -215,3 +216,26 @@ def test_a_record_without_header(record):
     connection.commit()
     connection.close()
     assert "it has no header" in refused(record)
+
+
+def test_a_process_killed_while_it_creates_the_record_leaves_one_that_was_never_begun(tmp_path):
+    """What SQLite has to undo, it undoes for us though we only read."""
+    path = tmp_path / "20261116-104455-3f9a.sqlite"
+    process = start(
+        """
+        import os, signal, sqlite3, sys
+        connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+        connection.execute("CREATE TABLE kept (a)")
+        connection.execute("DROP TABLE kept")
+        connection.execute("PRAGMA cache_size=1")
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("CREATE TABLE run (a)")
+        connection.executemany("INSERT INTO run VALUES (?)", (("x" * 4000,) for _ in range(100)))
+        os.kill(os.getpid(), signal.SIGKILL)
+        """,
+        path,
+    )
+    with process:
+        pass
+    assert path.with_name(f"{path.name}-journal").is_file()
+    assert never_begun(path)
