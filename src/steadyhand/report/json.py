@@ -16,8 +16,8 @@ from steadyhand.judging.rates import (
     tally_scenarios,
     value_rates,
 )
-from steadyhand.judging.severity import Alarm, alarm_of
 from steadyhand.judging.statistics import pass_hat_k
+from steadyhand.judging.trial import Alarm, alarm_of
 from steadyhand.records.base import Record
 from steadyhand.records.chat import Finish
 from steadyhand.records.cost import CostSummary, Spent

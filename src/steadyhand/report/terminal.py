@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from steadyhand.judging.cost import Prices, cost_of_trial
 from steadyhand.judging.rates import RunSummary, ScenarioRate, Tally, summarise, tally_scenarios
-from steadyhand.judging.severity import Alarm, alarm_of
+from steadyhand.judging.trial import Alarm, alarm_of
 from steadyhand.records.cost import CostSummary
 from steadyhand.records.evaluation import Outcome, Verdict
 from steadyhand.records.event import Noted
