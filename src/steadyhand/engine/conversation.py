@@ -1,4 +1,4 @@
-"""A conversation: agent, turn evaluations, termination, user; turn after turn, within its time."""
+"""A conversation: agent, turn evaluations, termination, user, turn after turn, within its time limits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from steadyhand.records.scenario import Converse, ScriptedTurn, Step
 
 
 class Script:
-    """The first entry is said in turn 2; where the step opens with nothing, in turn 1."""
+    """What the user says, by turn. The first entry is for turn 2, or for turn 1 if the step has no opening message."""
 
     def __init__(self, task: Converse) -> None:
         self._entries = task.config.script
@@ -37,7 +37,7 @@ class Script:
         return entry.evaluations if entry else ()
 
     def evaluations_after(self, turn: int) -> Iterator[tuple[int, EvaluationSpec]]:
-        """The checks of later turns than this, with their turn."""
+        """The checks of all turns after this one, with their turn."""
         for index, entry in enumerate(self._entries):
             number = index + self._first
             if number > turn:
@@ -55,10 +55,7 @@ INVARIANT_BROKE = "invariant_broke"
 
 
 class ConversationManager:
-    """Carries one conversation out.
-
-    `turns`, `messages` and `result` hold what has been said so far, also after a failure.
-    """
+    """Runs one conversation. `turns`, `messages` and `result` hold what was said so far, even after a failure."""
 
     def __init__(self, trial: Trial, step: Step, task: Converse, evaluation: Evaluation) -> None:
         self._trial = trial
@@ -80,10 +77,10 @@ class ConversationManager:
         self.result: ConversationResult | None = None
 
     async def execute_conversation(self, history: tuple[Message, ...]) -> ConversationResult:
-        """Talk until a condition fires, the turns or the time are used up. `history` is what earlier steps said.
+        """Talk until a condition applies, or turns or time run out. `history` is what was said in earlier steps.
 
-        Running out of time ends it as failed, with `limit` set and the turns so far kept. Raises `TrialError` when
-        the agent, the simulated user or a judge could not answer; `result` is there then too.
+        Running out of time fails it, with `limit` set and the turns so far kept. Raises `TrialError` if the agent, the
+        simulated user or a judge could not answer; `result` is set even then.
         """
         trial = self._trial
         self.messages = history
@@ -121,7 +118,7 @@ class ConversationManager:
         used = round(total.used_ms())
         faults = trial.since(self._turn_first_event, Retried)
         if faults:
-            # An outage is not the agent's slowness.
+            # An outage does not make the agent slow.
             raise TrialError(f"out of time after {used} ms while a model was failing: {faults[-1].reason}")
         await trial.raise_broken()
         self.limit = LimitExceeded("conversation_time", used=used, allowed=allowed)
@@ -173,7 +170,7 @@ class ConversationManager:
         self.turns[-1] = msgspec.structs.replace(self.turns[-1], turn_evaluations=tuple(results))
 
     async def _turn_evaluations(self, number: int, turn: AgentTurn, mark: int) -> list[EvaluationResult]:
-        """The checks of every turn, and those that the script asks for at this one."""
+        """Run the checks of every turn, and those that the script adds at this one."""
         self._waiting_for = "the turn's evaluations"
         specs = (*self._task.config.turn_evaluations, *self._script.evaluations_at(number))
         if not specs and not self._step.reply_due:
@@ -193,7 +190,7 @@ class ConversationManager:
         return await check_termination(conditions, self.turns, self._trial, self._trial.parts.termination)
 
     async def _user_turn(self, number: int) -> str | None:
-        """What the user says in turn `number`: the script's line, else the simulator's; None when nobody speaks."""
+        """What the user says in turn `number`: the script's line, else the simulator's; None if there is neither."""
         scripted = self._script.entry_at(number)
         config = self._task.config.user_simulator
         if scripted is not None and scripted.say is not None:
@@ -202,16 +199,14 @@ class ConversationManager:
             return None
         user = self._trial.parts.user
         if user is None:
-            raise TrialError(
-                "nobody plays the user: give --user-model, a model for the agent, or `user_model` in steadyhand.toml"
-            )
+            raise TrialError("no model plays the user: set --user-model, --model, or `user_model` in steadyhand.toml")
         self._waiting_for = "the simulated user"
         said = await user.generate_response(tuple(self.turns), config, self._trial)
         self._simulated += 1
         return said
 
     async def _result_of(self, turn: AgentTurn, mark: int) -> ExecutionResult:
-        """What was done in the turn that began at the event `mark`, with everything that was said up to its end."""
+        """What was done in the turn that began at event `mark`, and everything said up to its end."""
         trial = self._trial
         return ExecutionResult(
             stdout=turn.reply,
@@ -243,7 +238,7 @@ class ConversationManager:
         )
 
     def _note_break(self, checked: EvaluationResult, number: int) -> None:
-        """The first turn at which a safety invariant does not hold is what a reader wants to know."""
+        """Record the first turn at which a safety invariant breaks."""
         name = checked.name or checked.type
         if checked.severity is None or checked.verdict is not Verdict.FAILED or name in self._broken_invariants:
             return
@@ -265,7 +260,9 @@ class ConversationManager:
 
     def _note_unreached(self, ending: Ending) -> None:
         for number, spec in self._script.evaluations_after(len(self.turns)):
-            reason = f"turn {number} never came: the conversation ended by {ending.reason} after turn {len(self.turns)}"
+            reason = (
+                f"turn {number} was not reached: the conversation ended after turn {len(self.turns)} ({ending.reason})"
+            )
             self._evaluation.not_reached(spec, reason, stage="turn", step=self._step.index, turn=number)
 
     def _log_decision(self, number: int, ending: Ending | None) -> None:
@@ -273,9 +270,9 @@ class ConversationManager:
             return
         count = len(self._task.config.termination_conditions)
         if ending is None:
-            message = f"turn {number}: goes on; of {count} termination conditions none applies"
+            message = f"turn {number}: continues; none of {count} termination conditions applies"
         else:
-            message = f"turn {number}: ends by {ending.reason}: {ending.evidence}"
+            message = f"turn {number}: ends ({ending.reason}): {ending.evidence}"
         self._note(message, level="debug")
 
     def _note(

@@ -1,7 +1,7 @@
 """How late the event loop runs.
 
-Bytes that arrive while the loop is busy are stamped late. The monitor asks to be woken every few milliseconds and
-notes by how much each wake-up was late, so that a call can be told how wrong its stamps may be.
+Bytes that arrive while the loop is busy are stamped late. The monitor wakes every few milliseconds and records how late
+each wake-up was, which bounds the error of a call's time stamps.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ class LagMonitor:
             self._timer = None
 
     def reset(self) -> None:
-        """Begin anew: what held up the loop until now did so before anything was timed."""
+        """Start over: nothing was being timed until now."""
         self._late.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._schedule(asyncio.get_running_loop())
 
     def worst_ms(self, start: float, end: float) -> float:
-        """The longest time within a span, between two readings of `time.perf_counter()`, that the loop was stuck.
+        """The longest stall of the loop between two readings of `time.perf_counter()`.
 
-        Nothing that arrived in the span was stamped later than that.
+        Nothing that arrived in between was stamped later than that.
         """
         worst = 0.0
         for due, woken in reversed(self._late):
@@ -57,8 +57,10 @@ class LagMonitor:
         return worst * 1000.0
 
     def total_ms(self, start: float, end: float) -> float:
-        """How long the loop was stuck within a span in all: nothing that was done there one after another, however many
-        steps it took, was held up for longer. Infinite when that is no longer known."""
+        """The sum of all stalls in a span: the most that a sequence of steps in it can have been delayed.
+
+        Infinite if the samples no longer reach back that far.
+        """
         if len(self._late) == MAX_SAMPLES and self._late[0][0] > start:
             return math.inf
         stuck = 0.0
@@ -71,7 +73,7 @@ class LagMonitor:
         return stuck * 1000.0
 
     def recent_worst_ms(self) -> float:
-        """The longest time of the last two seconds that the loop was stuck. May be asked from another thread."""
+        """The longest stall of the last two seconds. Safe to call from another thread."""
         end = time.perf_counter()
         start = end - RECENT_S
         late = [woken - max(due, start) for due, woken in list(self._late.copy()) if woken >= start]

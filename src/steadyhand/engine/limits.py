@@ -1,4 +1,4 @@
-"""How much a run may use up: when it is gone, no new trial starts."""
+"""Limits: the budget of a run, and the time that a turn or conversation may take."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from steadyhand.records.run import TrialRecord
 
 
 class Budget:
-    """A `ports.sink.EventSink` that is shared by the trials of a run, and asked before each starts.
+    """What a run may spend. An `EventSink` shared by all trials, and asked before each of them starts.
 
-    Calls that were answered from a recording or a cache do not count. An answer whose use is not known ends the run as
-    well: a limit that cannot be kept must not look as if it were.
+    Calls answered from a recording or a cache do not count. An answer without a token count ends the run as well: we
+    must not claim to keep a limit that we cannot measure.
     """
 
     def __init__(self, prices: Prices, *, max_cost: float | None = None, max_tokens: int | None = None) -> None:
@@ -34,7 +34,7 @@ class Budget:
         return self._max_cost is not None or self._max_tokens is not None
 
     def check(self, models: Iterable[str]) -> None:
-        """Raises `SetupError` when the cost is limited and a model's price is not known."""
+        """Raises `SetupError` if the cost is limited and the price of a model is unknown."""
         if self._max_cost is None:
             return
         unknown = sorted({model for model in models if self._prices.of(model) is None})
@@ -45,7 +45,7 @@ class Budget:
             )
 
     def count_spent(self, trials: Iterable[TrialRecord]) -> None:
-        """Count what the run has spent already, before it was cut short."""
+        """Add what the run had spent before it was resumed."""
         for trial in trials:
             for event in trial.events:
                 self.emit(event)
@@ -65,7 +65,7 @@ class Budget:
 
     @property
     def exhausted(self) -> str | None:
-        """Why no new trial may start, or None while some may."""
+        """Why no new trial may start; None if one may."""
         cost, tokens = self._max_cost, self._max_tokens
         if cost is None and tokens is None:
             return None
@@ -83,7 +83,7 @@ class Budget:
 
 
 class WaitLedger:
-    """Adds up the time in which something waited in our queue or back-off while no attempt was under way."""
+    """Sums up the time spent in our queue or back-off while no attempt was in flight."""
 
     def __init__(self) -> None:
         self.settled_ms: float = 0.0
@@ -108,7 +108,7 @@ class WaitLedger:
         self._active -= 1
 
     def waited_ms(self) -> float:
-        """The total, with what is being waited right now."""
+        """The total, including the current wait."""
         self._settle()
         return self.settled_ms
 
@@ -123,10 +123,9 @@ _MIN_CHECK_S = 0.001
 
 
 class AgentTimeout:
-    """Use like `asyncio.timeout`: raises `TimeoutError` when more than `allowed_ms` of the trial's own time went by.
+    """Like `asyncio.timeout`, but counts only the agent's own time: raises `TimeoutError` after `allowed_ms` of it.
 
-    Waiting for a rate limit, for a provider that is down and for a back-off is not the agent's slowness, so a turn that
-    is held up for a minute is not out of time.
+    Waiting for a rate limit, an outage or a back-off is not the agent's fault and does not count.
     """
 
     def __init__(self, allowed_ms: float, waits: WaitLedger) -> None:
@@ -155,12 +154,12 @@ class AgentTimeout:
         return self._timeout.expired()
 
     def used_ms(self) -> float:
-        """Time since it was entered, without what was waited."""
+        """Time since it was entered, without the waits."""
         waited_ms = self._waits.waited_ms() - self._waited_before_ms
         return max(0.0, (time.perf_counter() - self._began) * 1000.0 - waited_ms)
 
     def _check_time(self) -> None:
-        """Out of time now, or look again when the rest would be used up if nothing were waited for."""
+        """Expire now, or check again at the earliest moment the rest could be used up."""
         loop = asyncio.get_running_loop()
         remaining_s = (self._allowed_ms - self.used_ms()) / 1000.0
         if remaining_s <= 0:

@@ -1,4 +1,4 @@
-"""The figures of a trial's conversations, counted off its events."""
+"""The figures of a trial's conversations, counted from its events."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _PART: dict[Purpose, str] = {
 def conversation_metrics(
     conversations: Sequence[ConversationResult], steps: Iterable[int], events: Sequence[AnyEvent]
 ) -> ConversationMetrics | None:
-    """The conversations of a trial taken together; None when it had none. `steps` are the steps they were held in.
+    """All conversations of a trial together; None if it had none. `steps` are the steps they took place in.
 
-    Tokens are those of every call of these steps, final evaluations included; calls per turn are those made while
-    the conversation was going on.
+    Tokens count every call of these steps, final evaluations included; calls per turn count only those made during the
+    conversation.
     """
     if not conversations:
         return None
@@ -46,7 +46,7 @@ def conversation_metrics(
 
 
 def token_usage(calls: Iterable[ModelCalled]) -> TokenUsage:
-    """Tokens in and out, by what they were spent on."""
+    """Input and output tokens, by purpose."""
     spent: Counter[str] = Counter()
     complete = True
     for call in calls:
@@ -64,7 +64,7 @@ def token_usage(calls: Iterable[ModelCalled]) -> TokenUsage:
 
 
 def simulator_quality(turns_simulated: int, events: Iterable[AnyEvent]) -> SimulatorQuality | None:
-    """How the simulated user did in a conversation's `events`; None when nobody was simulated."""
+    """How well the simulated user did, from a conversation's `events`; None if there was none."""
     notes = [event for event in events if isinstance(event, Noted) and event.topic == ASKED_AGAIN]
     refused = [note for note in notes if not note.figures.get("kept")]
     if not turns_simulated and not notes:

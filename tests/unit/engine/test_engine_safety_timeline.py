@@ -123,7 +123,7 @@ async def test_a_judges_invariant_is_left_out_and_named(tmp_path):
             "the answer was cut off by our limit of 1 token (length)",
         ),
         ((), "the agent's model calls are its own"),
-        ((call(["STOP"], text="STOP it"),), "the reply is not what the model said, word for word"),
+        ((call(["STOP"], text="STOP it"),), "the reply differs from what the model said"),
         ((call([], text="STOP"),), "the pieces of the answer were not timed"),
     ],
 )
