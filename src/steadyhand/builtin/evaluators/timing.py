@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import model_validator
 
-from steadyhand.builtin.evaluators.parameters import Milliseconds, PositiveMilliseconds
+from steadyhand.builtin.evaluators.text import Milliseconds, PositiveMilliseconds
 from steadyhand.judging.trial import tier_of
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.records.evaluation import (
