@@ -28,8 +28,7 @@ from steadyhand.compose.models import Models, Tape
 from steadyhand.compose.parts import part_options
 from steadyhand.compose.settings import Settings, folder_of
 from steadyhand.engine.context import ScoreRubric, TrialParts
-from steadyhand.engine.lag import LagMonitor, SystemClock
-from steadyhand.engine.limits import Budget
+from steadyhand.engine.limits import Budget, LagMonitor, SystemClock
 from steadyhand.engine.model_call import RetryPolicy
 from steadyhand.errors import FileError, SetupError
 from steadyhand.judging.rubric import timeliness_of

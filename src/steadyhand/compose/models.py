@@ -12,7 +12,7 @@ from steadyhand.builtin.plugin import Recording, recording, replaying
 from steadyhand.compose.loading import ScenarioRegistries, model_types, needs_agent, needs_user
 from steadyhand.compose.parts import provider_part
 from steadyhand.compose.settings import ModelRef, RunOptions, Settings
-from steadyhand.engine.lag import SystemClock
+from steadyhand.engine.limits import SystemClock
 from steadyhand.engine.model_call import OpenGate
 from steadyhand.errors import SetupError, StoreError
 from steadyhand.plugins.plugin import ModelSettings

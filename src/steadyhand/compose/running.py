@@ -32,8 +32,7 @@ from steadyhand.compose.loading import (
 )
 from steadyhand.compose.models import Tape, build_gate, needs_network, providers_of
 from steadyhand.compose.settings import RunOptions, Selection, Settings, save_options
-from steadyhand.engine.lag import LagMonitor
-from steadyhand.engine.limits import Budget
+from steadyhand.engine.limits import Budget, LagMonitor
 from steadyhand.engine.model_call import OpenGate
 from steadyhand.errors import FileError, SetupError, SteadyhandError, StoreError
 from steadyhand.judging.cost import Prices

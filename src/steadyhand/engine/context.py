@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from steadyhand.engine.lag import LagMonitor, SystemClock
+from steadyhand.engine.limits import LagMonitor, SystemClock
 from steadyhand.engine.model_call import Caller, OpenGate, RetryPolicy
 from steadyhand.errors import LimitExceeded, PluginError
 from steadyhand.ports.agent import EVERYTHING_SEEN, Agent, Judge, Services, Shows, TrialContext, UserSimulator, shows_of

@@ -13,8 +13,7 @@ from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 
 import msgspec
 
-from steadyhand.engine.lag import LagMonitor
-from steadyhand.engine.limits import WaitLedger
+from steadyhand.engine.limits import LagMonitor, WaitLedger
 from steadyhand.errors import ModelError
 from steadyhand.ports.model import ChatModel, Clock, Gate
 from steadyhand.records.base import Record

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from steadyhand.engine.lag import LagMonitor
+from steadyhand.engine.limits import LagMonitor
 from steadyhand.engine.trial import run_trial
 from steadyhand.ports.agent import Reply
 from steadyhand.records.chat import ChatRequest

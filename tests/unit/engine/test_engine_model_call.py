@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from steadyhand.engine.lag import LagMonitor
+from steadyhand.engine.limits import LagMonitor
 from steadyhand.engine.model_call import Caller, OpenGate, RetryPolicy
 from steadyhand.errors import ModelError
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message
