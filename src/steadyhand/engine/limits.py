@@ -12,9 +12,8 @@ from typing import Self
 
 from steadyhand.errors import SetupError
 from steadyhand.judging.cost import Prices, spent_on
-from steadyhand.records.cost import Spent
 from steadyhand.records.event import AnyEvent, ModelCalled
-from steadyhand.records.run import TrialRecord
+from steadyhand.records.run import Spent, TrialRecord
 
 _MIN_CHECK_S = 0.001
 INTERVAL_S = 0.01

@@ -6,9 +6,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 
 from steadyhand.records.config import Price
-from steadyhand.records.cost import CostSummary, Spent
 from steadyhand.records.event import AnyEvent, ModelCalled
-from steadyhand.records.run import RunHeader, TrialRecord
+from steadyhand.records.run import CostSummary, RunHeader, Spent, TrialRecord
 from steadyhand.records.timing import Attempt, SpoiledBy
 
 PRICES_AS_OF = "2026-03"

@@ -10,10 +10,9 @@ from typing import NamedTuple
 from steadyhand.judging.cost import Prices, cost_of_trial
 from steadyhand.judging.rates import RunSummary, ScenarioRate, Tally, summarise, tally_scenarios
 from steadyhand.judging.trial import Alarm, alarm_of
-from steadyhand.records.cost import CostSummary
 from steadyhand.records.evaluation import Outcome, Verdict
 from steadyhand.records.event import Noted
-from steadyhand.records.run import RunHeader, TrialRecord
+from steadyhand.records.run import CostSummary, RunHeader, TrialRecord
 from steadyhand.report import wording
 from steadyhand.report.details import (
     NO_CONDITION,
