@@ -25,8 +25,7 @@ from steadyhand.compose.loading import (
     termination_functions,
 )
 from steadyhand.compose.models import Models, Tape
-from steadyhand.compose.parts import part_options
-from steadyhand.compose.settings import Settings, folder_of
+from steadyhand.compose.settings import Settings, folder_of, part_options
 from steadyhand.engine.context import ScoreRubric, TrialParts
 from steadyhand.engine.limits import Budget, LagMonitor, SystemClock
 from steadyhand.engine.model_call import RetryPolicy

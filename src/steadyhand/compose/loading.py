@@ -11,8 +11,7 @@ import msgspec
 
 from steadyhand.batch.plan import select
 from steadyhand.builtin.plugin import builtin_plugin
-from steadyhand.compose.parts import check_parts
-from steadyhand.compose.settings import Selection, Settings
+from steadyhand.compose.settings import Selection, Settings, check_parts
 from steadyhand.errors import FileError, SetupError
 from steadyhand.plugins.plugin import Plugin
 from steadyhand.plugins.registry import EnvironmentNames, EvaluationCatalogue, InstalledPlugins, Registry

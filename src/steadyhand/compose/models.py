@@ -10,8 +10,7 @@ from steadyhand.batch.limits import SPACING_S
 from steadyhand.batch.provider import ProviderGate, ProviderLimits
 from steadyhand.builtin.plugin import Recording, recording, replaying
 from steadyhand.compose.loading import ScenarioRegistries, model_types, needs_agent, needs_user
-from steadyhand.compose.parts import provider_part
-from steadyhand.compose.settings import ModelRef, RunOptions, Settings
+from steadyhand.compose.settings import ModelRef, RunOptions, Settings, provider_part
 from steadyhand.engine.limits import SystemClock
 from steadyhand.engine.model_call import OpenGate
 from steadyhand.errors import SetupError, StoreError
