@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping
 import msgspec
 
 from steadyhand.engine.context import Trial, TrialParts
+from steadyhand.engine.conversation import conversation_metrics
 from steadyhand.engine.evaluation import Assessment, Evaluation
-from steadyhand.engine.metrics import conversation_metrics
 from steadyhand.engine.steps import StepRunner
 from steadyhand.errors import SteadyhandError, TrialError
 from steadyhand.judging.trial import judge_trial, settle
