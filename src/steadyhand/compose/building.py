@@ -57,7 +57,7 @@ from steadyhand.ports.model import ChatModel, Clock, Gate
 from steadyhand.ports.observer import EventSink
 from steadyhand.records.evaluation import LatencyTier, Material, RubricScore
 from steadyhand.records.location import Problem
-from steadyhand.records.scenario import Mock, Scenario, evaluation_specs
+from steadyhand.records.scenario import Converse, Mock, Scenario, evaluation_specs
 from steadyhand.runtime.mocks import MockSource, MockTable
 from steadyhand.runtime.runtime import AgentRuntime
 
@@ -124,9 +124,11 @@ class Builder:
         if any(needs_services(scenario, self._registries.registry(scenario)) for scenario in scenarios):
             self._services = TrialServices()
             self._services.check(scenarios)
+        # An import in the middle of a run holds up the event loop, and spoils what is being timed.
         if self._services is not None or any(self._judges.needed(each) for each in scenarios):
-            # An import in the middle of a run holds up the event loop, and spoils what is being timed.
             importlib.import_module("jsonschema")
+        if any(isinstance(step.task, Converse) for scenario in scenarios for step in scenario.steps):
+            importlib.import_module("steadyhand.engine.conversation")
         for scenario in scenarios:
             try:
                 self._prepare(scenario)

@@ -9,7 +9,6 @@ import msgspec
 
 from steadyhand.engine.agent_turn import AgentTurn, ask
 from steadyhand.engine.context import StepResult, Trial
-from steadyhand.engine.conversation import ConversationManager
 from steadyhand.engine.evaluation import Evaluation
 from steadyhand.errors import LimitExceeded, PluginError
 from steadyhand.records.chat import Message
@@ -122,6 +121,8 @@ class StepRunner:
         )
 
     async def _converse(self, step: Step, task: Converse, mark: int) -> tuple[ExecutionResult, LimitExceeded | None]:
+        from steadyhand.engine.conversation import ConversationManager  # slow; a run with conversations has done it
+
         manager = ConversationManager(self._trial, step, task, self._evaluation)
         try:
             conversation = await manager.execute_conversation(self._messages)

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Mapping
 import msgspec
 
 from steadyhand.engine.context import Trial, TrialParts
-from steadyhand.engine.conversation import conversation_metrics
 from steadyhand.engine.evaluation import Assessment, Evaluation
 from steadyhand.engine.steps import StepRunner
 from steadyhand.errors import SteadyhandError, TrialError
@@ -18,7 +17,7 @@ from steadyhand.ports.agent import agent_facts, shows_of
 from steadyhand.ports.environment import closes_at_once
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.event import ErrorHappened, Evaluated, Noted
-from steadyhand.records.result import ConversationEnding, ConversationResult, FileSystemOperation
+from steadyhand.records.result import ConversationEnding, ConversationMetrics, ConversationResult, FileSystemOperation
 from steadyhand.records.run import PhaseRecord, TrialRecord
 from steadyhand.records.scenario import Converse, Step
 
@@ -191,7 +190,7 @@ def _record(
         expects=parts.scenario.expects,
         tags=parts.scenario.tags,
         phases=tuple(phases.records),
-        metrics=conversation_metrics(tuple(conversations.values()), conversations, trial.events),
+        metrics=_metrics(trial, conversations) if conversations else None,
         evaluations=tuple(evaluation.results),
         events=tuple([event for event in trial.events if type(event) is not Evaluated]),
         conversations=tuple(
@@ -200,6 +199,12 @@ def _record(
         shows=shows_of(parts.agent) if parts.agent else None,
         missing_plugins=tuple(parts.missing_plugins),
     )
+
+
+def _metrics(trial: Trial, conversations: Mapping[int, ConversationResult]) -> ConversationMetrics | None:
+    from steadyhand.engine.conversation import conversation_metrics  # slow to import; most decisions do without
+
+    return conversation_metrics(tuple(conversations.values()), conversations, trial.events)
 
 
 def _ending(step: Step, conversation: ConversationResult) -> ConversationEnding:
