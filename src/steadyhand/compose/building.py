@@ -15,7 +15,6 @@ import msgspec
 
 from steadyhand.batch.plan import PlannedTrial
 from steadyhand.builtin.plugin import make_database, script_sandbox
-from steadyhand.compose.judges import DEFAULT_KIND, Judges
 from steadyhand.compose.loading import (
     Rubrics,
     ScenarioRegistries,
@@ -24,7 +23,7 @@ from steadyhand.compose.loading import (
     needs_user,
     termination_functions,
 )
-from steadyhand.compose.models import Models, Tape
+from steadyhand.compose.models import DEFAULT_KIND, Judges, Models, Tape
 from steadyhand.compose.settings import Settings, folder_of, part_options
 from steadyhand.engine.context import ScoreRubric, TrialParts
 from steadyhand.engine.limits import Budget, LagMonitor, SystemClock

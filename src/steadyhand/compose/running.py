@@ -21,7 +21,6 @@ from steadyhand.batch.provider import ProviderGate
 from steadyhand.builtin.plugin import sweep_workspaces
 from steadyhand.compose.building import Builder
 from steadyhand.compose.fingerprint import Fingerprints, total
-from steadyhand.compose.judges import asks_judge
 from steadyhand.compose.loading import (
     NOTHING_GIVEN,
     Given,
@@ -30,7 +29,7 @@ from steadyhand.compose.loading import (
     open_registries,
     with_safe_ids,
 )
-from steadyhand.compose.models import Tape, build_gate, needs_network, providers_of
+from steadyhand.compose.models import Tape, asks_judge, build_gate, needs_network, providers_of
 from steadyhand.compose.settings import RunOptions, Selection, Settings, save_options
 from steadyhand.engine.limits import Budget, LagMonitor
 from steadyhand.engine.model_call import OpenGate
