@@ -18,13 +18,13 @@ from steadyhand.ports.environment import Database, EnvironmentProvider, TrialDat
 from steadyhand.ports.evaluator import Evaluator, latency_bounds
 from steadyhand.ports.model import ChatModel, Clock, Gate
 from steadyhand.ports.observer import EventSink
+from steadyhand.records.base import plain_fields
 from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.evaluation import EvaluationSpec, LatencyBounds, LatencyTier, Material, RubricScore
 from steadyhand.records.event import AnyEvent, Noted
 from steadyhand.records.result import ConversationTurn, ExecutionResult
 from steadyhand.records.run import TrialKey
 from steadyhand.records.scenario import RunCode, Scenario, Step
-from steadyhand.records.values import plain_fields
 
 TerminationFunction = Callable[[tuple[ConversationTurn, ...], TrialContext], "bool | str | Awaitable[bool | str]"]
 """A plugin's own condition for ending a conversation. A non-empty text means yes, and gives the reason."""

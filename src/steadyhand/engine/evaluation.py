@@ -16,6 +16,7 @@ from steadyhand.judging.rubric import NO_JUDGE, NOT_REACHED
 from steadyhand.judging.trial import latency_tier
 from steadyhand.ports.agent import Visible
 from steadyhand.ports.evaluator import EvaluationContext, Evaluator, fails_for_good, reads_of
+from steadyhand.records.base import plain_fields
 from steadyhand.records.chat import FinishReason
 from steadyhand.records.evaluation import (
     EMPTY_REPLY,
@@ -32,7 +33,6 @@ from steadyhand.records.event import ErrorHappened, Evaluated
 from steadyhand.records.result import ExecutionResult, Latency
 from steadyhand.records.scenario import Converse, Step
 from steadyhand.records.timing import SafetyTimeline
-from steadyhand.records.values import plain_fields
 
 
 class Evaluation:

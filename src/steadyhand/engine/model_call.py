@@ -16,11 +16,10 @@ import msgspec
 from steadyhand.engine.limits import LagMonitor, WaitLedger
 from steadyhand.errors import ModelError
 from steadyhand.ports.model import ChatModel, Clock, Gate
-from steadyhand.records.base import Record
+from steadyhand.records.base import Record, plain_fields
 from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.event import Lagged, ModelCalled, Retried, Waited
 from steadyhand.records.timing import Attempt, CallTiming, Spoiled, SpoiledBy
-from steadyhand.records.values import plain_fields
 
 _NOTED_WAIT_MS = 1000.0
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from steadyhand.records.base import Record
+from steadyhand.records.base import Record, plain_text
 from steadyhand.records.chat import Finish, FinishReason, Purpose
 from steadyhand.records.config import Price
 from steadyhand.records.evaluation import EvaluationResult, FailureClass, LatencyTier, Outcome, RubricScore, Verdict
@@ -16,7 +16,6 @@ from steadyhand.records.location import Place
 from steadyhand.records.result import ConversationEnding, ConversationMetrics
 from steadyhand.records.scenario import ExpectedConduct
 from steadyhand.records.timing import SafetyAtDeadline, Spoiled
-from steadyhand.records.values import plain_text
 
 FORMAT_VERSION = 3
 _WORST_FIRST = (

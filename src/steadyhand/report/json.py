@@ -18,7 +18,7 @@ from steadyhand.judging.rates import (
 )
 from steadyhand.judging.statistics import pass_hat_k
 from steadyhand.judging.trial import Alarm, alarm_of
-from steadyhand.records.base import Record
+from steadyhand.records.base import Record, plain
 from steadyhand.records.chat import Finish
 from steadyhand.records.evaluation import EvaluationResult, JudgeNote, RubricScore, Verdict
 from steadyhand.records.event import (
@@ -44,7 +44,6 @@ from steadyhand.records.run import (
     answers_finish,
     exported_transcript,
 )
-from steadyhand.records.values import plain
 from steadyhand.report import json_shapes as shapes
 from steadyhand.report.json_shapes import REPORT_FORMAT
 

@@ -17,8 +17,8 @@ from steadyhand.ports.agent import (
     ServiceMethod,
     TrialContext,
 )
+from steadyhand.records.base import UnreadableValue, plain, plain_object
 from steadyhand.records.event import ActionStatus, ActionTaken, Noted, Observed, ServiceCalled
-from steadyhand.records.values import UnreadableValue, plain, plain_object
 from steadyhand.runtime.mocks import MockAnswer, MockCall, MockRegistry, MockSource, NoMocks
 from steadyhand.runtime.services import LiveServices, methods_of, mocked_method, real_method
 from steadyhand.runtime.values import bounded, raised, run_either

@@ -15,10 +15,9 @@ from typing import Any, Literal
 import msgspec
 
 from steadyhand.errors import StoreError
-from steadyhand.records.base import Record
+from steadyhand.records.base import Record, plain
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import FORMAT_VERSION, TrialKey, TrialRecord
-from steadyhand.records.values import plain
 
 SUFFIX = ".sqlite"
 APPLICATION_ID = 0x53544459

@@ -13,10 +13,10 @@ from steadyhand.errors import LimitExceeded, SetupError
 from steadyhand.plugins.plugin import AgentSettings, Options, read_options
 from steadyhand.ports.agent import EVERYTHING_SEEN, Reply, ServiceFault, Shows, TrialContext, Turn
 from steadyhand.ports.model import ChatModel
+from steadyhand.records.base import plain
 from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message, ToolCall
 from steadyhand.records.event import ActionStatus, ActionTaken, Noted, Observed, Thought
 from steadyhand.records.scenario import Character
-from steadyhand.records.values import plain
 from steadyhand.runtime.values import as_text, kept_part, shortened
 
 
