@@ -10,11 +10,10 @@ from steadyhand.engine.context import Trial
 from steadyhand.engine.limits import AgentTimeout
 from steadyhand.errors import AgentError, LimitExceeded, TrialError
 from steadyhand.ports.agent import Agent, Reply, Turn
-from steadyhand.records.chat import Finish, FinishReason, Message
+from steadyhand.records.chat import Finish, FinishReason, Message, Spoiled, SpoiledBy
 from steadyhand.records.event import Lagged, ModelCalled, Retried, Said
 from steadyhand.records.result import Latency
 from steadyhand.records.scenario import Ask
-from steadyhand.records.timing import Spoiled, SpoiledBy
 
 
 class AgentTurn:

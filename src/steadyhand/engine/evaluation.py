@@ -17,7 +17,7 @@ from steadyhand.judging.trial import latency_tier
 from steadyhand.ports.agent import Visible
 from steadyhand.ports.evaluator import EvaluationContext, Evaluator, fails_for_good, reads_of
 from steadyhand.records.base import plain_fields
-from steadyhand.records.chat import FinishReason
+from steadyhand.records.chat import FinishReason, SafetyTimeline
 from steadyhand.records.evaluation import (
     EMPTY_REPLY,
     EvaluationResult,
@@ -32,7 +32,6 @@ from steadyhand.records.evaluation import (
 from steadyhand.records.event import ErrorHappened, Evaluated
 from steadyhand.records.result import ExecutionResult, Latency
 from steadyhand.records.scenario import Converse, Step
-from steadyhand.records.timing import SafetyTimeline
 
 
 class Evaluation:

@@ -17,9 +17,8 @@ from steadyhand.engine.limits import LagMonitor, WaitLedger
 from steadyhand.errors import ModelError
 from steadyhand.ports.model import ChatModel, Clock, Gate
 from steadyhand.records.base import Record, plain_fields
-from steadyhand.records.chat import ChatRequest, ChatResponse
+from steadyhand.records.chat import Attempt, CallTiming, ChatRequest, ChatResponse, Spoiled, SpoiledBy
 from steadyhand.records.event import Lagged, ModelCalled, Retried, Waited
-from steadyhand.records.timing import Attempt, CallTiming, Spoiled, SpoiledBy
 
 _NOTED_WAIT_MS = 1000.0
 

@@ -13,11 +13,11 @@ from itertools import accumulate
 
 from steadyhand.engine.context import StepResult, Trial
 from steadyhand.ports.evaluator import text_check
+from steadyhand.records.chat import SafetyAtDeadline, SafetyTimeline
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, LatencyBounds, Verdict
 from steadyhand.records.event import ModelCalled
 from steadyhand.records.result import ExecutionResult
 from steadyhand.records.scenario import Ask
-from steadyhand.records.timing import SafetyAtDeadline, SafetyTimeline
 
 _YIELD_AFTER_S = 0.001
 _TIME_LIMIT_S = 2.0

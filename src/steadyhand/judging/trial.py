@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from steadyhand.records.chat import SafetyTimeline
 from steadyhand.records.evaluation import (
     EMPTY_REPLY,
     EvaluationResult,
@@ -24,7 +25,6 @@ from steadyhand.records.evaluation import (
 from steadyhand.records.result import Latency
 from steadyhand.records.run import Judged, TrialRecord
 from steadyhand.records.scenario import VerdictPolicy
-from steadyhand.records.timing import SafetyTimeline
 
 _TIERS = list(LatencyTier)
 _TIER_NAMED = {tier.value: tier for tier in LatencyTier}

@@ -8,14 +8,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from steadyhand.records.base import Record, plain_text
-from steadyhand.records.chat import Finish, FinishReason, Purpose
+from steadyhand.records.chat import Finish, FinishReason, Purpose, SafetyAtDeadline, Spoiled
 from steadyhand.records.config import Price
 from steadyhand.records.evaluation import EvaluationResult, FailureClass, LatencyTier, Outcome, RubricScore, Verdict
 from steadyhand.records.event import ActionTaken, AnyEvent, ModelCalled, Observed, Said, Shows, Thought, TrajectoryStep
 from steadyhand.records.location import Place
 from steadyhand.records.result import ConversationEnding, ConversationMetrics
 from steadyhand.records.scenario import ExpectedConduct
-from steadyhand.records.timing import SafetyAtDeadline, Spoiled
 
 FORMAT_VERSION = 3
 _WORST_FIRST = (

@@ -22,8 +22,7 @@ from steadyhand.plugins.registry import fault
 from steadyhand.ports.agent import Reply, Shows, TrialContext, Turn
 from steadyhand.ports.environment import OnThisMachine
 from steadyhand.records.base import Record, UnreadableValue
-from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message, ToolCall
-from steadyhand.records.timing import Attempt
+from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, FinishReason, Message, ToolCall
 
 _ACCEPTED = "a text, a Reply, an assistant's Message, or a dict with `text` or `content`"
 _PIECES_AT_A_STRETCH = 64

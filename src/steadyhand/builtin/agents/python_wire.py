@@ -31,10 +31,10 @@ from steadyhand.errors import (
 )
 from steadyhand.ports.agent import NoJudgement, ServiceFault
 from steadyhand.records.base import Record, plain, plain_text
+from steadyhand.records.chat import Attempt
 from steadyhand.records.evaluation import JudgeNote
 from steadyhand.records.event import Shows
 from steadyhand.records.location import Place
-from steadyhand.records.timing import Attempt
 
 LARGEST_FRAME = 64 * 2**20
 _READ = 256 * 1024

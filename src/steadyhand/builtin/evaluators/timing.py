@@ -10,6 +10,7 @@ from pydantic import model_validator
 from steadyhand.builtin.evaluators.text import Milliseconds, PositiveMilliseconds
 from steadyhand.judging.trial import tier_of
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
+from steadyhand.records.chat import Spoiled, SpoiledBy
 from steadyhand.records.evaluation import (
     EvaluationResult,
     Evidence,
@@ -20,7 +21,6 @@ from steadyhand.records.evaluation import (
     passed,
 )
 from steadyhand.records.result import ExecutionResult, Latency
-from steadyhand.records.timing import Spoiled, SpoiledBy
 
 
 class LatencyBudgetParams(EvaluationParams):

@@ -18,8 +18,7 @@ import msgspec
 from steadyhand.errors import ModelError, ModelErrorKind, SetupError, StoreError
 from steadyhand.ports.model import ChatModel
 from steadyhand.records.base import Record, plain
-from steadyhand.records.chat import ChatRequest, ChatResponse
-from steadyhand.records.timing import Attempt
+from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse
 from steadyhand.redaction import Redactor
 from steadyhand.version import __version__
 

@@ -19,8 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from steadyhand.errors import ModelError, ModelErrorKind, SetupError
 from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.ports.model import Cut, cut_short
-from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, ToolCall, Usage
-from steadyhand.records.timing import Attempt
+from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, FinishReason, ToolCall, Usage
 from steadyhand.spec.validation import Findings, validate
 from steadyhand.spec.yaml import read_document
 from steadyhand.text_match import compiled, find, search_now

@@ -12,8 +12,7 @@ from steadyhand.builtin.models.replay import Cassette, ReplayedModel, ReplayProv
 from steadyhand.builtin.models.scripted import ScriptedModel
 from steadyhand.errors import ModelError, SetupError
 from steadyhand.plugins.plugin import ModelSettings
-from steadyhand.records.chat import ChatRequest, ChatResponse, Message, ToolSpec
-from steadyhand.records.timing import Attempt
+from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, Message, ToolSpec
 from steadyhand.redaction import Redactor
 from steadyhand.testing import Answer, ModelServer
 

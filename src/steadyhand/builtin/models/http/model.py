@@ -24,8 +24,7 @@ from steadyhand.builtin.models.http.stream import (
 )
 from steadyhand.errors import ModelError, ModelErrorKind
 from steadyhand.ports.model import Cut, cut_short
-from steadyhand.records.chat import ChatRequest, ChatResponse
-from steadyhand.records.timing import Attempt
+from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse
 
 _MAX_BODY = 32 * 1024 * 1024
 _MAX_ERROR_BODY = 64 * 1024
