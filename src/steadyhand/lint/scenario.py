@@ -10,8 +10,17 @@ from typing import NamedTuple
 
 import regex
 
-from steadyhand.lint.patterns import TOO_MUCH, Pattern, breadth, impossible_parts, pattern_of, truncated_stems
-from steadyhand.lint.phrases import asserted_in, begins_with_verb, negated_in
+from steadyhand.lint.patterns import (
+    TOO_MUCH,
+    Pattern,
+    asserted_in,
+    begins_with_verb,
+    breadth,
+    impossible_parts,
+    negated_in,
+    pattern_of,
+    truncated_stems,
+)
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Ask, Converse, Scenario, Step
