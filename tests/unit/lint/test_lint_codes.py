@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from steadyhand.lint import codes as lint_codes
-from steadyhand.lint.codes import CODES, FileIgnores, unknown_code
+from steadyhand.lint.scenario import CODES, FileIgnores, unknown_code
 from steadyhand.records.location import Place, Problem
 
 SOURCES = Path(lint_codes.__file__).parents[1]
