@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 
 import click
 
-from steadyhand.batch.estimate import estimate
 from steadyhand.batch.local import Interrupts
+from steadyhand.batch.plan import estimate
 from steadyhand.cli import options as shared
 from steadyhand.cli.main import tell_bug
 from steadyhand.cli.terminal import Unwritten, page, progress_stream, say, show, takes_control

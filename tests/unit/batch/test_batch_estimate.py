@@ -2,8 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from steadyhand.batch.estimate import estimate
-from steadyhand.batch.plan import Plan
+from steadyhand.batch.plan import Plan, estimate
 from steadyhand.compose.loading import build_registry
 from steadyhand.compose.models import asks_judge
 from steadyhand.plugins.registry import EvaluationCatalogue
