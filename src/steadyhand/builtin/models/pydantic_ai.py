@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
-from steadyhand.builtin.models.http.errors import Endpoint, status_error
+from steadyhand.builtin.models.http.client import Endpoint, status_error
 from steadyhand.builtin.models.http.stream import message_in
 from steadyhand.errors import ModelError, SetupError
 from steadyhand.plugins.plugin import ModelSettings, Options, read_options

@@ -12,9 +12,8 @@ import contextlib
 import math
 from typing import Protocol
 
-from steadyhand.builtin.models.http.client import CannotConnect, HttpClient, HttpSettings
+from steadyhand.builtin.models.http.client import CannotConnect, Endpoint, HttpClient, HttpSettings, status_error
 from steadyhand.builtin.models.http.connection import Broken, NotHttp, Response, Stamps
-from steadyhand.builtin.models.http.errors import Endpoint, status_error
 from steadyhand.builtin.models.http.stream import (
     AnswerReader,
     ErrorInAnswer,
