@@ -1,4 +1,4 @@
-"""Which trials a run consists of."""
+"""Which trials a run consists of, and what they would take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chat models by name, each built once for a run, and the judges among them."""
+"""Chat models by name, each built once for a run; who judges its trials, and what must be said about that."""
 
 from __future__ import annotations
 

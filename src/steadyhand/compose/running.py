@@ -1,4 +1,4 @@
-"""The pipeline, end to end: load, plan, execute, record."""
+"""The pipeline, end to end: load, plan, execute, record; from the start, or from where a run was cut short."""
 
 from __future__ import annotations
 

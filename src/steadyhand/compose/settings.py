@@ -1,4 +1,7 @@
-"""Settings of a scenario: command line over scenario over configuration over defaults."""
+"""Settings of a scenario: command line over scenario over configuration over defaults.
+
+Also what the configuration says of parts: providers under names of one's own, and the options that parts take.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A conversation: agent, turn evaluations, termination, user, turn after turn, within its time limits."""
+"""A conversation: agent, turn evaluations, termination, user, turn after turn, within its time limits.
+
+Its figures are counted from the events of the trial.
+"""
 
 from __future__ import annotations
 

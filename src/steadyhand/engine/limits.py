@@ -1,4 +1,8 @@
-"""Limits: the budget of a run, and the time that a turn or conversation may take."""
+"""Limits: the budget of a run, the time that a turn or conversation may take, and how late the event loop runs.
+
+Bytes that arrive while the loop is busy are stamped late. The monitor wakes every few milliseconds and records how late
+each wake-up was, which bounds the error of a call's time stamps.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a regular expression's syntax shows: parts that never match, what it forbids, and how broadly it matches."""
+"""What the text of a check shows: parts of a pattern that never match, what it forbids, and how broadly it matches.
+
+Also English phrases: forbidden ones that a right answer contains ("do not wait for it"), and truncated words.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Lint: checks that load and run but do not check what their author meant.
 
-Every finding is a warning with a stable code, listed in `lint.codes`.
+Every finding is a warning with a stable code. A file switches one off with `x-lint-ignore`, at its top level or in a
+single check.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The parts a run can use, by name. Built per run and passed in; nothing here is global."""
+"""The parts a run can use, by name, and plugins that are files or installed packages.
+
+Built per run and passed in; nothing here is global.
+"""
 
 from __future__ import annotations
 

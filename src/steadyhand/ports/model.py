@@ -1,4 +1,4 @@
-"""A chat model: one attempt at one call, timed at the socket."""
+"""A chat model: one attempt at one call, timed at the socket, and cut off at a deadline."""
 
 from __future__ import annotations
 

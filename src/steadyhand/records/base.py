@@ -1,4 +1,11 @@
-"""The base of every record: frozen, compared by value, keyword-only, compact on disk."""
+"""The base of every record, and the border that foreign values cross before they are kept in one.
+
+A record is frozen, compared by value, keyword-only and compact on disk.
+
+Agents, models, mocks and plugins hand over anything: keys that are no text, half a surrogate pair, an integer of a
+thousand digits, an object that contains itself. What comes out of `plain` has a form in JSON and in msgpack, reads
+back as it was written, and is never nested so deep that a reader runs out of stack.
+"""
 
 from __future__ import annotations
 

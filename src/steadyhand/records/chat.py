@@ -1,4 +1,9 @@
-"""A question to a chat model and its answer."""
+"""A question to a chat model, its answer, and when things happened in the call.
+
+All times are milliseconds from the moment the call was asked for (`0` is when it entered our queue), read off one
+monotonic clock. *Latency* is from `sent_ms` to `last_byte_ms` of the one successful live attempt, so nothing of ours
+is in it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The record of a run: a header, and one entry per finished trial."""
+"""The record of a run: a header, one entry per finished trial, and what they used up.
+
+Tokens are as the servers counted them, and money is known where prices are.
+"""
 
 from __future__ import annotations
 

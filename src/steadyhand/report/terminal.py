@@ -1,4 +1,7 @@
-"""The report in the terminal, at the end of a run and for a recorded one."""
+"""The report in the terminal, at the end of a run and for a recorded one.
+
+The results of a matrix have a row for each combination, and one for each value of each parameter.
+"""
 
 from __future__ import annotations
 

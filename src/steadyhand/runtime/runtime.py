@@ -1,4 +1,7 @@
-"""The runtime that agents live in: services, actions and the mocks in front of them. One per trial."""
+"""The runtime that agents live in: services, actions and the mocks in front of them. One per trial.
+
+A real service is built when first called, started, and stopped at the end.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decision scenarios: a document of the decision format, lowered to a `Scenario`."""
+"""Decision scenarios: the shape of a document of the decision format, lowered to a `Scenario`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Finds files, recognises their format, and loads them as scenarios, matrices and rubrics with all their problems."""
+"""Finds files, recognises their format, and loads them as scenarios, matrices and rubrics with all their problems.
+
+Ids are unique across everything loaded in one run.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The run record's file format: its tables, how it is opened and recognised, and how trials are encoded in it."""
+"""The run record's file format: its tables, how it is opened and recognised, and how trials are encoded in it.
+
+One writer at a time: an advisory lock beside the record, released by the system when its holder dies.
+"""
 
 from __future__ import annotations
 

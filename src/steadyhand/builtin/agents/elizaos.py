@@ -1,4 +1,7 @@
-"""The `elizaos` agent: one on a running ElizaOS server, over its REST API."""
+"""The `elizaos` agent: one on a running ElizaOS server, over the part of its REST API that a conversation needs.
+
+Tried against version 1.7.2.
+"""
 
 from __future__ import annotations
 

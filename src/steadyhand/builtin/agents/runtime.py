@@ -1,4 +1,7 @@
-"""The `runtime` agent: a chat model in a tool loop. What agent scenarios use by default."""
+"""The `runtime` agent: a chat model in a tool loop. What agent scenarios use by default.
+
+Besides the actions of the runtime it has tools on the workspace: files, and commands where they are allowed.
+"""
 
 from __future__ import annotations
 

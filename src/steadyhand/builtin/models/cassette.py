@@ -2,6 +2,10 @@
 
 The first line is a header with the format's version. A line is written whole, so a run that dies leaves a cassette that
 holds everything finished before; half a line at the end is passed over.
+
+`--replay DIR` answers from a cassette for every model of a run, and `replay/DIR` is a model of its own. No network is
+used. Answers are marked as replayed, so their latency is never graded; the times in them are those of the recording,
+whether or not the replay waits them out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The simulated user: a chat model that plays a persona with an objective."""
+"""The simulated user: a chat model that plays a persona with an objective.
+
+Of a long conversation it sees three turns and a bounded summary.
+"""
 
 from __future__ import annotations
 

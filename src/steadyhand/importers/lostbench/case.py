@@ -1,4 +1,8 @@
-"""Maps one LostBench case to a decision scenario, field by field."""
+"""Maps one LostBench case to a decision scenario, field by field.
+
+LostBench uses a judge, so each escalation level is a criterion for a judge; a pattern would reject answers that the
+benchmark calls safe.
+"""
 
 from __future__ import annotations
 

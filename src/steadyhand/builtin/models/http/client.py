@@ -1,4 +1,7 @@
-"""Requests to one address of one server, over connections that are kept."""
+"""Requests to one address of one server, over connections that are kept, and what went wrong with them.
+
+An error becomes a `ModelError` that says whether trying again can help.
+"""
 
 from __future__ import annotations
 
