@@ -1,7 +1,4 @@
-"""The `runtime` agent: a chat model in a tool loop. What agent scenarios use by default.
-
-Besides the actions of the runtime it has tools on the workspace: files, and commands where they are allowed.
-"""
+"""The `runtime` agent: a chat model in a tool loop, with tools on the workspace. What agent scenarios use by default."""
 
 from __future__ import annotations
 
