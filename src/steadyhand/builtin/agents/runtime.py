@@ -1,4 +1,4 @@
-"""The `runtime` agent: a chat model in a tool loop, with tools on the workspace. What agent scenarios use by default."""
+"""The `runtime` agent: a chat model in a tool loop, with tools on the workspace. Agent scenarios use it by default."""
 
 from __future__ import annotations
 
