@@ -18,11 +18,11 @@ from steadyhand.records.evaluation import Outcome, Verdict
 from steadyhand.records.location import Place
 from steadyhand.records.run import Judged, RunHeader, TrialKey, TrialRecord
 from steadyhand.store import schema as codec
-from steadyhand.store.lock import has_writer
 from steadyhand.store.schema import (
     SUFFIX,
     PlanEntry,
     as_stored,
+    has_writer,
     key_of,
     never_begun,
     read_plan,
