@@ -63,6 +63,11 @@ fuzz: SECONDS := 60
 fuzz: $(FUZZ) ## feed random scenarios and bytes to everything that reads them; SECONDS=60
 	$(BIN)/python -m fuzz $(SECONDS)
 
+soak: export PYTHONPATH := tests
+soak: SECONDS := 60
+soak: $(READY) ## run mixed scenarios in bad weather again and again, and say what is left over; SECONDS=60
+	$(BIN)/python -m soak $(SECONDS)
+
 check: $(READY) ## lint, types, import direction
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
