@@ -25,8 +25,8 @@ from typing import NamedTuple
 from steadyhand import run_async
 
 PROJECT = Path(__file__).parent / "project"
-TRIALS = 4
-CONCURRENCY = 8
+TRIALS = 8
+CONCURRENCY = 16
 WARM_UP = 3
 """Rounds after which everything that is kept on purpose has been made: modules, caches, compiled patterns."""
 GROWTH_MB = 24
