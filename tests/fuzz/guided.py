@@ -25,9 +25,7 @@ CRASHES = WORK / "crashes"
 MEGABYTES = 2048
 SLOWEST_S = 20
 LONGEST = 40_000
-READERS = [
-    f"steadyhand.{part}" for part in ("spec", "lint", "store", "report", "builtin.models", "builtin.judges", "records")
-]
+READERS = [f"steadyhand.{part}" for part in ("spec", "lint", "store", "report", "builtin", "records")]
 """What atheris watches. Watching everything takes it half a minute to begin."""
 OURS = f"{os.sep}steadyhand{os.sep}"
 

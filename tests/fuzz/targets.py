@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from steadyhand.builtin.agents.command_process import is_report, read_line_of
 from steadyhand.builtin.judges.answer import UnreadableAnswer, answer_schema, read_answer, read_object
 from steadyhand.builtin.models.anthropic import MessagesReader
 from steadyhand.builtin.models.http.stream import (
@@ -27,7 +28,7 @@ from steadyhand.builtin.models.openai_chat import ChatReader
 from steadyhand.builtin.models.openai_responses import ResponsesReader
 from steadyhand.compose.loading import build_registry
 from steadyhand.compose.running import rates_of
-from steadyhand.errors import StoreError
+from steadyhand.errors import AgentError, StoreError
 from steadyhand.lint.scenario import lint_scenario
 from steadyhand.plugins.registry import EvaluationCatalogue
 from steadyhand.ports.agent import Question
@@ -120,6 +121,14 @@ def messages_stream(data: bytes) -> None:
     _stream(data, MessagesReader)
 
 
+def program_line(data: bytes) -> None:
+    """A line that the program of a `command:` agent writes."""
+    try:
+        read_line_of(data)
+    except AgentError:
+        assert not is_report(data)
+
+
 def judge_answer(data: bytes) -> None:
     """The first byte chooses the question; what follows a 0 byte is the material that the judge was shown."""
     question = QUESTIONS[(data[0] if data else 0) % len(QUESTIONS)]
@@ -165,6 +174,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         chat_stream,
         responses_stream,
         messages_stream,
+        program_line,
         judge_answer,
         record_file,
         record_trial,
