@@ -225,10 +225,16 @@ def mutated(data: Data, chance: random.Random) -> Data:
     return data
 
 
+def _whole(_: object, value: object) -> bool:
+    """To JSON Schema 5.0 is a whole number; to us it is not, as nobody writes that by intention."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 @functools.cache
-def validators() -> dict[str, jsonschema.Draft202012Validator]:
-    schemas = json_schemas(catalogue())
-    return {name: jsonschema.Draft202012Validator(schemas[name]) for name in ("agent", "decision")}
+def validators() -> dict[str, Any]:
+    base = jsonschema.Draft202012Validator
+    kind = jsonschema.validators.extend(base, type_checker=base.TYPE_CHECKER.redefine("integer", _whole))
+    return {name: kind(schema) for name, schema in json_schemas(catalogue()).items() if name in ("agent", "decision")}
 
 
 # Errors that the schema does not promise to find: they depend on two fields, on the disk, or on what a text means.

@@ -25,6 +25,7 @@ KILLS = int(os.environ.get("STEADYHAND_KILLS", "1000"))
 SECONDS = float(os.environ.get("STEADYHAND_KILLS_S", "2400"))
 TRIALS = 500
 LATEST_S = 0.6
+"""The last moment of a kill, at first. It moves on while nothing gets done, or a busy machine would never be through."""
 OPTIONS = ("--no-progress", "--concurrency", "16")
 
 
@@ -38,20 +39,21 @@ def finished_trials(batch: Batch) -> dict:
 
 def kill_until_done(batch: Batch, server: Loopback, chance: random.Random) -> tuple[int, int]:
     """One run; how often it was killed, and how many trials were asked for twice because they had not finished."""
-    kills, asked, kept = 0, 0, {}
+    kills, asked, kept, latest_s = 0, 0, {}, LATEST_S
     while True:
         before = server.received
         command = ("resume", "last")
         if not kept:
             shutil.rmtree(batch.folder / ".steadyhand", ignore_errors=True)
             command = ("run", "untimed.yaml", "--trials", str(TRIALS), "--seed", "7")
-        ended = batch.killed_after(chance.uniform(0.0, LATEST_S), *command, *OPTIONS)
+        ended = batch.killed_after(chance.uniform(0.0, latest_s), *command, *OPTIONS)
         seeds = server.seeds_after(before)
         asked += len(seeds)
         again = {trial.seed for trial in kept.values()} & set(seeds)
         assert not again, f"{len(again)} finished trials were asked for again"
         now = finished_trials(batch)
         assert all(now.get(key) == trial for key, trial in kept.items()), "a finished trial was lost or changed"
+        latest_s = LATEST_S if len(now) > len(kept) else latest_s * 1.3
         kept = now
         if ended.code == -9:
             kills += 1
