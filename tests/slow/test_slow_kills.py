@@ -72,6 +72,11 @@ def test_nothing_is_lost_and_nothing_done_twice_over_a_thousand_kills(tmp_path, 
     chance = random.Random(11)
     commands, end = CommandServer(), time.monotonic() + SECONDS
     kills = runs = again = 0
+
+    def say(text: str) -> None:
+        with capsys.disabled():
+            print(f"\r{text}", end="", flush=True)
+
     try:
         with Loopback(Answer(text="I call for help now.", delay_s=0.005)) as server:
             while kills < KILLS and time.monotonic() < end:
@@ -84,8 +89,7 @@ def test_nothing_is_lost_and_nothing_done_twice_over_a_thousand_kills(tmp_path, 
                 killed, repeated = kill_until_done(batch, server, chance)
                 kills, runs, again = kills + killed, runs + 1, again + repeated
                 shutil.rmtree(batch.folder)
+                say(f"{kills} kills in {runs} runs of {TRIALS} trials; {again} unfinished trials were asked for again")
     finally:
         commands.close()
-        with capsys.disabled():
-            print(f"\n{kills} kills in {runs} runs of {TRIALS} trials; {again} unfinished trials were asked for again")
     assert kills >= KILLS or time.monotonic() >= end
