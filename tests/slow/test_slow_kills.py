@@ -25,7 +25,7 @@ KILLS = int(os.environ.get("STEADYHAND_KILLS", "1000"))
 SECONDS = float(os.environ.get("STEADYHAND_KILLS_S", "2400"))
 TRIALS = 500
 LATEST_S = 0.6
-"""The last moment of a kill, at first. It moves on while nothing gets done, or a busy machine would never be through."""
+"""The latest moment of a kill, at first. It moves on while nothing gets done, as on a busy machine."""
 OPTIONS = ("--no-progress", "--concurrency", "16")
 
 
