@@ -17,6 +17,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
+from pydantic import Field
+
 from steadyhand.builtin.environments.cleanup import (
     COMMAND_MARK,
     TRIAL_MARK,
@@ -26,6 +28,7 @@ from steadyhand.builtin.environments.cleanup import (
     write_owner,
 )
 from steadyhand.builtin.environments.files import (
+    MIB,
     LeadsOut,
     LocalLimits,
     capture_files,
@@ -36,7 +39,9 @@ from steadyhand.builtin.environments.files import (
 from steadyhand.builtin.environments.process import Command, run_command
 from steadyhand.builtin.environments.sandbox import (
     Confinement,
+    SandboxLimits,
     bubblewrap,
+    hand_over,
     program_folders,
     run_confined,
     sandbox_available,
@@ -49,7 +54,12 @@ _INHERITED = ("PATH", "LANG", "TERM", "TZ")
 
 
 class LocalOptions(Options):
+    """`sandbox`: whether commands run under bubblewrap; the others limit them there."""
+
     sandbox: bool = False
+    memory_mib: int = Field(default=4096, gt=0)
+    processes: int = Field(default=512, gt=0)
+    file_mib: int = Field(default=1024, gt=0)
 
 
 class LocalEnvironment:
@@ -72,9 +82,13 @@ class LocalEnvironment:
         self._closed: bool = False
         self._commands: int = 0
         self._exported: dict[str, str] = {}
-        sandbox = bool(settings.options) and read_options(LocalOptions, settings.options, "environment local").sandbox
-        self._confinement: Confinement | None = _confinement(self._workspace) if sandbox else None
+        self._confinement: Confinement | None = None
+        if settings.options:
+            options = read_options(LocalOptions, settings.options, "environment local")
+            self._confinement = _confinement(self._workspace, options) if options.sandbox else None
         self._handed_out: bool = False
+        self._foreign: bool = True
+        """Whether something in the workspace may not belong to the user that confined commands run as."""
 
     @property
     def name(self) -> str:
@@ -138,10 +152,18 @@ class LocalEnvironment:
         )
         try:
             if self._confinement is not None:
+                await self._hand_over(self._confinement)
                 return await run_confined(prepared, self._confinement, lambda pid: kill_command(mark, after=pid))
             return await run_command(prepared, lambda pid: kill_command(mark, after=pid))
         except (OSError, ValueError) as error:
             raise WorkspaceError(f"could not run {_shown(command)}: {error}") from error
+
+    async def _hand_over(self, confinement: Confinement) -> None:
+        """Give the files that we, or an agent at work in the folder, wrote as root to the user of confined commands."""
+        if confinement.user is not None and (self._foreign or self._handed_out):
+            self._foreign = False
+            for folder in (self._workspace, confinement.scratch):
+                await asyncio.to_thread(hand_over, folder, confinement.user)
 
     def _environ(self, given: Mapping[str, str], mark: str) -> dict[str, str]:
         """What a command gets to see: nothing of ours that could be a secret."""
@@ -189,6 +211,7 @@ class LocalEnvironment:
         try:
             parts = split_path(path, self._workspace)
             self._make()
+            self._foreign = True
             descriptor = open_inside(self._workspace, parts, os.O_WRONLY | os.O_CREAT, make_folders=True)
             with os.fdopen(descriptor, "wb") as file:
                 file.truncate(0)
@@ -223,6 +246,7 @@ class LocalEnvironment:
             raise WorkspaceError(f"the workspace {self._workspace.name} has been torn down")
         if self._made and self._workspace.is_dir():
             return
+        self._foreign = True
         try:
             self._workspace.parent.mkdir(parents=True, exist_ok=True)
             if not self._made:
@@ -234,7 +258,7 @@ class LocalEnvironment:
             raise WorkspaceError(f"could not make the workspace {self._workspace}: {error.strerror}") from error
 
 
-def _confinement(workspace: Path) -> Confinement:
+def _confinement(workspace: Path, options: LocalOptions) -> Confinement:
     program, refusal = bubblewrap(), sandbox_available()
     if program is None or refusal is not None:
         raise SetupError(f"commands cannot be sandboxed: {refusal}")
@@ -243,6 +267,7 @@ def _confinement(workspace: Path) -> Confinement:
         workspace=workspace,
         scratch=scratch_folder(workspace),
         programs=program_folders(os.environ.get("PATH", os.defpath)),
+        limits=SandboxLimits(memory=options.memory_mib * MIB, processes=options.processes, file=options.file_mib * MIB),
     )
 
 
