@@ -1,7 +1,8 @@
 """Finding and killing what a command left running, even when it left its session and its parent.
 
-Everything a trial starts carries a mark in its environment, which children inherit. Where there is no `/proc` to read
-it from, only the process group can be killed.
+Everything a trial starts carries two marks that children inherit: variables in its environment, and a value of its own
+for a limit that Linux keeps but does not apply, which stays when the environment is wiped. Where there is no `/proc` to
+read them from, only the process group can be killed.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import resource
 import shutil
 import signal
 import stat
 import subprocess
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import blake2b
 from pathlib import Path
 
 import msgspec
@@ -123,6 +126,11 @@ def _namespace() -> str:
 
 TRIAL_MARK = "STEADYHAND_TRIAL"
 COMMAND_MARK = "STEADYHAND_COMMAND"
+_UNUSED_LIMIT = resource.RLIMIT_RSS
+_UNUSED_LIMIT_NAME = "Max resident set"
+_MARK_BASE = 1 << 60
+_COMMAND_BITS = 20
+_TOOLS = "/usr/bin:/bin"
 _PROC = Path("/proc")
 _PATIENCE_S = 2.0
 
@@ -133,19 +141,62 @@ def kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
+def marked(argv: Sequence[str], mark: str, *, path: str, folder: Path) -> list[str]:
+    """The command line that starts `argv` with the limit that marks it; unchanged where that cannot be done.
+
+    `mark` is the name of a trial's workspace, or of one of its commands. What is no program is left to fail as it
+    would: the program that sets the limit would pass a text on to a shell.
+    """
+    setter = shutil.which("prlimit", path=_TOOLS)
+    unlimited = resource.getrlimit(_UNUSED_LIMIT)[1] == resource.RLIM_INFINITY
+    if setter is None or not unlimited or not _is_program(argv[0], path, folder):
+        return list(argv)
+    value = limit_mark(mark)
+    return [setter, f"--rss={value}:{value}", "--", *argv]
+
+
+def _is_program(name: str, path: str, folder: Path) -> bool:
+    found = str(folder / name) if "/" in name else shutil.which(name, path=path)
+    if found is None or not Path(found).is_file() or not os.access(found, os.X_OK):
+        return False
+    try:
+        with Path(found).open("rb") as file:
+            return file.read(4).startswith((b"\x7fELF", b"#!"))
+    except OSError:
+        return True  # may be run, but not read
+
+
+def limit_mark(mark: str) -> int:
+    """The limit's value for `<workspace>` or `<workspace>.<number of the command>`."""
+    workspace, dot, number = mark.rpartition(".")
+    if not dot or not number.isdigit():
+        workspace, number = mark, "0"
+    name = int.from_bytes(blake2b(workspace.encode(), digest_size=4).digest(), "big")
+    return _MARK_BASE | name << _COMMAND_BITS | int(number) % (1 << _COMMAND_BITS)
+
+
 def kill_command(mark: str, *, after: int) -> None:
     """Kill what the command with this mark left running. It was process `after`, so its children are younger.
 
     Process numbers start over once in a long while; what that hides, `kill_trial` finds.
     """
-    _kill_all(lambda: _marked(COMMAND_MARK, mark, (pid for pid in _pids() if pid > after)))
+    value = limit_mark(mark)
+
+    def find() -> set[int]:
+        younger = [pid for pid in _pids() if pid > after]
+        return _marked(COMMAND_MARK, mark, younger) | {pid for pid in younger if _limit(pid) == value}
+
+    _kill_all(find)
 
 
 def kill_trial(name: str, workspace: Path) -> None:
     """Kill everything of a trial: marked, at work in its workspace, or descended from such a process."""
+    family = limit_mark(name) >> _COMMAND_BITS
 
     def find() -> set[int]:
-        found = _marked(TRIAL_MARK, name, _pids()) | _working_in(workspace)
+        pids = _pids()
+        by_limit = {pid for pid in pids if (limit := _limit(pid)) is not None and limit >> _COMMAND_BITS == family}
+        found = _marked(TRIAL_MARK, name, pids) | by_limit | _working_in(workspace)
         return found | _descendants(found) if found else found
 
     _kill_all(find)
@@ -196,6 +247,15 @@ def _environ(pid: int) -> bytes:
         return (_PROC / str(pid) / "environ").read_bytes()
     except OSError:
         return b""
+
+
+def _limit(pid: int) -> int | None:
+    """The value of the limit that marks processes; None where it is not set."""
+    for line in _read(f"/proc/{pid}/limits").splitlines():
+        if line.startswith(_UNUSED_LIMIT_NAME):
+            value = line.split()[-2]  # the hard limit; the last word is the unit
+            return int(value) if value.isdigit() and _alive(pid) else None
+    return None
 
 
 def _working_in(workspace: Path) -> set[int]:

@@ -17,12 +17,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
+import msgspec
 from pydantic import Field
 
 from steadyhand.builtin.environments.cleanup import (
     COMMAND_MARK,
     TRIAL_MARK,
     kill_command,
+    marked,
     remove_workspace,
     scratch_folder,
     write_owner,
@@ -116,6 +118,11 @@ class LocalEnvironment:
         self._handed_out = True
         return self._workspace
 
+    def marked(self, argv: Sequence[str]) -> list[str]:
+        """See `ports.environment.MarksPrograms`."""
+        path = os.environ.get("PATH", os.defpath)
+        return marked(argv, self._workspace.name, path=path, folder=self._workspace)
+
     async def setup(self, files: Sequence[FileSystemOperation]) -> None:
         if files:
             await asyncio.to_thread(self._write_all, files)
@@ -154,6 +161,9 @@ class LocalEnvironment:
             if self._confinement is not None:
                 await self._hand_over(self._confinement)
                 return await run_confined(prepared, self._confinement, lambda pid: kill_command(mark, after=pid))
+            path = prepared.env.get("PATH", os.defpath)
+            marked_argv = marked(argv, mark, path=path, folder=self._workspace)
+            prepared = msgspec.structs.replace(prepared, argv=marked_argv)
             return await run_command(prepared, lambda pid: kill_command(mark, after=pid))
         except (OSError, ValueError) as error:
             raise WorkspaceError(f"could not run {_shown(command)}: {error}") from error

@@ -220,7 +220,8 @@ def program_folders(path: str) -> tuple[Path, ...]:
     shown: list[Path] = []
     for folder in sorted(set(wanted), key=lambda folder: len(folder.parts)):
         covered = any(folder.is_relative_to(above) for above in (*shown, Path("/usr"), *_system_folders()))
-        if not covered and folder.is_dir() and _may_be_shown(folder):
+        # `Path.is_dir` would raise for a folder that we may not look at.
+        if not covered and os.path.isdir(folder) and _may_be_shown(folder):  # noqa: PTH112
             shown.append(folder)
     return tuple(shown)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import platform
 import struct
-from collections.abc import Mapping
 
 from steadyhand.records.base import Record
 
@@ -19,56 +18,76 @@ _NEW_NAMESPACE = 0x7E020000
 
 _TYPES_INTO_TERMINAL = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
 
-# The same number on every machine.
-_RECENT = {
-    **{"io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427},
-    **{"open_tree": 428, "move_mount": 429, "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433},
-    **{"mount_setattr": 442, "quotactl_fd": 443},
+_REFUSED = {
+    # name: number on x86_64, number on every processor that came later (None: it has no such call)
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "unshare": (272, 97),
+    "setns": (308, 268),
+    "open_tree": (428, 428),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+    "open_by_handle_at": (304, 265),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "modify_ldt": (154, None),
+    "iopl": (172, None),
+    "ioperm": (173, None),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "delete_module": (176, 106),
+    "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294),
+    "reboot": (169, 142),
+    "swapon": (167, 224),
+    "swapoff": (168, 225),
+    "acct": (163, 89),
+    "quotactl": (179, 60),
+    "quotactl_fd": (443, 443),
+    "syslog": (103, 116),
+    "settimeofday": (164, 170),
+    "clock_settime": (227, 112),
+    "sethostname": (170, 161),
+    "setdomainname": (171, 162),
 }
 
 
 class Machine(Record):
-    """What system calls are called by on one kind of processor. `first_foreign`: numbers from here on are another
-    interface to the same calls."""
+    """The numbers of system calls on one kind of processor. From `first_foreign` on they belong to another interface
+    to the same calls."""
 
     audit: int
     clone: int
-    clone3: int
     ioctl: int
-    refused: Mapping[str, int]
+    refused: tuple[int, ...]
     first_foreign: int | None = None
 
 
-_X86_64 = Machine(
-    audit=0xC000003E,
-    clone=56,
-    clone3=435,
-    ioctl=16,
-    first_foreign=0x40000000,
-    refused={
-        **_RECENT,
-        **{"mount": 165, "umount2": 166, "pivot_root": 155, "chroot": 161, "unshare": 272, "setns": 308},
-        **{"add_key": 248, "request_key": 249, "keyctl": 250},
-        **{"bpf": 321, "perf_event_open": 298, "userfaultfd": 323, "open_by_handle_at": 304, "modify_ldt": 154},
-        **{"init_module": 175, "finit_module": 313, "delete_module": 176, "kexec_load": 246, "kexec_file_load": 320},
-        **{"reboot": 169, "swapon": 167, "swapoff": 168, "acct": 163, "quotactl": 179, "syslog": 103},
-        **{"settimeofday": 164, "clock_settime": 227, "sethostname": 170, "setdomainname": 171},
-        **{"iopl": 172, "ioperm": 173},
-    },
-)
-_GENERIC = {  # every processor that came after there was one table for all
-    **_RECENT,
-    **{"mount": 40, "umount2": 39, "pivot_root": 41, "chroot": 51, "unshare": 97, "setns": 268},
-    **{"add_key": 217, "request_key": 218, "keyctl": 219},
-    **{"bpf": 280, "perf_event_open": 241, "userfaultfd": 282, "open_by_handle_at": 265},
-    **{"init_module": 105, "finit_module": 273, "delete_module": 106, "kexec_load": 104, "kexec_file_load": 294},
-    **{"reboot": 142, "swapon": 224, "swapoff": 225, "acct": 89, "quotactl": 60, "syslog": 116},
-    **{"settimeofday": 170, "clock_settime": 112, "sethostname": 161, "setdomainname": 162},
-}
+_LATER = tuple(number for _, number in _REFUSED.values() if number is not None)
+_CLONE3 = 435
 _MACHINES = {
-    "x86_64": _X86_64,
-    "aarch64": Machine(audit=0xC00000B7, clone=220, clone3=435, ioctl=29, refused=_GENERIC),
-    "riscv64": Machine(audit=0xC00000F3, clone=220, clone3=435, ioctl=29, refused=_GENERIC),
+    "x86_64": Machine(
+        audit=0xC000003E,
+        clone=56,
+        ioctl=16,
+        refused=tuple(number for number, _ in _REFUSED.values()),
+        first_foreign=0x40000000,
+    ),
+    "aarch64": Machine(audit=0xC00000B7, clone=220, ioctl=29, refused=_LATER),
+    "riscv64": Machine(audit=0xC00000F3, clone=220, ioctl=29, refused=_LATER),
 }
 
 # Classic BPF: operation codes, and where `struct seccomp_data` has what we look at (the low halves of the arguments).
@@ -90,8 +109,8 @@ def system_call_filter(machine: str | None = None) -> bytes | None:
     program = [(_LOAD, 0, 0, _AUDIT), (_IF_EQUAL, 1, 0, calls.audit), (_RETURN, 0, 0, absent), (_LOAD, 0, 0, _NUMBER)]
     if calls.first_foreign is not None:
         program += [(_IF_AT_LEAST, 0, 1, calls.first_foreign), (_RETURN, 0, 0, absent)]
-    program += [(_IF_EQUAL, 0, 1, calls.clone3), (_RETURN, 0, 0, absent)]
-    for number in calls.refused.values():
+    program += [(_IF_EQUAL, 0, 1, _CLONE3), (_RETURN, 0, 0, absent)]
+    for number in calls.refused:
         program += [(_IF_EQUAL, 0, 1, number), (_RETURN, 0, 0, refused)]
     program += [(_IF_EQUAL, 0, 4, calls.clone), (_LOAD, 0, 0, _FIRST), (_IF_ANY_BIT, 0, 1, _NEW_NAMESPACE)]
     program += [(_RETURN, 0, 0, refused), (_RETURN, 0, 0, _ALLOW)]
