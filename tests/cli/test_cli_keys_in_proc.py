@@ -15,7 +15,7 @@ import glob, os
 found = []
 for path in glob.glob("/proc/[0-9]*/environ") + glob.glob("/proc/[0-9]*/cmdline"):
     try:
-        if b"4f1d8e27c0b94a" in open(path, "rb").read().replace(b"in open", b"") and str(os.getpid()) not in path:
+        if b"4f1d8e27c0b94a" in open(path, "rb").read():
             found.append(path.split("/")[2:])
     except OSError:
         pass
@@ -31,7 +31,8 @@ PYTHON_AGENT = """
 import os, subprocess, sys
 
 def agent(message):
-    looked = subprocess.run([sys.executable, os.path.dirname(__file__) + "/look.py"], env={}, capture_output=True, text=True)
+    look = [sys.executable, os.path.dirname(__file__) + "/look.py"]
+    looked = subprocess.run(look, env={}, capture_output=True, text=True)
     return looked.stdout + " and the key is " + os.environ["SHOP_API_KEY"][:6]
 """
 SCENARIO = """\

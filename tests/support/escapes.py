@@ -91,7 +91,8 @@ INSIDE = {
         "    if int(fd) > 2 and 'secret' in os.path.realpath(f'/proc/self/fd/{fd}'): pwned(fd)"
     ),
     "writes kernel settings": (
-        "writable(p for top in ('/proc/sys', '/sys') for d, _, files in os.walk(top) for p in (f'{d}/{f}' for f in files))\n"
+        "for top in ('/proc/sys', '/sys'):\n"
+        "    for folder, _, files in os.walk(top): writable(f'{folder}/{name}' for name in files)\n"
         "writable(p for p in glob.glob('/proc/*') if not os.path.isdir(p) and not p.split('/')[2].isdigit())\n"
         "tried('open', lambda: os.open('/proc/sys/kernel/core_pattern', os.O_WRONLY))"
     ),
@@ -141,7 +142,9 @@ INSIDE = {
         "    if path.split('/')[2] != str(os.getpid()) and int(path.split('/')[-1]) > 2:\n"
         "        tried('reach', lambda: os.open(path, os.O_WRONLY | os.O_NONBLOCK)); print(path, os.path.realpath(path))"
     ),
-    "kills everything it can": "tried('kill', os.kill, VICTIM, signal.SIGKILL)\ntry: os.kill(-1, signal.SIGKILL)\nexcept OSError: pass",
+    "kills everything it can": (
+        "tried('kill', os.kill, VICTIM, signal.SIGKILL)\ntry: os.kill(-1, signal.SIGKILL)\nexcept OSError: pass"
+    ),
     "uses the keyrings": (
         "machine = os.uname().machine == 'x86_64'\n"
         "syscall('keyctl', 250 if machine else 219, 0, -3, 0, 0, 0)\n"
@@ -182,7 +185,7 @@ INSIDE = {
         "if subprocess.run(['./id', '-u'], capture_output=True, text=True).stdout.strip() == '0': pwned('setuid root')"
     ),
     "reads what is the user's": (
-        "for path in ('/etc/shadow', '/etc/ssh', '/home', '/root/.ssh', '/root/.bashrc', '/var', '/run', '/srv', '/mnt',\n"
+        "for path in ('/etc/shadow', '/etc/ssh', '/home', '/root/.ssh', '/root/.bashrc', '/var', '/run', '/srv',\n"
         "             os.path.dirname(SECRET)):\n"
         "    if os.path.exists(path): pwned(path)"
     ),
@@ -203,7 +206,7 @@ async def attempt_all(folder: Path, secret: Path, *, sandbox: bool) -> dict[str,
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.socket(socket.AF_UNIX) as abstract,
-        subprocess.Popen(["sleep", "600"]) as victim,
+        subprocess.Popen(["sleep", "600"]) as victim,  # noqa: ASYNC220 - the loop has nothing else to do
     ):
         port = server.getsockname()[1]
         abstract.bind(f"\0steadyhand-{port}")
@@ -226,4 +229,5 @@ async def attempt_all(folder: Path, secret: Path, *, sandbox: bool) -> dict[str,
 
 if __name__ == "__main__":
     where, hidden, confined = sys.argv[1:]
-    print(json.dumps(asyncio.run(attempt_all(Path(where), Path(hidden), sandbox=confined == "sandbox"))))
+    said_by_all = asyncio.run(attempt_all(Path(where), Path(hidden), sandbox=confined == "sandbox"))
+    sys.stdout.write(json.dumps(said_by_all))

@@ -27,7 +27,9 @@ def read(name):
     except OSError as error:
         return type(error).__name__
 attached = ctypes.CDLL(None).ptrace(0x4206, os.getppid(), 0, 0) == 0
-print(json.dumps({"environ": read("environ"), "maps": read("maps")[:17], "attached": attached, "key": os.environ["KEY"]}))
+print(json.dumps(
+    {"environ": read("environ"), "maps": read("maps")[:17], "attached": attached, "key": os.environ["KEY"]}
+))
 '''
 def look():
     return json.loads(subprocess.run([sys.executable, "-c", LOOK], capture_output=True, text=True, check=True).stdout)

@@ -359,7 +359,7 @@ def _said(report: int) -> bytes:
 
 
 def hand_over(folder: Path, user: int) -> None:
-    """Make `user` the owner of everything in the folder, which the sandbox shows to that user. Links are not followed."""
+    """Make `user`, whom the sandbox shows the folder to, the owner of everything in it. Links are not followed."""
     os.chown(folder, user, user, follow_symlinks=False)
     for _, folders, files, here in os.fwalk(folder, follow_symlinks=False):
         for name in (*folders, *files):
