@@ -140,7 +140,7 @@ INSIDE = {
     "forges the report of its end": (
         "for path in glob.glob('/proc/[0-9]*/fd/*'):\n"
         "    if path.split('/')[2] != str(os.getpid()) and int(path.split('/')[-1]) > 2:\n"
-        "        tried('reach', lambda: os.open(path, os.O_WRONLY | os.O_NONBLOCK)); print(path, os.path.realpath(path))"
+        "        tried('reach', lambda: os.open(path, os.O_WRONLY | os.O_NONBLOCK))"
     ),
     "kills everything it can": (
         "tried('kill', os.kill, VICTIM, signal.SIGKILL)\ntry: os.kill(-1, signal.SIGKILL)\nexcept OSError: pass"
