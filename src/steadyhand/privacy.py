@@ -1,8 +1,9 @@
-"""Keeping other programs of the same user out of this process: out of its environment, and out of its memory.
+"""Keeping other programs of the same user out of this process: its environment, its memory and its descriptors.
 
 Commands, agents and models run programs beside us, and those may look at us. The variables that a process was started
 with stay readable in `/proc/PID/environ` even after they have been removed from `os.environ`, and a debugger may read
-the rest. Both are shut here. Only for processes that are ours: the command line, and the children it starts.
+the rest. Descriptors that we were started with would be passed on by event loops that do not close them. All three are
+shut here. Only for processes that are ours: the command line, and the children it starts.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ _ENV_START, _ENV_END = 47, 48  # among the fields of /proc/self/stat that follow
 
 
 def close_to_others(*, keep: Container[str] = ()) -> None:
-    """Blank out the environment block, except for the variables to `keep`, and shut debuggers out.
+    """Blank out the environment block, except for the variables to `keep`; pass no descriptor on; shut debuggers out.
 
     `os.environ`, `getenv` and what children inherit stay as they are. Does nothing where there is no `/proc`. What a
     privileged process can read is not changed: root reads any memory.
     """
     if sys.platform != "linux":
         return
+    keep_descriptors()
     blank_environment(keep=keep)
     if os.environ.get(STAY_DUMPABLE) != "1":
         refuse_debuggers()
@@ -40,10 +42,18 @@ def blank_environment(*, keep: Container[str] = ()) -> None:
             memory.seek(start)
             block = memory.read(end - start)
             # The C library's variables still point into the block: give it copies of its own first.
-            for name, value in os.environb.items():
+            for name, value in os.environ.items():
                 os.putenv(name, value)
             memory.seek(start)
             memory.write(_blanked(block, keep))
+
+
+def keep_descriptors() -> None:
+    """Pass none of the descriptors that are open now on to programs, but for the three standard ones."""
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
+        with contextlib.suppress(OSError):  # the one that the folder was read through
+            if int(name) > 2:
+                os.set_inheritable(int(name), False)
 
 
 def refuse_debuggers() -> None:

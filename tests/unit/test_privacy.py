@@ -99,3 +99,31 @@ def test_the_library_leaves_the_process_of_its_user_alone():
         [sys.executable, "-c", program], env={**os.environ, "KEY": KEY}, capture_output=True, text=True, check=True
     )
     assert done.stdout == "1 True\n"
+
+
+def test_descriptors_we_were_started_with_go_no_further(tmp_path):
+    """uvloop passes on what may be inherited; a folder among them would lead out of the sandbox."""
+    (tmp_path / "secret.txt").write_text("mine")
+    program = (
+        "import sys, uvloop\n"
+        "from pathlib import Path\n"
+        "from steadyhand.builtin.environments.local import LocalEnvironment\n"
+        "from steadyhand.plugins.plugin import EnvironmentSettings\n"
+        "from steadyhand.privacy import close_to_others\n"
+        "async def main():\n"
+        "    environment = LocalEnvironment(EnvironmentSettings(root=Path(sys.argv[1]), trial_id='t'))\n"
+        "    print('secret.txt' in (await environment.run('ls -l /proc/$$/fd')).stdout)\n"
+        "    await environment.teardown()\n"
+        "uvloop.run(main())\n"
+        "close_to_others()\n"
+        "uvloop.run(main())\n"
+    )
+    with (tmp_path / "secret.txt").open() as secret:
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(tmp_path / "root")],
+            pass_fds=(secret.fileno(),),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    assert done.stdout.split() == ["True", "False"]
