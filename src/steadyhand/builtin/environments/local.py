@@ -1,7 +1,7 @@
-"""The local environment: a folder of its own for each trial, and commands that leave nothing behind.
+"""The local environment: a folder for each trial, and commands that leave nothing behind.
 
-On its own it keeps honest programs apart and is no sandbox: a command can read what the user can read. With the option
-`sandbox` every command runs under bubblewrap, or not at all.
+By itself it keeps well-behaved programs apart, but is not a sandbox: a command can read whatever the user can. With the
+option `sandbox`, every command runs under bubblewrap or not at all.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class LocalEnvironment:
     options: ClassVar[type[Options]] = LocalOptions
 
     def __init__(self, settings: EnvironmentSettings, limits: LocalLimits | None = None) -> None:
-        """Raises `SetupError` on a system without the file calls that keep paths inside, and when a sandbox is asked
-        for that cannot be had."""
+        """Raises `SetupError` on a system without the file calls that keep paths inside the workspace, and if a
+        sandbox is asked for but not available."""
         if os.open not in os.supports_dir_fd or not hasattr(os, "O_NOFOLLOW"):
             raise SetupError("the local environment needs Linux or macOS; on Windows run Steadyhand under WSL")
         self._settings: EnvironmentSettings = settings
@@ -98,7 +98,7 @@ class LocalEnvironment:
 
     @cached_property
     def _workspace(self) -> Path:
-        """Named when it is first needed: most trials of a model alone never do."""
+        """Named on first use: most trials that only ask a model never need it."""
         trial = re.sub(r"[^A-Za-z0-9._-]+", "_", self._settings.trial_id)[:80].strip(".")
         root = Path(os.path.realpath(self._settings.root))
         return root / f"{trial or 'trial'}-{secrets.token_hex(4)}"
@@ -113,7 +113,7 @@ class LocalEnvironment:
         return self._workspace
 
     async def folder(self) -> Path:
-        """The workspace, made when it is not there yet, for an agent that works in it; see `OnThisMachine`."""
+        """The workspace, created if necessary, for an agent that works in it; see `OnThisMachine`."""
         await asyncio.to_thread(self._make)
         self._handed_out = True
         return self._workspace
@@ -143,7 +143,7 @@ class LocalEnvironment:
         argv = [_shell(), "-c", command] if isinstance(command, str) else list(command)
         if not argv:
             raise WorkspaceError("there is no command to run: the list of arguments is empty")
-        # Some event loops cut such a text short instead of refusing it, and run another command than was asked for.
+        # Some event loops cut the text at the NUL instead of refusing it, and so run a different command.
         if any("\0" in text for text in (*argv, *env, *env.values())):
             raise WorkspaceError(f"could not run {_shown(command)}: it, or a variable given to it, has a NUL character")
         self._make()
@@ -176,7 +176,7 @@ class LocalEnvironment:
                 await asyncio.to_thread(hand_over, folder, confinement.user)
 
     def _environ(self, given: Mapping[str, str], mark: str) -> dict[str, str]:
-        """What a command gets to see: nothing of ours that could be a secret."""
+        """The command's variables, none of which could be a secret of ours."""
         inherited = {name: value for name, value in os.environ.items() if name in _INHERITED or name.startswith("LC_")}
         own = {
             "PATH": os.defpath,
