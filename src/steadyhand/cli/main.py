@@ -19,6 +19,7 @@ import click
 from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import Unwritten, leave_with, say, take_over
 from steadyhand.errors import ExitCode, FileError, SetupError, StoreError, UsageError
+from steadyhand.privacy import close_to_others
 from steadyhand.redaction import Redactor, secrets_of
 from steadyhand.version import __version__
 
@@ -36,6 +37,7 @@ _COMMANDS = {
     "schema": ("steadyhand.cli.schema:schema", "Print JSON Schemas, for editors and other tools."),
     "scenario": ("steadyhand.cli.main:scenario", "Run and check scenario files (same commands as above)."),
 }
+_MARKS = ("STEADYHAND_TRIAL", "STEADYHAND_COMMAND")
 _SCENARIO_COMMANDS = ("run", "validate", "lint", "selftest", "list", "matrix")
 
 
@@ -86,6 +88,9 @@ def main() -> None:
     # Collecting garbage while modules and files load costs a tenth of the start-up time and finds nothing. A run turns
     # the collector on again when its trials begin.
     gc.disable()
+    # Before anything is read that others wrote: what they start must not find our keys. The marks by which a run around
+    # this one ends what it started stay readable.
+    close_to_others(keep=_MARKS)
     take_over()
     try:
         _require_folder()
