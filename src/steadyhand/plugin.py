@@ -30,12 +30,14 @@ from steadyhand.plugins.plugin import (
     ModelSettings,
     Options,
     Plugin,
+    PluginFactory,
     Service,
     ServiceFactory,
     Termination,
     UserFactory,
     UserSettings,
     action,
+    plugin_factory,
     read_options,
 )
 from steadyhand.ports.agent import (
@@ -137,6 +139,7 @@ __all__ = [
     "Options",
     "Plugin",
     "PluginError",
+    "PluginFactory",
     "Question",
     "Reply",
     "RunObserver",
@@ -168,6 +171,7 @@ __all__ = [
     "failed",
     "inconclusive",
     "passed",
+    "plugin_factory",
     "read_options",
 ]
 
