@@ -83,8 +83,9 @@ def _reported(reader: RunReader, **files: Any) -> bool:
 
 def _resume(run: Run) -> str:
     """The command that continues the run."""
-    out = run.settings.options.out
-    return shlex.join(["steadyhand", "resume", run.header.id, *(["--out", str(out)] if out is not None else [])])
+    options = run.settings.options
+    out = ["--out", str(options.out)] if options.out is not None else []
+    return shlex.join(["steadyhand", "resume", run.header.id, *out, *(["--trust"] if options.trust else [])])
 
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -104,6 +105,7 @@ _DIR = click.Path(path_type=Path, file_okay=False)
 )
 @click.option("--sandbox", is_flag=True, help="Run commands with no network and a read-only system.")
 @click.option("--allow-commands", is_flag=True, help="Allow commands written by a model to run on this machine.")
+@shared.trust
 @click.option("--enforce-deadline", is_flag=True, help="Cut calls off at critical_ms and grade what has arrived.")
 @click.option("--in-process", is_flag=True, help="Run `python:` agents in this process, for debugging.")
 @click.option("--live", is_flag=True, help="Ignore mocks and database seeding; use the real services.")
@@ -157,9 +159,11 @@ def run(ctx: click.Context, /, **given: Any) -> None:
     silent, dry_run = given.pop("no_progress"), given.pop("dry_run")
     if dry_run:
         _refuse_reports(files)
-    prepared = Run(Selection(**chosen), RunOptions(command=tuple(sys.argv[1:]), **given))
+    prepared = Run(Selection(**chosen), RunOptions(command=tuple(sys.argv[1:]), **given), checking=dry_run)
     if dry_run:
         show_plan(prepared)
+        if prepared.needs_trust is not None:
+            say(f"note: {prepared.needs_trust}", err=True)
         return
     ctx.exit(carry_out(prepared, silent=silent, **files))
 

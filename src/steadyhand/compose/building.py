@@ -26,7 +26,7 @@ from steadyhand.compose.loading import (
 )
 from steadyhand.compose.models import Models, Tape
 from steadyhand.compose.parts import part_options
-from steadyhand.compose.settings import Settings, folder_of
+from steadyhand.compose.settings import Settings
 from steadyhand.engine.context import ScoreRubric, TrialParts
 from steadyhand.engine.lag import LagMonitor, SystemClock
 from steadyhand.engine.limits import Budget
@@ -284,13 +284,18 @@ class Builder:
                 return None
             kind, _, target = self._settings.agent(scenario).partition(":")
             factory = self._registries.registry(scenario).agent(kind)
+            chosen = self._settings.agent_is_scenarios(scenario)
+            # Keys and headers of the user's go nowhere that a scenario from outside the project chose.
+            own = not chosen or self._settings.project.trusts_scenario(scenario)
+            table = self._settings.config.agents.get(kind, {}) if own else {}
             settings = AgentSettings(
                 target=target,
                 model=self._model(scenario),
-                folder=folder_of(scenario, "agent"),
-                variables=self._settings.variables,
-                options=part_options(factory, self._settings.config.agents.get(kind, {}), self._agent_flags()),
+                folder=self._settings.agent_folder(scenario),
+                variables=self._settings.variables if own else {},
+                options=part_options(factory, table, self._agent_flags()),
                 run=self._scope,
+                default_key=not chosen,
             )
             known = self._agents[scenario.id] = (factory, settings)
         return known[0](known[1])

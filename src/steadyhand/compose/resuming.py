@@ -9,7 +9,8 @@ import msgspec
 
 from steadyhand.compose.fingerprint import differences, total
 from steadyhand.compose.running import Run
-from steadyhand.compose.settings import restore_options
+from steadyhand.compose.settings import Settings, restore_options
+from steadyhand.compose.trust import require_trusted_record
 from steadyhand.errors import SetupError, UsageError
 from steadyhand.records.run import RunHeader
 from steadyhand.store.reader import RunReader
@@ -23,12 +24,20 @@ class Resumed(NamedTuple):
     changes: list[str]
 
 
-def resume_run(record: Path, *, concurrency: int | None = None) -> Resumed:
-    """Raises `UsageError` when the run cannot be made again from its record, `StoreError` when that cannot be read."""
+def resume_run(record: Path, here: Settings, *, concurrency: int | None = None) -> Resumed:
+    """`here` are the settings of whoever resumes: they say what the project is, and whether to trust what is outside.
+
+    Raises `UsageError` when the run cannot be made again from its record, `StoreError` when that cannot be read.
+    """
     reader = RunReader.open(record)
     folder, selection, options = restore_options(reader.header.options)
+    require_trusted_record(record, options, here.project)
     options = msgspec.structs.replace(
-        options, seed=reader.header.seed, out=record.parent, concurrency=concurrency or options.concurrency
+        options,
+        seed=reader.header.seed,
+        out=record.parent,
+        concurrency=concurrency or options.concurrency,
+        trust=here.options.trust,
     )
     try:
         run = Run(selection, options, begun=(reader.header, record))

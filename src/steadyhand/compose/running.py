@@ -95,18 +95,25 @@ class Run:
         *,
         begun: tuple[RunHeader, Path] | None = None,
         given: Given = NOTHING_GIVEN,
+        checking: bool = False,
     ) -> None:
         """`begun` is the header and the record of a run to carry on, `given` what there is besides files.
 
-        Raises `UsageError` for anything that would stop the run from starting.
+        When `checking`, it is a plan to look at: nothing that a scenario names is imported or called, and `execute`
+        must not follow. Raises `UsageError` for anything that would stop the run from starting.
         """
         self.settings: Settings = Settings(options)
-        self._registries = open_registries(self.settings, given)
+        self._registries = open_registries(self.settings, given, checking=checking)
         loaded = load_scenarios(selection, self._registries, given)
-        self.redactor: Redactor = self.settings.redactor()
+        self.redactor: Redactor = self.settings.redactor(loaded)
         self.scenarios: list[Scenario] = with_safe_ids(loaded, self.redactor)
+        rubrics = Rubrics(self.settings)
+        self.needs_trust: str | None = self._needs_trust(rubrics)
+        """What the run would do only with --trust, in words; None when there is nothing, or it was given."""
+        if self.needs_trust is not None and not checking:
+            raise SetupError(self.needs_trust)
         self._check_matrices(options)
-        if problems := Rubrics(self.settings).check(self.scenarios, read=False):
+        if problems := rubrics.check(self.scenarios, read=False):
             raise FileError(problems)
         self._providers = providers_of(self.scenarios, self.settings, self._registries)
         header, self._path = begun if begun is not None else (None, None)
@@ -132,8 +139,24 @@ class Run:
 
         check_options(self.scenarios, options)
         problems = check_names(self.scenarios, self.settings, self._registries)
-        if problems:
-            raise FileError(problems)
+        if errors := [problem for problem in problems if problem.level == "error"]:
+            raise FileError(errors)
+
+    def _needs_trust(self, rubrics: Rubrics) -> str | None:
+        project = self.settings.project
+        outside = [scenario for scenario in self.scenarios if not project.trusts_scenario(scenario)]
+        if not outside:
+            return None
+        from steadyhand.compose.trust import named_by, untrusted
+
+        found = [
+            named
+            for scenario in outside
+            for named in named_by(
+                scenario, self.settings, self._registries.registry(scenario), rubric=rubrics.file(scenario)
+            )
+        ]
+        return self.redactor.text(untrusted(found, project)) if found else None
 
     def _header(self, selection: Selection, options: RunOptions, given: Given) -> RunHeader:
         return RunHeader(
@@ -164,7 +187,11 @@ class Run:
         return needs_network(self.scenarios, self._providers, self.settings, self._registries)
 
     def asks_judge(self, scenario: Scenario, check: EvaluationSpec) -> bool:
-        return asks_judge(check, self._registries.registry(scenario))
+        """Of a check that only a plugin that was not loaded knows, it may."""
+        registry = self._registries.registry(scenario)
+        if not registry.has("evaluators", check.type) and self._registries.unloaded(scenario):
+            return True
+        return asks_judge(check, registry)
 
     def standing(self) -> Standing:
         """What holds it up right now. May be asked from another thread, at any time."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -58,6 +58,7 @@ class RunOptions(Record):
     allow_commands: bool = False
     enforce_deadline: bool = False
     in_process: bool = False
+    trust: bool = False
     trials: Annotated[int, Meta(ge=1, le=100_000)] | None = None
     pass_rate: Annotated[float, Meta(gt=0, le=1)] | None = None
     record: Path | None = None
@@ -71,8 +72,10 @@ class RunOptions(Record):
 def save_options(selection: Selection, options: RunOptions, *, objects: bool = False) -> dict[str, Any]:
     """As plain data for the header of the run, from which `restore_options` makes both again.
 
-    `objects` says that the run was given scenarios or parts as objects, of which a record cannot hold enough.
+    `objects` says that the run was given scenarios or parts as objects, of which a record cannot hold enough. Trust is
+    not kept: a resume asks for it again.
     """
+    options = msgspec.structs.replace(options, trust=False)
     saved: dict[str, Any] = {"folder": Path.cwd(), "selection": selection, "options": options}
     if objects:
         saved["objects"] = True
@@ -111,6 +114,43 @@ DEFAULT_CONCURRENCY = 8
 ALIASES = ("TEXT_SMALL", "TEXT_LARGE")
 
 
+SHIPPED = Path(__file__).parent.parent / "configs"
+
+
+class Project:
+    """What is the user's own: the folder they stand in, that of the configuration, and what ships with Steadyhand.
+
+    A file counts by where it really is: a link in the project to a file elsewhere does not bring that file in.
+    """
+
+    def __init__(self, config: Config, *, trust: bool) -> None:
+        """With `trust`, everything is treated as the user's own."""
+        self.folder: Path = config.folder.resolve()
+        self._trust: bool = trust
+        self._folders: tuple[Path, ...] = (self.folder, Path.cwd().resolve(), SHIPPED.resolve())
+
+    def trusts(self, *files: str | Path) -> bool:
+        """Whether all of the files are the user's own."""
+        return self._trust or all(is_below(file, self._folders) for file in files)
+
+    def trusts_scenario(self, scenario: Scenario) -> bool:
+        return self.trusts(*files_of(scenario))
+
+
+def files_of(scenario: Scenario) -> tuple[str, ...]:
+    """The files that say what it is: its own, and that of the matrix that it is a combination of."""
+    return (scenario.place.file,) if scenario.cell is None else (scenario.place.file, scenario.cell.file)
+
+
+def is_below(file: str | Path, folders: Sequence[Path]) -> bool:
+    """Whether the file, with links followed, is in or below one of the folders."""
+    try:
+        real = Path(os.path.realpath(file))
+    except (OSError, ValueError):  # a path that no file can have
+        return False
+    return any(real.is_relative_to(folder) for folder in folders)
+
+
 class ModelRef(Record):
     """A model by name, and the folder that a path in the name is relative to."""
 
@@ -125,6 +165,7 @@ class Settings:
         """Raises `SetupError` when the configuration is missing, `FileError` when it is wrong."""
         self.options: RunOptions = options
         self.config: Config = self._read_config()
+        self.project: Project = Project(self.config, trust=options.trust)
         self._variables: Mapping[str, str] | None = None
 
     def ignored_configs(self, scenarios: Iterable[Scenario]) -> list[str]:
@@ -176,6 +217,21 @@ class Settings:
     def agent(self, scenario: Scenario) -> str:
         chosen = scenario.overrides.get("agent") or self.options.agent
         return chosen or scenario.agent or self.config.agent or scenario.default_agent
+
+    def agent_is_scenarios(self, scenario: Scenario) -> bool:
+        """Whether the scenario or its matrix chose the agent, and not the user."""
+        if "agent" in scenario.overrides:
+            return True
+        return self.options.agent is None and scenario.agent is not None
+
+    def agent_folder(self, scenario: Scenario) -> Path:
+        """Where files and modules of its agent are looked for first: beside the scenario, if that is in the project.
+
+        Else an agent of the user's own could be replaced by a file of the same name that came with the scenario.
+        """
+        if self.project.trusts_scenario(scenario):
+            return folder_of(scenario, "agent")
+        return Path.cwd() if self.options.agent is not None else self.config.folder
 
     def environment(self, scenario: Scenario) -> str:
         return self.options.environment or scenario.environment or self.config.environment or DEFAULT_ENVIRONMENT
@@ -239,7 +295,7 @@ class Settings:
             self._variables = {**os.environ, **_read_env(file)} if file else dict(os.environ)
         return self._variables
 
-    def redactor(self) -> Redactor:
+    def redactor(self, scenarios: Iterable[Scenario] = ()) -> Redactor:
         """Knows every secret of the run: the environment's, the environment file's, and those that settings name."""
         named = [provider.api_key_env for provider in self.config.providers.values()]
         return Redactor(secrets_of(os.environ) | secrets_of(self.variables, [name for name in named if name]))
