@@ -57,7 +57,7 @@ def carry_out(
         say(f"interrupted; to continue: {_resume(run)}", err=True)
         return ExitCode.INTERRUPTED
     if crashed is not None:
-        say(f"{tell_bug(crashed)}: {_resume(run)}", err=True)
+        say(f"{tell_bug(crashed, run.redactor)}: {_resume(run)}", err=True)
         return ExitCode.UNDECIDED
     return _exit_code(reader, lost=run.broken is not None or unwritten)
 

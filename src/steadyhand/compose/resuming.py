@@ -13,6 +13,7 @@ from steadyhand.compose.settings import Settings, restore_options
 from steadyhand.compose.trust import require_trusted_record
 from steadyhand.errors import SetupError, UsageError
 from steadyhand.records.run import RunHeader
+from steadyhand.redaction import MASK, SHORTEST
 from steadyhand.store.reader import RunReader
 from steadyhand.version import __version__
 
@@ -31,6 +32,7 @@ def resume_run(record: Path, here: Settings, *, concurrency: int | None = None) 
     """
     reader = RunReader.open(record)
     folder, selection, options = restore_options(reader.header.options)
+    _refuse_redacted(options.agent)
     require_trusted_record(record, options, here.project)
     options = msgspec.structs.replace(
         options,
@@ -56,6 +58,15 @@ def resume_run(record: Path, here: Settings, *, concurrency: int | None = None) 
     changes += [f"{scenario_id}: it has fewer trials than before" for scenario_id in gone]
     run.pending = [planned[key] for key in missing if key in planned]
     return Resumed(run, changes)
+
+
+def _refuse_redacted(agent: str | None) -> None:
+    """Raises `SetupError` for an agent that cannot be had again from the record."""
+    if agent is not None and MASK * SHORTEST in agent:
+        raise SetupError(
+            "the agent was given a secret on its command line or in its URL, and records keep no secrets: start a new "
+            "run, and put the secret into a variable, as in --agent 'command:TOKEN=$TOKEN ./agent'"
+        )
 
 
 def _changes(reader: RunReader, loaded: set[str], prints: dict[str, dict[str, str]]) -> list[str]:

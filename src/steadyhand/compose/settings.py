@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 from msgspec import Meta
@@ -14,7 +14,7 @@ from steadyhand.errors import SetupError
 from steadyhand.records.base import Record
 from steadyhand.records.config import Config
 from steadyhand.records.scenario import Scenario
-from steadyhand.redaction import Redactor, secrets_of
+from steadyhand.redaction import Redactor, secrets_among, secrets_in_command, secrets_in_url, secrets_of
 from steadyhand.spec.config import find_config, other_configs, read_config
 from steadyhand.spec.load import show_file
 
@@ -298,7 +298,19 @@ class Settings:
     def redactor(self, scenarios: Iterable[Scenario] = ()) -> Redactor:
         """Knows every secret of the run: the environment's, the environment file's, and those that settings name."""
         named = [provider.api_key_env for provider in self.config.providers.values()]
-        return Redactor(secrets_of(os.environ) | secrets_of(self.variables, [name for name in named if name]))
+        found = secrets_of(os.environ) | secrets_of(self.variables, [name for name in named if name])
+        for table in (*(each.options for each in self.config.providers.values()), *self.config.agents.values()):
+            found |= _secrets_in_options(table)
+        for name, value in self.variables.items():
+            found |= secrets_in_url(value) if name.endswith("_URL") else frozenset()
+        agents = {self.options.agent, self.config.agent}
+        for scenario in scenarios:
+            agents |= {scenario.agent, scenario.overrides.get("agent")}
+            database = scenario.setup.database
+            found |= secrets_in_url(database.url) if database is not None and database.url else frozenset()
+        for agent in agents:
+            found |= secrets_in_command((agent or "").partition(":")[2])
+        return Redactor(found)
 
     def own_servers(self) -> tuple[str, ...]:
         """The providers behind a base URL of one's own, for whose models list prices do not hold."""
@@ -331,6 +343,16 @@ def folder_of(scenario: Scenario, role: str) -> Path:
     by_matrix = scenario.cell is not None and role in scenario.overrides
     file = scenario.cell.file if scenario.cell is not None and by_matrix else scenario.place.file
     return Path(file).absolute().parent
+
+
+def _secrets_in_options(table: Mapping[str, Any]) -> frozenset[str]:
+    """The headers and the query of a base URL, which a server may repeat in what it says of an error."""
+    found: set[str] = set()
+    if isinstance(headers := table.get("headers"), dict):
+        found |= secrets_among(cast("dict[str, object]", headers))
+    if isinstance(base_url := table.get("base_url"), str):
+        found |= secrets_in_url(base_url)
+    return frozenset(found)
 
 
 def _read_env(file: Path) -> dict[str, str]:
