@@ -59,7 +59,7 @@ class RunReader:
             raise StoreError(f"{path} cannot be read as a run record: it has no header")
         try:
             return cls(path, msgspec.json.decode(row[0], type=RunHeader))
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
             raise StoreError(f"{path} cannot be read as a run record: its header is damaged: {error}") from error
 
     @property
