@@ -11,18 +11,17 @@ import msgspec
 
 from steadyhand.batch.plan import select
 from steadyhand.builtin.plugin import builtin_plugin
-from steadyhand.compose.parts import check_parts
-from steadyhand.compose.settings import SHIPPED, Project, Selection, Settings, files_of
+from steadyhand.compose.settings import Selection, Settings, check_parts
 from steadyhand.errors import FileError, SetupError
-from steadyhand.plugins.discovery import InstalledPlugins
 from steadyhand.plugins.plugin import Plugin
-from steadyhand.plugins.registry import EnvironmentNames, EvaluationCatalogue, Registry
+from steadyhand.plugins.registry import EnvironmentNames, EvaluationCatalogue, InstalledPlugins, Registry
 from steadyhand.records.config import Config
 from steadyhand.records.evaluation import Rubric
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Converse, PluginRef, RunCode, Scenario, evaluation_specs
 from steadyhand.redaction import Redactor
 from steadyhand.spec.agent import Vocabulary
+from steadyhand.spec.config import SHIPPED, Project, files_of
 from steadyhand.spec.load import Loaded, load, show_file
 from steadyhand.spec.validation import Findings, nearest
 from steadyhand.spec.yaml import read_document

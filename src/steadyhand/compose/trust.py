@@ -1,7 +1,7 @@
 """What a scenario from outside the project names that would run on this machine, and whether the user allowed it.
 
-This is the one place that decides: `named_by` lists what a scenario names, `Project` in `settings.py` says what is the
-user's own.
+This is the one place that decides: `named_by` lists what a scenario names; `Project` in `spec/config.py` says what is
+the user's own.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from steadyhand.compose.parts import part_options
-from steadyhand.compose.settings import SHIPPED, Project, RunOptions, Settings, files_of, is_below
+from steadyhand.compose.settings import RunOptions, Settings, part_options
 from steadyhand.errors import SetupError
 from steadyhand.plugins.plugin import EnvironmentSettings
 from steadyhand.plugins.registry import Registry
@@ -22,6 +21,7 @@ from steadyhand.ports.agent import agent_facts
 from steadyhand.ports.evaluator import runs_commands
 from steadyhand.records.location import Place
 from steadyhand.records.scenario import Converse, RunCode, Scenario, evaluation_specs
+from steadyhand.spec.config import SHIPPED, Project, files_of, is_below
 
 _SHOWN = 8
 _LONGEST = 80
