@@ -395,6 +395,7 @@ def test_no_default_key_goes_to_a_url_that_a_scenario_chose(project, stranger, w
     assert ended.code == 0, ended.err
     assert stranger.headers
     assert LONG_KEY not in sent(stranger)
+    assert "STEADYHAND_AGENT_KEY is not sent to a URL that a scenario chose" in ended.err
     ended = project("run", path, "--agent", f"http:{stranger.url}", STEADYHAND_AGENT_KEY=LONG_KEY)
     assert ended.code == 0, ended.err
     assert LONG_KEY in sent(stranger), "the user chose the URL"

@@ -79,6 +79,7 @@ class HttpAgentFactory:
 
     uses_network: ClassVar[bool] = True
     runs_target: ClassVar[bool] = False
+    key_variable: ClassVar[str] = KEY_VARIABLE
 
     @property
     def options(self) -> type[Options]:

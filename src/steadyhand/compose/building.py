@@ -287,6 +287,9 @@ class Builder:
             # Keys and headers of the user's go nowhere that a scenario from outside the project chose.
             own = not chosen or self._settings.project.trusts_scenario(scenario)
             table = self._settings.config.agents.get(kind, {}) if own else {}
+            variable = agent_facts(factory).key_variable
+            if chosen and variable in self._settings.variables and "api_key_env" not in table:
+                self.notices[_withheld(variable, kind)] = None
             settings = AgentSettings(
                 target=target,
                 model=self._model(scenario),
@@ -313,6 +316,13 @@ class Builder:
             ref = self._settings.model(scenario) if needs_agent(scenario) else None
             self._tested[scenario.id] = self._models.get(ref, scenario) if ref else None
         return self._tested[scenario.id]
+
+
+def _withheld(variable: str, kind: str) -> str:
+    return (
+        f"{variable} is not sent to a URL that a scenario chose; to send it, give the agent with --agent or as `agent` "
+        f"in the configuration ({kind}:URL)"
+    )
 
 
 def _out_of_reach(scenario: Scenario, agent: str, shows: Shows, *, live: bool) -> list[str]:

@@ -148,6 +148,10 @@ class AgentFacts(NamedTuple):
     """Whether its target, what stands after the `:` of its name, is code that runs on this machine. One from outside
     the project then needs --trust. Its factory declares this; one that takes a URL says False."""
 
+    key_variable: str = ""
+    """The variable of the key that it sends to its target unless another one is configured. Its factory declares this.
+    No such key is sent where a scenario chose the target, and the user is told."""
+
     closes_at_once: bool = False
     """Whether `close`, as the agent stands, waits for nothing."""
 

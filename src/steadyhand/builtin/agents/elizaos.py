@@ -248,6 +248,7 @@ class ElizaosAgent:
     uses_plugins: bool = False
     uses_network: bool = True
     runs_target: bool = False
+    key_variable: ClassVar[str] = AUTH_VARIABLE
     options: ClassVar[type[Options]] = TimedOptions
 
     def __init__(self, settings: AgentSettings) -> None:
