@@ -219,6 +219,17 @@ def test_what_a_scenario_from_elsewhere_names_needs_trust(project, name):
     assert str(project.folder.resolve()) in ended.err
 
 
+@pytest.mark.parametrize("by", ["option", "configuration", "table"])
+def test_a_model_that_came_with_the_scenario_runs_no_commands(project, by):
+    call = '{name: run_command, arguments: {command: "touch ../../PWNED"}}'
+    project.write("../dl/rules.yaml", f"rules: [{{tool_calls: [{call}], tool_results: false}}, {{reply: hello}}]")
+    path = download(project, "character: {llm: {model: scripted/rules.yaml}}\n" + AGENT)
+    table = {"configuration": "allow_commands = true\n", "table": "[agents.runtime]\nallow_commands = true\n"}
+    project.write("steadyhand.toml", table.get(by, ""))
+    flags = ("--allow-commands",) if by == "option" else ()
+    assert "commands that a model writes (allow_commands)" in refused(project, path, *flags).err
+
+
 def test_with_trust_it_runs(project):
     path = download(project, FILE + CODE.replace("touch PWNED; ", ""))
     ended = project("run", path, "--trust")

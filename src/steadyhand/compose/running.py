@@ -8,7 +8,7 @@ import random
 import secrets
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -106,8 +106,10 @@ class Run:
         self.redactor: Redactor = self.settings.redactor(loaded)
         self.scenarios: list[Scenario] = with_safe_ids(loaded, self.redactor)
         rubrics = Rubrics(self.settings)
-        self.needs_trust: str | None = self._needs_trust(rubrics)
+        self.needs_trust: str | None = None
         """What the run would do only with --trust, in words; None when there is nothing, or it was given."""
+        with suppress(SetupError) if checking else nullcontext():  # what cannot be set up is the run's to say
+            self.needs_trust = self._needs_trust(rubrics)
         if self.needs_trust is not None and not checking:
             raise SetupError(self.needs_trust)
         self._check_matrices(options)

@@ -89,8 +89,7 @@ _PATHS = ("config", "env_file", "record", "replay")
 
 
 def _agent(scenario: Scenario, settings: Settings, registry: Registry) -> Iterator[Named]:
-    asked = any(not isinstance(step.task, RunCode) for step in scenario.steps)
-    if not asked or not settings.agent_is_scenarios(scenario):
+    if not _asks_agent(scenario) or not settings.agent_is_scenarios(scenario):
         return
     agent = settings.agent(scenario)
     kind, _, target = agent.partition(":")
@@ -109,8 +108,24 @@ def _commands(scenario: Scenario, settings: Settings, registry: Registry) -> Ite
         for spec in evaluation_specs(scenario)
         if registry.has("evaluators", spec.type) and runs_commands(registry.evaluator(spec.type))
     ]
+    if _model_may_run_commands(scenario, settings, registry):
+        found.append(Named("commands that a model writes (allow_commands)", scenario.place))
     if found and not _confined(scenario, settings, registry):
         yield from found
+
+
+def _model_may_run_commands(scenario: Scenario, settings: Settings, registry: Registry) -> bool:
+    """Its author writes the prompts, and may have written the model's answers too (`scripted/FILE`)."""
+    kind = settings.agent(scenario).partition(":")[0]
+    if not _asks_agent(scenario) or not registry.has("agents", kind):
+        return False
+    flags = {"allow_commands": True} if settings.allow_commands else {}
+    options = part_options(registry.agent(kind), settings.config.agents.get(kind, {}), flags)
+    return options.get("allow_commands") is True
+
+
+def _asks_agent(scenario: Scenario) -> bool:
+    return any(not isinstance(step.task, RunCode) for step in scenario.steps)
 
 
 def _confined(scenario: Scenario, settings: Settings, registry: Registry) -> bool:
