@@ -65,6 +65,7 @@ class Options(TypedDict, total=False):
     allow_commands: bool
     enforce_deadline: bool
     in_process: bool
+    trust: bool
     trials: int | None
     pass_rate: float | None
     record: StrPath | None
@@ -117,13 +118,14 @@ async def run_async(
 
 
 def load(paths: Source | Iterable[Source], *, plugins: Sequence[Plugin | str] = ()) -> Loaded:
-    """Read scenarios and everything that is wrong with them, and run nothing.
+    """Read scenarios and everything that is wrong with them, and run nothing: a plugin that a file names by path or
+    module is not loaded, and what only it knows is a warning.
 
     A matrix stands for its combinations. Raises `SetupError` for a plugin or a library that cannot be had.
     """
     named, objects = _plugins(plugins)
     files, given = _sorted_out(paths, objects)
-    registries = open_registries(Settings(RunOptions(ignore_config=True, plugins=named)), given)
+    registries = open_registries(Settings(RunOptions(ignore_config=True, plugins=named)), given, checking=True)
     loaded = load_files(files, registries, given)
     combinations, problems = combinations_of(loaded, registries)
     return msgspec.structs.replace(

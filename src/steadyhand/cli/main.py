@@ -20,7 +20,7 @@ from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import Unwritten, leave_with, say, take_over
 from steadyhand.errors import ExitCode, FileError, SetupError, StoreError, UsageError
 from steadyhand.privacy import close_to_others
-from steadyhand.redaction import Redactor, secrets_of
+from steadyhand.redaction import Redactor, secrets_in_command, secrets_of
 from steadyhand.version import __version__
 
 _COMMANDS = {
@@ -117,7 +117,7 @@ def _require_folder() -> None:
 
 def explain(error: BaseException) -> int:
     """Print the error to stderr and return the exit code. A bug in Steadyhand is never a failed scenario."""
-    redact = Redactor(secrets_of(os.environ)).text
+    redact = _redactor().text
     match error:
         case click.Abort() | KeyboardInterrupt():
             say("interrupted", err=True)
@@ -139,10 +139,21 @@ def explain(error: BaseException) -> int:
             return ExitCode.UNDECIDED
 
 
-def tell_bug(error: BaseException) -> str:
-    """One line on what nobody expected. The traceback is written to a file; it stands here when there is no room."""
-    redact = Redactor(secrets_of(os.environ)).text
-    text = redact("".join(traceback.format_exception(error)))
+def _redactor() -> Redactor:
+    """Knows the secrets of the environment and of the command line. A run knows more."""
+    found = secrets_of(os.environ)
+    for word in sys.argv[1:]:
+        found |= secrets_in_command(word.partition(":")[2])
+    return Redactor(found)
+
+
+def tell_bug(error: BaseException, redactor: Redactor | None = None) -> str:
+    """One line on what nobody expected. The traceback is written to a file; it stands here when there is no room.
+
+    `redactor` is that of the run, where there is one.
+    """
+    text = _redactor().text("".join(traceback.format_exception(error)))
+    text = text if redactor is None else redactor.text(text)
     what = f"steadyhand: unexpected {type(error).__name__}, a bug in Steadyhand"
     try:
         handle, path = tempfile.mkstemp(prefix="steadyhand-traceback-", suffix=".txt")

@@ -27,6 +27,13 @@ config = click.option(
 )
 
 
+trust = click.option(
+    "--trust",
+    is_flag=True,
+    help="Allow code, commands and files that scenarios from outside the project name.",
+)
+
+
 def project(command: F) -> F:
     """--config and --plugin: what holds for all scenarios."""
     command = click.option(

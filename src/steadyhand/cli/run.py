@@ -155,7 +155,7 @@ def carry_out(
         say(f"interrupted; to continue: {_resume(run)}", err=True)
         return ExitCode.INTERRUPTED
     if crashed is not None:
-        say(f"{tell_bug(crashed)}: {_resume(run)}", err=True)
+        say(f"{tell_bug(crashed, run.redactor)}: {_resume(run)}", err=True)
         return ExitCode.UNDECIDED
     return _exit_code(reader, lost=run.broken is not None or unwritten)
 
@@ -181,8 +181,9 @@ def _reported(reader: RunReader, **files: Any) -> bool:
 
 def _resume(run: Run) -> str:
     """The command that continues the run."""
-    out = run.settings.options.out
-    return shlex.join(["steadyhand", "resume", run.header.id, *(["--out", str(out)] if out is not None else [])])
+    options = run.settings.options
+    out = ["--out", str(options.out)] if options.out is not None else []
+    return shlex.join(["steadyhand", "resume", run.header.id, *out, *(["--trust"] if options.trust else [])])
 
 
 @click.command()
@@ -198,6 +199,7 @@ def _resume(run: Run) -> str:
 )
 @click.option("--sandbox", is_flag=True, help="Run commands with no network and a read-only system.")
 @click.option("--allow-commands", is_flag=True, help="Allow commands written by a model to run on this machine.")
+@shared.trust
 @click.option("--enforce-deadline", is_flag=True, help="Cut calls off at critical_ms and grade what has arrived.")
 @click.option("--in-process", is_flag=True, help="Run `python:` agents in this process, for debugging.")
 @click.option("--live", is_flag=True, help="Ignore mocks and database seeding; use the real services.")
@@ -251,9 +253,11 @@ def run(ctx: click.Context, /, **given: Any) -> None:
     silent, dry_run = given.pop("no_progress"), given.pop("dry_run")
     if dry_run:
         _refuse_reports(files)
-    prepared = Run(Selection(**chosen), RunOptions(command=tuple(sys.argv[1:]), **given))
+    prepared = Run(Selection(**chosen), RunOptions(command=tuple(sys.argv[1:]), **given), checking=dry_run)
     if dry_run:
         show_plan(prepared)
+        if prepared.needs_trust is not None:
+            say(f"note: {prepared.needs_trust}", err=True)
         return
     ctx.exit(carry_out(prepared, silent=silent, **files))
 

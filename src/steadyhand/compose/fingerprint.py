@@ -211,7 +211,7 @@ class Fingerprints:
     def _agent(self, scenario: Scenario) -> list[Any]:
         given = self._settings.agent(scenario)
         kind, _, target = given.partition(":")
-        folder = Path(scenario.place.file).absolute().parent
+        folder = self._settings.agent_folder(scenario)
         match kind:
             case "python":
                 place = target.rpartition(":")[0]

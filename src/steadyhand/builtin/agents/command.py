@@ -35,6 +35,7 @@ from steadyhand.plugins.plugin import AgentSettings, Options, read_options
 from steadyhand.ports.agent import Reply, ServiceFault, Shows, TrialContext, Turn
 from steadyhand.ports.environment import MarksPrograms, OnThisMachine
 from steadyhand.records.base import Record, plain
+from steadyhand.redaction import secrets_in_command
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _REFERENCE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
@@ -78,9 +79,9 @@ def read_line(line: str, *, folder: Path, variables: Mapping[str, str]) -> Comma
     try:
         words = shlex.split(line)
     except ValueError as error:
-        raise SetupError(f"{where}:{line}: cannot be split into words: {error}") from error
+        raise SetupError(f"{where}: the line cannot be split into words: {error}") from error
     given: dict[str, str] = {}
-    secrets: list[str] = []
+    secrets: list[str] = [*secrets_in_command(line)]
     while words and (match := _ASSIGNMENT.fullmatch(words[0])):
         given[match[1]] = _filled(match[2], variables, f"{where}: {match[1]}", secrets)
         words.pop(0)
