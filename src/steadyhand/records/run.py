@@ -17,6 +17,10 @@ from steadyhand.records.timing import SafetyAtDeadline, Spoiled
 from steadyhand.records.values import plain_text
 
 FORMAT_VERSION = 3
+SCENARIO_PART = "the scenario"
+"""The digest of the scenario among the fingerprints of a run. Two runs measured the same thing only if it is equal."""
+JUDGE_PART = "the judge"
+"""That of the judge, where one was named and has something to judge."""
 
 
 class RunAxis(Record):
