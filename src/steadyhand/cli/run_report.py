@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+import msgspec
 
-from steadyhand.cli.terminal import Unwritten, page, show
+from steadyhand.cli.terminal import Unwritten, page, say_json, show
 from steadyhand.compose.running import rates_of
+from steadyhand.records.base import Record
 from steadyhand.report.details import Transcripts
 from steadyhand.report.terminal import render_stored_run
 from steadyhand.store.reader import RunReader
@@ -40,17 +42,40 @@ def show_run(
     if json_file is not None:
         from steadyhand.report.json import to_json
 
-        unwritten += _write(json_file, to_json(reader.header, reader.trials(), rates))
+        unwritten += write_report(json_file, to_json(reader.header, reader.trials(), rates))
     if junit_file is not None:
         from steadyhand.report.junit import to_junit
 
-        unwritten += _write(junit_file, [to_junit(reader.header, reader.trials(), rates).encode()])
+        unwritten += write_report(junit_file, [to_junit(reader.header, reader.trials(), rates).encode()])
     show(render_stored_run(reader, rates, page(), transcripts=transcripts))
     if unwritten:
         raise Unwritten("; ".join(unwritten))
 
 
-def _write(file: Path, content: Iterable[bytes]) -> list[str]:
+def write_result(
+    record: Record,
+    markdown: Callable[[], Iterable[str]],
+    *,
+    json_file: str | None,
+    markdown_file: str | None,
+) -> None:
+    """What was asked for as JSON and as Markdown; `-` is stdout. Raises `Unwritten` if a file cannot be written."""
+    unwritten: list[str] = []
+    if json_file is not None:
+        encoded = msgspec.json.encode(record)
+        if json_file == "-":
+            say_json(msgspec.json.decode(encoded))
+        else:
+            unwritten += write_report(Path(json_file), [msgspec.json.format(encoded, indent=1), b"\n"])
+    if markdown_file == "-":
+        show(markdown())
+    elif markdown_file is not None:
+        unwritten += write_report(Path(markdown_file), (f"{line}\n".encode() for line in markdown()))
+    if unwritten:
+        raise Unwritten("; ".join(unwritten))
+
+
+def write_report(file: Path, content: Iterable[bytes]) -> list[str]:
     """What went wrong, if anything did. A report is there as a whole or not at all."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -95,7 +95,9 @@ def read_source(reader: RunReader) -> Source:
         found = reader.trial(TrialKey(scenario_id=scenario_id, index=index))
         if found is None or target_of(found.agent, found.model) != target:
             return None
-        said = [(each.message.role, each.message.content) for each in exported_transcript(found)]
+        said: list[tuple[Role, str]] = [
+            (each.message.role, each.message.content) for each in exported_transcript(found)
+        ]
         return _told(index, found.judged.verdict, found.judged.reason, said)
 
     side = Side(
@@ -245,7 +247,7 @@ def _of_file(path: Path) -> Source:
         kind = msgspec.json.decode(data, type=_Kind)
         if kind.baseline is not None:
             baseline = msgspec.json.decode(data, type=Baseline)
-            return Source(side=side_of(baseline, str(path)), trial=lambda *_: None)
+            return Source(side=side_of(baseline, str(path)), trial=_no_trial)
         if kind.format is not None:
             return _of_report(msgspec.json.decode(data, type=_Report))
     except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
@@ -253,6 +255,11 @@ def _of_file(path: Path) -> Source:
             f"{path} is no run record, JSON report or baseline that this version reads: {error}"
         ) from error
     raise StoreError(f"{path} is no run record, JSON report or baseline: it has neither `format` nor `baseline`")
+
+
+def _no_trial(scenario_id: str, index: int, target: str) -> ToldTrial | None:
+    """A baseline has counts only."""
+    return None
 
 
 def _of_report(report: _Report) -> Source:
