@@ -308,7 +308,8 @@ def _doubts(run: Side, paired: Sequence[_Paired], test: GateTest) -> Iterator[Do
     without = tuple(unit for unit, a, b in paired if a.decided and not b.decided)
     if without:
         yield DoubtFound(kind="no_decided_trial", units=without)
-    if any(b.decided for _, _, b in paired) and not test.decidable:
+    # Where the baseline passed nothing, nothing can get worse, however many trials there are.
+    if any(a.passed and b.decided for _, a, b in paired) and not test.decidable:
         yield DoubtFound(kind="too_few_trials")
     # An agent that breaks instead of failing must not pass: would the rule have tripped if undecided trials of both
     # sides counted as not passed?
