@@ -16,7 +16,7 @@ import msgspec
 from steadyhand.errors import ExitCode
 from steadyhand.judging.comparison import GateTest, Pair, detectable_drop, gate_test
 from steadyhand.judging.side import Matched, Sample, Side, match_samples, tier_lost
-from steadyhand.records.base import Record
+from steadyhand.records.base import Record, record_schema
 from steadyhand.records.evaluation import LatencyTier
 from steadyhand.records.location import Place
 from steadyhand.records.run import JUDGE_PART, SCENARIO_PART
@@ -103,19 +103,11 @@ class GateResult(Record):
 
 
 def gate_schema() -> dict[str, Any]:
-    return _schema(GateResult, "Steadyhand gate")
+    return record_schema(GateResult, "Steadyhand gate")
 
 
 def baseline_schema() -> dict[str, Any]:
-    return _schema(Baseline, "Steadyhand baseline")
-
-
-def _schema(record: type[Record], title: str) -> dict[str, Any]:
-    found = msgspec.json.schema(record)
-    definitions: dict[str, Any] = found["$defs"]
-    top: dict[str, Any] = definitions.pop(record.__name__)
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-    return {**head, **top, "title": title, "$defs": definitions}
+    return record_schema(Baseline, "Steadyhand baseline")
 
 
 def baseline_of(side: Side, steadyhand_version: str) -> Baseline:

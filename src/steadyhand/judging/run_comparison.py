@@ -24,7 +24,7 @@ from steadyhand.judging.latency_comparison import (
 )
 from steadyhand.judging.side import Matched, Sample, Side, match_samples
 from steadyhand.judging.statistics import Tries, quantile
-from steadyhand.records.base import Record
+from steadyhand.records.base import Record, record_schema
 from steadyhand.records.chat import Role
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import SCENARIO_PART
@@ -118,8 +118,7 @@ class SideComparison(Record):
 class SideFigures(Record):
     """A side over the scenarios that all sides have, each scenario counting once. None is not known.
 
-    `latency_ms` and `safe_ms` are means of the scenarios' medians; `safe_ms` is None as well when the median of a
-    scenario is never. `cost` is the mean per trial of the agent's own calls.
+    `latency_ms` and `safe_ms` are means of the scenarios' medians, `cost` the mean per trial of the agent's own calls.
     """
 
     name: str
@@ -134,6 +133,8 @@ class SideFigures(Record):
     safety: float | None
     latency_ms: float | None
     safe_ms: float | None
+    never_safe: int
+    """Scenarios in half of whose trials the answer never became safe; then there is no `safe_ms`."""
     cost: float | None
     best: bool
     """No other side is as good in safety, latency and cost and better in one."""
@@ -152,11 +153,7 @@ class Comparison(Record):
 
 
 def comparison_schema() -> dict[str, Any]:
-    found = msgspec.json.schema(Comparison)
-    definitions: dict[str, Any] = found["$defs"]
-    top: dict[str, Any] = definitions.pop(Comparison.__name__)
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-    return {**head, **top, "title": "Steadyhand comparison", "$defs": definitions}
+    return record_schema(Comparison, "Steadyhand comparison")
 
 
 def compare_sides(sides: Sequence[Side], *, confidence: float = 0.95, pair_changed: bool = False) -> Comparison:
@@ -328,6 +325,7 @@ def _with_figures(
             safety=safety[at],
             latency_ms=latencies[at],
             safe_ms=safe_times[at],
+            never_safe=sum(_median(each.safe_times) == math.inf for each in samples[at]),
             cost=targets[at].cost,
             best=str(at) in best,
         )

@@ -51,7 +51,7 @@ def side_cells(side: SideFigures) -> list[str]:
         _share(side.pass_rate),
         _share(side.safety),
         _ms(side.latency_ms),
-        _ms(side.safe_ms),
+        f"never in {_scenarios(side.never_safe)}" if side.never_safe else _ms(side.safe_ms),
         "" if side.cost is None else f"{side.cost:.3g}",
         str(side.trials),
         f"{side.undecided}{'' if side.finished else ', unfinished'}" if side.undecided or not side.finished else "",
@@ -66,7 +66,7 @@ def change_cells(each: ScenarioDifference) -> list[str]:
         f"{pair.a_passed}/{pair.a_decided}",
         f"{pair.b_passed}/{pair.b_decided}",
         _points(each.difference),
-        f"{_points(each.low)} to {_points(each.high)}",
+        _interval(each.low, each.high),
         f"{each.effect:+.2f}",
         f"{each.p_adjusted:.2g}",
     ]
@@ -91,7 +91,7 @@ def cliff_sentence(cliff: Cliff, quote: Quote) -> str:
 
 def findings(each: SideComparison, confidence: float, quote: Quote) -> Iterator[str]:
     """What one comparison came to, sentence by sentence."""
-    yield _verdict(each, confidence, quote)
+    yield _verdict(each, confidence)
     if each.latency is not None:
         yield _times("Latency", each.latency)
     if each.time_to_safe is not None:
@@ -101,23 +101,22 @@ def findings(each: SideComparison, confidence: float, quote: Quote) -> Iterator[
         yield f"Also different between the sides: {parts}."
 
 
-def _verdict(each: SideComparison, confidence: float, quote: Quote) -> str:
+def _verdict(each: SideComparison, confidence: float) -> str:
     suite = each.rates.suite
-    b, a = quote(each.b), quote(each.a)
     if suite is None or each.p_adjusted is None:
-        return f"{b} against {a}: nothing to compare."
+        return "Nothing to compare: no scenario has decided trials on both sides."
     figures = (
-        f"pass rate {_points(suite.difference)} ({confidence:.0%} interval {_points(suite.low)} to "
-        f"{_points(suite.high)}), p = {each.p_adjusted:.2g}, over {_scenarios(suite.scenarios)} "
+        f"pass rate {_points(suite.difference)} ({confidence:.0%} interval {_interval(suite.low, suite.high)}), "
+        f"p = {each.p_adjusted:.2g}, over {_scenarios(suite.scenarios)} "
         f"({'exact' if suite.exact else 'drawn'} permutation test)"
     )
     if each.finding != "cannot_tell":
-        return f"{b} is {each.finding} than {a}: {figures}."
+        return f"B is {each.finding} than A: {figures}."
     if suite.trials_to_tell is not None:
         how = f"About {suite.trials_to_tell:,} trials per scenario and side would tell a difference of this size."
     else:
         how = f"No difference was seen; more than {max(abs(suite.low), abs(suite.high)) * 100:.1f} points is unlikely."
-    return f"The data cannot tell whether {b} is better or worse than {a}: {figures}. {how}"
+    return f"The data cannot tell whether B is better or worse than A: {figures}. {how}"
 
 
 def _times(what: str, times: TimesComparison) -> str:
@@ -234,6 +233,10 @@ def _ms(value: float | None) -> str:
 
 def _points(value: float) -> str:
     return f"{value * 100:+.1f} points"
+
+
+def _interval(low: float, high: float) -> str:
+    return f"{low * 100:+.1f} to {high * 100:+.1f}"
 
 
 def _scenarios(count: int) -> str:

@@ -57,7 +57,9 @@ def test_calls_cost_what_the_whole_trial_cost(reader: RunReader):
 def test_a_damaged_trial_is_an_error_and_hides_no_other(tmp_path: Path):
     reader = record(tmp_path, [typical(at) for at in range(4)])
     connection = connect(reader.path, mode="rw")
-    connection.execute("UPDATE trial SET body = CAST(substr(body, 1, 40) || x'00ff' || substr(body, 43) AS BLOB) WHERE idx = 2")
+    connection.execute(
+        "UPDATE trial SET body = CAST(substr(body, 1, 40) || x'00ff' || substr(body, 43) AS BLOB) WHERE idx = 2"
+    )
     connection.close()
     verdicts = [each.judged.verdict for each in read_figures(RunReader.open(reader.path))]
     assert verdicts == [Verdict.PASSED, Verdict.PASSED, Verdict.ERROR, Verdict.PASSED]
