@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.figures import Figure
-from steadyhand.records.chat import Message, Usage
+from steadyhand.records.chat import Attempt, CallTiming, Message, SafetyAtDeadline, Usage
 from steadyhand.records.evaluation import (
     EvaluationResult,
     Evidence,
@@ -26,7 +26,6 @@ from steadyhand.records.evaluation import (
 from steadyhand.records.event import Evaluated, ModelCalled, Said
 from steadyhand.records.location import Place
 from steadyhand.records.run import SCENARIO_PART, Judged, RunHeader, TrialKey, TrialRecord
-from steadyhand.records.timing import Attempt, CallTiming, SafetyAtDeadline
 from steadyhand.store.schema import PlanEntry
 from steadyhand.store.writer import RunWriter
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 
 from steadyhand.cli import options as shared
-from steadyhand.cli.run_report import write_report
-from steadyhand.cli.terminal import Unwritten, say
+from steadyhand.cli.terminal import Unwritten, say, write_report
 from steadyhand.compose.settings import RunOptions, Settings
 from steadyhand.compose.sides import open_source
 from steadyhand.errors import SetupError

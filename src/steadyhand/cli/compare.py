@@ -8,8 +8,7 @@ from typing import Any
 import click
 
 from steadyhand.cli import options as shared
-from steadyhand.cli.run_report import write_result
-from steadyhand.cli.terminal import page, show
+from steadyhand.cli.terminal import page, show, write_result
 from steadyhand.compose.settings import RunOptions, Settings
 from steadyhand.compose.sides import compare_sources, open_source
 

@@ -10,8 +10,7 @@ from typing import Any
 import click
 
 from steadyhand.cli import options as shared
-from steadyhand.cli.run_report import write_result
-from steadyhand.cli.terminal import page, say, show
+from steadyhand.cli.terminal import page, say, show, write_result
 from steadyhand.compose.settings import RunOptions, Settings
 from steadyhand.compose.sides import open_source
 from steadyhand.judging.gate import ABSOLUTE, GateResult, Rule, hold_against

@@ -12,12 +12,11 @@ from msgspec import Raw
 
 from steadyhand.errors import StoreError
 from steadyhand.records.base import Record
-from steadyhand.records.chat import Purpose, Usage
+from steadyhand.records.chat import Attempt, CallTiming, Purpose, Spoiled, Usage
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.event import ModelCalled
 from steadyhand.records.location import Place
 from steadyhand.records.run import Judged, TrialKey
-from steadyhand.records.timing import Attempt, CallTiming, Spoiled
 from steadyhand.store import schema as codec
 from steadyhand.store.reader import RunReader
 from steadyhand.store.schema import reading
