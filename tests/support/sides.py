@@ -20,6 +20,7 @@ def sample(scenario_id: str, passed: int, failed: int = 0, **more: Any) -> Sampl
     }
     given.update(more)
     return Sample(
+        recorded_id=scenario_id,
         scenario_id=scenario_id,
         passed=tuple(range(passed)),
         failed=tuple(range(passed, passed + failed)),

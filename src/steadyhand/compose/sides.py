@@ -30,9 +30,12 @@ MESSAGE_LENGTH = 20_000
 _MAGIC = b"SQLite format 3\x00"
 
 
-def target_of(agent: str, model: str | None) -> str:
-    """What was tested: the model if it was asked directly, else the agent, with its model if that is ours to know."""
-    return model if model is not None and agent == f"model:{model}" else agent
+def unit_of(recorded_id: str, agent: str, model: str | None) -> tuple[str, str]:
+    """By what a trial is paired: the scenario, the same for all targets, and the target.
+
+    The target is the model if it was asked directly, else the agent, which names its model if that is ours to know.
+    """
+    return recorded_id, model if model is not None and agent == f"model:{model}" else agent
 
 
 class Source(Record):
@@ -93,12 +96,12 @@ def read_source(reader: RunReader) -> Source:
 
     def trial(scenario_id: str, index: int, target: str) -> ToldTrial | None:
         found = reader.trial(TrialKey(scenario_id=scenario_id, index=index))
-        if found is None or target_of(found.agent, found.model) != target:
+        if found is None or unit_of(scenario_id, found.agent, found.model)[1] != target:
             return None
         said: list[tuple[Role, str]] = [
             (each.message.role, each.message.content) for each in exported_transcript(found)
         ]
-        return _told(index, found.judged.verdict, found.judged.reason, said)
+        return _told(found.key, found.judged.verdict, found.judged.reason, said)
 
     side = Side(
         name=header.id, run_id=header.id, started_at=header.started_at, samples=samples, finished=reader.finished
@@ -117,10 +120,12 @@ def _facts(trial: TrialFigures, prices: Prices) -> TrialFacts:
         if call.purpose == "agent" and cost is not None:
             spent = spent_on(call, prices)
             cost = cost + spent.cost if spent.cost_known else None
+    scenario_id, target = unit_of(trial.key.scenario_id, trial.agent, trial.model)
     return TrialFacts(
-        scenario_id=trial.key.scenario_id,
+        recorded_id=trial.key.scenario_id,
+        scenario_id=scenario_id,
         index=trial.key.index,
-        target=target_of(trial.agent, trial.model),
+        target=target,
         place=trial.place,
         verdict=judged.verdict,
         latency_ms=judged.latency_ms,
@@ -140,10 +145,11 @@ def _check_label(check: CheckFigures | _Check) -> str:
     return check.name or f"{check.type} ({check.path or 'no path'})"
 
 
-def _told(index: int, verdict: Verdict, reason: str, said: Sequence[tuple[Role, str]]) -> ToldTrial:
+def _told(key: TrialKey, verdict: Verdict, reason: str, said: Sequence[tuple[Role, str]]) -> ToldTrial:
     shown = said[-MESSAGES:]
     return ToldTrial(
-        trial=index,
+        scenario_id=key.scenario_id,
+        trial=key.index,
         verdict=verdict,
         reason=reason,
         messages=tuple(
@@ -268,13 +274,14 @@ def _of_report(report: _Report) -> Source:
         planned={each.id: each.trials.total for each in report.scenarios},
         fingerprints=report.run.fingerprints,
     )
-    by_key = {(each.scenario.id, each.trial, target_of(each.agent, each.model)): each for each in report.trials}
+    by_key = {(each.scenario.id, each.trial, _target(each)): each for each in report.trials}
 
     def trial(scenario_id: str, index: int, target: str) -> ToldTrial | None:
         found = by_key.get((scenario_id, index, target))
         if found is None:
             return None
-        return _told(index, found.verdict, found.reason, [(each.role, each.content) for each in found.transcript])
+        key = TrialKey(scenario_id=scenario_id, index=index)
+        return _told(key, found.verdict, found.reason, [(each.role, each.content) for each in found.transcript])
 
     side = Side(
         name=report.run.id,
@@ -286,15 +293,21 @@ def _of_report(report: _Report) -> Source:
     return Source(side=side, trial=trial)
 
 
+def _target(trial: _Trial) -> str:
+    return unit_of(trial.scenario.id, trial.agent, trial.model)[1]
+
+
 def _facts_of_report(trial: _Trial) -> TrialFacts:
     safe_ms = trial.time_to_safe_ms
     if safe_ms is None and trial.safety_at_deadline is not None and trial.times_not_known is None:
         safe_ms = math.inf
     agents = trial.cost.by_purpose.get("agent")
+    scenario_id, target = unit_of(trial.scenario.id, trial.agent, trial.model)
     return TrialFacts(
-        scenario_id=trial.scenario.id,
+        recorded_id=trial.scenario.id,
+        scenario_id=scenario_id,
         index=trial.trial,
-        target=target_of(trial.agent, trial.model),
+        target=target,
         place=Place(file=trial.scenario.file),
         verdict=trial.verdict,
         latency_ms=trial.latency_ms,
@@ -358,10 +371,10 @@ def _shown(changes: Iterable[Change], first: Source, other: Source) -> Iterator[
             continue
         yield msgspec.structs.replace(
             change,
-            a=_found(first, change.scenario_id, change.a_target, change.a),
-            b=_found(other, change.scenario_id, change.b_target, change.b),
+            a=_found(first, change.a_target, change.a),
+            b=_found(other, change.b_target, change.b),
         )
 
 
-def _found(source: Source, scenario_id: str, target: str, trial: ToldTrial | None) -> ToldTrial | None:
-    return trial and (source.trial(scenario_id, trial.trial, target) or trial)
+def _found(source: Source, target: str, trial: ToldTrial | None) -> ToldTrial | None:
+    return trial and (source.trial(trial.scenario_id, trial.trial, target) or trial)

@@ -150,6 +150,7 @@ def side_of(baseline: Baseline, name: str) -> Side:
         if each.judge_digest is not None:
             parts[JUDGE_PART] = each.judge_digest
         samples[key] = Sample(
+            recorded_id=each.scenario,
             scenario_id=each.scenario,
             target=each.target,
             place=Place(file=""),

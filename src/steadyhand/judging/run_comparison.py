@@ -44,8 +44,12 @@ class ToldMessage(Record):
 
 
 class ToldTrial(Record):
-    """One trial of a scenario that changed, to be read. `left_out` is the number of earlier messages not shown."""
+    """One trial of a scenario that changed, to be read. `scenario_id` is its id in its run.
 
+    `left_out` is the number of earlier messages not shown.
+    """
+
+    scenario_id: str
     trial: int
     verdict: Verdict
     reason: str = ""
@@ -60,7 +64,6 @@ class Change(Record):
     """
 
     unit: str
-    scenario_id: str
     kind: ChangeKind
     difference: float
     a_target: str
@@ -248,17 +251,21 @@ def _change(each: ScenarioDifference, pairing: _Pairing, alpha: float) -> Change
     of_a, of_b = (a.passed, b.failed) if worse else (a.failed, b.passed)
     # The same trial number on both sides if there is one: it has the same seed where the runs have.
     both = min(set(of_a).intersection(of_b), default=None)
-    verdicts = (Verdict.PASSED, Verdict.FAILED) if worse else (Verdict.FAILED, Verdict.PASSED)
     return Change(
         unit=each.pair.scenario_id,
-        scenario_id=a.scenario_id,
         kind=kind,
         difference=each.difference,
         a_target=a.target,
         b_target=b.target,
-        a=ToldTrial(trial=of_a[0] if both is None else both, verdict=verdicts[0]) if of_a else None,
-        b=ToldTrial(trial=of_b[0] if both is None else both, verdict=verdicts[1]) if of_b else None,
+        a=_told(a, of_a, both, Verdict.PASSED if worse else Verdict.FAILED),
+        b=_told(b, of_b, both, Verdict.FAILED if worse else Verdict.PASSED),
     )
+
+
+def _told(sample: Sample, trials: Sequence[int], both: int | None, verdict: Verdict) -> ToldTrial | None:
+    if not trials:
+        return None
+    return ToldTrial(scenario_id=sample.recorded_id, trial=trials[0] if both is None else both, verdict=verdict)
 
 
 def _times(pairs: dict[str, tuple[Sample, Sample]], confidence: float, *, safe: bool) -> TimesComparison | None:

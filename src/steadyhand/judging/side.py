@@ -16,8 +16,12 @@ _TIERS = tuple(LatencyTier)
 
 
 class TrialFacts(Record):
-    """What a comparison needs of one trial. `cost` is that of the agent's calls; None when it is not known."""
+    """What a comparison needs of one trial. `cost` is that of the agent's calls; None when it is not known.
 
+    `recorded_id` is the scenario's id in the run; by `scenario_id` it is paired, the same for all targets.
+    """
+
+    recorded_id: str
     scenario_id: str
     index: int
     target: str
@@ -39,6 +43,7 @@ class TrialFacts(Record):
 class Sample(Record):
     """The trials of one scenario by one target. `passed` and `failed` are their numbers, so that they can be shown."""
 
+    recorded_id: str
     scenario_id: str
     target: str
     place: Place
@@ -105,7 +110,7 @@ class _Gathered:
     """Mutable on purpose: a hundred thousand trials pass through it."""
 
     def __init__(self, first: TrialFacts) -> None:
-        self.place: Place = first.place
+        self.first: TrialFacts = first
         self.passed: array[int] = array("q")
         self.failed: array[int] = array("q")
         self.undecided: int = 0
@@ -150,11 +155,12 @@ class _Gathered:
         if trial.safety is not None:
             self.safety.append(trial.safety)
 
-    def sample(self, scenario_id: str, target: str, parts: Mapping[str, str], not_run: int) -> Sample:
+    def sample(self, parts: Mapping[str, str], not_run: int) -> Sample:
         return Sample(
-            scenario_id=scenario_id,
-            target=target,
-            place=self.place,
+            recorded_id=self.first.recorded_id,
+            scenario_id=self.first.scenario_id,
+            target=self.first.target,
+            place=self.first.place,
             parts=dict(parts),
             passed=tuple(self.passed),
             failed=tuple(self.failed),
@@ -195,31 +201,51 @@ def gather(
 ) -> tuple[Sample, ...]:
     """Samples by scenario and target, scenarios in the order of the plan.
 
-    A planned trial without a verdict is undecided. Where several targets ran a scenario, nobody can say whose it was;
-    it counts for each that has fewer trials than the others.
+    A planned trial without a verdict is undecided. Where several targets ran under one recorded id, nobody can say
+    whose it was; it counts for each that has fewer trials than the others.
     """
     found: dict[str, dict[str, _Gathered]] = {each: {} for each in planned}
     for trial in trials:
-        of_scenario = found.setdefault(trial.scenario_id, {})
+        of_scenario = found.setdefault(trial.recorded_id, {})
         gathered = of_scenario.get(trial.target)
         if gathered is None:
             gathered = of_scenario[trial.target] = _Gathered(trial)
         gathered.add(trial)
     samples: list[Sample] = []
-    for scenario_id, of_scenario in found.items():
-        parts = fingerprints.get(scenario_id, {})
-        missing = planned.get(scenario_id, 0) - sum(_size(each) for each in of_scenario.values())
+    for recorded_id, of_scenario in found.items():
+        parts = fingerprints.get(recorded_id, {})
+        missing = planned.get(recorded_id, 0) - sum(_size(each) for each in of_scenario.values())
         if not of_scenario:
-            nowhere = Place(file="")
-            samples.append(
-                Sample(scenario_id=scenario_id, target="", place=nowhere, parts=dict(parts), undecided=missing)
-            )
+            samples.append(_never_run(recorded_id, parts, missing))
+        _attribute(of_scenario)
         most = max((_size(each) for each in of_scenario.values()), default=0)
         several = len(of_scenario) > 1
-        for target, each in of_scenario.items():
-            not_run = (most - _size(each)) if several else missing
-            samples.append(each.sample(scenario_id, target, parts, max(not_run, 0)))
+        samples += [
+            each.sample(parts, max((most - _size(each)) if several else missing, 0)) for each in of_scenario.values()
+        ]
     return tuple(samples)
+
+
+def _attribute(of_scenario: dict[str, _Gathered]) -> None:
+    """A trial that broke before it had an agent names no target: it is undecided for every one that the scenario has."""
+    nameless = of_scenario.get("")
+    if nameless is None or len(of_scenario) == 1 or nameless.passed or nameless.failed:
+        return
+    del of_scenario[""]
+    for each in of_scenario.values():
+        each.undecided += nameless.undecided
+        each.cost_known = False
+
+
+def _never_run(recorded_id: str, parts: Mapping[str, str], planned: int) -> Sample:
+    return Sample(
+        recorded_id=recorded_id,
+        scenario_id=recorded_id,
+        target="",
+        place=Place(file=""),
+        parts=dict(parts),
+        undecided=planned,
+    )
 
 
 def _size(gathered: _Gathered) -> int:

@@ -166,7 +166,16 @@ def test_the_record_has_a_schema_and_reads_back():
 
 
 def facts(scenario_id, index, verdict=Verdict.PASSED, target="m", **more):
-    return TrialFacts(scenario_id=scenario_id, index=index, target=target, place=PLACE, verdict=verdict, **more)
+    ids = {"recorded_id": scenario_id, "scenario_id": scenario_id}
+    return TrialFacts(**ids, index=index, target=target, place=PLACE, verdict=verdict, **more)
+
+
+def test_a_trial_that_broke_before_it_had_an_agent_is_undecided_for_the_target():
+    trials = [facts("a", 0), facts("a", 1, Verdict.ERROR, target=""), facts("a", 2)]
+    (found,) = gather(trials, planned={"a": 3}, fingerprints={})
+    assert (found.target, found.passed, found.undecided) == ("m", (0, 2), 1)
+    (code,) = gather([facts("a", 0, target="")], planned={"a": 1}, fingerprints={})
+    assert (code.target, code.passed) == ("", (0,))
 
 
 def test_trials_are_gathered_by_scenario_and_target():

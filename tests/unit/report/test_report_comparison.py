@@ -24,6 +24,7 @@ def compared(scenario_id="s", name="b", said="fine"):
     found = compare_sides([side(sample(scenario_id, 20)), side(sample(scenario_id, 2, 18), name=name, run_id="r")])
     (each,) = found.comparisons
     told = ToldTrial(
+        scenario_id=scenario_id,
         trial=3,
         verdict=Verdict.FAILED,
         reason=said,
