@@ -227,7 +227,7 @@ def gather(
 
 
 def _attribute(of_scenario: dict[str, _Gathered]) -> None:
-    """A trial that broke before it had an agent names no target: it is undecided for every one that the scenario has."""
+    """A trial that broke before it had an agent names no target: it is undecided for all that the scenario has."""
     nameless = of_scenario.get("")
     if nameless is None or len(of_scenario) == 1 or nameless.passed or nameless.failed:
         return
