@@ -77,6 +77,22 @@ def _refuse_repeats(command: click.Command, ctx: click.Context, args: list[str])
             raise click.UsageError(f"{option.opts[0]} takes one value, found {len(values)}: {shown}", ctx)
 
 
+def result_files(command: F) -> F:
+    """--json and --markdown."""
+    command = click.option(
+        "--markdown", "markdown_file", metavar="FILE|-", help="Write it as Markdown, to a file or to stdout."
+    )(command)
+    return click.option("--json", "json_file", metavar="FILE|-", help="Write it as JSON, to a file or to stdout.")(
+        command
+    )
+
+
+def one_to_stdout(json_file: str | None, markdown_file: str | None) -> None:
+    """Raises `click.UsageError` when both are to go to stdout."""
+    if json_file == markdown_file == "-":
+        raise click.UsageError("--json - and --markdown - cannot both be written to stdout; give one of them a file")
+
+
 class PassRate(click.FloatRange):
     """A share above 0. Comparisons let `nan` through, so it is rejected here."""
 

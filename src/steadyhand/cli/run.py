@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,7 +22,7 @@ from steadyhand.batch.local import Interrupts
 from steadyhand.batch.plan import estimate
 from steadyhand.cli import options as shared
 from steadyhand.cli.main import tell_bug
-from steadyhand.cli.terminal import Unwritten, page, progress_stream, say, show, takes_control
+from steadyhand.cli.terminal import Unwritten, page, progress_stream, say, show, takes_control, write_report
 from steadyhand.compose.running import Run, quick_loop, rates_of
 from steadyhand.compose.settings import RunOptions, Selection
 from steadyhand.errors import ExitCode, SetupError, SteadyhandError
@@ -93,34 +92,14 @@ def show_run(
     if json_file is not None:
         from steadyhand.report.json import to_json
 
-        unwritten += _write(json_file, to_json(reader.header, reader.trials(), rates))
+        unwritten += write_report(json_file, to_json(reader.header, reader.trials(), rates))
     if junit_file is not None:
         from steadyhand.report.junit import to_junit
 
-        unwritten += _write(junit_file, [to_junit(reader.header, reader.trials(), rates).encode()])
+        unwritten += write_report(junit_file, [to_junit(reader.header, reader.trials(), rates).encode()])
     show(render_stored_run(reader, rates, page(), transcripts=transcripts))
     if unwritten:
         raise Unwritten("; ".join(unwritten))
-
-
-def _write(file: Path, content: Iterable[bytes]) -> list[str]:
-    """What went wrong, if anything did. A report is there as a whole or not at all."""
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        if file.exists() and not file.is_file():
-            with file.open("wb") as stream:  # a pipe or device
-                stream.writelines(content)
-            return []
-        part = file.with_name(f".{file.name}.{os.getpid()}.part")
-        try:
-            with part.open("wb") as stream:
-                stream.writelines(content)
-            part.replace(file)
-        finally:
-            part.unlink(missing_ok=True)
-    except OSError as error:
-        return [f"cannot write the report {file}: {error.strerror}"]
-    return []
 
 
 def carry_out(
