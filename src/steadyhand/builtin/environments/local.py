@@ -89,6 +89,7 @@ class LocalEnvironment:
             options = read_options(LocalOptions, settings.options, "environment local")
             self._confinement = _confinement(self._workspace, options) if options.sandbox else None
         self._handed_out: bool = False
+        self._handing_over: asyncio.Lock = asyncio.Lock()
         self._foreign: bool = True
         """Whether something in the workspace may not belong to the user that confined commands run as."""
 
@@ -170,10 +171,13 @@ class LocalEnvironment:
 
     async def _hand_over(self, confinement: Confinement) -> None:
         """Give the files that we, or an agent at work in the folder, wrote as root to the user of confined commands."""
-        if confinement.user is not None and (self._foreign or self._handed_out):
-            self._foreign = False
-            for folder in (self._workspace, confinement.scratch):
-                await asyncio.to_thread(hand_over, folder, confinement.user)
+        if confinement.user is None:
+            return
+        async with self._handing_over:  # a command beside this one must not start halfway through
+            if self._foreign or self._handed_out:
+                self._foreign = False
+                for folder in (self._workspace, confinement.scratch):
+                    await asyncio.to_thread(hand_over, folder, confinement.user)
 
     def _environ(self, given: Mapping[str, str], mark: str) -> dict[str, str]:
         """The command's variables, none of which could be a secret of ours."""
