@@ -288,7 +288,9 @@ def _baseline_rules(baseline: Side, now: datetime, max_age: timedelta) -> Iterat
     except (ValueError, TypeError):
         yield Violation(rule=Rule.STALE_BASELINE, detail="its date cannot be read")
         return
-    if age > max_age:
+    if age < -timedelta(days=1):
+        yield Violation(rule=Rule.STALE_BASELINE, detail="its date is in the future")
+    elif age > max_age:
         yield Violation(rule=Rule.STALE_BASELINE, detail=f"{age.days} days old, at most {max_age.days} allowed")
 
 

@@ -82,7 +82,9 @@ def test_a_known_failure_of_class_a_is_not_new():
     assert gate(side(sample("a", 19, 1, class_a=1)), side(sample("a", 19, 1, class_a=1))).exit_code is ExitCode.PASSED
 
 
-@pytest.mark.parametrize("started_at", ["2026-08-01T00:00:00+00:00", "yesterday", "2026-11-16T10:00:00"])
+@pytest.mark.parametrize(
+    "started_at", ["2026-08-01T00:00:00+00:00", "2099-01-01T00:00:00+00:00", "yesterday", "2026-11-16T10:00:00"]
+)
 def test_a_baseline_that_is_old_or_of_unknown_age_is_stale(started_at):
     result = gate(side(sample("a", 20), started_at=started_at), side(sample("a", 20)))
     assert (result.exit_code, rules(result)) == (ExitCode.FAILED, [Rule.STALE_BASELINE])
