@@ -32,6 +32,7 @@ from steadyhand.compose.loading import (
 )
 from steadyhand.compose.models import Tape, build_gate, needs_network, providers_of
 from steadyhand.compose.settings import RunOptions, Selection, Settings, save_options
+from steadyhand.compose.targets import target_of
 from steadyhand.engine.lag import LagMonitor
 from steadyhand.engine.limits import Budget
 from steadyhand.engine.model_call import OpenGate
@@ -150,6 +151,7 @@ class Run:
             pass_rate=options.pass_rate,
             matrices=self._matrices(),
             pass_rates={each.id: each.pass_rate for each in self.scenarios if each.pass_rate is not None},
+            targets={scenario.id: target_of(scenario, self.settings) for scenario in self.scenarios},
         )
 
     def _matrices(self) -> tuple[RunMatrix, ...]:
