@@ -30,8 +30,8 @@ class Plan(Sequence[PlannedTrial]):
     """Every scenario as often as `trials`, else the scenario itself, asks for, in order.
 
     Trials are made when they are asked for: a long run takes no more memory than a short one. A trial's seed depends on
-    the run's seed and on its key alone. In a combination of a matrix the chance of mocks depends on the key that the
-    trial would have in the base scenario: a service fails in all combinations alike.
+    the run's seed and on its key alone. In a combination of a matrix, and for each of several targets, the chance of
+    mocks depends on the key that the trial would have in the base scenario: a service fails for all of them alike.
     """
 
     def __init__(self, scenarios: Sequence[Scenario], *, seed: int, trials: int | None = None) -> None:
@@ -73,8 +73,9 @@ class Plan(Sequence[PlannedTrial]):
     def _trial(self, scenario: Scenario, index: int) -> PlannedTrial:
         key = TrialKey(scenario_id=scenario.id, index=index)
         own = mocks = trial_seed(self._seed, key)
-        if scenario.cell is not None:
-            mocks = trial_seed(self._seed, TrialKey(scenario_id=scenario.cell.base_id, index=index))
+        base = scenario.cell or scenario.target
+        if base is not None:
+            mocks = trial_seed(self._seed, TrialKey(scenario_id=base.base_id, index=index))
         return PlannedTrial(scenario=scenario, key=key, seed=own, mock_seed=mocks)
 
 

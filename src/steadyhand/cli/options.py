@@ -87,7 +87,7 @@ def selection(command: F) -> F:
         "filters",
         multiple=True,
         metavar="PARAM=VALUE",
-        help="Only matrix combinations with this value (repeatable).",
+        help="Only matrix combinations or targets with this value (repeatable).",
     )(command)
     command = click.option(
         "-k", "expression", metavar="EXPR", help="Only scenarios whose id or name matches, as in 'stemi and not slow'."

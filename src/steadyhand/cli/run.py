@@ -17,7 +17,7 @@ from steadyhand.cli.process import attended, run_in_loop
 from steadyhand.cli.run_report import report_files, show_run
 from steadyhand.cli.terminal import Unwritten, progress_stream, say, takes_control
 from steadyhand.compose.running import Run, rates_of
-from steadyhand.compose.settings import RunOptions, Selection
+from steadyhand.compose.settings import RunOptions, Selection, under_test
 from steadyhand.errors import ExitCode, SetupError, SteadyhandError
 from steadyhand.judging.rates import rates_exit_code
 from steadyhand.report.details import Transcripts
@@ -94,10 +94,15 @@ _DIR = click.Path(path_type=Path, file_okay=False)
 @click.command()
 @shared.selection
 @shared.project
-@click.option("--model", metavar="NAME", help="Model under test, as provider/model.")
+@click.option(
+    "--model",
+    multiple=True,
+    metavar="NAME",
+    help="Model under test, as provider/model (repeatable: each is a target of its own).",
+)
 @click.option("--judge", metavar="NAME", help="Judge model, as provider/model.")
 @click.option("--user-model", metavar="NAME", help="Model that simulates the user.")
-@click.option("--agent", metavar="KIND", help="Agent under test.")
+@click.option("--agent", multiple=True, metavar="KIND", help="Agent under test (repeatable).")
 @click.option("--environment", metavar="TYPE", help="Environment to run in, overriding the scenario.")
 @click.option(
     "--strict-judge", is_flag=True, help="Refuse to let a model be judged by itself or by a model of the same vendor."
@@ -157,6 +162,7 @@ def run(ctx: click.Context, /, **given: Any) -> None:
     silent, dry_run = given.pop("no_progress"), given.pop("dry_run")
     if dry_run:
         _refuse_reports(files)
+    given |= under_test(given.pop("model"), given.pop("agent"))
     prepared = Run(Selection(**chosen), RunOptions(command=tuple(sys.argv[1:]), **given))
     if dry_run:
         show_plan(prepared)

@@ -103,7 +103,7 @@ class Run:
         """
         self.settings: Settings = Settings(options)
         self._registries = open_registries(self.settings, given)
-        loaded = load_scenarios(selection, self._registries, given)
+        loaded = load_scenarios(selection, self._registries, given, models=options.models, agents=options.agents)
         self.redactor: Redactor = self.settings.redactor()
         self.scenarios: list[Scenario] = with_safe_ids(loaded, self.redactor)
         self._check_matrices(options)
