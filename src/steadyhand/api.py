@@ -21,6 +21,7 @@ from steadyhand.compose.loading import Given, combinations_of, load_files, open_
 from steadyhand.compose.running import Run, quick_loop, rates_of
 from steadyhand.compose.settings import RunOptions, Selection, Settings, under_test
 from steadyhand.errors import ExitCode, SetupError, StoreError
+from steadyhand.judging.figures import FigureCollector, RunFigures
 from steadyhand.judging.rates import ScenarioRate, rates_exit_code
 from steadyhand.plugins.plugin import AgentSettings, Plugin
 from steadyhand.ports.observer import RunObserver
@@ -68,6 +69,8 @@ class Options(TypedDict, total=False):
     in_process: bool
     trials: int | None
     pass_rate: float | None
+    until: Literal["decided"] | None
+    alpha: float | None
     record: StrPath | None
     replay: StrPath | None
     replay_time: Literal["zero", "original"]
@@ -295,6 +298,14 @@ class RunResult:
     def rates(self) -> list[ScenarioRate]:
         """One entry per scenario, in the order of the plan: its verdict, and the trials that it rests on."""
         return rates_of(self._reader)
+
+    @property
+    def figures(self) -> RunFigures:
+        """How often, how fast and how surely, for each scenario, each target and the suite. Reads every trial."""
+        collector = FigureCollector()
+        for trial in self._reader.trials():
+            collector.add(trial)
+        return collector.figures(self.header, self.rates)
 
     @property
     def exit_code(self) -> ExitCode:

@@ -16,7 +16,7 @@ from steadyhand.engine.trial import run_until_measured
 from steadyhand.ports.observer import RunObserver
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.event import ErrorHappened
-from steadyhand.records.run import Judged, TrialRecord
+from steadyhand.records.run import Judged, TrialKey, TrialRecord
 from steadyhand.records.values import plain_text
 
 Build = Callable[[PlannedTrial], TrialParts]
@@ -26,7 +26,8 @@ class LocalBatch:
     """Runs planned trials with `concurrency` workers. `keep` is called with each finished trial; observers are told
     what it returns.
 
-    Once `stopping` says so no further trial is begun; those in flight are finished and kept.
+    Once `stopping` says so no further trial is begun; those in flight are finished and kept. A trial that is not
+    `wanted` when its turn comes is passed over.
     """
 
     def __init__(
@@ -37,12 +38,14 @@ class LocalBatch:
         observers: Sequence[RunObserver] = (),
         concurrency: int = 1,
         stopping: Callable[[], bool] = lambda: False,
+        wanted: Callable[[TrialKey], bool] = lambda key: True,
     ) -> None:
         self._build = build
         self._keep = keep
         self._observers = observers
         self._concurrency = max(1, concurrency)
         self._stopping = stopping
+        self._wanted = wanted
         self._outer: asyncio.Task[object] | None = None
         self._failing: bool = False
 
@@ -62,6 +65,8 @@ class LocalBatch:
         for planned in waiting:
             if self._stopping():
                 return
+            if not self._wanted(planned.key):
+                continue
             for observer in self._observers:
                 observer.trial_started(planned.key, planned.scenario.name)
             record = await self._carried_out(planned)

@@ -47,6 +47,13 @@ class Plan(Sequence[PlannedTrial]):
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
 
+    def per_scenario(self) -> dict[str, int]:
+        """The number of trials of each scenario, in order."""
+        begins = [0, *self._ends]
+        return {
+            scenario.id: end - begin for scenario, begin, end in zip(self._scenarios, begins, self._ends, strict=False)
+        }
+
     def __iter__(self) -> Iterator[PlannedTrial]:
         begin = 0
         for scenario, end in zip(self._scenarios, self._ends, strict=True):

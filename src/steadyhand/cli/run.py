@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +123,16 @@ _DIR = click.Path(path_type=Path, file_okay=False)
     type=shared.PassRate(0, 1, min_open=True),
     help="Share of trials that must pass. [default: set by the scenario, or 1]",
 )
+@click.option(
+    "--until",
+    type=click.Choice(["decided"]),
+    help="Run a scenario's trials only until its pass rate is decided; --trials is the most.",
+)
+@click.option(
+    "--alpha",
+    type=shared.PassRate(0, 1, min_open=True, max_open=True),
+    help="With --until, the chance of a wrong decision. [default: 0.05]",
+)
 @click.option("--dry-run", is_flag=True, help="List what would run, with an estimate of the model calls, and stop.")
 @click.option("--concurrency", type=click.IntRange(min=1), help="Number of trials to run at once. [default: 8]")
 @click.option(
@@ -178,8 +187,7 @@ def _refuse_reports(files: dict[str, Any]) -> None:
 
 def show_plan(run: Run) -> None:
     """One line per scenario or combination, then the estimate."""
-    counts = Counter(each.key.scenario_id for each in run.planned)
-    for scenario_id, trials in counts.items():
+    for scenario_id, trials in run.planned.per_scenario().items():
         say(f"{trials} x {scenario_id}" if trials > 1 else scenario_id)
     settings = run.settings
     found = estimate(

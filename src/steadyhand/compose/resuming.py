@@ -45,7 +45,8 @@ def resume_run(record: Path, *, concurrency: int | None = None) -> Resumed:
     missing = reader.to_do()
     gone = dict.fromkeys(key.scenario_id for key in missing if key not in planned and key.scenario_id in prints)
     changes += [f"{scenario_id}: it has fewer trials than before" for scenario_id in gone]
-    run.pending = [planned[key] for key in missing if key in planned]
+    decisions = run.decisions()
+    run.pending = [planned[key] for key in missing if key in planned and (decisions is None or decisions.wants(key))]
     return Resumed(run, changes)
 
 

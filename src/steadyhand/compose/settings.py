@@ -63,6 +63,8 @@ class RunOptions(Record):
     in_process: bool = False
     trials: Annotated[int, Meta(ge=1, le=100_000)] | None = None
     pass_rate: Annotated[float, Meta(gt=0, le=1)] | None = None
+    until: Literal["decided"] | None = None
+    alpha: Annotated[float, Meta(gt=0, lt=1)] | None = None
     record: Path | None = None
     replay: Path | None = None
     replay_time: Literal["zero", "original"] = "zero"

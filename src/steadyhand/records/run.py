@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 from steadyhand.records.base import Record
 from steadyhand.records.chat import Finish, FinishReason
@@ -17,6 +17,7 @@ from steadyhand.records.timing import SafetyAtDeadline, Spoiled
 from steadyhand.records.values import plain_text
 
 FORMAT_VERSION = 3
+DEFAULT_ALPHA = 0.05
 
 
 class RunAxis(Record):
@@ -66,7 +67,8 @@ class RunHeader(Record):
     ask of themselves. `options` is what it takes to carry the run on. `prices` are those of the configuration,
     `own_servers` the providers behind a base URL of the user's own, for which list prices do not hold, and
     `free_providers` those that declare that a call costs nothing. `fingerprints` has, for each scenario, digests of
-    what its trials are made of, by what a person calls that. `targets` says what each scenario is tried on.
+    what its trials are made of, by what a person calls that. `targets` says what each scenario is tried on. With
+    `until` a scenario's trials end when its pass rate is decided, wrongly with a chance of at most `alpha`.
     """
 
     id: str
@@ -84,6 +86,8 @@ class RunHeader(Record):
     matrices: tuple[RunMatrix, ...] = ()
     fingerprints: dict[str, dict[str, str]] = {}
     targets: dict[str, Target] = {}
+    until: Literal["decided"] | None = None
+    alpha: float = DEFAULT_ALPHA
 
 
 class TrialKey(Record, array_like=True):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from steadyhand.judging.cost import Prices, cost_of_trial
+from steadyhand.judging.figures import FigureCollector, Figures
 from steadyhand.judging.rates import RunSummary, ScenarioRate, Tally, summarise, tally_scenarios
+from steadyhand.judging.sequential import Decision
 from steadyhand.judging.severity import Alarm, alarm_of
 from steadyhand.records.cost import CostSummary
 from steadyhand.records.evaluation import Outcome, Verdict
@@ -25,6 +27,7 @@ from steadyhand.report.details import (
     render_incidents,
     render_transcript,
 )
+from steadyhand.report.figures import FIGURE_COLUMNS, figure_cells, render_figures, worth_showing
 from steadyhand.report.table import Cell, Page, one_line, render_table, visible
 from steadyhand.report.wording import RATE_COLUMNS, cost_line, rate_cells
 from steadyhand.store.reader import RunEntry, RunReader
@@ -32,13 +35,18 @@ from steadyhand.store.reader import RunEntry, RunReader
 _MOST_RATES = 200
 
 
-def render_scenarios(header: RunHeader, rates: Sequence[ScenarioRate], page: Page) -> Iterator[str]:
-    """Tables of scenarios and matrices, each after an empty line; nothing if every scenario has a single trial."""
+def render_scenarios(
+    header: RunHeader, rates: Sequence[ScenarioRate], page: Page, collector: FigureCollector
+) -> Iterator[str]:
+    """Tables of scenarios with several trials, matrices, and figures, each after an empty line."""
+    if not worth_showing(rates):
+        return
+    figures = collector.figures(header, rates)
     in_matrix = {each for matrix in header.matrices for each in matrix.combinations}
     several = [rate for rate in rates if rate.total > 1 and rate.scenario_id not in in_matrix]
     if several:
         yield ""
-        yield from _several(several, page)
+        yield from _several(several, page, {each.name: each for each in figures.scenarios})
     if header.matrices:
         from steadyhand.report.matrix import render_matrix
 
@@ -46,14 +54,21 @@ def render_scenarios(header: RunHeader, rates: Sequence[ScenarioRate], page: Pag
         for matrix in header.matrices:
             yield ""
             yield from render_matrix(matrix, by_id, page)
+    if told := list(render_figures(figures, page)):
+        yield ""
+        yield from told
 
 
 def scenarios_line(header: RunHeader, rates: Sequence[ScenarioRate], page: Page) -> str | None:
     """Such as `2 scenarios: 1 passed, 1 failed`, which decides the exit code; None if the trials say so already."""
-    if all(rate.total <= 1 for rate in rates):
+    if all(rate.total + rate.saved <= 1 for rate in rates):
         return None
     noun = "combination" if sum(len(each.combinations) for each in header.matrices) == len(rates) else "scenario"
-    return f"{len(rates)} {noun}{'s' if len(rates) > 1 else ''}: {_counts(tally_scenarios(rates), page)}"
+    line = f"{len(rates)} {noun}{'s' if len(rates) > 1 else ''}: {_counts(tally_scenarios(rates), page)}"
+    if header.until is None:
+        return line
+    undecided = sum(rate.until is not None and rate.until.decision is Decision.UNDECIDED for rate in rates)
+    return f"{line} (until decided at alpha {header.alpha:g}" + (f": {undecided} undecided)" if undecided else ")")
 
 
 def _counts(tally: Tally, page: Page) -> str:
@@ -62,7 +77,7 @@ def _counts(tally: Tally, page: Page) -> str:
     return ", ".join(page.paint(f"{count} {verdict}", verdict) for verdict, count in counts if count)
 
 
-def _several(rates: Sequence[ScenarioRate], page: Page) -> Iterator[str]:
+def _several(rates: Sequence[ScenarioRate], page: Page, figures: Mapping[str, Figures]) -> Iterator[str]:
     shown = rates
     if len(rates) > _MOST_RATES:
         shown = sorted(rates, key=lambda rate: rate.verdict is Verdict.PASSED)[:_MOST_RATES]
@@ -71,10 +86,12 @@ def _several(rates: Sequence[ScenarioRate], page: Page) -> Iterator[str]:
             Cell(text=rate.verdict, style=rate.verdict),
             Cell(text=one_line(rate.scenario_id)),
             *rate_cells(rate),
+            *figure_cells(figures[rate.scenario_id]),
         )
         for rate in shown
     ]
-    yield from render_table(("verdict", "scenario", *RATE_COLUMNS), rows, page, giving_way=1)
+    columns = ("verdict", "scenario", *RATE_COLUMNS, *FIGURE_COLUMNS)
+    yield from render_table(columns, rows, page, giving_way=1, optional=range(len(columns) - 1, len(columns) - 4, -1))
     if len(rates) > _MOST_RATES:
         yield f"({len(rates) - _MOST_RATES} more scenarios not listed)"
 
@@ -124,6 +141,7 @@ class _Gathered:
         self.warnings: Counter[str] = Counter()
         self.counts: Counter[Verdict] = Counter()
         self.alarms: Counter[Alarm] = Counter()
+        self.figures: FigureCollector = FigureCollector()
         self.incidents: Incidents = Incidents()
         self.endings: Counter[str] = Counter()
         self.unscored: Counter[str] = Counter()
@@ -133,6 +151,7 @@ class _Gathered:
         self.counts[verdict] += 1
         self.spent = self.spent.plus(cost_of_trial(trial, self._prices))
         self.incidents.add(trial)
+        self.figures.add(trial)
         self.rows.append(_row(trial))
         for talk in trial.conversations:
             early = " (early)" if talk.terminated_early else ""
@@ -195,9 +214,10 @@ def render_run(
     if happened := list(render_incidents(found.incidents, page)):
         yield ""
         yield from happened
-    yield from render_scenarios(header, rates, page)
+    yield from render_scenarios(header, rates, page, found.figures)
     yield ""
-    yield summary_line(summarise(found.counts, planned=header.planned, alarms=found.alarms), page)
+    saved = sum(rate.saved for rate in rates)
+    yield summary_line(summarise(found.counts, planned=header.planned, saved=saved, alarms=found.alarms), page)
     decided = scenarios_line(header, rates, page)
     if decided is not None:
         yield decided
@@ -208,12 +228,13 @@ def render_run(
 
 
 def summary_line(summary: RunSummary, page: Page) -> str:
-    """Such as `3 trials: 2 passed, 1 failed (1 missed alarm)`."""
+    """Such as `3 trials: 2 passed, 1 failed (1 missed alarm); 97 saved`."""
     trials = "1 trial" if summary.finished == 1 else f"{summary.finished} trials"
     line = f"{trials}: {_counts(summary, page)}" if summary.finished else "no trials were run"
     alarms = {"missed": summary.missed_alarms, "false": summary.false_alarms}
     found = [f"{count} {kind} alarm{'s' if count > 1 else ''}" for kind, count in alarms.items() if count]
     line += f" ({', '.join(found)})" if found else ""
+    line += f"; {summary.saved} saved" if summary.saved else ""
     return line + (f"; {summary.not_run} planned but not run" if summary.not_run else "")
 
 
@@ -283,12 +304,20 @@ def _warnings(warnings: Counter[str], page: Page) -> Iterator[str]:
 _RUN_COLUMNS = ("run", "started", "status", "passed", "failed", "inconclusive", "error", "not run", "command")
 
 
-def render_runs(runs: Sequence[RunEntry], page: Page) -> Iterator[str]:
-    """One line per run, in the order given. A record that cannot be read is listed with the reason."""
+def render_runs(runs: Sequence[RunEntry], page: Page, *, saved: Mapping[str, int] | None = None) -> Iterator[str]:
+    """One line per run, in the order given. A record that cannot be read is listed with the reason.
+
+    `saved` is, by run, how many trials were not needed.
+    """
     if not runs:
         yield "no runs recorded yet"
         return
-    yield from render_table(_RUN_COLUMNS, [_run_row(run) for run in runs], page, giving_way=len(_RUN_COLUMNS) - 1)
+    yield from render_table(
+        _RUN_COLUMNS,
+        [_run_row(run, (saved or {}).get(run.id, 0)) for run in runs],
+        page,
+        giving_way=len(_RUN_COLUMNS) - 1,
+    )
 
 
 def render_stored_run(
@@ -302,11 +331,11 @@ def render_stored_run(
         yield f"status: {reader.status}"
 
 
-def _run_row(run: RunEntry) -> tuple[Cell, ...]:
+def _run_row(run: RunEntry, saved: int) -> tuple[Cell, ...]:
     if run.header is None:
         blank = [Cell()] * (len(_RUN_COLUMNS) - 4)
         return (Cell(text=run.id), Cell(), Cell(text="unreadable", style="bad"), *blank, Cell(text=run.problem or ""))
-    tally = Tally.of(run.counts, planned=run.header.planned)
+    tally = Tally.of(run.counts, planned=run.header.planned - saved)
     return (
         Cell(text=run.id),
         Cell(text=run.header.started_at[:19].replace("T", " ")),
