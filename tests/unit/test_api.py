@@ -82,9 +82,7 @@ def test_the_options_are_those_of_the_command() -> None:
     or agents are given where one is."""
     ours = set(Options.__annotations__)
     records = {*Selection.__struct_fields__, *RunOptions.__struct_fields__}
-    assert ours == records - {
-        *("paths", "agent", "agents", "models", "config", "ignore_config", "plugins", "command")
-    }
+    assert ours == records - {*("paths", "agent", "agents", "models", "config", "ignore_config", "plugins", "command")}
     reports = {"json_file", "junit_file", "transcripts", "no_progress", "dry_run"}
     assert ours | {"paths", "agent", "config", "plugins"} == {each.name for each in run_command.params} - reports
 

@@ -14,8 +14,8 @@ from steadyhand.judging.sequential import (
     anytime_interval,
     tries_in_order,
 )
-from steadyhand.judging.severity import Alarm
 from steadyhand.judging.statistics import Bounds, Tries, wilson_interval
+from steadyhand.judging.trial import Alarm
 from steadyhand.records.base import Record
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import RunHeader, RunMatrix, TrialKey
