@@ -82,6 +82,11 @@ class PassRate(click.FloatRange):
 
 def selection(command: F) -> F:
     """PATH..., --tag, -k and --filter, which select scenarios."""
+    return paths(filters(command))
+
+
+def filters(command: F) -> F:
+    """--tag, -k and --filter."""
     command = click.option(
         "--filter",
         "filters",
@@ -92,10 +97,9 @@ def selection(command: F) -> F:
     command = click.option(
         "-k", "expression", metavar="EXPR", help="Only scenarios whose id or name matches, as in 'stemi and not slow'."
     )(command)
-    command = click.option(
+    return click.option(
         "--tag", "tags", multiple=True, metavar="TAG", help="Only scenarios with this tag (repeatable)."
     )(command)
-    return paths(command)
 
 
 def number(count: int, noun: str, plural: str = "") -> str:
