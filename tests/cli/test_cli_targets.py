@@ -48,3 +48,31 @@ def test_one_target_is_named_twice(batch):
     ended = batch("run", "untimed.yaml", "--model", "scripted/a.yaml", "--model", "scripted/a.yaml")
     assert ended.code == 2
     assert "--model scripted/a.yaml is given twice" in ended.err
+
+
+def test_one_matrix_file_for_a_suite(batch):
+    batch.write("suite/one.scenario.yaml", batch.folder.joinpath("untimed.yaml").read_text())
+    text = batch.folder.joinpath("untimed.yaml").read_text().replace("id: untimed", "id: other")
+    batch.write("suite/two.scenario.yaml", text)
+    batch.write("wrong.yaml", WRONG)
+    axis = "{parameter: model, values: [scripted/replies.yaml, scripted/wrong.yaml]}"
+    batch.write("all.matrix.yaml", f"name: all\nbase_scenario: suite\nmatrix: [{axis}]\n")
+    assert batch("validate", "all.matrix.yaml").code == 0
+    ended = batch("run", "all.matrix.yaml", "--no-progress", "--transcript", "none", "--json", "r.json")
+    assert ended.code == 1, ended
+    table = ended.out[ended.out.index("matrix all") :].splitlines()
+    assert table[:6] == [
+        "matrix all: 4 combinations",
+        "verdict  scenario  model                  passed",
+        "passed   untimed   scripted/replies.yaml  1/1",
+        "failed   untimed   scripted/wrong.yaml    0/1",
+        "passed   other     scripted/replies.yaml  1/1",
+        "failed   other     scripted/wrong.yaml    0/1",
+    ]
+    assert "model      scripted/replies.yaml  2/2                  2/2" in table
+    report = json.loads((batch.folder / "r.json").read_text())
+    assert [each["target"]["scenario"] for each in report["scenarios"]] == ["untimed", "untimed", "other", "other"]
+    assert [(each["name"], each["rate"]) for each in report["figures"]["targets"]] == [
+        ("model, scripted/replies.yaml", 1.0),
+        ("model, scripted/wrong.yaml", 0.0),
+    ]

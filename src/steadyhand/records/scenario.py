@@ -46,7 +46,7 @@ class TargetChoice(Record):
 
 
 class Matrix(Record):
-    """`base_scenario` is the path of an existing file, usable from the current directory.
+    """`base_scenarios` are paths of existing files and folders, usable from the current directory.
 
     Without `runs_per_combination` each runs as often as the base scenario says.
     """
@@ -54,7 +54,7 @@ class Matrix(Record):
     name: str
     place: Place
     digest: str
-    base_scenario: str
+    base_scenarios: tuple[str, ...]
     axes: tuple[MatrixAxis, ...]
     description: str = ""
     runs_per_combination: int | None = None

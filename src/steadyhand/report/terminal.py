@@ -17,7 +17,7 @@ from steadyhand.judging.sequential import Decision
 from steadyhand.judging.trial import Alarm, alarm_of
 from steadyhand.records.evaluation import Outcome, Verdict
 from steadyhand.records.event import Noted
-from steadyhand.records.run import CostSummary, RunHeader, RunMatrix, TrialRecord
+from steadyhand.records.run import CostSummary, RunHeader, RunMatrix, Target, TrialRecord
 from steadyhand.report import wording
 from steadyhand.report.details import (
     NO_CONDITION,
@@ -76,7 +76,7 @@ def render_scenarios(
         by_id = {rate.scenario_id: rate for rate in rates}
         for matrix in header.matrices:
             yield ""
-            yield from render_matrix(matrix, by_id, page)
+            yield from render_matrix(matrix, by_id, page, header.targets)
     if told := list(render_figures(figures, page)):
         yield ""
         yield from told
@@ -347,8 +347,13 @@ def _count(count: int, style: str) -> Cell:
     return Cell(text=str(count), style=style) if count else Cell()
 
 
-def render_matrix(matrix: RunMatrix, rates: Mapping[str, ScenarioRate], page: Page) -> Iterator[str]:
-    """The lines. If there are too many combinations to list, those that did not pass come first."""
+def render_matrix(
+    matrix: RunMatrix, rates: Mapping[str, ScenarioRate], page: Page, targets: Mapping[str, Target]
+) -> Iterator[str]:
+    """The lines. If there are too many combinations to list, those that did not pass come first.
+
+    `targets` tell combinations of several scenarios or targets apart.
+    """
     count = len(matrix.combinations)
     varied = [axis.parameter for axis in matrix.axes if len(axis.values) > 1]
     same = [f"{axis.parameter}={axis_value(axis.values[0])}" for axis in matrix.axes if len(axis.values) == 1]
@@ -357,15 +362,31 @@ def render_matrix(matrix: RunMatrix, rates: Mapping[str, ScenarioRate], page: Pa
     listed = list(matrix.combinations)
     if count > _ROWS:
         listed = sorted(listed, key=lambda each: rates[each].verdict == "passed")[:_ROWS]
-    columns = varied or [axis.parameter for axis in matrix.axes]
-    rows = [_matrix_row(matrix.parameters(each), columns, rates[each]) for each in listed]
+    beside = _told_apart(matrix, targets)
+    parameters = {each: {**beside.get(each, {}), **matrix.parameters(each)} for each in listed}
+    told_apart = list(beside[listed[0]]) if beside else []
+    columns = [*told_apart, *(varied or [axis.parameter for axis in matrix.axes])]
+    rows = [_matrix_row(parameters[each], columns, rates[each]) for each in listed]
     widest = max(range(len(columns)), key=lambda at: max(len(row[1 + at].text) for row in rows))
     yield from render_table(("verdict", *_short_names(columns), *RATE_COLUMNS), rows, page, giving_way=1 + widest)
     if count > len(listed):
         yield f"({count - len(listed)} more combinations not listed)"
-    if len(varied) > 1:
+    if len(varied) > 1 or (varied and beside):
         yield ""
         yield from _by_value([each for each in value_rates(matrix, rates) if each.parameter in varied], page)
+
+
+def _told_apart(matrix: RunMatrix, targets: Mapping[str, Target]) -> dict[str, dict[str, str]]:
+    """What else differs between combinations, by their id: the base scenario, and a model or agent that is no axis."""
+    known = {each: targets[each] for each in matrix.combinations if each in targets}
+    axes = {axis.parameter for axis in matrix.axes}
+    found = {
+        "scenario": {each: target.scenario for each, target in known.items()},
+        "agent": {each: target.agent or "" for each, target in known.items()},
+        "model": {each: target.model or "" for each, target in known.items()},
+    }
+    differing = {name: values for name, values in found.items() if name not in axes and len(set(values.values())) > 1}
+    return {each: {name: values[each] for name, values in differing.items()} for each in known} if differing else {}
 
 
 def _matrix_row(parameters: Mapping[str, Any], columns: Sequence[str], rate: ScenarioRate) -> tuple[Cell, ...]:
