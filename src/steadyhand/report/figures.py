@@ -60,9 +60,9 @@ def _lines(suite: Figures) -> Iterator[str]:
         over = f"{_count(suite.scenarios, 'scenario')}, {over}"
     left_out = _left_out(suite)
     beside = f"; left out: {left_out}" if left_out else ""
-    if suite.rate is not None:
+    if suite.rate is not None and suite.method == CLUSTERED:  # one scenario has its own line
         yield f"pass rate: {share(suite.rate)}{_interval(suite)} over {over}{beside}"
-    elif beside:
+    elif suite.rate is None and beside:
         yield f"pass rate: no trial passed or failed{beside}"
     k = max(suite.pass_hat_k, default=1)
     if k > 1:
