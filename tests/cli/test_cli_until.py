@@ -53,6 +53,7 @@ def test_a_clear_answer_saves_trials_and_is_told_alike(batch, replies, rate, cod
     assert batch("show", "last").out == ended.out
     listed = batch("runs").out
     assert "finished" in listed
+    assert "not run" not in listed
     again = batch("resume", "last", "--no-progress")
     assert "0 of 100 trials left to run" in again.err
     assert (again.code, again.out) == (code, ended.out)
@@ -117,6 +118,11 @@ def test_a_budget_that_runs_out_first_decides_nothing(batch):
     assert (found.verdict, found.saved) == (Verdict.INCONCLUSIVE, 0)
     assert found.not_run > 0
     assert "planned but not run" in ended.out
+
+
+def test_a_dry_run_tells_the_most(batch):
+    ended = batch("run", "untimed.yaml", "--until", "decided", "--trials", "9", "--dry-run")
+    assert "would run at most 9 trials of 1 scenario: 9 model calls\n" in ended.out
 
 
 def test_alpha_is_for_a_test(batch):

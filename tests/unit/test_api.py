@@ -120,6 +120,17 @@ def test_several_agents_are_several_targets() -> None:
     assert len({each.name for each in result.header.targets.values()}) == 2
 
 
+def test_trials_end_when_it_is_decided() -> None:
+    result = steadyhand.run(scenario(), agent=polite, trials=60, pass_rate=0.5, until="decided", concurrency=1)
+    (rate,) = result.rates
+    assert (result.passed, len(result) + rate.saved, rate.not_run) == (True, 60, 0)
+    assert rate.saved > 30
+    assert result.figures.suite is not None
+    assert (result.figures.suite.rate, result.figures.suite.saved) == (1.0, rate.saved)
+    with pytest.raises(steadyhand.SetupError, match="alpha"):
+        steadyhand.run(scenario(), agent=polite, until="decided", alpha=1.5)
+
+
 def test_trials_are_typed() -> None:
     result = steadyhand.run(scenario(), agent=polite, trials=2)
     first, second = result

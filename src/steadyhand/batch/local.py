@@ -10,7 +10,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Self
 
-from steadyhand.batch.plan import PlannedTrial
+from steadyhand.batch.plan import Plan, PlannedTrial
 from steadyhand.engine.context import TrialParts
 from steadyhand.engine.trial import run_until_measured
 from steadyhand.ports.observer import RunObserver
@@ -26,8 +26,8 @@ class LocalBatch:
     """Runs planned trials with `concurrency` workers. `keep` is called with each finished trial; observers are told
     what it returns.
 
-    Once `stopping` says so no further trial is begun; those in flight are finished and kept. A trial that is not
-    `wanted` when its turn comes is passed over.
+    Once `stopping` says so no further trial is begun; those in flight are finished and kept. Where a trial is not
+    `wanted` when its turn comes, neither are the others of its scenario.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class LocalBatch:
         observers: Sequence[RunObserver] = (),
         concurrency: int = 1,
         stopping: Callable[[], bool] = lambda: False,
-        wanted: Callable[[TrialKey], bool] = lambda key: True,
+        wanted: Callable[[TrialKey], bool] | None = None,
     ) -> None:
         self._build = build
         self._keep = keep
@@ -52,7 +52,7 @@ class LocalBatch:
     async def run(self, trials: Sequence[PlannedTrial]) -> None:
         """Returns when every trial that was begun has been kept. An exception out of `keep` ends the run; whatever
         else a trial raises is that trial's error."""
-        waiting = iter(trials)
+        waiting = self._wanted_of(trials)
         self._outer = asyncio.current_task()
         try:
             async with asyncio.TaskGroup() as group:
@@ -65,8 +65,6 @@ class LocalBatch:
         for planned in waiting:
             if self._stopping():
                 return
-            if not self._wanted(planned.key):
-                continue
             for observer in self._observers:
                 observer.trial_started(planned.key, planned.scenario.name)
             record = await self._carried_out(planned)
@@ -77,6 +75,14 @@ class LocalBatch:
             except BaseException:
                 self._failing = True
                 raise
+
+    def _wanted_of(self, trials: Sequence[PlannedTrial]) -> Iterator[PlannedTrial]:
+        if self._wanted is None:
+            return iter(trials)
+        if isinstance(trials, Plan):
+            return trials.wanted(self._wanted)
+        wanted = self._wanted
+        return (each for each in trials if wanted(each.key))
 
     async def _carried_out(self, planned: PlannedTrial) -> TrialRecord:
         """Raises nothing but the cancellation of the whole batch: what one trial does must not take others along."""

@@ -58,6 +58,17 @@ class Plan(Sequence[PlannedTrial]):
             scenario.id: end - begin for scenario, begin, end in zip(self._scenarios, begins, self._ends, strict=False)
         }
 
+    def wanted(self, wants: Callable[[TrialKey], bool]) -> Iterator[PlannedTrial]:
+        """As they are asked for. A scenario ends with its first trial that is not wanted then: making the rest, only to
+        pass them over, would hold up the event loop."""
+        begin = 0
+        for scenario, end in zip(self._scenarios, self._ends, strict=True):
+            for index in range(end - begin):
+                if not wants(TrialKey(scenario_id=scenario.id, index=index)):
+                    break
+                yield self._trial(scenario, index)
+            begin = end
+
     def __iter__(self) -> Iterator[PlannedTrial]:
         begin = 0
         for scenario, end in zip(self._scenarios, self._ends, strict=True):

@@ -290,5 +290,5 @@ def show_plan(run: Run) -> None:
         asks_judge=run.asks_judge,
         scores_rubric=lambda scenario: scenario.rubric is not None and settings.judge(scenario) is not None,
     )
-    say(f"would run {found}")
+    say(f"would run {'at most ' if run.header.until else ''}{found}")
     say(f"up to {settings.concurrency} trials at once")

@@ -335,7 +335,7 @@ class Run:
             observers=observers,
             concurrency=self.settings.concurrency,
             stopping=lambda: interrupts.stopping or tape.broken is not None or not self.budget.may_start(),
-            wanted=decisions.wants if decisions is not None else lambda key: True,
+            wanted=decisions.wants if decisions is not None else None,
         )
 
     def _with_replaced(self, trial: TrialRecord) -> TrialRecord:

@@ -101,11 +101,11 @@ class FigureCollector:
         targets: dict[str, list[_Sample]] = {}
         for each in samples:
             targets.setdefault(_target(header, each).name, []).append(each)
-        grouped = {name: _together(name, header, group) for name, group in targets.items()}
+        grouped = [_together(name, header, group) for name, group in targets.items()]
         return RunFigures(
             scenarios=tuple(_of_scenario(each) for each in samples),
-            targets=tuple(grouped.values()),
-            suite=_together("suite", header, samples) if len(targets) == 1 else None,
+            targets=tuple(grouped),
+            suite=msgspec.structs.replace(grouped[0], name="suite") if len(grouped) == 1 else None,
         )
 
 

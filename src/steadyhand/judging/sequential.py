@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from steadyhand.judging.statistics import Bounds, Tries, beta_cdf, crossing, log_beta
 from steadyhand.records.evaluation import Verdict
@@ -118,10 +119,6 @@ class Decisions:
         test = self._tests.get(key.scenario_id)
         return test is None or not test.finished
 
-    def decided(self, scenario_id: str) -> bool:
-        test = self._tests.get(scenario_id)
-        return test is not None and test.decision is not Decision.UNDECIDED
-
 
 def outcome_of(verdict: Verdict) -> bool | None:
     return {Verdict.PASSED: True, Verdict.FAILED: False}.get(verdict)
@@ -142,6 +139,7 @@ def tries_in_order(verdicts: Mapping[int, Verdict]) -> Tries:
     return outcomes.count(True), len(outcomes) - outcomes.count(None)
 
 
+@lru_cache(maxsize=256)
 def fewest_passes(required: float, alpha: float) -> int | None:
     """How many trials, all of them passed, it takes to say PASSED; None where that is the ceiling, whatever it is."""
     if required == 1:

@@ -245,3 +245,21 @@ def test_the_fewest_passes(required: float, alpha: float):
     assert decide(required, alpha, passed=fewest, failed=0) is Decision.PASSED
     assert decide(required, alpha, passed=fewest - 1, failed=0) is Decision.UNDECIDED
     assert fewest_passes(1.0, alpha) is None
+
+
+def test_outages_that_prefer_failures_do_not_raise_the_error_rate():
+    """The true rate is below the required one, and half of all failures are lost in an outage."""
+    passed, skipped = 0, 0
+    for seed in range(300):
+        drawn = random.Random(seed)
+        test, trusting = (SequentialTest(0.8, ceiling=150) for _ in range(2))
+        for _ in range(150):
+            outcome = drawn.random() < 0.75 or (None if drawn.random() < 0.5 else False)
+            if not test.finished:
+                test.add(outcome)
+            if outcome is not None and not trusting.finished:
+                trusting.add(outcome)
+        passed += test.decision is Decision.PASSED
+        skipped += trusting.decision is Decision.PASSED
+    most = stats.binom.ppf(0.999, 300, 0.05)
+    assert passed <= most < skipped, "leaving errors out would have decided wrongly"
