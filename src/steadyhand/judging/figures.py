@@ -74,8 +74,8 @@ class Figures(Record):
 
 
 class RunFigures(Record):
-    """`targets` has an entry for each target of the run. `suite` is None where there are several: figures over
-    different models or agents together say nothing of any."""
+    """`targets` has an entry for each target of the run. `suite` is None where scenarios were tried on several of them:
+    figures over different models or agents together say nothing of any."""
 
     scenarios: tuple[Figures, ...]
     targets: tuple[Figures, ...]
@@ -102,11 +102,12 @@ class FigureCollector:
         for each in samples:
             targets.setdefault(_target(header, each).name, []).append(each)
         grouped = [_together(name, header, group) for name, group in targets.items()]
-        return RunFigures(
-            scenarios=tuple(_of_scenario(each) for each in samples),
-            targets=tuple(grouped),
-            suite=msgspec.structs.replace(grouped[0], name="suite") if len(grouped) == 1 else None,
-        )
+        suite = None
+        if len(grouped) == 1:
+            suite = msgspec.structs.replace(grouped[0], name="suite")
+        elif not _compared(_target(header, each) for each in samples):
+            suite = _together("suite", header, samples)
+        return RunFigures(scenarios=tuple(_of_scenario(each) for each in samples), targets=tuple(grouped), suite=suite)
 
 
 class _Collected:
@@ -140,6 +141,12 @@ class _Sample:
 
 def _target(header: RunHeader, sample: _Sample) -> Target:
     return header.targets.get(sample.rate.scenario_id) or Target(scenario=sample.rate.scenario_id)
+
+
+def _compared(targets: Iterable[Target]) -> bool:
+    """Whether the same thing was tried on several targets. A suite may have scenarios for different agents."""
+    tried = [(target.scenario, repr(sorted(target.cell.items(), key=lambda item: item[0]))) for target in targets]
+    return len(set(tried)) < len(tried)
 
 
 def _of_scenario(sample: _Sample) -> Figures:

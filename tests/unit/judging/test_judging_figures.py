@@ -102,6 +102,14 @@ def test_each_target_has_figures_of_its_own_and_several_have_none_together():
     assert found.suite is None
 
 
+def test_scenarios_for_different_agents_are_one_suite():
+    targets = {"a": Target(scenario="a", agent="model"), "b": Target(scenario="b", agent="runtime")}
+    found = figures(of_verdicts(a=[P], b=[F]), msgspec.structs.replace(HEADER, targets=targets))
+    assert [each.name for each in found.targets] == ["model", "runtime"]
+    assert found.suite is not None
+    assert (found.suite.scenarios, found.suite.rate) == (2, 0.5)
+
+
 def test_one_scenario_is_its_own_suite():
     found = figures(of_verdicts(a=[P, P, F]))
     assert found.suite == msgspec.structs.replace(found.scenarios[0], name="suite")
