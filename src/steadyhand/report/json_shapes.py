@@ -499,9 +499,7 @@ class JsonRunFigures(Record):
     """What the trials say, and how surely."""
 
     targets: Annotated[tuple[JsonFigures, ...], doc("Figures of each target.")]
-    suite: Annotated[
-        JsonFigures | None, doc("Figures of the whole run; null if it compares targets.")
-    ]
+    suite: Annotated[JsonFigures | None, doc("Figures of the whole run; null if it compares targets.")]
 
 
 class JsonScenarioRate(Record):
