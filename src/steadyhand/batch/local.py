@@ -10,14 +10,14 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Self
 
-from steadyhand.batch.plan import PlannedTrial
+from steadyhand.batch.plan import Plan, PlannedTrial
 from steadyhand.engine.context import TrialParts
 from steadyhand.engine.trial import run_until_measured
 from steadyhand.ports.observer import RunObserver
 from steadyhand.records.base import plain_text
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.event import ErrorHappened
-from steadyhand.records.run import Judged, TrialRecord
+from steadyhand.records.run import Judged, TrialKey, TrialRecord
 
 Build = Callable[[PlannedTrial], TrialParts]
 
@@ -26,7 +26,8 @@ class LocalBatch:
     """Runs planned trials with `concurrency` workers. `keep` is called with each finished trial; observers are told
     what it returns.
 
-    Once `stopping` says so no further trial is begun; those in flight are finished and kept.
+    Once `stopping` says so no further trial is begun; those in flight are finished and kept. Where a trial is not
+    `wanted` when its turn comes, neither are the others of its scenario.
     """
 
     def __init__(
@@ -37,19 +38,21 @@ class LocalBatch:
         observers: Sequence[RunObserver] = (),
         concurrency: int = 1,
         stopping: Callable[[], bool] = lambda: False,
+        wanted: Callable[[TrialKey], bool] | None = None,
     ) -> None:
         self._build = build
         self._keep = keep
         self._observers = observers
         self._concurrency = max(1, concurrency)
         self._stopping = stopping
+        self._wanted = wanted
         self._outer: asyncio.Task[object] | None = None
         self._failing: bool = False
 
     async def run(self, trials: Sequence[PlannedTrial]) -> None:
         """Returns when every trial that was begun has been kept. An exception out of `keep` ends the run; whatever
         else a trial raises is that trial's error."""
-        waiting = iter(trials)
+        waiting = self._wanted_of(trials)
         self._outer = asyncio.current_task()
         try:
             async with asyncio.TaskGroup() as group:
@@ -72,6 +75,14 @@ class LocalBatch:
             except BaseException:
                 self._failing = True
                 raise
+
+    def _wanted_of(self, trials: Sequence[PlannedTrial]) -> Iterator[PlannedTrial]:
+        if self._wanted is None:
+            return iter(trials)
+        if isinstance(trials, Plan):
+            return trials.wanted(self._wanted)
+        wanted = self._wanted
+        return (each for each in trials if wanted(each.key))
 
     async def _carried_out(self, planned: PlannedTrial) -> TrialRecord:
         """Raises nothing but the cancellation of the whole batch: what one trial does must not take others along."""

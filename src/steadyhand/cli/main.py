@@ -29,6 +29,7 @@ _COMMANDS = {
     "lint": ("steadyhand.cli.lint:lint", "Find checks that are valid but probably wrong."),
     "selftest": ("steadyhand.cli.selftest:selftest", "Test a scenario's checks against its own example answers."),
     "list": ("steadyhand.cli.scenario_list:list_scenarios", "List scenarios."),
+    "plan": ("steadyhand.cli.plan:plan", "Say how many trials a bound on the failure rate takes."),
     "resume": ("steadyhand.cli.resume:resume", "Finish an interrupted run and retry its errors."),
     "matrix": ("steadyhand.cli.run:run", "Run every combination of a matrix (same as `run`)."),
     "runs": ("steadyhand.cli.runs:runs", "List recorded runs."),

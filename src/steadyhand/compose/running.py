@@ -31,14 +31,23 @@ from steadyhand.compose.loading import (
 )
 from steadyhand.compose.models import Tape, asks_judge, build_gate, needs_network, providers_of
 from steadyhand.compose.settings import RunOptions, Selection, Settings, restore_options, save_options
+from steadyhand.compose.targets import target_of
 from steadyhand.engine.limits import Budget, LagMonitor
 from steadyhand.engine.model_call import OpenGate
 from steadyhand.errors import FileError, SetupError, SteadyhandError, StoreError, UsageError
 from steadyhand.judging.cost import Prices
-from steadyhand.judging.rates import ScenarioRate, scenario_rates
+from steadyhand.judging.rates import (
+    ScenarioRate,
+    percent,
+    required_of,
+    scenario_rates,
+    sequential_tests,
+    until_decided,
+)
+from steadyhand.judging.sequential import Decision, Decisions, fewest_passes
 from steadyhand.ports.observer import RunObserver
 from steadyhand.records.evaluation import EvaluationSpec
-from steadyhand.records.run import RunHeader, RunMatrix, Standing, TrialRecord
+from steadyhand.records.run import DEFAULT_ALPHA, RunHeader, RunMatrix, Standing, TrialKey, TrialRecord
 from steadyhand.records.scenario import Scenario
 from steadyhand.redaction import MASK, SHORTEST, Redactor
 from steadyhand.report.progress import RedactedProgress
@@ -102,7 +111,7 @@ class Run:
         """
         self.settings: Settings = Settings(options)
         self._registries = open_registries(self.settings, given, checking=checking)
-        loaded = load_scenarios(selection, self._registries, given)
+        loaded = load_scenarios(selection, self._registries, given, models=options.models, agents=options.agents)
         self.redactor: Redactor = self.settings.redactor(loaded)
         self.scenarios: list[Scenario] = with_safe_ids(loaded, self.redactor)
         rubrics = Rubrics(self.settings)
@@ -121,6 +130,8 @@ class Run:
         self.seed: int = seed if seed is not None else secrets.randbelow(2**31)
         self.planned: Plan = Plan(self.scenarios, seed=self.seed, trials=options.trials)
         self.pending: Sequence[PlannedTrial] = self.planned
+        if options.alpha is not None and options.until is None:
+            raise SetupError("--alpha is the error rate of --until decided; add that or leave --alpha out")
         self.header: RunHeader = header or self._header(selection, options, given)
         prices = Prices.of_run(self.header)
         self.budget: Budget = Budget(prices, max_cost=options.max_cost, max_tokens=options.max_tokens)
@@ -173,6 +184,9 @@ class Run:
             pass_rate=options.pass_rate,
             matrices=self._matrices(),
             pass_rates={each.id: each.pass_rate for each in self.scenarios if each.pass_rate is not None},
+            targets={scenario.id: target_of(scenario, self.settings) for scenario in self.scenarios},
+            until=options.until,
+            alpha=options.alpha if options.alpha is not None else DEFAULT_ALPHA,
         )
 
     def _matrices(self) -> tuple[RunMatrix, ...]:
@@ -244,6 +258,8 @@ class Run:
                 builder.prepare(self.scenarios)
                 for message in self.settings.ignored_configs(self.scenarios):
                     note(message)
+                for message in self._cannot_pass():
+                    note(message)
                 for message, count in builder.out_of_reach.items():
                     note(f"{message} ({count} scenarios)" if count > 1 else message)
                 with attend(note) as interrupts:
@@ -251,6 +267,42 @@ class Run:
                     return await self._record(builder, tape, observers, interrupts)
             finally:
                 await builder.close()
+
+    def decisions(self) -> Decisions | None:
+        """What is still to be decided, with what the record holds; None for a run whose trials all run.
+
+        A decision that stands is kept, errors among its trials or not. Otherwise errors are done again, and so have not
+        entered the test yet.
+        """
+        if self.header.until is None:
+            return None
+        if self._path is None:
+            return Decisions(sequential_tests(self.header, self.planned.per_scenario()))
+        reader = RunReader.open(self._path)
+        planned = reader.planned_per_scenario()
+        verdicts = reader.verdicts_per_scenario()
+        stands = until_decided(self.header, planned, verdicts) or {}
+        decisions = Decisions(sequential_tests(self.header, planned))
+        for scenario_id, found in verdicts.items():
+            decided = scenario_id in stands and stands[scenario_id].decision is not Decision.UNDECIDED
+            for index in sorted(found):
+                if decided or not still_to_do(found[index]):
+                    decisions.add(TrialKey(scenario_id=scenario_id, index=index), found[index])
+        return decisions
+
+    def _cannot_pass(self) -> list[str]:
+        """A note for each ceiling that is too low for the test ever to say passed."""
+        if self.header.until is None:
+            return []
+        short: dict[str, int] = {}
+        for scenario_id, trials in self.planned.per_scenario().items():
+            required = required_of(self.header, scenario_id) or 1.0
+            needed = fewest_passes(required, self.header.alpha)
+            if needed is not None and trials < needed:
+                told = f"--until decided can never say passed with {trials} trials: {percent(required)} at alpha "
+                told += f"{self.header.alpha:g} takes at least {needed}, all passed"
+                short[told] = short.get(told, 0) + 1
+        return [f"{message} ({count} scenarios)" if count > 1 else message for message, count in short.items()]
 
     def _writer(self) -> RunWriter:
         if self._path is not None:
@@ -270,13 +322,7 @@ class Run:
             observer.run_started(msgspec.structs.replace(self.header, planned=len(self.pending)))
             for notice in builder.notices:
                 observer.noted(notice)
-        batch = LocalBatch(
-            build=builder.build,
-            keep=writer.append if self._path is None else lambda trial: writer.append(self._with_replaced(trial)),
-            observers=observers,
-            concurrency=self.settings.concurrency,
-            stopping=lambda: interrupts.stopping or tape.broken is not None or not self.budget.may_start(),
-        )
+        batch = self._batch(builder, writer, tape, observers, interrupts)
         try:
             await batch.run(self.pending)
             self.broken = tape.broken
@@ -300,6 +346,26 @@ class Run:
         self.interrupted = interrupts.stopping
         self._close(writer)
         return writer.path
+
+    def _batch(
+        self, builder: Builder, writer: RunWriter, tape: Tape, observers: Sequence[RunObserver], interrupts: Stops
+    ) -> LocalBatch:
+        decisions = self.decisions()
+
+        def keep(trial: TrialRecord) -> TrialRecord:
+            kept = writer.append(trial if self._path is None else self._with_replaced(trial))
+            if decisions is not None:
+                decisions.add(kept.key, kept.judged.verdict)
+            return kept
+
+        return LocalBatch(
+            build=builder.build,
+            keep=keep,
+            observers=observers,
+            concurrency=self.settings.concurrency,
+            stopping=lambda: interrupts.stopping or tape.broken is not None or not self.budget.may_start(),
+            wanted=decisions.wants if decisions is not None else None,
+        )
 
     def _with_replaced(self, trial: TrialRecord) -> TrialRecord:
         """The trial, with what it takes the place of: that was paid for as well."""
@@ -331,9 +397,14 @@ def quick_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 def rates_of(reader: RunReader) -> list[ScenarioRate]:
     """In the order of the plan."""
+    planned = reader.planned_per_scenario()
+    until = None
+    if reader.header.until is not None:
+        until = until_decided(reader.header, planned, reader.verdicts_per_scenario())
     return scenario_rates(
         reader.counts_per_scenario(),
-        planned=reader.planned_per_scenario(),
+        planned=planned,
+        until=until,
         required=reader.header.pass_rates,
         required_of_all=reader.header.pass_rate,
     )
@@ -379,7 +450,8 @@ def resume_run(record: Path, here: Settings, *, concurrency: int | None = None) 
     missing = reader.to_do()
     gone = dict.fromkeys(key.scenario_id for key in missing if key not in planned and key.scenario_id in prints)
     changes += [f"{scenario_id}: it has fewer trials than before" for scenario_id in gone]
-    run.pending = [planned[key] for key in missing if key in planned]
+    decisions = run.decisions()
+    run.pending = [planned[key] for key in missing if key in planned and (decisions is None or decisions.wants(key))]
     return Resumed(run, changes)
 
 

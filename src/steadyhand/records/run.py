@@ -6,7 +6,7 @@ Tokens are as the servers counted them, and money is known where prices are.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -24,6 +24,7 @@ SCENARIO_PART = "the scenario"
 """The digest of the scenario among the fingerprints of a run. Two runs measured the same thing only if it is equal."""
 JUDGE_PART = "the judge"
 """That of the judge, where one was named and has something to judge."""
+DEFAULT_ALPHA = 0.05
 _WORST_FIRST = (
     FinishReason.CONTENT_FILTER,
     FinishReason.ERROR,
@@ -124,6 +125,25 @@ class RunMatrix(Record):
         return {axis.parameter: axis.values[index] for axis, index in zip(self.axes, at, strict=True)}
 
 
+class Target(Record):
+    """What a scenario of the run was tried on.
+
+    `scenario` is its id in the files: the same for all targets and combinations, which is how they are paired. `model`
+    and `agent` are as the settings resolve them, None where the scenario asks nobody. `cell` is what a matrix sets
+    besides these two.
+    """
+
+    scenario: str
+    model: str | None = None
+    agent: str | None = None
+    cell: dict[str, Any] = {}
+
+    @property
+    def name(self) -> str:
+        """Such as `openai/gpt-4o` or `python:agent.py:run, openai/gpt-4o`; the same for what is the same target."""
+        return ", ".join(part for part in (self.agent, self.model) if part) or "no agent"
+
+
 class RunHeader(Record):
     """What was asked for, fixed when the run starts.
 
@@ -131,7 +151,8 @@ class RunHeader(Record):
     ask of themselves. `options` is what it takes to carry the run on. `prices` are those of the configuration,
     `own_servers` the providers behind a base URL of the user's own, for which list prices do not hold, and
     `free_providers` those that declare that a call costs nothing. `fingerprints` has, for each scenario, digests of
-    what its trials are made of, by what a person calls that.
+    what its trials are made of, by what a person calls that. `targets` says what each scenario is tried on. With
+    `until` a scenario's trials end when its pass rate is decided, wrongly with a chance of at most `alpha`.
     """
 
     id: str
@@ -148,6 +169,9 @@ class RunHeader(Record):
     pass_rates: dict[str, float] = {}
     matrices: tuple[RunMatrix, ...] = ()
     fingerprints: dict[str, dict[str, str]] = {}
+    targets: dict[str, Target] = {}
+    until: Literal["decided"] | None = None
+    alpha: float = DEFAULT_ALPHA
 
 
 class TrialKey(Record, array_like=True):
