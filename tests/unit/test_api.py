@@ -78,10 +78,14 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_options_are_those_of_the_command() -> None:
-    """`paths`, `agent`, `config` and `plugins` are parameters of their own; `command` is what was typed."""
+    """`paths`, `agent`, `config` and `plugins` are parameters of their own; `command` is what was typed.
+
+    `rejudge`, `rubric` and `votes` belong to another command.
+    """
     ours = set(Options.__annotations__)
+    rejudging = {"rejudge", "rubric", "votes"}
     records = {*Selection.__struct_fields__, *RunOptions.__struct_fields__}
-    assert ours == records - {"paths", "agent", "config", "ignore_config", "plugins", "command"}
+    assert ours == records - {"paths", "agent", "config", "ignore_config", "plugins", "command", *rejudging}
     reports = {"json_file", "junit_file", "transcripts", "no_progress", "dry_run"}
     assert ours | {"paths", "agent", "config", "plugins"} == {each.name for each in run_command.params} - reports
 

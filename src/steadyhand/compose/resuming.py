@@ -45,7 +45,7 @@ def resume_run(record: Path, *, concurrency: int | None = None) -> Resumed:
     missing = reader.to_do()
     gone = dict.fromkeys(key.scenario_id for key in missing if key not in planned and key.scenario_id in prints)
     changes += [f"{scenario_id}: it has fewer trials than before" for scenario_id in gone]
-    run.pending = [planned[key] for key in missing if key in planned]
+    run.pending = run.doable([planned[key] for key in missing if key in planned])
     return Resumed(run, changes)
 
 

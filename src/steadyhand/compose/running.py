@@ -15,11 +15,12 @@ from typing import Protocol
 
 import msgspec
 
-from steadyhand.batch.local import LocalBatch
+from steadyhand.batch.local import LocalBatch, Perform
 from steadyhand.batch.plan import Plan, PlannedTrial
 from steadyhand.batch.provider import ProviderGate
 from steadyhand.builtin.plugin import sweep_workspaces
 from steadyhand.compose.building import Builder
+from steadyhand.compose.calibration import Canaries, Cases, Doubts
 from steadyhand.compose.fingerprint import Fingerprints, total
 from steadyhand.compose.judges import asks_judge
 from steadyhand.compose.loading import (
@@ -31,10 +32,13 @@ from steadyhand.compose.loading import (
     with_safe_ids,
 )
 from steadyhand.compose.models import Tape, build_gate, needs_network, providers_of
+from steadyhand.compose.rejudging import Origin
 from steadyhand.compose.settings import RunOptions, Selection, Settings, save_options
 from steadyhand.engine.lag import LagMonitor
 from steadyhand.engine.limits import Budget
 from steadyhand.engine.model_call import OpenGate
+from steadyhand.engine.rejudgement import rejudge
+from steadyhand.engine.trial import run_until_measured
 from steadyhand.errors import FileError, SetupError, SteadyhandError, StoreError
 from steadyhand.judging.cost import Prices
 from steadyhand.judging.rates import ScenarioRate, scenario_rates
@@ -44,6 +48,7 @@ from steadyhand.records.run import RunHeader, RunMatrix, Standing, TrialRecord
 from steadyhand.records.scenario import Scenario
 from steadyhand.redaction import Redactor
 from steadyhand.report.progress import RedactedProgress
+from steadyhand.store.labels import read_labels
 from steadyhand.store.reader import RunReader, new_run_id
 from steadyhand.store.schema import PlanEntry, still_to_do
 from steadyhand.store.writer import RunWriter
@@ -105,6 +110,9 @@ class Run:
         loaded = load_scenarios(selection, self._registries, given)
         self.redactor: Redactor = self.settings.redactor()
         self.scenarios: list[Scenario] = with_safe_ids(loaded, self.redactor)
+        self.origin: Origin | None = None if options.rejudge is None else Origin(options.rejudge)
+        if self.origin is not None:
+            self.scenarios = self.origin.scenarios(self.scenarios, options)
         self._check_matrices(options)
         if problems := Rubrics(self.settings).check(self.scenarios, read=False):
             raise FileError(problems)
@@ -113,17 +121,23 @@ class Run:
         seed = header.seed if header is not None else self.settings.seed
         self.seed: int = seed if seed is not None else secrets.randbelow(2**31)
         self.planned: Plan = Plan(self.scenarios, seed=self.seed, trials=options.trials)
-        self.pending: Sequence[PlannedTrial] = self.planned
+        self.pending: Sequence[PlannedTrial] = self.doable(self.planned)
         self.header: RunHeader = header or self._header(selection, options, given)
         prices = Prices.of_run(self.header)
         self.budget: Budget = Budget(prices, max_cost=options.max_cost, max_tokens=options.max_tokens)
         if self._path is not None and self.budget.limited:
             self.budget.count_spent(RunReader.open(self._path).trials())
+        self._doubts: Doubts = Doubts(self.settings, self.redactor, self._registries)
+        self._canaries: Canaries | None = None
         self.interrupted: bool = False
         self.broken: StoreError | None = None
         self.crashed: Exception | None = None
         self._gate: ProviderGate | OpenGate | None = None
         self._lag: LagMonitor | None = None
+
+    def doable(self, planned: Sequence[PlannedTrial]) -> Sequence[PlannedTrial]:
+        """Those that can be carried out: all, or those that the run to be judged again has a record of."""
+        return planned if self.origin is None else self.origin.stored(planned)
 
     def _check_matrices(self, options: RunOptions) -> None:
         if not any(scenario.cell for scenario in self.scenarios):
@@ -150,6 +164,7 @@ class Run:
             pass_rate=options.pass_rate,
             matrices=self._matrices(),
             pass_rates={each.id: each.pass_rate for each in self.scenarios if each.pass_rate is not None},
+            origin=self.origin.id if self.origin is not None else None,
         )
 
     def _matrices(self) -> tuple[RunMatrix, ...]:
@@ -212,13 +227,18 @@ class Run:
                 gate=self._gate,
                 tape=tape,
                 budget=self.budget,
+                doubts=self._doubts.of,
             )
             try:
-                builder.prepare(self.scenarios)
+                if self.origin is None:
+                    builder.prepare(self.scenarios)
+                else:
+                    builder.prepare_judging(self.scenarios)
                 for message in self.settings.ignored_configs(self.scenarios):
                     note(message)
                 for message, count in builder.out_of_reach.items():
                     note(f"{message} ({count} scenarios)" if count > 1 else message)
+                self._canaries = self._prepare_canaries(builder)
                 with attend(note) as interrupts:
                     lag.reset()
                     return await self._record(builder, tape, observers, interrupts)
@@ -245,6 +265,7 @@ class Run:
                 observer.noted(notice)
         batch = LocalBatch(
             build=builder.build,
+            perform=self._performing(builder, interrupts),
             keep=writer.append if self._path is None else lambda trial: writer.append(self._with_replaced(trial)),
             observers=observers,
             concurrency=self.settings.concurrency,
@@ -252,6 +273,7 @@ class Run:
         )
         try:
             await batch.run(self.pending)
+            await self._ask_rest(builder, interrupts)
             self.broken = tape.broken
             if self.budget.exhausted is not None:
                 for observer in observers:
@@ -274,6 +296,36 @@ class Run:
         self._close(writer)
         return writer.path
 
+    def _prepare_canaries(self, builder: Builder) -> Canaries | None:
+        """Raises `UsageError` when the file is wrong."""
+        file = self.settings.options.judge_canaries
+        if file is None or self.header.canaries is not None:
+            return None
+        cases = Cases(self.settings, self._registries, self.redactor)
+        found = cases.of(read_labels(file), self.scenarios)
+        canaries = Canaries(file, cases, found, trials=len(self.pending), seed=self.seed)
+        known = {scenario.id for scenario in self.scenarios}
+        builder.prepare_judging([each for each in canaries.scenarios if each.id not in known])
+        return canaries
+
+    async def _ask_rest(self, builder: Builder, interrupts: Stops) -> None:
+        if self._canaries is not None and not interrupts.stopping:
+            await self._canaries.rest(builder, Prices.of_run(self.header))
+
+    def _performing(self, builder: Builder, interrupts: Stops) -> Perform:
+        """How a trial is carried out: run, or taken from the record and judged again."""
+        origin, canaries, prices = self.origin, self._canaries, Prices.of_run(self.header)
+
+        async def perform(planned: PlannedTrial) -> TrialRecord:
+            if canaries is not None and not interrupts.stopping:
+                await canaries.before_trial(builder, prices)
+            if origin is None:
+                return await run_until_measured(lambda: builder.build(planned))
+            stored = origin.trial(planned.key)
+            return await rejudge(lambda each: builder.build_stored(planned.scenario, each), stored, origin=origin.id)
+
+        return perform
+
     def _with_replaced(self, trial: TrialRecord) -> TrialRecord:
         """The trial, with what it takes the place of: that was paid for as well."""
         assert self._path is not None
@@ -286,9 +338,12 @@ class Run:
     def _close(self, writer: RunWriter) -> None:
         cut_short = (
             self.interrupted or self.broken is not None or self.crashed is not None or self.budget.exhausted is not None
-        )
+        ) or (self.origin is not None and not self.origin.complete)
+        header: RunHeader | None = None
+        if self._canaries is not None:
+            header = self.header = msgspec.structs.replace(self.header, canaries=self._canaries.tally())
         try:
-            writer.close("interrupted" if cut_short else "finished")
+            writer.close("interrupted" if cut_short else "finished", header=header)
         except StoreError as error:
             self.broken = self.broken or error
 

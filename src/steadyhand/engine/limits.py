@@ -47,7 +47,7 @@ class Budget:
     def count_spent(self, trials: Iterable[TrialRecord]) -> None:
         """Count what the run has spent already, before it was cut short."""
         for trial in trials:
-            for event in trial.events:
+            for event in trial.paid:
                 self.emit(event)
             self.count_spent((*trial.earlier, *trial.replaced))
 

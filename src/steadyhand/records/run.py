@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from steadyhand.records.base import Record
+from steadyhand.records.calibration import CanaryTally
 from steadyhand.records.chat import Finish, FinishReason
 from steadyhand.records.config import Price
 from steadyhand.records.evaluation import EvaluationResult, FailureClass, LatencyTier, Outcome, RubricScore, Verdict
@@ -47,7 +48,8 @@ class RunHeader(Record):
     ask of themselves. `options` is what it takes to carry the run on. `prices` are those of the configuration,
     `own_servers` the providers behind a base URL of the user's own, for which list prices do not hold, and
     `free_providers` those that declare that a call costs nothing. `fingerprints` has, for each scenario, digests of
-    what its trials are made of, by what a person calls that.
+    what its trials are made of, by what a person calls that. `origin` is the id of the run whose stored trials were
+    judged again; None for a run of its own. `canaries` is how the judge did on the labelled cases slipped into the run.
     """
 
     id: str
@@ -64,6 +66,8 @@ class RunHeader(Record):
     pass_rates: dict[str, float] = {}
     matrices: tuple[RunMatrix, ...] = ()
     fingerprints: dict[str, dict[str, str]] = {}
+    origin: str | None = None
+    canaries: CanaryTally | None = None
 
 
 class TrialKey(Record, array_like=True):
@@ -116,7 +120,8 @@ class TrialRecord(Record, array_like=True):
 
     `earlier` holds measurements that were repeated because latency was not gradable, `replaced` what a resume did again
     because it was in error. `conversations` says how each ended, in the order of the steps. `shows` is what its agent
-    lets us see; None where there was no agent.
+    lets us see; None where there was no agent. `origin` is the run that the agent's part was taken from, when the trial
+    was only judged again: the calls of agent and user were paid for there.
     """
 
     key: TrialKey
@@ -141,6 +146,14 @@ class TrialRecord(Record, array_like=True):
     conversations: tuple[ConversationEnding, ...] = ()
     shows: Shows | None = None
     missing_plugins: tuple[str, ...] = ()
+    origin: str | None = None
+
+    @property
+    def paid(self) -> Iterable[AnyEvent]:
+        """The events of this run's own model calls."""
+        if self.origin is None:
+            return self.events
+        return [event for event in self.events if not isinstance(event, ModelCalled) or event.purpose == "judge"]
 
 
 def error_in_place_of(trial: TrialRecord, reason: str) -> TrialRecord:

@@ -19,6 +19,7 @@ from steadyhand.judging.rates import (
 from steadyhand.judging.severity import Alarm, alarm_of
 from steadyhand.judging.statistics import pass_hat_k
 from steadyhand.records.base import Record
+from steadyhand.records.calibration import CanaryTally
 from steadyhand.records.chat import Finish
 from steadyhand.records.cost import CostSummary, Spent
 from steadyhand.records.evaluation import EvaluationResult, JudgeNote, RubricScore, Verdict
@@ -95,7 +96,14 @@ def _copy_known(shape: type[S], record: Record | None) -> S | None:
 
 def _run(header: RunHeader) -> shapes.JsonRun:
     prices = {model: _copy(shapes.JsonPrice, price) for model, price in header.prices.items()}
-    return _copy(shapes.JsonRun, header, prices=prices)
+    return _copy(shapes.JsonRun, header, prices=prices, canaries=_canaries(header.canaries))
+
+
+def _canaries(tally: CanaryTally | None) -> shapes.JsonCanaries | None:
+    if tally is None:
+        return None
+    cases = tuple(_copy(shapes.JsonJudgedCase, case) for case in tally.cases)
+    return _copy(shapes.JsonCanaries, tally, asked=len(cases), cases=cases, cost=_spent(tally.spent))
 
 
 def _trial(trial: TrialRecord, prices: Prices) -> shapes.JsonTrial:
