@@ -327,8 +327,10 @@ class _Rebuilding:
         match step.task:
             case Ask(messages=asked):
                 opening = asked
-            case Converse(opening=asked):
+            case Converse(opening=asked) as task:
                 opening = asked
+                if not _same_lines(Script(task), events):
+                    return False
             case RunCode(code=code):
                 return any(isinstance(event, CommandRan) and event.command == code for event in events)
         return [(each.role, each.content) for each in said[: len(opening)]] == [
@@ -459,6 +461,17 @@ def _program(task: RunCode, events: Sequence[AnyEvent]) -> ExecutionResult:
         timed_out=ran.timed_out,
         truncated=ran.truncated,
     )
+
+
+def _same_lines(script: Script, events: Iterable[AnyEvent]) -> bool:
+    """Whether the user said what the script has them say, in the turns that came."""
+    said = {
+        event.turn: event.message.content
+        for event in events
+        if isinstance(event, Said) and event.message.role == "user"
+    }
+    lines = {turn: entry.say for turn in said if turn is not None and (entry := script.entry_at(turn)) is not None}
+    return all(line is None or said[turn] == line for turn, line in lines.items())
 
 
 def _exceeded(event: LimitReached) -> LimitExceeded:

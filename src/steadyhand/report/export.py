@@ -301,7 +301,7 @@ class _Csv:
 
     def __init__(self, file: Path, columns: tuple[Column, ...]) -> None:
         self._stream: io.TextIOWrapper = file.open("w", encoding="utf-8", newline="")
-        self._rows = csv.writer(self._stream, lineterminator="\n")
+        self._rows = csv.writer(self._stream, lineterminator="\r\n")  # quotes what has either character in it
         self._rows.writerow([column.name for column in columns])
 
     def add(self, row: Row) -> None:

@@ -221,5 +221,5 @@ def _json_row(label: Label) -> str:
 def _csv_row(label: Label) -> str:
     stream = io.StringIO(newline="")
     cells = [value if isinstance(value := getattr(label, name), int) else csv_cell(value) for name in COLUMNS]
-    csv.writer(stream, lineterminator="\n").writerow(cells)
-    return stream.getvalue()
+    csv.writer(stream, lineterminator="\r\n").writerow(cells)  # quotes what has either character in it
+    return stream.getvalue().removesuffix("\r\n") + "\n"
