@@ -28,7 +28,7 @@ FILES = """\
 id: files
 name: Files
 description: The agent writes a file.
-agent: "command:sh -c 'cat > /dev/null; echo right > answer.txt; echo done'"
+agent: "command:sh ./agent.sh"
 environment: {type: local}
 run:
   - input: Write it.
@@ -124,6 +124,7 @@ def test_an_answer_to_another_question_is_not_judged(stored):
 
 def test_a_file_that_was_not_stored_is_not_made_up(shell):
     shell.write("files.scenario.yaml", FILES)
+    shell.write("agent.sh", "cat > /dev/null; echo right > answer.txt; echo done\n")
     shell.write("yes.yaml", YES)
     ended = shell("run", "files.scenario.yaml", "--judge", "scripted/yes.yaml", "--no-progress")
     assert ended.code == 0, ended

@@ -156,6 +156,7 @@ class Builder:
             self._notes[scenario.id] = (*self._judges.warnings(scenario), *overrides)
             if self._judges.needed(scenario):
                 self._judges.get(scenario)
+                self._doubts(scenario, self._judges)
             self._rubric_scorer(scenario)
             for spec in evaluation_specs(scenario):
                 self._registries.registry(scenario).evaluator(spec.type)
@@ -199,6 +200,7 @@ class Builder:
         self._notes[scenario.id] = tuple(warnings)
         if self._judges.needed(scenario):
             self._judges.get(scenario)
+            self._doubts(scenario, self._judges)
         self._rubric_scorer(scenario)
         self._user(scenario)
         self._database(scenario, self._environment(scenario, "prepare"))
