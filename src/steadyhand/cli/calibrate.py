@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from steadyhand.cli import options as shared
-from steadyhand.cli.process import run_in_loop
+from steadyhand.cli.run import run_in_loop
 from steadyhand.cli.terminal import page, show
 from steadyhand.compose.calibration import calibrate as compare
 from steadyhand.compose.calibration import calibration_file

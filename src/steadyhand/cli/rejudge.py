@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 from steadyhand.cli import options as shared
-from steadyhand.cli.run import carry_out
-from steadyhand.cli.run_report import report_files
+from steadyhand.cli.run import carry_out, report_files
 from steadyhand.cli.terminal import say
 from steadyhand.compose.rejudging import rejudge_options
 from steadyhand.compose.running import Run

@@ -13,24 +13,21 @@ from typing import NamedTuple
 
 from steadyhand.compose.building import Builder
 from steadyhand.compose.fingerprint import Fingerprints
-from steadyhand.compose.judges import Judges
 from steadyhand.compose.loading import ScenarioRegistries, load_scenarios, open_registries, with_safe_ids
-from steadyhand.compose.models import Models, Tape, build_gate, providers_of
+from steadyhand.compose.models import Judges, Models, Tape, build_gate, providers_of
 from steadyhand.compose.rejudging import rejudge_options
 from steadyhand.compose.settings import ModelRef, Settings
 from steadyhand.engine.context import TrialParts
-from steadyhand.engine.lag import LagMonitor
-from steadyhand.engine.limits import Budget
+from steadyhand.engine.limits import Budget, LagMonitor
 from steadyhand.engine.rejudgement import CheckKey, key_of, rejudge
 from steadyhand.errors import SetupError, StoreError, UsageError
 from steadyhand.judging.agreement import Case, agreement, shortfall
 from steadyhand.judging.cost import Prices, cost_of_trial
-from steadyhand.judging.severity import class_of_severity
+from steadyhand.judging.trial import class_of_severity
 from steadyhand.ports.agent import instructions_digest
-from steadyhand.records.calibration import Calibration, CanaryTally, CheckAgreement, JudgedCase, Word
-from steadyhand.records.cost import Spent
+from steadyhand.records.calibration import Calibration, CheckAgreement, JudgedCase, Word
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, Verdict, spec_digest
-from steadyhand.records.run import TrialKey, TrialRecord
+from steadyhand.records.run import CanaryTally, Spent, TrialKey, TrialRecord
 from steadyhand.records.scenario import Scenario, evaluation_specs
 from steadyhand.redaction import Redactor
 from steadyhand.store.calibration import read_calibrations

@@ -1,11 +1,10 @@
-"""How a judge did on labelled cases: a calibration, kept in a file, and the canaries of a run."""
+"""How a judge did on labelled cases."""
 
 from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
 from steadyhand.records.base import Record
-from steadyhand.records.cost import Spent
 
 Word: TypeAlias = Literal["pass", "fail"]
 
@@ -85,20 +84,3 @@ class Calibration(Record):
     classes: dict[str, Agreement] = {}
     disagreements: tuple[JudgedCase, ...] = ()
     skipped: tuple[str, ...] = ()
-
-
-class CanaryTally(Record):
-    """How a run's judge did on the labelled cases slipped into it. They are no trials and count in no rate."""
-
-    file: str
-    cases: tuple[JudgedCase, ...] = ()
-    skipped: tuple[str, ...] = ()
-    spent: Spent = Spent()
-
-    @property
-    def hits(self) -> int:
-        return sum(case.hit for case in self.cases)
-
-    @property
-    def false_passes(self) -> int:
-        return sum(case.label == "fail" and case.judged == "pass" for case in self.cases)

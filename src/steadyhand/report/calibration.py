@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from steadyhand.judging.agreement import shortfall
-from steadyhand.records.calibration import Agreement, Calibration, CanaryTally, JudgedCase, Rate
+from steadyhand.records.calibration import Agreement, Calibration, JudgedCase, Rate
 from steadyhand.records.config import CalibrationConfig
+from steadyhand.records.run import CanaryTally
 from steadyhand.report.table import Cell, Page, one_line, render_table
 
 _COLUMNS = ("", "cases", "no judgement", "accuracy", "kappa", "false pass", "false fail")

@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 from steadyhand.errors import FileError, SetupError
-from steadyhand.records.base import Record
+from steadyhand.records.base import Record, csv_cell, from_csv_cell
 from steadyhand.records.evaluation import EvaluationResult, check_ids
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.run import TrialRecord
-from steadyhand.records.values import csv_cell, from_csv_cell
 
 Decision: TypeAlias = Literal["pass", "fail", "unsure", ""]
 _DECISIONS: tuple[str, ...] = get_args(Decision)

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from steadyhand.errors import FileError, SetupError
+from steadyhand.records.base import csv_cell, from_csv_cell
 from steadyhand.records.evaluation import EvaluationResult, Verdict, check_ids
-from steadyhand.records.values import csv_cell, from_csv_cell
 from steadyhand.store.labels import COLUMNS, Label, append_label, read_labels, write_labels
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=30)
