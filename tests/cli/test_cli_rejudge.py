@@ -27,11 +27,11 @@ NO = 'rules:\n  - json: {reasoning: Rude., judgment: "no", confidence: 0.1}\n'
 FILES = """\
 id: files
 name: Files
-description: The agent writes a file.
-agent: "command:sh ./agent.sh"
+description: A program writes a file.
 environment: {type: local}
 run:
-  - input: Write it.
+  - lang: bash
+    code: echo right > answer.txt; echo done
     evaluations:
       - {type: llm_judge, prompt: Is the file right?, expected: "yes"}
       - {type: llm_judge, prompt: Is the reply right?, expected: "yes", looks_at: [messages]}
@@ -124,7 +124,6 @@ def test_an_answer_to_another_question_is_not_judged(stored):
 
 def test_a_file_that_was_not_stored_is_not_made_up(shell):
     shell.write("files.scenario.yaml", FILES)
-    shell.write("agent.sh", "cat > /dev/null; echo right > answer.txt; echo done\n")
     shell.write("yes.yaml", YES)
     ended = shell("run", "files.scenario.yaml", "--judge", "scripted/yes.yaml", "--no-progress")
     assert ended.code == 0, ended
