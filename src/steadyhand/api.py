@@ -64,6 +64,7 @@ class Options(TypedDict, total=False):
     timeout_s: float | None
     retries: int | None
     strict_judge: bool
+    judge_canaries: StrPath | None
     sandbox: bool
     allow_commands: bool
     enforce_deadline: bool
@@ -346,6 +347,15 @@ class RunResult:
     def passed(self) -> bool:
         """Whether every scenario passed. False also when one could not be decided; `rates` tells these apart."""
         return self.exit_code is ExitCode.PASSED
+
+    def to_pandas(self, table: Literal["trials", "evaluations", "calls"] = "trials") -> Any:
+        """A table of the run as a pandas `DataFrame`, with the columns of docs/export.md.
+
+        Raises `SetupError` when pandas is not installed.
+        """
+        from steadyhand.report.export import frame_of
+
+        return frame_of(table, self._reader.header, self._reader.trials())
 
     def __iter__(self) -> Iterator[Trial]:
         return map(Trial, self._reader.trials())

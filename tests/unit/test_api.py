@@ -79,10 +79,12 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_options_are_those_of_the_command() -> None:
     """`paths`, `agent`, `config` and `plugins` are parameters of their own; `command` is what was typed; several models
-    or agents are given where one is."""
+    or agents are given where one is. `rejudge`, `rubric` and `votes` belong to another command."""
     ours = set(Options.__annotations__)
+    rejudging = {"rejudge", "rubric", "votes"}
     records = {*Selection.__struct_fields__, *RunOptions.__struct_fields__}
-    assert ours == records - {*("paths", "agent", "agents", "models", "config", "ignore_config", "plugins", "command")}
+    beside = {"paths", "agent", "agents", "models", "config", "ignore_config", "plugins", "command", *rejudging}
+    assert ours == records - beside
     reports = {"json_file", "junit_file", "transcripts", "no_progress", "dry_run"}
     assert ours | {"paths", "agent", "config", "plugins"} == {each.name for each in run_command.params} - reports
 

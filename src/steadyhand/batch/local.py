@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Self
@@ -20,11 +20,14 @@ from steadyhand.records.event import ErrorHappened
 from steadyhand.records.run import Judged, TrialKey, TrialRecord
 
 Build = Callable[[PlannedTrial], TrialParts]
+Perform = Callable[[PlannedTrial], Awaitable[TrialRecord]]
 
 
 class LocalBatch:
     """Runs planned trials with `concurrency` workers. `keep` is called with each finished trial; observers are told
     what it returns.
+
+    `perform` is how a trial is carried out, when not by running what `build` makes.
 
     Once `stopping` says so no further trial is begun; those in flight are finished and kept. Where a trial is not
     `wanted` when its turn comes, neither are the others of its scenario.
@@ -34,13 +37,14 @@ class LocalBatch:
         self,
         *,
         build: Build,
+        perform: Perform | None = None,
         keep: Callable[[TrialRecord], TrialRecord],
         observers: Sequence[RunObserver] = (),
         concurrency: int = 1,
         stopping: Callable[[], bool] = lambda: False,
         wanted: Callable[[TrialKey], bool] | None = None,
     ) -> None:
-        self._build = build
+        self._perform: Perform = perform or _running(build)
         self._keep = keep
         self._observers = observers
         self._concurrency = max(1, concurrency)
@@ -87,7 +91,7 @@ class LocalBatch:
     async def _carried_out(self, planned: PlannedTrial) -> TrialRecord:
         """Raises nothing but the cancellation of the whole batch: what one trial does must not take others along."""
         try:
-            return await run_until_measured(lambda: self._build(planned))
+            return await self._perform(planned)
         except asyncio.CancelledError as error:
             if self._failing or self._outer is None or self._outer.cancelling():
                 raise
@@ -96,6 +100,13 @@ class LocalBatch:
             return _broken_off(planned, error, "its task was cancelled by the trial itself")
         except (Exception, GeneratorExit, SystemExit) as error:  # noqa: BLE001 - told in the record
             return _broken_off(planned, error, f"unexpected {type(error).__name__}: {error}")
+
+
+def _running(build: Build) -> Perform:
+    async def perform(planned: PlannedTrial) -> TrialRecord:
+        return await run_until_measured(lambda: build(planned))
+
+    return perform
 
 
 def _broken_off(planned: PlannedTrial, error: BaseException, reason: str) -> TrialRecord:

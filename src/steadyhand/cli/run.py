@@ -180,6 +180,12 @@ def _resume(run: Run) -> str:
 @click.option(
     "--strict-judge", is_flag=True, help="Refuse to let a model be judged by itself or by a model of the same vendor."
 )
+@click.option(
+    "--judge-canaries",
+    type=_FILE,
+    metavar="LABELS",
+    help="Ask the judge about these labelled cases too, and report how many it got right.",
+)
 @click.option("--sandbox", is_flag=True, help="Run commands with no network and a read-only system.")
 @click.option("--allow-commands", is_flag=True, help="Allow commands written by a model to run on this machine.")
 @shared.trust

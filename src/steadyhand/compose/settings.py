@@ -89,6 +89,11 @@ class RunOptions(Record):
     replay_time: Literal["zero", "original"] = "zero"
     max_cost: Amount | None = None
     max_tokens: Count | None = None
+    votes: Count | None = None
+    rubric: str | None = None
+    rejudge: Path | None = None
+    """The record of a run whose stored trials are judged again instead of running any."""
+    judge_canaries: Path | None = None
     command: tuple[str, ...] = ()
 
 
@@ -272,7 +277,7 @@ class Settings:
 
     @property
     def votes(self) -> int:
-        return self.config.votes or 1
+        return self.options.votes or self.config.votes or 1
 
     @property
     def variables(self) -> Mapping[str, str]:

@@ -144,6 +144,7 @@ class CommandRan(Event, tag="command"):
     stderr: str = ""
     duration_ms: float = 0.0
     timed_out: bool = False
+    truncated: bool = False
 
 
 class Evaluated(Event, tag="evaluation"):
@@ -154,6 +155,7 @@ class LimitReached(Event, tag="limit"):
     limit: str
     used: float
     allowed: float
+    unit: str = "ms"
 
 
 class Retried(Event, tag="retry"):

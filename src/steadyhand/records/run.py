@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from steadyhand.records.base import Record, plain_text
+from steadyhand.records.calibration import JudgedCase
 from steadyhand.records.chat import Finish, FinishReason, Purpose, SafetyAtDeadline, Spoiled
 from steadyhand.records.config import Price
 from steadyhand.records.evaluation import EvaluationResult, FailureClass, LatencyTier, Outcome, RubricScore, Verdict
@@ -144,6 +145,23 @@ class Target(Record):
         return ", ".join(part for part in (self.agent, self.model) if part) or "no agent"
 
 
+class CanaryTally(Record):
+    """How a run's judge did on the labelled cases slipped into it. They are no trials and count in no rate."""
+
+    file: str
+    cases: tuple[JudgedCase, ...] = ()
+    skipped: tuple[str, ...] = ()
+    spent: Spent = Spent()
+
+    @property
+    def hits(self) -> int:
+        return sum(case.hit for case in self.cases)
+
+    @property
+    def false_passes(self) -> int:
+        return sum(case.label == "fail" and case.judged == "pass" for case in self.cases)
+
+
 class RunHeader(Record):
     """What was asked for, fixed when the run starts.
 
@@ -152,7 +170,9 @@ class RunHeader(Record):
     `own_servers` the providers behind a base URL of the user's own, for which list prices do not hold, and
     `free_providers` those that declare that a call costs nothing. `fingerprints` has, for each scenario, digests of
     what its trials are made of, by what a person calls that. `targets` says what each scenario is tried on. With
-    `until` a scenario's trials end when its pass rate is decided, wrongly with a chance of at most `alpha`.
+    `until` a scenario's trials end when its pass rate is decided, wrongly with a chance of at most `alpha`. `origin` is
+    the id of the run whose stored trials were judged again; None for a run of its own. `canaries` is how the judge did
+    on the labelled cases slipped into the run.
     """
 
     id: str
@@ -172,6 +192,8 @@ class RunHeader(Record):
     targets: dict[str, Target] = {}
     until: Literal["decided"] | None = None
     alpha: float = DEFAULT_ALPHA
+    origin: str | None = None
+    canaries: CanaryTally | None = None
 
 
 class TrialKey(Record, array_like=True):
@@ -224,7 +246,8 @@ class TrialRecord(Record, array_like=True):
 
     `earlier` holds measurements that were repeated because latency was not gradable, `replaced` what a resume did again
     because it was in error. `conversations` says how each ended, in the order of the steps. `shows` is what its agent
-    lets us see; None where there was no agent.
+    lets us see; None where there was no agent. `origin` is the run that the agent's part was taken from, when the trial
+    was only judged again: the calls of agent and user were paid for there.
     """
 
     key: TrialKey
@@ -249,6 +272,14 @@ class TrialRecord(Record, array_like=True):
     conversations: tuple[ConversationEnding, ...] = ()
     shows: Shows | None = None
     missing_plugins: tuple[str, ...] = ()
+    origin: str | None = None
+
+    @property
+    def paid(self) -> Iterable[AnyEvent]:
+        """The events of this run's own model calls."""
+        if self.origin is None:
+            return self.events
+        return [event for event in self.events if not isinstance(event, ModelCalled) or event.purpose == "judge"]
 
 
 def error_in_place_of(trial: TrialRecord, reason: str) -> TrialRecord:

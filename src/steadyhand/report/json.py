@@ -36,6 +36,7 @@ from steadyhand.records.event import (
 )
 from steadyhand.records.result import ConversationMetrics
 from steadyhand.records.run import (
+    CanaryTally,
     CostSummary,
     RunHeader,
     RunMatrix,
@@ -105,7 +106,14 @@ def _copy_known(shape: type[S], record: Record | None) -> S | None:
 
 def _run(header: RunHeader) -> shapes.JsonRun:
     prices = {model: _copy(shapes.JsonPrice, price) for model, price in header.prices.items()}
-    return _copy(shapes.JsonRun, header, prices=prices)
+    return _copy(shapes.JsonRun, header, prices=prices, canaries=_canaries(header.canaries))
+
+
+def _canaries(tally: CanaryTally | None) -> shapes.JsonCanaries | None:
+    if tally is None:
+        return None
+    cases = tuple(_copy(shapes.JsonJudgedCase, case) for case in tally.cases)
+    return _copy(shapes.JsonCanaries, tally, asked=len(cases), cases=cases, cost=_spent(tally.spent))
 
 
 def _trial(trial: TrialRecord, prices: Prices) -> shapes.JsonTrial:

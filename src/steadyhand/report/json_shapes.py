@@ -80,6 +80,30 @@ class JsonPrice(Record):
     output: Annotated[float, doc("Price of a million output tokens.")]
 
 
+class JsonJudgedCase(Record):
+    """A labelled check that the judge was asked about."""
+
+    run: Annotated[str, doc("Run that the trial is stored in.")]
+    scenario: Annotated[str, doc("Id of the scenario.")]
+    trial: Annotated[_Count, doc("Number of the trial.")]
+    check: Annotated[str, doc("The check.")]
+    label: Annotated[Literal["pass", "fail"], doc("What people say it should come to.")]
+    judged: Annotated[Literal["pass", "fail"] | None, doc("What the judge made of it; null for no judgement.")]
+    message: Annotated[str, doc("The judge's answer in words.")]
+
+
+class JsonCanaries(Record):
+    """How the judge did on labelled cases. They are no trials and count in no figure of the report."""
+
+    file: Annotated[str, doc("The labels file.")]
+    asked: Annotated[_Count, doc("Number of cases that the judge was asked about.")]
+    hits: Annotated[_Count, doc("Number of cases in which it agreed with the label.")]
+    false_passes: Annotated[_Count, doc("Number of cases labelled fail that it passed.")]
+    cases: Annotated[tuple[JsonJudgedCase, ...], doc("The cases.")]
+    skipped: Annotated[tuple[str, ...], doc("What could not be asked, and why.")]
+    cost: Annotated[JsonSpent, doc("What asking them took, which is in no other sum.")]
+
+
 class JsonRun(Record):
     """What was asked for, fixed when the run started."""
 
@@ -104,6 +128,12 @@ class JsonRun(Record):
         Literal["decided"] | None, doc("Whether trials ran only until the pass rate was decided; null if all ran.")
     ]
     alpha: Annotated[float, doc("With `until`, the chance of a wrong decision, in either direction.")]
+    origin: Annotated[
+        str | None, doc("Id of the run whose stored trials were judged again; null for a run of its own.")
+    ]
+    canaries: Annotated[
+        JsonCanaries | None, doc("How the judge did on the labelled cases slipped into the run, if there were any.")
+    ]
 
 
 class JsonScenario(Record):

@@ -223,6 +223,17 @@ def render_run(
         yield decided
     if found.spent.total.tokens:
         yield cost_line(found.spent)
+    yield from _provenance(header, record)
+
+
+def _provenance(header: RunHeader, record: Path | None) -> Iterator[str]:
+    """What is to be known of the judge and of where the trials come from, and where the record is."""
+    if header.canaries is not None:
+        from steadyhand.report.calibration import render_canaries
+
+        yield from render_canaries(header.canaries)
+    if header.origin is not None:
+        yield f"judged again from run {visible(header.origin)}; no agent was run"
     if record is not None:
         yield f"record: {record}"
 
@@ -339,8 +350,13 @@ def _run_row(run: RunEntry, saved: int) -> tuple[Cell, ...]:
         Cell(text=run.status, style="good" if run.status == "finished" else "fair"),
         *(_count(count, verdict) for verdict, count in tally.by_verdict.items()),
         _count(tally.not_run, "fair"),
-        Cell(text=one_line(" ".join(run.header.command))),
+        Cell(text=_command(run.header)),
     )
+
+
+def _command(header: RunHeader) -> str:
+    command = " ".join(header.command)
+    return one_line(command if header.origin is None else f"from {header.origin}: {command}")
 
 
 def _count(count: int, style: str) -> Cell:
