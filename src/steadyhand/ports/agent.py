@@ -144,6 +144,14 @@ class AgentFacts(NamedTuple):
     uses_network: bool = False
     """Whether our event loop talks to it over the network. Its factory, usually its class, declares this."""
 
+    runs_target: bool = True
+    """Whether its target, what stands after the `:` of its name, is code that runs on this machine. One from outside
+    the project then needs --trust. Its factory declares this; one that takes a URL says False."""
+
+    key_variable: str = ""
+    """The variable of the key that it sends to its target unless another one is configured. Its factory declares this.
+    No such key is sent where a scenario chose the target, and the user is told."""
+
     closes_at_once: bool = False
     """Whether `close`, as the agent stands, waits for nothing."""
 

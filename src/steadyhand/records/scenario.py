@@ -103,9 +103,10 @@ class Mock(Record):
 
 
 class DatabaseSeed(Record):
-    """SQL (already read from its file) and rows to put in, into `url` or a fresh SQLite file."""
+    """SQL (already read from `sql_file`, where it is in one) and rows to put in, into `url` or a fresh SQLite file."""
 
     sql: str | None = None
+    sql_file: str | None = None
     records: dict[str, list[dict[str, Any]]] = {}
     url: str | None = None
 

@@ -5,6 +5,7 @@ One writer at a time: an advisory lock beside the record, released by the system
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import sqlite3
@@ -145,6 +146,25 @@ def recognise(connection: sqlite3.Connection, path: Path) -> None:
             f"{path} has format {version}, but this version of Steadyhand reads format {FORMAT_VERSION}; "
             "upgrade Steadyhand"
         )
+    if _schema(connection) != _expected_schema():
+        raise StoreError(f"{path} cannot be read as a run record: its tables are damaged")
+
+
+def _schema(connection: sqlite3.Connection) -> frozenset[tuple[str, str, str]]:
+    """What the file is made of. A view, a trigger or a computed column in place of ours could keep a reader busy for
+    ever."""
+    rows = connection.execute("SELECT type, name, sql FROM sqlite_master LIMIT 100").fetchall()
+    return frozenset((str(kind), str(name), " ".join(str(sql).split())) for kind, name, sql in rows)
+
+
+@functools.cache
+def _expected_schema() -> frozenset[tuple[str, str, str]]:
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.executescript(_TABLES)
+        return _schema(connection)
+    finally:
+        connection.close()
 
 
 @contextmanager

@@ -239,3 +239,41 @@ def test_a_process_killed_while_it_creates_the_record_leaves_one_that_was_never_
         pass
     assert path.with_name(f"{path.name}-journal").is_file()
     assert never_begun(path)
+
+
+ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c)"
+COLUMNS = "x AS position, 's' AS scenario_id, x AS idx, 'n' AS name, 'passed' AS verdict, x'' AS body"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DROP TABLE trial",
+        "ALTER TABLE trial RENAME COLUMN body TO text",
+        "ALTER TABLE trial DROP COLUMN latency_ms",
+        "ALTER TABLE run ADD COLUMN more TEXT",
+        f"DROP TABLE trial; CREATE VIEW trial AS {ENDLESS} SELECT {COLUMNS} FROM c",
+        f"DROP TABLE plan; CREATE VIEW plan AS {ENDLESS} SELECT x AS position, 's' AS scenario_id FROM c",
+        f"CREATE TRIGGER t AFTER UPDATE ON run BEGIN INSERT INTO plan {ENDLESS} SELECT x, 's', x, x, 'd' FROM c; END",
+        "PRAGMA writable_schema=1; UPDATE sqlite_master SET sql='CREATE TABLE trial(' WHERE name='trial'",
+        "PRAGMA writable_schema=1; UPDATE sqlite_master SET sql=NULL WHERE name='run'",
+        "PRAGMA writable_schema=1; DELETE FROM sqlite_master WHERE name='plan'",
+    ],
+)
+def test_damaged_tables_are_one_message(record, damage):
+    with sqlite3.connect(record) as connection:
+        connection.executescript(damage)
+    connection.close()
+    assert "cannot be read as a run record" in refused(record)
+    with pytest.raises(StoreError):
+        RunWriter.open(record)
+
+
+@pytest.mark.parametrize("header", [7, b"\x00", "[" * 100_000, "{}", '{"id": 1}', "\ud800"])
+def test_a_damaged_header_is_one_message(record, header):
+    with sqlite3.connect(record) as connection:
+        value = header.encode("utf-8", "surrogatepass") if isinstance(header, str) else header
+        cast = "CAST(? AS TEXT)" if isinstance(header, str) else "?"
+        connection.execute(f"UPDATE run SET header={cast}", (value,))
+    connection.close()
+    assert "cannot be read as a run record" in refused(record)

@@ -40,6 +40,7 @@ from steadyhand.builtin.agents.python_wire import (
     portable,
     raised,
     read,
+    send_variables,
 )
 from steadyhand.builtin.agents.trajectory import REPORTS_ITSELF
 from steadyhand.errors import AgentError, SetupError, TrialError
@@ -60,6 +61,8 @@ _OUTPUT_PAUSE_S = 0.02
 _TAIL = 2_000
 _MARK = "STEADYHAND_AGENT_PROCESS"
 _ROUNDS = 20
+_NEEDED_AT_START = ("PATH", "HOME", "LANG", "TZ", "TMPDIR", "VIRTUAL_ENV", "STEADYHAND_TRIAL", "STEADYHAND_COMMAND")
+_NEEDED_PREFIXES = ("PYTHON", "LC_", "LD_", "DYLD_", "GLIBC_", "MALLOC_")
 _BEGIN = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
     "from steadyhand.builtin.agents.python_child import main; main(int(sys.argv[1]))"
@@ -206,6 +209,7 @@ class Child:
         self._mark: str = uuid.uuid4().hex
         ours, theirs = socket.socketpair()
         out, into = os.pipe()
+        variables = {**os.environ, **spec.variables}
         try:
             self._process: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603 - our own interpreter and module
                 [sys.executable, "-u", "-c", _BEGIN, str(theirs.fileno()), json.dumps(sys.path)],
@@ -213,7 +217,7 @@ class Child:
                 stdout=into,
                 stderr=into,
                 pass_fds=(theirs.fileno(),),
-                env={**os.environ, **spec.variables, _MARK: self._mark},
+                env={**{name: value for name, value in variables.items() if _needed_at_start(name)}, _MARK: self._mark},
                 start_new_session=True,
             )
         except OSError as error:
@@ -223,6 +227,8 @@ class Child:
         finally:
             theirs.close()
             os.close(into)
+        with contextlib.suppress(OSError):  # it died at once, which is told when it is asked for something
+            send_variables(ours, variables)
         self._socket = ours
         self.output: Output = Output(out)
         self.line: Line = Line(ours, serve=self._serve, hear=self._hear, lost=lambda _: None)
@@ -530,6 +536,12 @@ def _looked_at(call: asyncio.Future[Any]) -> None:
     """What comes of a call that nobody waits for any more is not worth a warning."""
     if not call.cancelled():
         call.exception()
+
+
+def _needed_at_start(name: str) -> bool:
+    """Whether the interpreter or the loader reads it. Everything else, keys included, goes over the line, since what a
+    process is started with can be read in `/proc`."""
+    return name in _NEEDED_AT_START or name.startswith(_NEEDED_PREFIXES)
 
 
 def _pool_of(run: RunScope) -> ChildPool:
