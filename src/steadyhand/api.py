@@ -414,7 +414,7 @@ class RunResult:
         from steadyhand.report.terminal import render_stored_run
 
         page = Page(width=width, colour=False)
-        return "\n".join(render_stored_run(self._reader, self.rates, page, transcripts=None))
+        return "\n".join(render_stored_run(self._reader, self.rates, page))
 
 
 class _Sources(NamedTuple):

@@ -28,7 +28,7 @@ from steadyhand.errors import ExitCode, SetupError, SteadyhandError
 from steadyhand.judging.rates import rates_exit_code
 from steadyhand.report.details import Transcripts
 from steadyhand.report.progress import progress_for
-from steadyhand.report.terminal import render_stored_run
+from steadyhand.report.terminal import View, render_stored_run
 from steadyhand.store.reader import RunReader
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -96,7 +96,7 @@ def show_run(
         from steadyhand.report.junit import to_junit
 
         unwritten += write_report(junit_file, [to_junit(reader.header, reader.trials(), rates).encode()])
-    show(render_stored_run(reader, rates, page(), transcripts=transcripts))
+    show(render_stored_run(reader, rates, page(), view=View(transcripts=transcripts)))
     if unwritten:
         raise Unwritten("; ".join(unwritten))
 

@@ -10,7 +10,7 @@ from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import page, show
 from steadyhand.compose.running import rates_of
 from steadyhand.compose.settings import RunOptions, Settings
-from steadyhand.report.terminal import render_runs
+from steadyhand.report.run_list import render_runs
 from steadyhand.store.reader import RunEntry, RunReader, list_runs
 
 

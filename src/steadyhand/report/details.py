@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections import Counter
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import msgspec
 
 from steadyhand.judging.trial import alarm_of, label
-from steadyhand.records.evaluation import EvaluationResult, RubricScore, Verdict
-from steadyhand.records.event import AnyEvent, Lagged, Retried, Said, Waited
+from steadyhand.records.evaluation import EvaluationResult, FailureClass, RubricScore, Verdict
+from steadyhand.records.event import (
+    ActionTaken,
+    AnyEvent,
+    CommandRan,
+    Lagged,
+    Observed,
+    Retried,
+    Said,
+    ServiceCalled,
+    Waited,
+)
 from steadyhand.records.result import ConversationEnding
 from steadyhand.records.run import Judged, TrialRecord, answers_finish, exported_transcript, transcript_of
 from steadyhand.report import wording
@@ -129,7 +143,10 @@ def _number(count: int, noun: str) -> str:
 Transcripts = Literal["all", "failed", "none"]
 NO_CONDITION = "no condition met"
 _LAST = 4
+_CALLS = 8
 _LINES = 40
+_Done = Said | ActionTaken | ServiceCalled | CommandRan
+_DONE = (Said, ActionTaken, ServiceCalled, CommandRan)
 _TALK_INDENT = 4
 
 
@@ -137,21 +154,37 @@ def is_conversation(trial: TrialRecord) -> bool:
     return any(said.turn is not None for said in transcript_of(trial.events))
 
 
-def render_transcript(trial: TrialRecord, page: Page) -> Iterator[str]:
-    """The whole conversation; for a trial without one, the last few messages."""
-    said = exported_transcript(trial)
+def render_transcript(trial: TrialRecord, page: Page, *, whole: bool = False) -> Iterator[str]:
+    """What was said and done, in order. Of a trial without a conversation the last few messages, unless `whole`."""
+    kept_back = {talk.step for talk in trial.conversations if not talk.transcript_exported}
     for talk in trial.conversations:
         if not talk.transcript_exported:
             yield f"  transcript of step {talk.step + 1} omitted: `export_full_transcript` is false"
-    if not said:
+    done = [event for event in trial.events if isinstance(event, _DONE) and event.step not in kept_back]
+    done.sort(key=lambda event: event.at_ms)
+    said = [event for event in done if isinstance(event, Said)]
+    if not done:
         return
     if any(event.turn is not None for event in said):
         yield "  transcript"
-        yield from _turns(trial, said, page)
+        yield from _turns(trial, done, page)
         return
-    yield "  transcript" + (f" (last {_LAST} of {len(said)} messages)" if len(said) > _LAST else "")
-    for event in said[-_LAST:]:
-        yield from _message(event, page, most=4)
+    left_out = 0 if whole else max(len(said) - _LAST, 0)
+    if left_out:
+        done = done[done.index(said[left_out]) :]
+    yield "  transcript" + (f" (last {_LAST} of {len(said)} messages)" if left_out else "")
+    answers = _answers(trial)
+    calls = 0
+    for event in done:
+        calls += not isinstance(event, Said)
+        if whole or isinstance(event, Said) or calls <= _CALLS:
+            yield from _line(event, answers, page, most=_LINES if whole else 4)
+    if not whole and calls > _CALLS:
+        yield f"{' ' * _TALK_INDENT}and {_number(calls - _CALLS, 'more call')}"
+
+
+def _answers(trial: TrialRecord) -> dict[str, Observed]:
+    return {event.action_id: event for event in trial.events if isinstance(event, Observed)}
 
 
 def ending_line(talk: ConversationEnding) -> str:
@@ -170,55 +203,105 @@ def render_endings(trial: TrialRecord, page: Page) -> Iterator[str]:
         yield from (" " * 12 + line for line in lines[1:])
 
 
-def _turns(trial: TrialRecord, said: tuple[Said, ...], page: Page) -> Iterator[str]:
+def _turns(trial: TrialRecord, done: Sequence[_Done], page: Page) -> Iterator[str]:
     at: tuple[int | None, int | None] = (None, None)
-    for index, event in enumerate(said):
+    answers = _answers(trial)
+    for index, event in enumerate(done):
         if (event.step, event.turn) != at:
             at = (event.step, event.turn)
             if event.turn is not None:
-                yield " " * _TALK_INDENT + page.paint(_heading(event, said), "faint")
-        yield from _message(event, page, most=_LINES)
-        last_of_turn = index + 1 == len(said) or (said[index + 1].step, said[index + 1].turn) != at
+                yield " " * _TALK_INDENT + page.paint(_heading(event, done), "faint")
+        yield from _line(event, answers, page, most=_LINES)
+        last_of_turn = index + 1 == len(done) or (done[index + 1].step, done[index + 1].turn) != at
         if last_of_turn and event.turn is not None:
             yield from _checks(trial, event, page)
 
 
-def _heading(first: Said, said: tuple[Said, ...]) -> str:
-    times = [event.at_ms for event in said if (event.step, event.turn) == (first.step, first.turn)]
+def _heading(first: _Done, done: Sequence[_Done]) -> str:
+    times = [event.at_ms for event in done if (event.step, event.turn) == (first.step, first.turn)]
     return f"turn {first.turn}, {milliseconds(max(times) - first.at_ms)}"
 
 
-def _checks(trial: TrialRecord, event: Said, page: Page) -> Iterator[str]:
+def _checks(trial: TrialRecord, event: _Done, page: Page) -> Iterator[str]:
     for check in trial.evaluations:
         if (check.stage, check.step, check.turn) == ("turn", event.step, event.turn):
             verdict = page.paint(check.verdict, check.verdict)
             yield f"{' ' * (_TALK_INDENT + 2)}{verdict}  {one_line(label(check))}: {one_line(check.message)}"
 
 
-def _message(event: Said, page: Page, *, most: int) -> Iterator[str]:
-    name = event.message.role.ljust(9)
+def _line(event: _Done, answers: Mapping[str, Observed], page: Page, *, most: int) -> Iterator[str]:
+    """A message, or a call with its arguments and what came back."""
+    match event:
+        case Said():
+            name, text = event.message.role, event.message.content or "(no text)"
+        case ActionTaken():
+            answer = answers.get(event.id)
+            came = "" if answer is None else f" -> {_value(answer.content)}{' (cut)' if answer.cut else ''}"
+            failed = " failed" if event.status == "error" else ""
+            name, text = "action", f"{event.name}({_arguments(event.params)}){failed}{came}"
+        case ServiceCalled():
+            given = ", ".join([*map(_value, event.args), *([_arguments(event.input)] if event.input else [])])
+            came = f"failed: {event.error}" if event.error is not None else f"-> {_value(event.result)}"
+            mocked = " (mocked)" if event.mock is not None else ""
+            name, text = "service", f"{event.service}.{event.method}({given}) {came}{mocked}"
+        case CommandRan():
+            name, text = "command", f"{event.command} -> exit code {event.exit_code}"
+    name = name.ljust(9)
     hang = _TALK_INDENT + len(name) + 2
-    lines = list(page.wrap(event.message.content or "(no text)", indent=hang, most=most)) or [""]
+    lines = list(page.wrap(text, indent=hang, most=most)) or [""]
     yield f"{' ' * _TALK_INDENT}{page.paint(name, 'faint')}  {lines[0]}".rstrip()
     for line in lines[1:]:
         yield (" " * hang + line).rstrip()
 
 
+def _arguments(given: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={_value(value)}" for name, value in given.items())
+
+
+def _value(value: Any) -> str:
+    return msgspec.json.encode(value, enc_hook=str).decode()
+
+
 _CHECKS = 10
 _INDENT = 2
+_QUOTED = 40
+_COMPARED = 240
+_IN_QUOTES = re.compile(r"'([^']+)'")
+_CLASSES = {
+    FailureClass.CRITICAL_INVARIANT: "critical invariant violated",
+    FailureClass.INVARIANT: "invariant violated",
+    FailureClass.RUBRIC: "low rubric score",
+    FailureClass.LATENCY: "too late",
+    FailureClass.FABRICATION: "fabricated content",
+}
 _ALARMS = {
     "missed": "missed: the agent should have acted",
     "false": "false: the agent should have deferred",
 }
 
 
-def render_details(trial: TrialRecord, page: Page, *, numbered: bool = False, transcript: bool = True) -> Iterator[str]:
-    """The lines about one trial, starting with its heading."""
+def render_details(
+    trial: TrialRecord,
+    page: Page,
+    *,
+    numbered: bool = False,
+    transcript: bool = True,
+    whole: bool = False,
+    count: str = "",
+) -> Iterator[str]:
+    """The lines about one trial, starting with its heading.
+
+    `count` says of how many trials it is an example. With `whole` nothing is left out.
+    """
     verdict = trial.judged.verdict
-    heading = clip(visible(scenario_label(trial, numbered=numbered)), page.width - len(verdict) - 2)
+    tail = f"  {count}" if count else ""
+    room = max(page.width - len(verdict) - 2 - len(tail), 12)
+    heading = clip(visible(scenario_label(trial, numbered=numbered)), room) + tail
     yield f"{page.paint(verdict.upper(), verdict)}  {page.paint(heading, 'strong')}"
     yield from _indented(page, str(trial.place), _INDENT, style="faint")
-    yield from _indented(page, trial.judged.reason, _INDENT)
+    open_checks = [check for check in trial.evaluations if check.verdict is not Verdict.PASSED]
+    if not any(label(check) in trial.judged.reason for check in open_checks):
+        yield from _indented(page, trial.judged.reason, _INDENT)
     for phase in trial.phases:
         if phase.error and phase.error not in trial.judged.reason:
             yield from _field(page, f"in {phase.name}", phase.error, _INDENT)
@@ -229,13 +312,29 @@ def render_details(trial: TrialRecord, page: Page, *, numbered: bool = False, tr
         yield from _field(page, "times", times, _INDENT)
     if trial.judged.rubric is not None:
         yield from _field(page, "rubric", _rubric(trial.judged.rubric), _INDENT)
-    open_checks = [check for check in trial.evaluations if check.verdict is not Verdict.PASSED]
-    for check in open_checks[:_CHECKS]:
-        yield from _check(check, page)
-    if len(open_checks) > _CHECKS:
-        yield f"  {len(open_checks) - _CHECKS} more checks did not pass"
+    shown = open_checks if whole else open_checks[:_CHECKS]
+    for check in shown:
+        yield from _check(check, page, beside=trial if transcript else None)
+    if len(open_checks) > len(shown):
+        yield f"  {len(open_checks) - len(shown)} more checks did not pass"
+    if whole:
+        yield from render_passed_checks(trial, page)
     if transcript:
-        yield from render_transcript(trial, page)
+        yield from render_transcript(trial, page, whole=whole)
+
+
+def render_passed_checks(trial: TrialRecord, page: Page) -> Iterator[str]:
+    for check in trial.evaluations:
+        if check.verdict is Verdict.PASSED:
+            text = f"{one_line(label(check))}: {one_line(check.message)}"
+            lines = list(page.wrap(text, indent=10))
+            yield f"  {page.paint(check.verdict, check.verdict)}  {lines[0]}"
+            yield from (" " * 10 + line for line in lines[1:])
+
+
+def explained_classes(classes: Iterable[FailureClass]) -> str:
+    """Such as `A (critical invariant violated), D (too late)`."""
+    return ", ".join(f"{each} ({_CLASSES[each]})" for each in classes)
 
 
 def _facts(trial: TrialRecord) -> Iterator[tuple[str, str]]:
@@ -243,7 +342,7 @@ def _facts(trial: TrialRecord) -> Iterator[tuple[str, str]]:
     if finish is not None and not finish.plain:
         yield "ended", str(finish)
     if trial.judged.failure_classes:
-        yield "classes", ", ".join(trial.judged.failure_classes)
+        yield "classes", explained_classes(trial.judged.failure_classes)
     if alarm := alarm_of(trial):
         yield "alarm", _ALARMS[alarm]
     if trial.judged.latency_spoiled:
@@ -278,7 +377,54 @@ def _rubric(score: RubricScore) -> str:
     return told + (f"; fabricated: {score.evidence or 'yes'}" if score.fabricated else "")
 
 
-def _check(check: EvaluationResult, page: Page) -> Iterator[str]:
+class Told(NamedTuple):
+    """What there is to say of a check, with nothing in it twice."""
+
+    message: str
+    fields: dict[str, str]
+
+
+def told_once(check: EvaluationResult, beside: Iterable[str] = ()) -> Told:
+    """Its message and evidence, without what another part of it, or a text shown `beside` it, says already."""
+    message = check.message
+    reasoning = check.judge.reasoning if check.judge is not None else None
+    if reasoning:
+        message = _without(message, reasoning)
+    shown = [message, reasoning or "", *beside]
+    fields: dict[str, str] = {}
+    for name in ("expected", "found", "where", "excerpt"):
+        value: str | None = getattr(check.evidence, name, None)
+        if value is None or (name == "where" and check.judge is not None):
+            continue
+        if not any(_says(text, value) for text in shown):
+            fields[name] = value
+            shown.append(value)
+    if reasoning:
+        fields["judge"] = reasoning
+    return Told(message, fields)
+
+
+def _without(message: str, reasoning: str) -> str:
+    """The message up to where it begins to quote the judge."""
+    at = message.find(reasoning[:_QUOTED])
+    return message if at < 0 else message[:at].rstrip(" :;")
+
+
+def _says(text: str, value: str) -> bool:
+    """Whether a person who has read the text learns nothing from the value."""
+    text, value = one_line(text), one_line(value).removeprefix("...").removesuffix("...")
+    if value in text:
+        return True
+    quoted = _IN_QUOTES.findall(value)
+    if quoted and all(piece in text for piece in quoted):
+        return True
+    text, value = text[:_COMPARED], value[:_COMPARED]
+    same = difflib.SequenceMatcher(None, text, value, autojunk=False).find_longest_match()
+    return same.size > len(value) / 2
+
+
+def _check(check: EvaluationResult, page: Page, *, beside: TrialRecord | None) -> Iterator[str]:
+    """`beside` is the trial whose transcript is shown below."""
     severity = f"  severity {check.severity:g}" if check.severity is not None else ""
     where = f"step {check.step + 1}" + (f", turn {check.turn}" if check.turn is not None else "")
     verdict = page.paint(check.verdict, check.verdict)
@@ -289,14 +435,12 @@ def _check(check: EvaluationResult, page: Page) -> Iterator[str]:
         yield from _indented(page, f"{check.place}{path}", indent, style="faint")
     if check.description:
         yield from _indented(page, check.description, indent)
-    yield from _indented(page, check.message, indent)
-    if check.evidence is not None:
-        for name in ("expected", "found", "where", "excerpt"):
-            value: str | None = getattr(check.evidence, name)
-            if value is not None:
-                yield from _field(page, name, value, indent)
-    if check.judge is not None and check.judge.reasoning:
-        yield from _field(page, f"judge {check.judge.model}", check.judge.reasoning, indent)
+    last = [] if beside is None else [said.message.content[:_COMPARED] for said in exported_transcript(beside)[-1:]]
+    told = told_once(check, last)
+    yield from _indented(page, told.message, indent)
+    for name, value in told.fields.items():
+        judge = f"judge {check.judge.model}" if name == "judge" and check.judge is not None else name
+        yield from _field(page, judge, value, indent)
 
 
 def _indented(page: Page, text: str, indent: int, *, style: str = "") -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,7 +13,7 @@ from steadyhand.judging.rates import ScenarioRate, percent
 from steadyhand.judging.statistics import pass_hat_k
 from steadyhand.records.chat import FinishReason
 from steadyhand.records.evaluation import EvaluationResult, LatencyTier, RubricScore
-from steadyhand.records.run import CostSummary, Judged, Spent, TrialRecord, answers_finish
+from steadyhand.records.run import CostSummary, Judged, Spent, Target, TrialRecord, answers_finish
 from steadyhand.report.table import Cell, clip, one_line
 
 _LONGEST_VALUE = 40
@@ -115,6 +115,18 @@ def scenario_label(trial: TrialRecord, *, numbered: bool) -> str:
     mark = f"#{trial.key.index}" if numbered else ""
     name = " ".join(trial.scenario_name.split()) if trial.scenario_name != trial.key.scenario_id else ""
     return f"{trial.key.scenario_id}{mark}  {name}".rstrip()
+
+
+def told_apart(
+    scenario_ids: Sequence[str], targets: Mapping[str, Target], *, among: Sequence[str]
+) -> dict[str, dict[str, str]]:
+    """What differs between the targets of these scenarios, by id: those `among` scenario, agent and model that do."""
+    known = {each: targets[each] for each in scenario_ids if each in targets}
+    if len(known) < len(scenario_ids):
+        return {}
+    found = {name: {each: getattr(target, name) or "" for each, target in known.items()} for name in among}
+    differing = {name: values for name, values in found.items() if len(set(values.values())) > 1}
+    return {each: {name: values[each] for name, values in differing.items()} for each in known} if differing else {}
 
 
 def cost_line(summary: CostSummary) -> str:

@@ -15,7 +15,7 @@ from steadyhand.report.json import to_json
 from steadyhand.report.json_shapes import report_schema
 from steadyhand.report.junit import to_junit
 from steadyhand.report.table import Page
-from steadyhand.report.terminal import render_run
+from steadyhand.report.terminal import View, render_run
 from support.sample_run import HEADER, rates_of
 from support.sample_trials import typical
 
@@ -52,7 +52,7 @@ def in_json(header, trials, rates):
 
 
 def in_terminal(header, trials, rates):
-    return list(render_run(header, trials, Page(width=110), rates=rates, transcripts="none"))
+    return list(render_run(header, trials, Page(width=110), rates=rates, view=View(transcripts="none")))
 
 
 @pytest.mark.parametrize(("required", "missing"), [(None, 0), (0.5, 0), (0.75, 0), (0.5, 1), (None, 2)])

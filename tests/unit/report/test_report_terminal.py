@@ -9,8 +9,9 @@ from steadyhand.records.chat import Finish, FinishReason
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.event import ModelCalled
 from steadyhand.records.run import TrialKey
+from steadyhand.report.run_list import render_runs
 from steadyhand.report.table import Page, cells, clip, visible
-from steadyhand.report.terminal import render_run, render_runs, render_stored_run
+from steadyhand.report.terminal import render_run, render_stored_run
 from steadyhand.report.wording import milliseconds
 from steadyhand.store.reader import RunReader, list_runs
 from steadyhand.store.writer import RunWriter
