@@ -109,13 +109,18 @@ def trial_seed(seed: int, key: TrialKey) -> int:
 def select(scenarios: Sequence[Scenario], *, tags: Sequence[str] = (), expression: str | None = None) -> list[Scenario]:
     """Those that carry every tag and match the expression. Raises `SetupError` for a malformed expression."""
     wanted = {tag.casefold() for tag in tags}
-    matches = _Parser(expression).parse() if expression else None
+    matches = matcher(expression) if expression else None
     return [
         scenario
         for scenario in scenarios
         if wanted <= {tag.casefold() for tag in scenario.tags}
         and (matches is None or matches(f"{scenario.id} {scenario.name}".casefold()))
     ]
+
+
+def matcher(expression: str) -> Predicate:
+    """Whether a text in lower case matches. Raises `SetupError` for a malformed expression."""
+    return _Parser(expression).parse()
 
 
 class _Parser:

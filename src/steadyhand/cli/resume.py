@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from steadyhand.cli import options as shared
-from steadyhand.cli.run import carry_out, report_files
+from steadyhand.cli.run import Reports, carry_out, report_options
 from steadyhand.cli.terminal import say
 from steadyhand.compose.running import resume_run
 from steadyhand.compose.settings import RunOptions, Settings
@@ -34,7 +34,7 @@ _SHOWN = 10
     help="Continue even if scenarios, models, judges or anything else the trials depend on has changed.",
 )
 @shared.trust
-@report_files
+@report_options
 @click.option("--no-progress", is_flag=True, help="Do not show progress.")
 @click.pass_context
 def resume(
@@ -59,7 +59,7 @@ def resume(
         _ask(resumed.changes)
     left = len(resumed.run.pending)
     say(f"{left} of {resumed.run.header.planned} trials left to run", err=True)
-    ctx.exit(carry_out(resumed.run, silent=no_progress, **files))
+    ctx.exit(carry_out(resumed.run, Reports(**files).check(), silent=no_progress))
 
 
 def _ask(changes: list[str]) -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import shlex
 import sys
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import click
 
@@ -21,14 +22,26 @@ from steadyhand.batch.local import Interrupts
 from steadyhand.batch.plan import estimate
 from steadyhand.cli import options as shared
 from steadyhand.cli.main import tell_bug
-from steadyhand.cli.terminal import Unwritten, page, progress_stream, say, show, takes_control, write_report
+from steadyhand.cli.terminal import (
+    STDOUT,
+    Unwritten,
+    harmless_json,
+    page,
+    progress_stream,
+    say,
+    show,
+    takes_control,
+    write_report,
+)
 from steadyhand.compose.running import Run, quick_loop, rates_of
 from steadyhand.compose.settings import RunOptions, Selection, under_test
 from steadyhand.errors import ExitCode, SetupError, SteadyhandError
 from steadyhand.judging.rates import rates_exit_code
+from steadyhand.records.base import Record
 from steadyhand.report.details import Transcripts
 from steadyhand.report.progress import progress_for
 from steadyhand.report.terminal import View, render_stored_run
+from steadyhand.report.wording import JunitInconclusive
 from steadyhand.store.reader import RunReader
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -70,45 +83,82 @@ def _seldom_collecting() -> Generator[None]:
         gc.unfreeze()
 
 
-def report_files(command: F) -> F:
-    """--json, --junit and --transcript."""
+class Reports(Record):
+    """What to tell of a run, and where: what is written to stdout (`-`) sends everything else to stderr."""
+
+    json_file: Path | None = None
+    junit_file: Path | None = None
+    junit_inconclusive: JunitInconclusive | None = None
+    transcripts: Transcripts | None = None
+    quiet: bool = False
+    verbose: bool = False
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """By option, those that are to be written."""
+        given = {"--json": self.json_file, "--junit": self.junit_file}
+        return {option: file for option, file in given.items() if file is not None}
+
+    @property
+    def to_stdout(self) -> bool:
+        return STDOUT in self.files.values()
+
+    @property
+    def view(self) -> View:
+        detail = "quiet" if self.quiet else "everything" if self.verbose else "normal"
+        return View(detail=detail, transcripts=self.transcripts)
+
+    def check(self) -> Self:
+        """Raises `SetupError` for what contradicts itself."""
+        dashed = [option for option, file in self.files.items() if file == STDOUT]
+        if len(dashed) > 1:
+            raise SetupError(f"only one of {' and '.join(dashed)} can be written to stdout; give the other a file")
+        if self.quiet and self.verbose:
+            raise SetupError("-q and -v exclude each other")
+        return self
+
+
+def report_options(command: F) -> F:
+    """--json, --junit, --junit-inconclusive, --transcript, -q and -v: the fields of `Reports`."""
+    command = click.option("-v", "--verbose", is_flag=True, help="Show every trial, passed or not, in full.")(command)
+    command = click.option("-q", "--quiet", is_flag=True, help="Show only what did not pass, and the totals.")(command)
     command = click.option(
         "--transcript",
         "transcripts",
         type=click.Choice(["all", "failed", "none"]),
         help="Which transcripts to show. [default: trials that did not pass, or a single conversation]",
     )(command)
-    command = click.option("--junit", "junit_file", type=_FILE, help="Write a JUnit XML report.")(command)
-    return click.option("--json", "json_file", type=_FILE, help="Write the full report as JSON.")(command)
+    command = click.option(
+        "--junit-inconclusive",
+        type=click.Choice(["skipped", "failure", "error"]),
+        help="What an inconclusive scenario is in JUnit. [default: error where CI is set, else skipped]",
+    )(command)
+    command = click.option("--junit", "junit_file", type=_FILE, help="Write a JUnit XML report; - for stdout.")(command)
+    return click.option("--json", "json_file", type=_FILE, help="Write the full report as JSON; - for stdout.")(command)
 
 
-def show_run(
-    reader: RunReader, *, json_file: Path | None, junit_file: Path | None, transcripts: Transcripts | None
-) -> None:
+def show_run(reader: RunReader, reports: Reports, view: View | None = None) -> None:
     """The files, and the table. Raises `Unwritten` if a file cannot be written; the record is safe already."""
     rates = rates_of(reader)
     unwritten: list[str] = []
-    if json_file is not None:
+    if reports.json_file is not None:
         from steadyhand.report.json import to_json
 
-        unwritten += write_report(json_file, to_json(reader.header, reader.trials(), rates))
-    if junit_file is not None:
+        report = to_json(reader.header, reader.trials(), rates)
+        unwritten += write_report(reports.json_file, map(harmless_json, report) if reports.to_stdout else report)
+    if reports.junit_file is not None:
         from steadyhand.report.junit import to_junit
 
-        unwritten += write_report(junit_file, [to_junit(reader.header, reader.trials(), rates).encode()])
-    show(render_stored_run(reader, rates, page(), view=View(transcripts=transcripts)))
+        inconclusive = reports.junit_inconclusive or ("error" if os.environ.get("CI") else "skipped")
+        xml = to_junit(reader.header, reader.trials(), rates, inconclusive=inconclusive)
+        unwritten += write_report(reports.junit_file, [xml.encode()])
+    err = reports.to_stdout
+    show(render_stored_run(reader, rates, page(err=err), view=view or reports.view), err=err)
     if unwritten:
         raise Unwritten("; ".join(unwritten))
 
 
-def carry_out(
-    run: Run,
-    *,
-    silent: bool,
-    json_file: Path | None = None,
-    junit_file: Path | None = None,
-    transcripts: Transcripts | None = None,
-) -> ExitCode:
+def carry_out(run: Run, reports: Reports, *, silent: bool) -> ExitCode:
     """Run it, report, and return the exit code. After an interrupt or a full disk, report whatever was recorded."""
     progress = progress_for(progress_stream(), live=takes_control(), enabled=not silent, standing=run.standing)
     network = run.needs_network  # may reject the name of a model, so ask before creating the coroutine
@@ -117,7 +167,7 @@ def carry_out(
     crashed = run.crashed
     try:
         reader = RunReader.open(record)
-        unwritten = _reported(reader, json_file=json_file, junit_file=junit_file, transcripts=transcripts)
+        unwritten = _reported(reader, reports)
     except SteadyhandError:
         if run.broken is None:
             raise
@@ -147,10 +197,14 @@ def _exit_code(reader: RunReader | None, *, lost: bool) -> ExitCode:
     return code if sound or code is not ExitCode.PASSED else ExitCode.UNDECIDED
 
 
-def _reported(reader: RunReader, **files: Any) -> bool:
+def _reported(reader: RunReader, reports: Reports) -> bool:
     """Report, and say whether something could not be written, which is no reason to lose the verdict."""
     try:
-        show_run(reader, **files)
+        if os.environ.get("GITHUB_ACTIONS"):
+            from steadyhand.cli.github import tell_github
+
+            tell_github(reader)
+        show_run(reader, reports)
     except Unwritten as error:
         say(f"steadyhand: {error}", err=True)
         return True
@@ -238,7 +292,7 @@ def _resume(run: Run) -> str:
 )
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Stop starting trials once this many tokens are used.")
 @shared.out
-@report_files
+@report_options
 @click.option("--no-progress", is_flag=True, help="Do not show progress.")
 @click.pass_context
 def run(ctx: click.Context, /, **given: Any) -> None:
@@ -248,10 +302,10 @@ def run(ctx: click.Context, /, **given: Any) -> None:
     inconclusive or ended in error; 130 interrupted.
     """
     chosen = {name: given.pop(name) for name in ("paths", "tags", "expression", "filters")}
-    files = {name: given.pop(name) for name in ("json_file", "junit_file", "transcripts")}
+    reports = Reports(**{name: given.pop(name) for name in Reports.__struct_fields__}).check()
     silent, dry_run = given.pop("no_progress"), given.pop("dry_run")
     if dry_run:
-        _refuse_reports(files)
+        _refuse_reports(reports)
     given |= under_test(given.pop("model"), given.pop("agent"))
     prepared = Run(Selection(**chosen), RunOptions(command=tuple(sys.argv[1:]), **given), checking=dry_run)
     if dry_run:
@@ -259,13 +313,12 @@ def run(ctx: click.Context, /, **given: Any) -> None:
         if prepared.needs_trust is not None:
             say(f"note: {prepared.needs_trust}", err=True)
         return
-    ctx.exit(carry_out(prepared, silent=silent, **files))
+    ctx.exit(carry_out(prepared, reports, silent=silent))
 
 
-def _refuse_reports(files: dict[str, Any]) -> None:
-    given = [option for option, name in (("--json", "json_file"), ("--junit", "junit_file")) if files[name] is not None]
-    if given:
-        raise SetupError(f"--dry-run produces no report; drop it or drop {' and '.join(given)}")
+def _refuse_reports(reports: Reports) -> None:
+    if reports.files:
+        raise SetupError(f"--dry-run produces no report; drop it or drop {' and '.join(reports.files)}")
 
 
 def show_plan(run: Run) -> None:

@@ -131,8 +131,8 @@ def _in_full(
     block: _Block, page: Page, planned: Mapping[str, int], transcripts: Transcripts | None, *, whole: bool = False
 ) -> Iterator[str]:
     trial = block.example
-    several = planned.get(trial.key.scenario_id, 0) > 1
     count = "" if whole else block.told(planned)
+    several = not count and planned.get(trial.key.scenario_id, 0) > 1
     yield from render_details(trial, page, numbered=several, transcript=transcripts != "none", whole=whole, count=count)
 
 
@@ -141,7 +141,7 @@ def _in_short(block: _Block, page: Page, planned: Mapping[str, int]) -> Iterator
     trial = block.example
     verdict = trial.judged.verdict
     count = block.told(planned)
-    name = one_line(scenario_label(trial, numbered=False)) if len(block.trials) == 1 else ""
+    name = visible(scenario_label(trial, numbered=False)).replace("\n", " ") if len(block.trials) == 1 else ""
     room = page.width - len(verdict) - 2 - (len(count) + 2 if count and name else 0)
     heading = "  ".join(filter(None, (clip(name, max(room, 12)), count)))
     heading = clip(heading, page.width - len(verdict) - 2)

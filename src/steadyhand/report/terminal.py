@@ -303,7 +303,7 @@ def _scenario_table(
     if len(rates) > _ROWS:
         shown = sorted(rates, key=lambda rate: rate.verdict is Verdict.PASSED)[:_ROWS]
     beside = told_apart([rate.scenario_id for rate in rates], header.targets, among=("agent", "model"))
-    columns = list(next(iter(beside.values()), {}))
+    columns = list(beside[rates[0].scenario_id]) if beside else []
     rows: list[tuple[Cell, ...]] = []
     for rate in shown:
         known = header.targets[rate.scenario_id].scenario if columns else rate.scenario_id
@@ -331,7 +331,7 @@ def _trial_table(header: RunHeader, found: _Gathered, page: Page) -> Iterator[st
     left_out = len(found.rows) - len(rows)
     cut, rows = len(rows) - _ROWS, rows[:_ROWS]
     beside = told_apart(list(several), header.targets, among=("agent", "model"))
-    columns = list(next(iter(beside.values()), {}))
+    columns = list(beside[rows[0].scenario_id]) if beside else []
     table: list[tuple[Cell, ...]] = []
     for row in rows:
         known = one_line(header.targets[row.scenario_id].scenario if columns else row.scenario_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -16,6 +16,8 @@ from steadyhand.records.evaluation import EvaluationResult, LatencyTier, RubricS
 from steadyhand.records.run import CostSummary, Judged, Spent, Target, TrialRecord, answers_finish
 from steadyhand.report.table import Cell, clip, one_line
 
+JunitInconclusive = Literal["skipped", "failure", "error"]
+"""What an inconclusive scenario is in JUnit, which has no word for it."""
 _LONGEST_VALUE = 40
 _ENDED = {
     FinishReason.TOOL_CALLS: "tool call",
