@@ -41,7 +41,7 @@ from steadyhand.judging.rates import ScenarioRate, scenario_rates
 from steadyhand.ports.observer import RunObserver
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.run import RunHeader, RunMatrix, Standing, TrialRecord
-from steadyhand.records.scenario import Scenario
+from steadyhand.records.scenario import Scenario, evaluation_specs
 from steadyhand.redaction import Redactor
 from steadyhand.report.progress import RedactedProgress
 from steadyhand.store.reader import RunReader, new_run_id
@@ -232,7 +232,9 @@ class Run:
         self.header = msgspec.structs.replace(self.header, fingerprints=prints)
         digests = {scenario_id: total(parts) for scenario_id, parts in prints.items()}
         entries = (PlanEntry(key=each.key, seed=each.seed, digest=digests[each.scenario.id]) for each in self.planned)
-        return RunWriter.create(self.settings.out, self.header, entries, redactor=self.redactor)
+        return RunWriter.create(
+            self.settings.out, self.header, entries, redactor=self.redactor, sources=_sources(self.scenarios)
+        )
 
     async def _record(self, builder: Builder, tape: Tape, observers: Sequence[RunObserver], interrupts: Stops) -> Path:
         writer = self._writer()
@@ -291,6 +293,27 @@ class Run:
             writer.close("interrupted" if cut_short else "finished")
         except StoreError as error:
             self.broken = self.broken or error
+
+
+_MOST_SOURCES = 8 * 1024 * 1024
+
+
+def _sources(scenarios: Sequence[Scenario]) -> dict[str, str]:
+    """The text of the files that the scenarios and their checks were read from, as many as there is room for."""
+    places = {scenario.place.file: None for scenario in scenarios}
+    places.update((spec.place.file, None) for scenario in scenarios for spec in evaluation_specs(scenario))
+    found: dict[str, str] = {}
+    room = _MOST_SOURCES
+    for file in places:
+        try:
+            text = Path(file).read_text(encoding="utf-8")
+        except (OSError, ValueError):  # made in Python, or gone meanwhile
+            continue
+        room -= len(text)
+        if room < 0:
+            break
+        found[file] = text
+    return found
 
 
 def quick_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:

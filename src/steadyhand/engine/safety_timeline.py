@@ -17,7 +17,7 @@ from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, Late
 from steadyhand.records.event import ModelCalled
 from steadyhand.records.result import ExecutionResult
 from steadyhand.records.scenario import Ask
-from steadyhand.records.timing import SafetyAtDeadline, SafetyTimeline
+from steadyhand.records.timing import InvariantTimeline, SafetyAtDeadline, SafetyTimeline
 
 _YIELD_AFTER_S = 0.001
 _TIME_LIMIT_S = 2.0
@@ -45,9 +45,13 @@ class Prefixes:
         self._ends = list(accumulate(characters for _, characters in chunks if characters))
         self._text = text
         self._checks = list(checks)
+        self._order = list(range(len(self._checks)))
         self._known: dict[int, bool] = {-1: False}
+        self._holds: dict[tuple[int, int], bool] = {}
         if whole_is_safe and self.times:
-            self._known[len(self.times) - 1] = True
+            whole = len(self.times) - 1
+            self._known[whole] = True
+            self._holds.update(((position, whole), True) for position in self._order)
         self._resumed: float = time.perf_counter()
         self._give_up_at: float = self._resumed + _TIME_LIMIT_S
 
@@ -64,21 +68,47 @@ class Prefixes:
         """
         if number in self._known:
             return self._known[number]
+        holds = True
+        for at, position in enumerate(self._order):
+            if not await self._check(position, number):
+                # What failed here most likely fails on the neighbours too: ask it first.
+                self._order.insert(0, self._order.pop(at))
+                holds = False
+                break
+        self._known[number] = holds
+        return holds
+
+    async def _check(self, position: int, number: int) -> bool:
+        """Whether one check passes on a prefix. Raises `TimeoutError` as `safe` does."""
+        known = self._holds.get((position, number))
+        if known is not None:
+            return known
         if time.perf_counter() - self._resumed > _YIELD_AFTER_S:
             await asyncio.sleep(0)
             self._resumed = time.perf_counter()
             if self._resumed > self._give_up_at:
                 raise TimeoutError
-        part = self._text[: self._ends[number]]
-        holds = True
-        for position, check in enumerate(self._checks):
-            if not await check(part):
-                # What failed here most likely fails on the neighbours too: ask it first.
-                self._checks.insert(0, self._checks.pop(position))
-                holds = False
-                break
-        self._known[number] = holds
+        holds = self._holds[position, number] = await self._checks[position](self._text[: self._ends[number]])
         return holds
+
+    async def changes(self, position: int, numbers: Sequence[int]) -> tuple[tuple[float, bool], ...]:
+        """When a check began and ceased to hold: (arrival, holds) at the first prefix and wherever that changed.
+
+        Between two of `numbers` on which it is the same it is not looked at.
+        """
+        if not numbers:
+            return ()
+        holds = await self._check(position, 0)
+        found = [(self.times[0], holds)]
+        before = 0
+        for number in numbers:
+            if await self._check(position, number) != holds:
+                holds = not holds
+                while await self._check(position, before + 1) != holds:
+                    before += 1
+                found.append((self.times[before + 1], holds))
+            before = number
+        return tuple(found)
 
     async def first_safe(self, numbers: Sequence[int]) -> int | None:
         """The first of `numbers`, which ascend, that is safe."""
@@ -130,24 +160,40 @@ async def safety_timeline(
         prefixes = Prefixes(done.result.reply, call.timing.chunks, checks, whole_is_safe=held)
         violated = Verdict.FAILED in verdicts
         budgets = trial.budgets(done.step)
-        safe_ms, first_safe_ms = await _safe_times(prefixes, len(done.result.reply), violated=violated)
+        numbers = _sampled(len(prefixes.times), len(done.result.reply))
+        safe_ms, first_safe_ms = await _safe_times(prefixes, numbers, violated=violated)
         return SafetyTimeline(
             first_token_ms=first_token_ms,
             safe_ms=safe_ms,
             first_safe_ms=first_safe_ms,
             at_deadline=await _at_deadline(prefixes, budgets[0], violated=violated) if budgets else None,
             excludes=excludes,
+            invariants=await _invariants(prefixes, numbers, [spec for spec, check in found if check is not None]),
         )
     except TimeoutError:
         unknown = "an invariant could not be decided in time on a part of the answer"
         return SafetyTimeline(first_token_ms=first_token_ms, excludes=excludes, unknown=unknown)
 
 
-async def _safe_times(prefixes: Prefixes, characters: int, *, violated: bool) -> tuple[float | None, float | None]:
+async def _invariants(
+    prefixes: Prefixes, numbers: Sequence[int], specs: Sequence[EvaluationSpec]
+) -> tuple[InvariantTimeline, ...]:
+    """When each held. Nothing if that takes too long: the times of the whole answer are known by now."""
+    try:
+        return tuple(
+            [
+                InvariantTimeline(name=spec.name or spec.type, changes=await prefixes.changes(position, numbers))
+                for position, spec in enumerate(specs)
+            ]
+        )
+    except TimeoutError:
+        return ()
+
+
+async def _safe_times(prefixes: Prefixes, numbers: list[int], *, violated: bool) -> tuple[float | None, float | None]:
     """When the text became safe for good, and when it first was.
 
     `violated`: some invariant is on the whole answer, also of those that were not checked on parts."""
-    numbers = _sampled(len(prefixes.times), characters)
     first = await _refined_first(prefixes, numbers)
     last = None if violated else await _refined_last(prefixes, numbers)
     return (

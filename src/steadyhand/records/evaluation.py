@@ -78,18 +78,25 @@ class EvaluationSpec(Record):
 
 
 class Evidence(Record, array_like=True):
-    """What was expected, what was found, and where."""
+    """What was expected, what was found, and where.
+
+    `span` is where in the text, as offsets from 0, and `message` the message of the step's transcript that it is in,
+    counted from 1; without one it is the final reply.
+    """
 
     expected: str | None = None
     found: str | None = None
     where: str | None = None
     excerpt: str | None = None
+    span: tuple[int, int] | None = None
+    message: int | None = None
 
 
 class JudgeNote(Record):
     """What a judge was asked and what it answered, so that its word can be checked.
 
-    `not_shown` names what the judge could not be shown. It was not asked then, and `raw` is empty.
+    `not_shown` names what the judge could not be shown. It was not asked then, and `raw` is empty. `question` is what
+    it was asked, without the records that it was shown.
     """
 
     model: str
@@ -102,6 +109,7 @@ class JudgeNote(Record):
     votes: tuple[str, ...] = ()
     repaired: bool = False
     not_shown: tuple[str, ...] = ()
+    question: str = ""
 
 
 class EvaluationResult(Record, array_like=True):

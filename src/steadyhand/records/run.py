@@ -13,7 +13,7 @@ from steadyhand.records.event import ActionTaken, AnyEvent, ModelCalled, Observe
 from steadyhand.records.location import Place
 from steadyhand.records.result import ConversationEnding, ConversationMetrics
 from steadyhand.records.scenario import ExpectedConduct
-from steadyhand.records.timing import SafetyAtDeadline, Spoiled
+from steadyhand.records.timing import InvariantTimeline, SafetyAtDeadline, Spoiled
 from steadyhand.records.values import plain_text
 
 FORMAT_VERSION = 3
@@ -109,6 +109,7 @@ class Judged(Record, array_like=True):
     safety_score: float | None = None
     failure_classes: tuple[FailureClass, ...] = ()
     rubric: RubricScore | None = None
+    invariants_over_time: tuple[InvariantTimeline, ...] = ()
 
 
 class TrialRecord(Record, array_like=True):

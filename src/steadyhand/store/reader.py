@@ -19,7 +19,7 @@ from steadyhand.records.location import Place
 from steadyhand.records.run import Judged, RunHeader, TrialKey, TrialRecord
 from steadyhand.store import schema as codec
 from steadyhand.store.lock import has_writer
-from steadyhand.store.schema import SUFFIX, PlanEntry, never_begun, read_plan, reading, still_to_do
+from steadyhand.store.schema import SUFFIX, PlanEntry, never_begun, read_plan, read_source, reading, still_to_do
 
 _PAGE = 64
 _STAMP = len("20261116-104455")
@@ -145,6 +145,11 @@ class RunReader:
             duration_ms=0.0,
             judged=Judged(verdict=Verdict.ERROR, reason=str(error)),
         )
+
+    def source(self, file: str) -> str | None:
+        """The text of a scenario file as it was when the run started; None if the record does not have it."""
+        with reading(self.path) as connection:
+            return read_source(connection, file)
 
     def plan(self) -> list[PlanEntry]:
         """The planned trials, in order."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sqlite3
 import zlib
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -46,6 +46,10 @@ CREATE TABLE trial (
   latency_ms REAL,
   body BLOB NOT NULL,
   UNIQUE (scenario_id, idx)
+);
+CREATE TABLE source (
+  file TEXT PRIMARY KEY,
+  body BLOB NOT NULL
 );
 """
 _WINDOW = 64 * 1024 - 1
@@ -149,6 +153,20 @@ def read_plan(connection: sqlite3.Connection) -> Iterator[PlanEntry]:
     rows = connection.execute("SELECT scenario_id, idx, seed, digest FROM plan ORDER BY position")
     for scenario_id, index, seed, digest in rows:
         yield PlanEntry(key=TrialKey(scenario_id=scenario_id, index=index), seed=seed, digest=digest)
+
+
+def write_sources(connection: sqlite3.Connection, sources: Mapping[str, str]) -> None:
+    """The text of the scenario files, for reports that show the lines a check comes from."""
+    packed = ((file, compress(text.encode("utf-8", "backslashreplace"), b"")) for file, text in sources.items())
+    connection.executemany("INSERT INTO source (file, body) VALUES (?, ?)", packed)
+
+
+def read_source(connection: sqlite3.Connection, file: str) -> str | None:
+    """None when the record has no such file, as one that was written by an older version has none."""
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name='source'").fetchone() is None:
+        return None
+    row = connection.execute("SELECT body FROM source WHERE file=?", (file,)).fetchone()
+    return None if row is None else decompress(row[0], b"").decode("utf-8", "replace")
 
 
 def encode(record: TrialRecord) -> bytes:

@@ -205,11 +205,14 @@ def _lacks(subject: Subject, piece: str) -> str:
 
 def _seen(subject: Subject, expected: str, span: Span) -> Evidence:
     text = subject.text
+    part, offset = subject.part_at(span[0])
     return Evidence(
         expected=expected,
         found=excerpt(text[slice(*span)]),
         where=subject.where(*span),
         excerpt=excerpt(text, *span),
+        span=(span[0] - offset, span[1] - offset),
+        message=part.number,
     )
 
 

@@ -37,10 +37,11 @@ PatternText = Annotated[str, Field(min_length=1), AfterValidator(_compiles)]
 
 
 class Part(Record):
-    """One message of a subject, and what to call it."""
+    """One message of a subject, and what to call it. `number` is which of the transcript; None for the reply."""
 
     label: str
     text: str
+    number: int | None = None
 
 
 class Subject(Record):
@@ -60,14 +61,19 @@ class Subject(Record):
 
     def where(self, start: int, end: int) -> str:
         """The place of `text[start:end]`, such as `reply, characters 120-131`, counted from 1."""
+        part, offset = self.part_at(start)
+        first, last = start - offset + 1, end - offset
+        place = f"characters {first}-{last}" if last > first else f"character {first}"
+        return f"{part.label}, {place}"
+
+    def part_at(self, start: int) -> tuple[Part, int]:
+        """The message that `text[start]` is in, and where it begins."""
         offset = 0
-        for part in self.parts:
+        for part in self.parts[:-1]:
             if start <= offset + len(part.text):
-                first, last = start - offset + 1, end - offset
-                place = f"characters {first}-{last}" if last > first else f"character {first}"
-                return f"{part.label}, {place}"
+                return part, offset
             offset += len(part.text) + len(_GAP)
-        return self.label
+        return self.parts[-1], offset
 
 
 def subject(result: ExecutionResult, scope: Scope, context: EvaluationContext) -> Subject:
@@ -77,7 +83,7 @@ def subject(result: ExecutionResult, scope: Scope, context: EvaluationContext) -
     messages = _transcript(result)
     given = len(_given(result, context))
     wanted = [
-        Part(label=f"message {number} ({message.role})", text=message.content)
+        Part(label=f"message {number} ({message.role})", text=message.content, number=number)
         for number, message in enumerate(messages, start=1)
         if scope == "transcript" or (message.role == "assistant" and number > given)
     ]
