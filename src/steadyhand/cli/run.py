@@ -31,6 +31,7 @@ def carry_out(
     silent: bool,
     json_file: Path | None = None,
     junit_file: Path | None = None,
+    html_file: Path | None = None,
     transcripts: Transcripts | None = None,
 ) -> ExitCode:
     """Run it, report, and return the exit code. After an interrupt or a full disk, report whatever was recorded."""
@@ -41,7 +42,9 @@ def carry_out(
     crashed = run.crashed
     try:
         reader = RunReader.open(record)
-        unwritten = _reported(reader, json_file=json_file, junit_file=junit_file, transcripts=transcripts)
+        unwritten = _reported(
+            reader, json_file=json_file, junit_file=junit_file, html_file=html_file, transcripts=transcripts
+        )
     except SteadyhandError:
         if run.broken is None:
             raise
@@ -153,7 +156,7 @@ def run(ctx: click.Context, /, **given: Any) -> None:
     inconclusive or ended in error; 130 interrupted.
     """
     chosen = {name: given.pop(name) for name in ("paths", "tags", "expression", "filters")}
-    files = {name: given.pop(name) for name in ("json_file", "junit_file", "transcripts")}
+    files = {name: given.pop(name) for name in ("json_file", "junit_file", "html_file", "transcripts")}
     silent, dry_run = given.pop("no_progress"), given.pop("dry_run")
     if dry_run:
         _refuse_reports(files)
@@ -165,7 +168,8 @@ def run(ctx: click.Context, /, **given: Any) -> None:
 
 
 def _refuse_reports(files: dict[str, Any]) -> None:
-    given = [option for option, name in (("--json", "json_file"), ("--junit", "junit_file")) if files[name] is not None]
+    options = (("--json", "json_file"), ("--junit", "junit_file"), ("--html", "html_file"))
+    given = [option for option, name in options if files[name] is not None]
     if given:
         raise SetupError(f"--dry-run produces no report; drop it or drop {' and '.join(given)}")
 

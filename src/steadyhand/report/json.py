@@ -140,9 +140,9 @@ def _trial(trial: TrialRecord, prices: Prices) -> shapes.JsonTrial:
         conversations=tuple(_copy(shapes.JsonConversation, talk) for talk in trial.conversations),
         evaluations=tuple(map(_evaluation, trial.evaluations)),
         transcript=_transcript(trial),
-        trajectory=_trajectory(trial.events),
+        trajectory=trajectory_entries(trial.events),
         timing=_timing(trial),
-        errors=tuple(_errors(trial)),
+        errors=tuple(errors_of(trial)),
         notes=tuple(_copy(shapes.JsonNote, event) for event in trial.events if isinstance(event, Noted)),
         incidents=tuple(told for event in trial.events if (told := _incident(event)) is not None),
         metrics=_metrics(trial.metrics),
@@ -180,7 +180,7 @@ def _evaluation(result: EvaluationResult) -> shapes.JsonEvaluation:
     )
 
 
-def _trajectory(events: Iterable[AnyEvent]) -> tuple[shapes.JsonTrajectoryEntry, ...]:
+def trajectory_entries(events: Iterable[AnyEvent]) -> tuple[shapes.JsonTrajectoryEntry, ...]:
     """In one shape, by the time each began. Service calls are in it too: they are how an agent acts."""
     found = [entry for event in events if (entry := _entry(event)) is not None]
     return tuple(sorted(found, key=lambda entry: entry.at_ms))
@@ -253,7 +253,7 @@ def _finish(finish: Finish | None) -> dict[str, Any]:
     return {"finish_reason": finish.reason, "finish_raw": finish.raw, "token_limit": finish.token_limit}
 
 
-def _errors(trial: TrialRecord) -> Iterator[shapes.JsonError]:
+def errors_of(trial: TrialRecord) -> Iterator[shapes.JsonError]:
     """The errors that were emitted as events, then those found only in the record of a phase."""
     emitted = [event for event in trial.events if isinstance(event, ErrorHappened)]
     for event in emitted:
