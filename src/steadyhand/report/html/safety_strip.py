@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -228,4 +229,5 @@ def _thinned(chunks: Sequence[tuple[float, int]]) -> tuple[tuple[float, int], ..
 
 
 def _round(ms: float | None) -> float | None:
-    return None if ms is None else round(ms, 1)
+    """Up, as everywhere, so that the picture and the text agree."""
+    return None if ms is None else math.ceil(ms * 10) / 10

@@ -35,6 +35,11 @@ class Check(Record):
     source: tuple[SourceLine, ...] = ()
 
     @property
+    def told(self) -> str:
+        """What it is about, as its author says, else as its result does."""
+        return self.result.description or self.result.message
+
+    @property
     def where(self) -> str:
         """Where in the trial it was made."""
         result = self.result
@@ -43,12 +48,16 @@ class Check(Record):
 
 
 class TrialView(Record):
-    """Everything the page of a trial shows, read off its record."""
+    """Everything the page of a trial shows, read off its record.
+
+    `beside` counts the checks that are not among `checks`, since they passed and stand beside their turn.
+    """
 
     line: TrialLine
     trial: TrialRecord
     strip: SafetyStrip | None
     checks: tuple[Check, ...]
+    beside: int
     talks: tuple[Talk, ...]
     trajectory: tuple[JsonTrajectoryEntry, ...]
     files: tuple[FileChanged, ...]
@@ -69,13 +78,21 @@ class TrialView(Record):
 
 
 def trial_view(trial: TrialRecord, *, prices: Prices, sources: Sources) -> TrialView:
-    checks = sorted(trial.evaluations, key=lambda each: (WORST_FIRST.index(each.verdict), -(each.severity or 0.0)))
+    talks = tuple(conversation(trial))
+    beside = {
+        id(each) for talk in talks for turn in talk.turns for each in turn.checks if each.verdict is Verdict.PASSED
+    }
+    checks = sorted(
+        (each for each in trial.evaluations if id(each) not in beside),
+        key=lambda each: (WORST_FIRST.index(each.verdict), -(each.severity or 0.0)),
+    )
     return TrialView(
         line=trial_line(trial),
         trial=trial,
         strip=safety_strip(trial),
         checks=tuple(_check(each, sources) for each in checks),
-        talks=tuple(conversation(trial)),
+        beside=len(beside),
+        talks=talks,
         trajectory=trajectory_entries(trial.events),
         files=_of(trial, FileChanged),
         commands=_of(trial, CommandRan),
@@ -86,7 +103,7 @@ def trial_view(trial: TrialRecord, *, prices: Prices, sources: Sources) -> Trial
     )
 
 
-def trial_part(view: TrialView, *, heading: int = 3, sources: bool = True) -> Markup:
+def trial_part(view: TrialView, *, heading: int = 3) -> Markup:
     """The body of a trial, without its summary line. `heading` is the level of the headings in it."""
     return fragment("trial.html", view=view, heading=heading)
 

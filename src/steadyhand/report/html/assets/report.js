@@ -20,81 +20,91 @@
     return kept !== undefined && data.end / kept >= 0.15 ? kept * 1.06 : data.end * (kept === undefined ? 1.08 : 1.5);
   }
 
-  function strip(data, width, label) {
-    const wide = width >= 640;
-    const left = wide ? 216 : 4;
-    const right = 18;
-    const last = until(data);
-    const inside = data.bounds.map((at, index) => ({ at, name: TIERS[index] })).filter((each) => each.at <= last);
-    const beyond = data.bounds.map((at, index) => ({ at, name: TIERS[index] })).filter((each) => each.at > last);
-    const scale = (at) => left + (at / last) * (width - left - right);
-    // Names of the bounds take a second line where they would overlap.
-    let row = 0, before = -Infinity;
-    for (const each of inside) {
-      row = scale(each.at) - before < 118 ? (row + 1) % 3 : 0;
-      before = scale(each.at);
-      each.row = row;
+  // Names of the bounds: to the left of their lines, on another row where they would overlap, or all in one line.
+  function named(bounds, last, scale, wide) {
+    const inside = bounds.filter((each) => each.at <= last);
+    const beyond = bounds.filter((each) => each.at > last);
+    const list = (some) => `${some.map((each) => `${each.name} ${each.at}`).join(" · ")} ms`;
+    if (!wide) return bounds.length ? [{ x: 0, row: 0, text: list(bounds), textAnchor: "start" }] : [];
+    const labels = inside.map((each) => ({ x: each.at, text: list([each]), textAnchor: "end" }));
+    if (beyond.length) labels.push({ x: last, text: `${list(beyond)} →`, textAnchor: "end" });
+    const taken = [];
+    for (const each of labels) {
+      const from = scale(each.x) - 6.6 * each.text.length - 8;
+      each.row = [0, 1, 2].find((index) => (taken[index] ?? 0) <= from) ?? 3;
+      taken[each.row] = scale(each.x);
     }
-    const head = 20 + 16 * Math.max(0, ...inside.map((each) => each.row));
-    const gap = wide ? 38 : 44;
-    const lanes = data.lanes.length + 1;
-    const height = lanes * gap + (wide ? 4 : 8);
-    const lift = wide ? 6 : 24;
-    const top = (lane) => lane * gap + lift;
-    const thick = wide ? 26 : 16;
-    const first = data.chunks.length ? data.chunks[0][0] : data.first ?? data.end;
-    const zones = [0, ...data.bounds, Infinity].slice(0, -1).map((from, index) => ({
-      x1: Math.min(from, last), x2: Math.min([...data.bounds, Infinity][index], last), fill: data.bounds.length ? `var(--zone-${index})` : "none",
-    })).filter((zone) => zone.x2 > zone.x1);
+    return labels;
+  }
+
+  // The segments of every lane; the first one is the answer as a whole.
+  function segments(data, first) {
     const bars = [];
     const known = data.safe !== null || data.lanes.some((lane) => lane.segments.length);
-    const unsafe = data.safe === null ? data.end : data.safe;
     if (!known) bars.push({ lane: 0, from: first, to: data.end, fill: "var(--accent)" });
+    else if (data.safe === null) bars.push({ lane: 0, from: first, to: data.end, fill: FILL.broken });
     else {
-      if (unsafe > first) bars.push({ lane: 0, from: first, to: unsafe, fill: data.safe === null ? FILL.broken : FILL.not_yet });
-      if (data.safe !== null) bars.push({ lane: 0, from: data.safe, to: Math.max(data.end, data.safe), fill: FILL.holds });
+      if (data.safe > first) bars.push({ lane: 0, from: first, to: data.safe, fill: FILL.not_yet });
+      bars.push({ lane: 0, from: data.safe, to: Math.max(data.end, data.safe), fill: FILL.holds });
     }
     data.lanes.forEach((lane, index) => {
       for (const [from, to, state] of lane.segments) bars.push({ lane: index + 1, from, to, fill: FILL[state] });
-      if (!lane.segments.length) bars.push({ lane: index + 1, from: 0, to: data.end, fill: "none", stroke: lane.ok ? FILL.holds : FILL.broken });
+      if (!lane.segments.length) bars.push({ lane: index + 1, from: first, to: data.end, fill: "none", stroke: lane.ok ? FILL.holds : FILL.broken });
     });
-    const shown = bars.map((bar) => ({ ...bar, to: Math.max(bar.to, bar.from + last / 300), y1: top(bar.lane), y2: top(bar.lane) + thick }));
-    const names = [{ name: "The answer", told: data.cut ? `cut off at ${ms(data.end)}` : `complete at ${ms(data.end)}` },
-      ...data.lanes.map((lane) => ({ name: lane.name, told: lane.told, ok: lane.ok }))];
+    return { bars, known };
+  }
+
+  function strip(data, width, label) {
+    const wide = width >= 640;
+    const left = wide ? 216 : 4, right = 20;
+    const last = until(data);
+    const scale = (at) => left + (at / last) * (width - left - right);
+    const bounds = data.bounds.map((at, index) => ({ at, name: TIERS[index] }));
+    const inside = bounds.filter((each) => each.at <= last);
+    const labels = named(bounds, last, scale, wide);
+    const head = 22 + 16 * Math.max(0, ...labels.map((each) => each.row));
+    const gap = wide ? 38 : 46, lift = wide ? 6 : 24, thick = wide ? 26 : 18;
+    const lanes = data.lanes.length + 1;
+    const height = lanes * gap + 6;
+    const top = (lane) => lane * gap + lift;
     const middle = (lane) => top(lane) + thick / 2;
+    const first = data.chunks.length ? data.chunks[0][0] : data.first ?? data.end;
+    const { bars, known } = segments(data, first);
+    const shown = bars.map((bar) => ({ ...bar, to: Math.max(bar.to, bar.from + last / 250), y1: top(bar.lane), y2: top(bar.lane) + thick }));
+    // On a narrow page the names stand above the lanes, so zones and bounds leave room for them.
+    const stretches = wide ? [[0, height]] : Array.from({ length: lanes }, (_, lane) => [top(lane) - 3, top(lane) + thick + 3]);
+    const edges = [0, ...data.bounds, Infinity].map((at) => Math.min(at, last));
+    const zones = data.bounds.length ? stretches.flatMap(([y1, y2]) => edges.slice(0, -1).map((x1, zone) => ({ x1, x2: edges[zone + 1], y1, y2, fill: `var(--zone-${zone})` }))).filter((zone) => zone.x2 > zone.x1) : [];
+    const lines = stretches.flatMap(([y1, y2]) => inside.map((each) => ({ ...each, y1, y2 })));
+    const names = [{ name: "The answer", told: data.cut ? `cut off at ${ms(data.end)}` : `complete at ${ms(data.end)}` }, ...data.lanes];
+    const titles = names.map((each, lane) => ({ x: wide ? 0 : last, x0: 0, y: wide ? middle(lane) : top(lane), name: each.name, text: each.told }));
     const ends = data.lanes.map((lane, index) => ({ x: data.end, y: middle(index + 1), text: lane.ok ? "✓" : "✗", fill: lane.ok ? "var(--ok)" : "var(--bad)" }));
-    const flag = data.safe !== null && data.safe > last * 0.62 ? "end" : "start";
+    const waits = wide && scale(Math.min(first, ...data.bounds)) - scale(0) > 150;
+    const flag = data.safe !== null && scale(data.safe) + 190 > width ? "end" : "start";
+    const verdict = data.safe !== null ? { x: data.safe, y: height + 16, text: `safe for good at ${ms(data.safe)}`, fill: "var(--ok)" }
+      : { x: 0, y: height + 16, text: "never safe for good", fill: "var(--bad)" };
     const marks = [
-      Plot.rect(zones, { x1: "x1", x2: "x2", y1: 0, y2: height, fill: "fill" }),
-      Plot.ruleX(inside, { x: "at", y1: 0, y2: height, stroke: (each) => TIER_FILL[each.name], strokeDasharray: "4 3", strokeWidth: 1.5 }),
-      words(inside.map((each) => ({ x: each.at, y: 0, row: each.row, text: `${each.name} ${each.at} ms`, name: each.name })).filter((each) => each.row === 0), { textAnchor: "end", dy: -9, dx: 2, fontSize: 11.5, fill: "var(--muted)" }),
-      words(inside.map((each) => ({ x: each.at, y: 0, row: each.row, text: `${each.name} ${each.at} ms` })).filter((each) => each.row === 1), { textAnchor: "end", dy: -25, dx: 2, fontSize: 11.5, fill: "var(--muted)" }),
-      words(inside.map((each) => ({ x: each.at, y: 0, row: each.row, text: `${each.name} ${each.at} ms` })).filter((each) => each.row === 2), { textAnchor: "end", dy: -41, dx: 2, fontSize: 11.5, fill: "var(--muted)" }),
-      words(beyond.length ? [{ x: last, y: 0, text: `${beyond.map((each) => `${each.name} ${each.at}`).join(" · ")} ms →` }] : [], { textAnchor: "end", dy: inside.length ? -9 - 16 * ((inside.at(-1).row + 1) % 3) : -9, fontSize: 11.5, fill: "var(--muted)" }),
+      Plot.rect(zones, { x1: "x1", x2: "x2", y1: "y1", y2: "y2", fill: "fill" }),
+      Plot.ruleX(lines, { x: "at", y1: "y1", y2: "y2", stroke: (each) => TIER_FILL[each.name], strokeDasharray: "4 3", strokeWidth: 1.5 }),
+      ...labels.map((each) => words([{ ...each, y: 0 }], { textAnchor: each.textAnchor, dx: each.textAnchor === "end" ? 2 : 0, dy: -10 - 16 * each.row, fontSize: 11.5, fill: "var(--muted)" })),
       Plot.ruleX([0], { y1: 0, y2: height, stroke: "var(--muted)" }),
       Plot.rect([{ from: 0, to: first }], { x1: "from", x2: "to", y1: middle(0) - 1, y2: middle(0) + 1, fill: "var(--wait)" }),
+      words(waits ? [{ x: 0, y: middle(0), text: "waiting for the first word" }] : [], { textAnchor: "start", dx: 6, dy: -8, fontSize: 11, fontStyle: "italic", fill: "var(--muted)" }),
       Plot.rect(shown, { x1: "from", x2: "to", y1: "y1", y2: "y2", fill: "fill", stroke: (bar) => bar.stroke ?? "none", strokeDasharray: "3 3", rx: 3 }),
-      data.chunks.length > 1 ? Plot.ruleX(data.chunks, { x: (chunk) => chunk[0], y1: top(0) + 4, y2: top(0) + thick - 4, stroke: "var(--surface)", strokeOpacity: 0.75 }) : null,
+      data.chunks.length > 1 ? Plot.ruleX(data.chunks, { x: (chunk) => chunk[0], y1: top(0) + 5, y2: top(0) + thick - 5, stroke: "var(--surface)", strokeOpacity: 0.8 }) : null,
       words(ends, { textAnchor: "start", dx: 7, fontSize: 15, fontWeight: 700, fill: "fill" }),
-    ];
-    if (data.safe !== null) marks.push(
-      Plot.ruleX([data.safe], { y1: 0, y2: height + 8, stroke: "var(--ok)", strokeWidth: 2.5 }),
-      words([{ x: data.safe, y: height + 16, text: `safe for good at ${ms(data.safe)}` }], { textAnchor: flag, dx: flag === "start" ? -1 : 1, dy: 2, fontSize: 13, fontWeight: 700, fill: "var(--ok)" }),
-    );
-    else if (known) marks.push(words([{ x: 0, y: height + 16, text: "never safe for good" }], { textAnchor: "start", dy: 2, fontSize: 13, fontWeight: 700, fill: "var(--bad)" }));
-    marks.push(
-      words(names.map((each, lane) => ({ x: 0, y: wide ? middle(lane) : top(lane), text: each.name })), wide
-        ? { textAnchor: "end", dx: -14, dy: -7, fontSize: 13, fontWeight: 600, fill: "var(--ink)", lineWidth: 15, textOverflow: "ellipsis" }
-        : { textAnchor: "start", dx: 2, dy: -9, fontSize: 12, fontWeight: 600, fill: "var(--ink)", lineWidth: 13, textOverflow: "ellipsis" }),
-      words(names.map((each, lane) => ({ x: wide ? 0 : last, y: wide ? middle(lane) : top(lane), text: each.told })), wide
-        ? { textAnchor: "end", dx: -14, dy: 8, fontSize: 11.5, fill: "var(--muted)", lineWidth: 17, textOverflow: "ellipsis" }
-        : { textAnchor: "end", dy: -9, fontSize: 11.5, fill: "var(--muted)", lineWidth: 14, textOverflow: "ellipsis" }),
+      data.safe !== null ? Plot.ruleX([data.safe], { y1: 0, y2: height + 8, stroke: "var(--ok)", strokeWidth: 2.5 }) : null,
+      words(known ? [verdict] : [], { textAnchor: flag, dx: flag === "start" ? -1 : 1, dy: 2, fontSize: 13, fontWeight: 700, fill: "fill" }),
+      Plot.text(titles, wide
+        ? { x: "x0", y: "y", text: "name", textAnchor: "end", dx: -14, dy: -7, fontSize: 13, fontWeight: 600, fill: "var(--ink)", lineWidth: 15, textOverflow: "ellipsis" }
+        : { x: "x0", y: "y", text: "name", textAnchor: "start", dy: -11, fontSize: 12, fontWeight: 600, fill: "var(--ink)", lineWidth: 12, textOverflow: "ellipsis" }),
+      words(titles, { textAnchor: "end", dx: wide ? -14 : 0, dy: wide ? 8 : -11, fontSize: 11.5, fill: "var(--muted)", lineWidth: wide ? 17 : 14, textOverflow: "ellipsis" }),
       Plot.axisX({ anchor: "bottom", ticks: wide ? 8 : 4, tickSize: 4, label: null, tickFormat: (at) => `${at} ms`, color: "var(--muted)", fontSize: 11 }),
-    );
+    ];
+    const foot = known ? 24 : 4;
     return Plot.plot(fixed({
-      width, height: head + height + 58, marginTop: head, marginBottom: 58 - (known ? 26 : 26), marginLeft: left, marginRight: right,
-      ariaLabel: label, x: { domain: [0, last] }, y: { domain: [0, height + 24], axis: null, range: [head, head + height + 24] },
-      marks: marks.filter(Boolean),
+      width, height: head + height + foot + 28, marginTop: head, marginBottom: 28, marginLeft: left, marginRight: right, ariaLabel: label,
+      x: { domain: [0, last] }, y: { domain: [0, height + foot], axis: null, range: [head, head + height + foot] }, marks: marks.filter(Boolean),
     }));
   }
 
