@@ -22,8 +22,8 @@ import enum
 from collections.abc import Sequence
 from typing import Literal
 
+from steadyhand.records.chat import Attempt
 from steadyhand.records.location import Problem
-from steadyhand.records.timing import Attempt
 
 ModelErrorKind = Literal["connect", "timeout", "rate_limit", "auth", "refused", "server", "stream", "malformed"]
 LimitKind = Literal["step_time", "turn_time", "conversation_time", "agent_steps", "tokens", "cost"]

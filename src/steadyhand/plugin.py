@@ -64,7 +64,17 @@ from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams, Text
 from steadyhand.ports.evaluator import Evaluator as AnyEvaluator
 from steadyhand.ports.model import ChatModel, ModelFacts
 from steadyhand.ports.observer import EventSink, RunObserver
-from steadyhand.records.chat import ChatRequest, ChatResponse, Finish, FinishReason, Message, ToolCall, ToolSpec, Usage
+from steadyhand.records.chat import (
+    Attempt,
+    ChatRequest,
+    ChatResponse,
+    Finish,
+    FinishReason,
+    Message,
+    ToolCall,
+    ToolSpec,
+    Usage,
+)
 from steadyhand.records.evaluation import (
     EvaluationResult,
     Evidence,
@@ -83,7 +93,6 @@ from steadyhand.records.result import (
     FileSystemOperation,
 )
 from steadyhand.records.scenario import Scenario
-from steadyhand.records.timing import Attempt
 
 __all__ = [
     "EVERYTHING_SEEN",

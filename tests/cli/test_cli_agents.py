@@ -222,7 +222,7 @@ def test_silence_of_an_agent_that_cannot_be_seen_proves_nothing(shell, kind, che
     found = {trial["scenario"]["name"]: trial["evaluations"][0] for trial in report["trials"]}
     assert {found[f"W{number}"]["verdict"] for number in range(len(checks))} == {"inconclusive"}
     assert ended.code == 3
-    assert "silence proves nothing" in found["W0"]["message"]
+    assert "absence proves nothing" in found["W0"]["message"]
     for what in ("mocks do", "`virtual_fs` does", "database does"):
         told = f"the scenario's {what} not reach the agent {agent}"
         assert re.search(rf"^note: {re.escape(told)}.*\({len(checks)} scenarios\)$", ended.err, re.MULTILINE)

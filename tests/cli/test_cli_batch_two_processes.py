@@ -7,7 +7,7 @@ import shutil
 import signal
 from pathlib import Path
 
-from steadyhand.compose.resuming import resume_run
+from steadyhand.compose.running import resume_run
 from steadyhand.records.evaluation import Verdict
 from steadyhand.store.reader import RunReader
 

@@ -156,7 +156,7 @@ from steadyhand.plugins.plugin import Options, Plugin
 from steadyhand.ports.evaluator import EvaluationParams
 from steadyhand.records.chat import ChatResponse
 from steadyhand.records.evaluation import failed, passed
-from steadyhand.records.timing import Attempt
+from steadyhand.records.chat import Attempt
 
 
 class Params(EvaluationParams):

@@ -26,7 +26,7 @@ from support.conversation import PLACE
 from support.evaluation import Trial
 from support.judges import ScriptedJudge
 from support.trial import HERE
-from unit.builtin.evaluators.test_builtin_evaluators_parameters import GOOD
+from unit.builtin.evaluators.test_builtin_evaluators_text_parameters import GOOD
 
 PARAMS: dict[str, list[dict[str, Any]]] = {
     "string_contains": [{"value": "x", "scope": "transcript"}],

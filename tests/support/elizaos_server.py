@@ -22,7 +22,7 @@ from urllib.parse import parse_qs
 import msgspec
 
 from steadyhand.records.base import Record
-from steadyhand.testing.http_server import Connection, Request, hang_up
+from steadyhand.testing.model_server import Connection, Request, hang_up
 from steadyhand.testing.wire import plain_response
 
 _SESSION = re.compile(r"/api/messaging/sessions/([^/]+)(/messages)?")

@@ -10,12 +10,11 @@ from typing import Any
 from steadyhand.builtin.judges.llm import LlmJudge
 from steadyhand.ports.agent import EVERYTHING_SEEN, Judge, Judgement, Question, TrialContext
 from steadyhand.ports.evaluator import EvaluationContext
-from steadyhand.records.chat import ChatRequest, ChatResponse, Message
+from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, Message
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, JudgeNote
 from steadyhand.records.location import Place
 from steadyhand.records.result import ExecutionResult
 from steadyhand.records.scenario import Scenario, Setup
-from steadyhand.records.timing import Attempt
 from steadyhand.testing import ScriptedChatModel
 from steadyhand.testing.model import Line
 

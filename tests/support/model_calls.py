@@ -1,10 +1,9 @@
 """Finished model calls, as the tests of cost and budget want them."""
 
 from steadyhand.judging.cost import Prices
-from steadyhand.records.chat import Usage
+from steadyhand.records.chat import Attempt, CallTiming, Usage
 from steadyhand.records.config import Price
 from steadyhand.records.event import ModelCalled
-from steadyhand.records.timing import Attempt, CallTiming
 
 PRICES = Prices({"some/model": Price(input=2.0, output=10.0)}, free=["scripted"])
 GOOD = Attempt(started_ms=0, sent_ms=1, last_byte_ms=5, status=200)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from steadyhand.compose.judges import Judges
 from steadyhand.compose.loading import ScenarioRegistries, build_registry, load_scenarios
-from steadyhand.compose.models import Models, Tape
+from steadyhand.compose.models import Judges, Models, Tape
 from steadyhand.compose.running import Run
 from steadyhand.compose.settings import RunOptions, Selection, Settings
 from steadyhand.records.scenario import Scenario

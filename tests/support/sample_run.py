@@ -5,7 +5,17 @@ from collections import Counter
 import msgspec
 
 from steadyhand.judging.rates import scenario_rates
-from steadyhand.records.chat import Finish, FinishReason, Message, Usage
+from steadyhand.records.chat import (
+    Attempt,
+    CallTiming,
+    Finish,
+    FinishReason,
+    Message,
+    SafetyAtDeadline,
+    Spoiled,
+    SpoiledBy,
+    Usage,
+)
 from steadyhand.records.evaluation import (
     EvaluationResult,
     Evidence,
@@ -33,7 +43,6 @@ from steadyhand.records.event import (
 from steadyhand.records.location import Place
 from steadyhand.records.result import ConversationMetrics, TokenUsage
 from steadyhand.records.run import Judged, PhaseRecord, TrialKey, TrialRecord
-from steadyhand.records.timing import Attempt, CallTiming, SafetyAtDeadline, Spoiled, SpoiledBy
 from support.sample_trials import HEADER
 
 

@@ -2,12 +2,11 @@
 
 import random
 
-from steadyhand.records.chat import Message, Usage
+from steadyhand.records.chat import Attempt, CallTiming, Message, Usage
 from steadyhand.records.evaluation import EvaluationResult, Evidence, LatencyTier, Outcome, Verdict
 from steadyhand.records.event import Evaluated, ModelCalled, Said
 from steadyhand.records.location import Place
 from steadyhand.records.run import Judged, PhaseRecord, RunHeader, TrialKey, TrialRecord
-from steadyhand.records.timing import Attempt, CallTiming
 
 HEADER = RunHeader(
     id="20261116-104455-3f9a",

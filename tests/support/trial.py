@@ -11,12 +11,11 @@ from typing import Any
 
 from steadyhand.errors import WorkspaceError
 from steadyhand.ports.agent import EVERYTHING_SEEN, ServiceFault, Services
-from steadyhand.records.chat import ChatRequest, ChatResponse, Message, ToolCall
+from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, Message, ToolCall
 from steadyhand.records.event import AnyEvent
 from steadyhand.records.location import Place
 from steadyhand.records.result import CapturedFile, CommandResult
 from steadyhand.records.scenario import Ask, Mock, Scenario, Setup, Step
-from steadyhand.records.timing import Attempt
 
 HERE = Place(file="a.scenario.yaml", line=3, column=5)
 

@@ -6,9 +6,9 @@ from urllib.parse import quote_plus
 import msgspec
 import pytest
 
+from steadyhand.records.chat import CallTiming, Spoiled, SpoiledBy
 from steadyhand.records.evaluation import EvaluationResult, Evidence, Verdict
 from steadyhand.records.event import ActionTaken, AnyEvent, ModelCalled, Observed, ServiceCalled
-from steadyhand.records.timing import CallTiming, Spoiled, SpoiledBy
 from steadyhand.redaction import Redactor, names_secret, secrets_of
 
 CANARY = "canary-Zq7f93kd02mmx81"

@@ -14,10 +14,10 @@ from steadyhand.batch.plan import PlannedTrial
 from steadyhand.engine.context import TrialParts
 from steadyhand.engine.trial import run_until_measured
 from steadyhand.ports.observer import RunObserver
+from steadyhand.records.base import plain_text
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.event import ErrorHappened
 from steadyhand.records.run import Judged, TrialRecord
-from steadyhand.records.values import plain_text
 
 Build = Callable[[PlannedTrial], TrialParts]
 

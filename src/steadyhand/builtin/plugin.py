@@ -48,7 +48,7 @@ def builtin_plugin() -> Plugin:
             "anthropic": "steadyhand.builtin.models.anthropic:AnthropicModel",
             "local": "steadyhand.builtin.models.local:LocalModel",
             "openai": "steadyhand.builtin.models.openai:OpenAIModel",
-            "replay": "steadyhand.builtin.models.replay:ReplayProvider",
+            "replay": "steadyhand.builtin.models.cassette:ReplayProvider",
             "pydantic-ai": "steadyhand.builtin.models.pydantic_ai:PydanticAIModel",
             "scripted": "steadyhand.builtin.models.scripted:ScriptedModel",
         },
@@ -152,7 +152,7 @@ def recording(folder: Path, redactor: Redactor, *, add: bool) -> Recording:
 
 def replaying(folder: Path, redactor: Redactor, *, time: Literal["zero", "original"]) -> Callable[[str], ChatModel]:
     """From a model's name to its recorded answers. Raises `SetupError` when there is no recording."""
-    from steadyhand.builtin.models.replay import Cassette, ReplayedModel
+    from steadyhand.builtin.models.cassette import Cassette, ReplayedModel
 
     cassette = Cassette(folder, redactor, time=time)
     return lambda name: ReplayedModel(name, cassette)

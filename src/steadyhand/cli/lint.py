@@ -12,8 +12,7 @@ from steadyhand.cli.terminal import say
 from steadyhand.compose.loading import combinations_of, load_files, open_registries
 from steadyhand.compose.settings import RunOptions, Settings
 from steadyhand.errors import ExitCode, FileError
-from steadyhand.lint.codes import FileIgnores, unknown_code
-from steadyhand.lint.scenario import lint_scenario
+from steadyhand.lint.scenario import FileIgnores, lint_scenario, unknown_code
 
 
 def _known(ctx: click.Context, param: click.Parameter, codes: tuple[str, ...]) -> frozenset[str]:

@@ -9,10 +9,9 @@ from typing import Any
 import click
 
 from steadyhand.cli import options as shared
-from steadyhand.cli.run import carry_out
-from steadyhand.cli.run_report import report_files
+from steadyhand.cli.run import carry_out, report_files
 from steadyhand.cli.terminal import say
-from steadyhand.compose.resuming import resume_run
+from steadyhand.compose.running import resume_run
 from steadyhand.compose.settings import RunOptions, Settings
 from steadyhand.errors import SetupError
 from steadyhand.store.reader import find_run

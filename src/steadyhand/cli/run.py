@@ -1,28 +1,138 @@
-"""`steadyhand run`: run scenarios and report the verdicts."""
+"""`steadyhand run`: run scenarios, report the verdicts, and write the report files that were asked for.
+
+The event loop, the signals and the garbage collector are the command's to set. Whoever runs scenarios from Python keeps
+these for themselves; see `steadyhand.api`.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import os
 import shlex
 import sys
 from collections import Counter
+from collections.abc import Callable, Coroutine, Generator, Iterable
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
-from steadyhand.batch.estimate import estimate
+from steadyhand.batch.local import Interrupts
+from steadyhand.batch.plan import estimate
 from steadyhand.cli import options as shared
 from steadyhand.cli.main import tell_bug
-from steadyhand.cli.process import attended, run_in_loop
-from steadyhand.cli.run_report import report_files, show_run
-from steadyhand.cli.terminal import Unwritten, progress_stream, say, takes_control
-from steadyhand.compose.running import Run, rates_of
+from steadyhand.cli.terminal import Unwritten, page, progress_stream, say, show, takes_control
+from steadyhand.compose.running import Run, quick_loop, rates_of
 from steadyhand.compose.settings import RunOptions, Selection
 from steadyhand.errors import ExitCode, SetupError, SteadyhandError
 from steadyhand.judging.rates import rates_exit_code
 from steadyhand.report.details import Transcripts
 from steadyhand.report.progress import progress_for
+from steadyhand.report.terminal import render_stored_run
 from steadyhand.store.reader import RunReader
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+_DIR = click.Path(path_type=Path, file_okay=False)
+T = TypeVar("T")
+_YOUNG = 20_000
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def run_in_loop(main: Coroutine[Any, Any, T], *, network: bool) -> T:
+    """Run to the end, on uvloop when there are calls to time; a scripted run is over before it is loaded."""
+    with asyncio.Runner(loop_factory=quick_loop() if network else None) as runner, _seldom_collecting():
+        return runner.run(main)
+
+
+@contextmanager
+def attended(note: Callable[[str], None]) -> Generator[Interrupts]:
+    """Around the trials of a run: signals stop it, and the garbage collector, off until now, leaves alone what is
+    there already."""
+    gc.freeze()
+    gc.enable()
+    with Interrupts(note) as interrupts:
+        yield interrupts
+
+
+@contextmanager
+def _seldom_collecting() -> Generator[None]:
+    """Modules and scenarios stay for the whole run: looking through them again and again holds up the loop.
+
+    Trials are freed when they are let go of; what they leave in cycles is collected, less often.
+    """
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(_YOUNG, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
+
+
+def report_files(command: F) -> F:
+    """--json, --junit, --html and --transcript."""
+    command = click.option(
+        "--transcript",
+        "transcripts",
+        type=click.Choice(["all", "failed", "none"]),
+        help="Which transcripts to show. [default: trials that did not pass, or a single conversation]",
+    )(command)
+    command = click.option("--html", "html_file", type=_FILE, help="Write an HTML report, one file for a browser.")(
+        command
+    )
+    command = click.option("--junit", "junit_file", type=_FILE, help="Write a JUnit XML report.")(command)
+    return click.option("--json", "json_file", type=_FILE, help="Write the full report as JSON.")(command)
+
+
+def show_run(
+    reader: RunReader,
+    *,
+    json_file: Path | None,
+    junit_file: Path | None,
+    html_file: Path | None,
+    transcripts: Transcripts | None,
+) -> None:
+    """The files, and the table. Raises `Unwritten` if a file cannot be written; the record is safe already."""
+    rates = rates_of(reader)
+    unwritten: list[str] = []
+    if json_file is not None:
+        from steadyhand.report.json import to_json
+
+        unwritten += write_report(json_file, to_json(reader.header, reader.trials(), rates))
+    if junit_file is not None:
+        from steadyhand.report.junit import to_junit
+
+        unwritten += write_report(junit_file, [to_junit(reader.header, reader.trials(), rates).encode()])
+    if html_file is not None:
+        from steadyhand.report.html.page import to_html
+
+        unwritten += write_report(html_file, to_html(reader, rates))
+    show(render_stored_run(reader, rates, page(), transcripts=transcripts))
+    if unwritten:
+        raise Unwritten("; ".join(unwritten))
+
+
+def write_report(file: Path, content: Iterable[bytes]) -> list[str]:
+    """What went wrong, if anything did. A report is there as a whole or not at all."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if file.exists() and not file.is_file():
+            with file.open("wb") as stream:  # a pipe or device
+                stream.writelines(content)
+            return []
+        part = file.with_name(f".{file.name}.{os.getpid()}.part")
+        try:
+            with part.open("wb") as stream:
+                stream.writelines(content)
+            part.replace(file)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        return [f"cannot write the report {file}: {error.strerror}"]
+    return []
 
 
 def carry_out(
@@ -88,10 +198,6 @@ def _resume(run: Run) -> str:
     """The command that continues the run."""
     out = run.settings.options.out
     return shlex.join(["steadyhand", "resume", run.header.id, *(["--out", str(out)] if out is not None else [])])
-
-
-_FILE = click.Path(path_type=Path, dir_okay=False)
-_DIR = click.Path(path_type=Path, file_okay=False)
 
 
 @click.command()

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from steadyhand.cli import options as shared
-from steadyhand.cli.run_report import report_files, show_run
+from steadyhand.cli.run import report_files, show_run
 from steadyhand.compose.settings import RunOptions, Settings
 from steadyhand.store.reader import RunReader, find_run
 

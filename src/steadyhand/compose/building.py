@@ -15,7 +15,6 @@ import msgspec
 
 from steadyhand.batch.plan import PlannedTrial
 from steadyhand.builtin.plugin import make_database, script_sandbox
-from steadyhand.compose.judges import DEFAULT_KIND, Judges
 from steadyhand.compose.loading import (
     Rubrics,
     ScenarioRegistries,
@@ -24,12 +23,10 @@ from steadyhand.compose.loading import (
     needs_user,
     termination_functions,
 )
-from steadyhand.compose.models import Models, Tape
-from steadyhand.compose.parts import part_options
-from steadyhand.compose.settings import Settings, folder_of
+from steadyhand.compose.models import DEFAULT_KIND, Judges, Models, Tape
+from steadyhand.compose.settings import Settings, folder_of, part_options
 from steadyhand.engine.context import ScoreRubric, TrialParts
-from steadyhand.engine.lag import LagMonitor, SystemClock
-from steadyhand.engine.limits import Budget
+from steadyhand.engine.limits import Budget, LagMonitor, SystemClock
 from steadyhand.engine.model_call import RetryPolicy
 from steadyhand.errors import FileError, SetupError
 from steadyhand.judging.rubric import timeliness_of
@@ -59,7 +56,7 @@ from steadyhand.ports.model import ChatModel, Clock, Gate
 from steadyhand.ports.observer import EventSink
 from steadyhand.records.evaluation import LatencyTier, Material, RubricScore
 from steadyhand.records.location import Problem
-from steadyhand.records.scenario import Mock, Scenario, evaluation_specs
+from steadyhand.records.scenario import Converse, Mock, Scenario, evaluation_specs
 from steadyhand.runtime.mocks import MockSource, MockTable
 from steadyhand.runtime.runtime import AgentRuntime
 
@@ -126,9 +123,11 @@ class Builder:
         if any(needs_services(scenario, self._registries.registry(scenario)) for scenario in scenarios):
             self._services = TrialServices()
             self._services.check(scenarios)
+        # An import in the middle of a run holds up the event loop, and spoils what is being timed.
         if self._services is not None or any(self._judges.needed(each) for each in scenarios):
-            # An import in the middle of a run holds up the event loop, and spoils what is being timed.
             importlib.import_module("jsonschema")
+        if any(isinstance(step.task, Converse) for scenario in scenarios for step in scenario.steps):
+            importlib.import_module("steadyhand.engine.conversation")
         for scenario in scenarios:
             try:
                 self._prepare(scenario)

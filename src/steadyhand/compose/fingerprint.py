@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
-from steadyhand.compose.judges import needs_judge
 from steadyhand.compose.loading import (
     Rubrics,
     ScenarioRegistries,
@@ -24,6 +23,7 @@ from steadyhand.compose.loading import (
     needs_agent,
     needs_user,
 )
+from steadyhand.compose.models import needs_judge
 from steadyhand.compose.settings import ModelRef, Settings
 from steadyhand.records.scenario import PluginRef, Scenario
 from steadyhand.redaction import Redactor

@@ -11,12 +11,10 @@ import msgspec
 
 from steadyhand.batch.plan import select
 from steadyhand.builtin.plugin import builtin_plugin
-from steadyhand.compose.parts import check_parts
-from steadyhand.compose.settings import Selection, Settings
+from steadyhand.compose.settings import Selection, Settings, check_parts
 from steadyhand.errors import FileError, SetupError
-from steadyhand.plugins.discovery import InstalledPlugins
 from steadyhand.plugins.plugin import Plugin
-from steadyhand.plugins.registry import EnvironmentNames, EvaluationCatalogue, Registry
+from steadyhand.plugins.registry import EnvironmentNames, EvaluationCatalogue, InstalledPlugins, Registry
 from steadyhand.records.config import Config
 from steadyhand.records.evaluation import Rubric
 from steadyhand.records.location import Place, Problem

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from steadyhand.compose.loading import ScenarioRegistries
-from steadyhand.compose.parts import provider_part
-from steadyhand.compose.settings import RunOptions, Settings
+from steadyhand.compose.settings import RunOptions, Settings, provider_part
 from steadyhand.errors import SetupError
 from steadyhand.plugins.registry import EnvironmentNames, EvaluationCatalogue
 from steadyhand.records.location import Problem

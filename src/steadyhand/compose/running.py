@@ -1,4 +1,4 @@
-"""The pipeline, end to end: load, plan, execute, record."""
+"""The pipeline, end to end: load, plan, execute, record; from the start, or from where a run was cut short."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -20,8 +20,7 @@ from steadyhand.batch.plan import Plan, PlannedTrial
 from steadyhand.batch.provider import ProviderGate
 from steadyhand.builtin.plugin import sweep_workspaces
 from steadyhand.compose.building import Builder
-from steadyhand.compose.fingerprint import Fingerprints, total
-from steadyhand.compose.judges import asks_judge
+from steadyhand.compose.fingerprint import Fingerprints, differences, total
 from steadyhand.compose.loading import (
     NOTHING_GIVEN,
     Given,
@@ -30,12 +29,11 @@ from steadyhand.compose.loading import (
     open_registries,
     with_safe_ids,
 )
-from steadyhand.compose.models import Tape, build_gate, needs_network, providers_of
-from steadyhand.compose.settings import RunOptions, Selection, Settings, save_options
-from steadyhand.engine.lag import LagMonitor
-from steadyhand.engine.limits import Budget
+from steadyhand.compose.models import Tape, asks_judge, build_gate, needs_network, providers_of
+from steadyhand.compose.settings import RunOptions, Selection, Settings, restore_options, save_options
+from steadyhand.engine.limits import Budget, LagMonitor
 from steadyhand.engine.model_call import OpenGate
-from steadyhand.errors import FileError, SetupError, SteadyhandError, StoreError
+from steadyhand.errors import FileError, SetupError, SteadyhandError, StoreError, UsageError
 from steadyhand.judging.cost import Prices
 from steadyhand.judging.rates import ScenarioRate, scenario_rates
 from steadyhand.ports.observer import RunObserver
@@ -333,3 +331,56 @@ def rates_of(reader: RunReader) -> list[ScenarioRate]:
         required=reader.header.pass_rates,
         required_of_all=reader.header.pass_rate,
     )
+
+
+class Resumed(NamedTuple):
+    """`run.pending` is what is missing or was in error; `changes` says what is no longer as it was."""
+
+    run: Run
+    changes: list[str]
+
+
+def resume_run(record: Path, *, concurrency: int | None = None) -> Resumed:
+    """Raises `UsageError` when the run cannot be made again from its record, `StoreError` when that cannot be read."""
+    reader = RunReader.open(record)
+    folder, selection, options = restore_options(reader.header.options)
+    options = msgspec.structs.replace(
+        options, seed=reader.header.seed, out=record.parent, concurrency=concurrency or options.concurrency
+    )
+    try:
+        run = Run(selection, options, begun=(reader.header, record))
+        prints = run.fingerprints()
+    except UsageError as error:
+        if folder == Path.cwd():
+            raise
+        raise SetupError(
+            f"the run was started in {folder}; resume it there or in a copy of that folder, since its files are named "
+            f"from there. Here: {error}"
+        ) from error
+    planned = {each.key: each for each in run.planned}
+    changes = _version(reader.header) + _changes(reader, {key.scenario_id for key in planned}, prints)
+    missing = reader.to_do()
+    gone = dict.fromkeys(key.scenario_id for key in missing if key not in planned and key.scenario_id in prints)
+    changes += [f"{scenario_id}: it has fewer trials than before" for scenario_id in gone]
+    run.pending = [planned[key] for key in missing if key in planned]
+    return Resumed(run, changes)
+
+
+def _changes(reader: RunReader, loaded: set[str], prints: dict[str, dict[str, str]]) -> list[str]:
+    """What is no longer as it was, scenario by scenario."""
+    found: dict[str, None] = {}
+    for scenario_id, digest in {entry.key.scenario_id: entry.digest for entry in reader.plan()}.items():
+        if scenario_id not in loaded:
+            found[f"{scenario_id}: it is no longer in the files"] = None
+        elif digest != total(prints[scenario_id]):
+            before = reader.header.fingerprints.get(scenario_id, {})
+            for changed in differences(before, prints[scenario_id]) if before else ["it has changed"]:
+                found[f"{scenario_id}: {changed}"] = None
+    return list(found)
+
+
+def _version(header: RunHeader) -> list[str]:
+    """Checks and prompts are part of Steadyhand, and may be others in another version."""
+    if header.steadyhand_version == __version__:
+        return []
+    return [f"Steadyhand has changed: the run was begun with {header.steadyhand_version}, this is {__version__}"]

@@ -1,4 +1,4 @@
-"""Put messages to the agent and take its reply, on the agent's own time."""
+"""One turn of the agent: send it the messages, take its reply, and time only what was its own."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from steadyhand.engine.context import Trial
 from steadyhand.engine.limits import AgentTimeout
 from steadyhand.errors import AgentError, LimitExceeded, TrialError
 from steadyhand.ports.agent import Agent, Reply, Turn
-from steadyhand.records.chat import Finish, FinishReason, Message
+from steadyhand.records.chat import Finish, FinishReason, Message, Spoiled, SpoiledBy
 from steadyhand.records.event import Lagged, ModelCalled, Retried, Said
 from steadyhand.records.result import Latency
 from steadyhand.records.scenario import Ask
-from steadyhand.records.timing import Spoiled, SpoiledBy
 
 
 class AgentTurn:
-    """One turn of the agent: its reply, how that ended, how long it took of its own time, and its calls."""
+    """What came of a turn: the reply, how it ended, how much of the time was the agent's own, and its model calls."""
 
     def __init__(
         self,
@@ -39,8 +38,7 @@ class AgentTurn:
 async def ask(trial: Trial, messages: tuple[Message, ...], *, number: int, timeout_ms: float | None) -> AgentTurn:
     """One turn. Raises `AgentError`, `ModelError`, or `LimitExceeded("step_time")`.
 
-    A mock or plugin that broke is raised whatever the agent made of it: a reply all the same, an error of its own, or a
-    turn out of time.
+    A mock or plugin that broke is raised whatever the agent did about it: replied anyway, failed, or ran out of time.
     """
     if trial.parts.services is None:
         return await _take_turn(trial, messages, number=number, timeout_ms=timeout_ms)
@@ -56,14 +54,14 @@ async def ask(trial: Trial, messages: tuple[Message, ...], *, number: int, timeo
 async def _take_turn(
     trial: Trial, messages: tuple[Message, ...], *, number: int, timeout_ms: float | None
 ) -> AgentTurn:
-    """One turn, whatever became of the services.
+    """One turn, without a look at the services.
 
-    A turn that ran out of time while the model was failing raises the model's trouble as an `AgentError`: an outage
-    is not the agent's slowness. So does an answer that the provider withheld or broke off.
+    If time ran out while the model was failing, the model's fault is raised as an `AgentError`: an outage does not make
+    the agent slow. An answer that the provider withheld or broke off is an `AgentError` too.
     """
     agent = trial.parts.agent
     if agent is None:
-        raise AgentError("the scenario asks an agent something, and no agent was built for it")
+        raise AgentError("the scenario needs an agent, but none was built for it")
     mark = len(trial.events)
     start_ms = trial.elapsed_ms()
     began = time.perf_counter()
@@ -109,14 +107,15 @@ async def _respond(agent: Agent, turn: Turn) -> Reply:
     except Exception as error:
         raise AgentError(f"the agent raised {type(error).__name__}: {error}") from error
     if not isinstance(reply, Reply):  # pyright: ignore[reportUnnecessaryIsInstance] - a third party's agent may not keep to the port
-        raise AgentError(f"the agent answered with {type(reply).__name__}, not with a Reply")
+        raise AgentError(f"the agent returned {type(reply).__name__}; expected a Reply")
     return reply
 
 
 def _finish(trial: Trial, calls: Sequence[ModelCalled]) -> Finish | None:
-    """How the last answer of a turn ended; what is not a plain end is told. Raises `AgentError` if one was no answer.
+    """How the last answer of a turn ended, with a warning unless it simply ended.
 
-    Whatever an agent made of an answer that its provider withheld, it was not asked on the terms of the test.
+    Raises `AgentError` if the provider withheld an answer or broke it off: whatever the agent made of that, the test
+    did not take place as written.
     """
     for call in calls:
         if call.finish is not None and call.finish.is_error:
@@ -125,19 +124,19 @@ def _finish(trial: Trial, calls: Sequence[ModelCalled]) -> Finish | None:
         return None
     finish = calls[-1].finish
     if finish is None:
-        trial.warn(f"{calls[-1].model}: the server did not say how the answer ended; it is taken for whole")
+        trial.warn(f"{calls[-1].model}: the server did not say how the answer ended; assuming it is complete")
         return None
     if finish.plain or finish.reason is FinishReason.DEADLINE:
         return finish
     if finish.undecided:
         trial.undecided.append(f"{calls[-1].model}: {finish}")
-    graded = "nothing can pass by it" if finish.undecided else "it is graded on what there is"
+    graded = "it cannot pass" if finish.undecided else "graded as received"
     trial.warn(f"{calls[-1].model}: {finish}; {graded}")
     return finish
 
 
 def _cut_after_ms(trial: Trial) -> float | None:
-    """The critical time of the step's latency budgets, the longest one; a conversation is never cut."""
+    """The longest critical time among the step's latency budgets. A conversation is never cut off."""
     if not trial.parts.enforce_deadline or trial.step is None:
         return None
     step = trial.scenario.steps[trial.step]
@@ -147,11 +146,11 @@ def _cut_after_ms(trial: Trial) -> float | None:
 
 
 def _latency(trial: Trial, calls: tuple[ModelCalled, ...], duration_ms: float, began: float) -> Latency:
-    """The call's own latency when the turn was one call, else the agent's time for the turn."""
+    """The call's latency if the turn was a single call, otherwise the agent's time for the turn."""
     if len(calls) == 1 and calls[0].error is None:
         timing = calls[0].timing
         return Latency(ms=_rounded(timing.latency_ms), spoiled=timing.spoiled, cut=timing.cut)
-    # How far a call was off does not say how far the turn was; what held the loop up is measured over all of it.
+    # A call's bounds say nothing about the whole turn, so lag is measured again over all of it.
     spoiled = dict.fromkeys(
         Spoiled(kind=each.kind, detail=each.detail)
         for call in calls
@@ -163,7 +162,7 @@ def _latency(trial: Trial, calls: tuple[ModelCalled, ...], duration_ms: float, b
 
 
 def _lagged(trial: Trial, began: float, duration_ms: float) -> tuple[Spoiled, ...]:
-    """Whether the time of a turn that began then was disturbed, and how far; that is an event too."""
+    """How lag may have distorted the time of a turn that began at `began`; it is recorded as an event too."""
     ended = time.perf_counter()
     lag_ms = 0.0 if trial.parts.lag is None else trial.parts.lag.worst_ms(began, ended)
     limit_ms = trial.parts.retry.lag_limit_ms

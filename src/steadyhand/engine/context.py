@@ -1,4 +1,4 @@
-"""One trial in progress: what its parts see of it, and what it has noted so far."""
+"""One trial in progress: what its parts may use, and what has happened so far."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from steadyhand.engine.lag import LagMonitor, SystemClock
+from steadyhand.engine.limits import LagMonitor, SystemClock
 from steadyhand.engine.model_call import Caller, OpenGate, RetryPolicy
 from steadyhand.errors import LimitExceeded, PluginError
 from steadyhand.ports.agent import EVERYTHING_SEEN, Agent, Judge, Services, Shows, TrialContext, UserSimulator, shows_of
@@ -18,32 +18,32 @@ from steadyhand.ports.environment import Database, EnvironmentProvider, TrialDat
 from steadyhand.ports.evaluator import Evaluator, latency_bounds
 from steadyhand.ports.model import ChatModel, Clock, Gate
 from steadyhand.ports.observer import EventSink
+from steadyhand.records.base import plain_fields
 from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.evaluation import EvaluationSpec, LatencyBounds, LatencyTier, Material, RubricScore
 from steadyhand.records.event import AnyEvent, Noted
 from steadyhand.records.result import ConversationTurn, ExecutionResult
 from steadyhand.records.run import TrialKey
 from steadyhand.records.scenario import RunCode, Scenario, Step
-from steadyhand.records.values import plain_fields
 
 TerminationFunction = Callable[[tuple[ConversationTurn, ...], TrialContext], "bool | str | Awaitable[bool | str]"]
-"""A plugin's word on whether a conversation is over; a text that is not empty means yes, and says why."""
+"""A plugin's own condition for ending a conversation. A non-empty text means yes, and gives the reason."""
 
 ScoreRubric = Callable[[Sequence[Material], LatencyTier | None, TrialContext], Awaitable[RubricScore]]
 E = TypeVar("E", bound=AnyEvent)
 
 
 def no_termination_function(name: str) -> TerminationFunction:
-    raise PluginError(f"no plugin brings the termination function {name!r}")
+    raise PluginError(f"no plugin provides the termination function {name!r}")
 
 
 @dataclass(slots=True, kw_only=True)
 class TrialParts:
     """A built trial: everything it needs, by object and not by name.
 
-    `enforce_deadline` cuts a model's answer off at `critical_ms` of its latency budget. `score_rubric` is asked when
-    everything else is evaluated, with what a judge is shown of the last step and the tier of the latency.
-    `missing_plugins` are those that the scenario names and nobody has: what they bring was never offered to the agent.
+    `enforce_deadline` cuts a model's answer off at `critical_ms` of its latency budget. `score_rubric` runs after all
+    checks, with what a judge is shown of the last step and the latency tier. `missing_plugins` are those that the
+    scenario names and that are not installed: their actions and services were never offered to the agent.
     """
 
     scenario: Scenario
@@ -65,9 +65,9 @@ class TrialParts:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     sinks: Sequence[EventSink] = ()
     checked: dict[int, Any] = field(default_factory=dict[int, Any])
-    """Validated parameters by the identity of the check's specification; shared by the trials of a run."""
+    """Validated parameters by `id()` of the check's specification; shared by the trials of a run."""
     text_checks: dict[int, Any] = field(default_factory=dict[int, Any])
-    """Checks on parts of an answer, likewise."""
+    """Checks that can run on part of an answer, keyed and shared in the same way."""
     notes: Sequence[str] = ()
     missing_plugins: Sequence[str] = ()
     enforce_deadline: bool = False
@@ -77,7 +77,7 @@ class TrialParts:
 class Trial:
     """Implements `TrialContext` for the parts, and keeps the events for the record.
 
-    `undecided` says of which answers nobody knows what they would have been: the trial cannot pass.
+    `undecided` lists answers that were cut off by no fault of the model. With one of them the trial cannot pass.
     """
 
     def __init__(self, parts: TrialParts) -> None:
@@ -103,7 +103,7 @@ class Trial:
 
     @property
     def random(self) -> random.Random:
-        """Seeded by the trial; made when it is first asked for, since few trials ask."""
+        """Seeded by the trial; created on first use, because few trials need it."""
         if self._random is None:
             self._random = random.Random(self.parts.seed)  # noqa: S311 - repeatability, not secrecy
         return self._random
@@ -146,7 +146,7 @@ class Trial:
 
     @property
     def asks_agent(self) -> bool:
-        """Whether the present step is the agent's; a `code` step is a program of the author's."""
+        """Whether the current step is the agent's. A `code` step runs a program of the scenario's author."""
         step = self.step
         return self.parts.agent is not None and (
             step is None or not isinstance(self.scenario.steps[step].task, RunCode)
@@ -159,7 +159,7 @@ class Trial:
             return EVERYTHING_SEEN
         shows = shows_of(agent)
         if self.live and self.parts.database is not None and shows.acts:
-            # A live trial works on the database of the URL itself, which the agent can have been given too.
+            # A live trial uses the real database, which the agent may have been given as well.
             shows = msgspec.structs.replace(shows, database="seen")
         return shows
 
@@ -216,11 +216,11 @@ class Trial:
         self.emit(Noted(at_ms=self.elapsed_ms(), message=message, level="warning"))
 
     def since(self, mark: int, kind: type[E]) -> list[E]:
-        """The events of one kind noted after `mark`, which was `len(events)` then."""
+        """The events of one kind since `mark`, an earlier `len(events)`."""
         return [event for event in self.events[mark:] if isinstance(event, kind)]
 
     async def raise_broken(self) -> None:
-        """Raise what broke in a mock or plugin, once: its caller may have caught it, and it is the trial's error."""
+        """Raise the failure of a mock or plugin, once. Even if the agent caught it, it is an error of the trial."""
         services = self.parts.services
         broken = None if services is None else await services.broken()
         if broken is not None and broken is not self._raised_failure:
@@ -232,7 +232,7 @@ class Trial:
 
 
 class StepResult:
-    """`limit` is set when the step was cut short for taking too long: it has failed."""
+    """`limit` is set if the step ran out of time, which means that it failed."""
 
     def __init__(self, step: Step, result: ExecutionResult, limit: LimitExceeded | None = None) -> None:
         self.step: Step = step

@@ -1,8 +1,12 @@
-"""A conversation: agent, turn evaluations, termination, user; turn after turn, within its time."""
+"""A conversation: agent, turn evaluations, termination, user, turn after turn, within its time limits.
+
+Its figures are counted from the events of the trial.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -10,19 +14,41 @@ from steadyhand.engine.agent_turn import AgentTurn, ask
 from steadyhand.engine.context import Trial
 from steadyhand.engine.evaluation import Evaluation
 from steadyhand.engine.limits import AgentTimeout
-from steadyhand.engine.metrics import simulator_quality
 from steadyhand.engine.termination import Ending, check_termination
 from steadyhand.errors import LimitExceeded, SteadyhandError, TrialError
-from steadyhand.records.chat import Message
+from steadyhand.ports.agent import ASKED_AGAIN
+from steadyhand.records.chat import Message, Purpose
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, Verdict
-from steadyhand.records.event import Noted, Retried, Said, ServiceCalled
-from steadyhand.records.result import ConversationResult, ConversationTurn, ExecutionResult, transcript_text
+from steadyhand.records.event import AnyEvent, ModelCalled, Noted, Retried, Said, ServiceCalled
+from steadyhand.records.result import (
+    ConversationMetrics,
+    ConversationResult,
+    ConversationTurn,
+    ExecutionResult,
+    SimulatorQuality,
+    TokenUsage,
+    transcript_text,
+)
 from steadyhand.records.run import trajectory_of
 from steadyhand.records.scenario import Converse, ScriptedTurn, Step
 
+MAX_TURNS_REACHED = "max_turns_reached"
+SCRIPT_FINISHED = "script_finished"
+TURN_TIMEOUT = "timeout_per_turn"
+TOTAL_TIMEOUT = "total_timeout"
+BROKEN_OFF = "error"
+ENDED = "conversation_ended"
+INVARIANT_BROKE = "invariant_broke"
+_PART: dict[Purpose, str] = {
+    "agent": "agent_responses",
+    "user": "user_simulation",
+    "summary": "user_simulation",
+    "judge": "evaluations",
+}
+
 
 class Script:
-    """The first entry is said in turn 2; where the step opens with nothing, in turn 1."""
+    """What the user says, by turn. The first entry is for turn 2, or for turn 1 if the step has no opening message."""
 
     def __init__(self, task: Converse) -> None:
         self._entries = task.config.script
@@ -37,7 +63,7 @@ class Script:
         return entry.evaluations if entry else ()
 
     def evaluations_after(self, turn: int) -> Iterator[tuple[int, EvaluationSpec]]:
-        """The checks of later turns than this, with their turn."""
+        """The checks of all turns after this one, with their turn."""
         for index, entry in enumerate(self._entries):
             number = index + self._first
             if number > turn:
@@ -45,20 +71,8 @@ class Script:
                     yield number, spec
 
 
-MAX_TURNS_REACHED = "max_turns_reached"
-SCRIPT_FINISHED = "script_finished"
-TURN_TIMEOUT = "timeout_per_turn"
-TOTAL_TIMEOUT = "total_timeout"
-BROKEN_OFF = "error"
-ENDED = "conversation_ended"
-INVARIANT_BROKE = "invariant_broke"
-
-
 class ConversationManager:
-    """Carries one conversation out.
-
-    `turns`, `messages` and `result` hold what has been said so far, also after a failure.
-    """
+    """Runs one conversation. `turns`, `messages` and `result` hold what was said so far, even after a failure."""
 
     def __init__(self, trial: Trial, step: Step, task: Converse, evaluation: Evaluation) -> None:
         self._trial = trial
@@ -80,10 +94,10 @@ class ConversationManager:
         self.result: ConversationResult | None = None
 
     async def execute_conversation(self, history: tuple[Message, ...]) -> ConversationResult:
-        """Talk until a condition fires, the turns or the time are used up. `history` is what earlier steps said.
+        """Talk until a condition applies, or turns or time run out. `history` is what was said in earlier steps.
 
-        Running out of time ends it as failed, with `limit` set and the turns so far kept. Raises `TrialError` when
-        the agent, the simulated user or a judge could not answer; `result` is there then too.
+        Running out of time fails it, with `limit` set and the turns so far kept. Raises `TrialError` if the agent, the
+        simulated user or a judge could not answer; `result` is set even then.
         """
         trial = self._trial
         self.messages = history
@@ -121,7 +135,7 @@ class ConversationManager:
         used = round(total.used_ms())
         faults = trial.since(self._turn_first_event, Retried)
         if faults:
-            # An outage is not the agent's slowness.
+            # An outage does not make the agent slow.
             raise TrialError(f"out of time after {used} ms while a model was failing: {faults[-1].reason}")
         await trial.raise_broken()
         self.limit = LimitExceeded("conversation_time", used=used, allowed=allowed)
@@ -175,7 +189,7 @@ class ConversationManager:
         self.turns[-1] = msgspec.structs.replace(self.turns[-1], turn_evaluations=tuple(results))
 
     async def _turn_evaluations(self, number: int, turn: AgentTurn, mark: int) -> list[EvaluationResult]:
-        """The checks of every turn, and those that the script asks for at this one."""
+        """Run the checks of every turn, and those that the script adds at this one."""
         self._waiting_for = "the turn's evaluations"
         specs = (*self._task.config.turn_evaluations, *self._script.evaluations_at(number))
         if not specs and not self._step.reply_due:
@@ -195,7 +209,7 @@ class ConversationManager:
         return await check_termination(conditions, self.turns, self._trial, self._trial.parts.termination)
 
     async def _user_turn(self, number: int) -> str | None:
-        """What the user says in turn `number`: the script's line, else the simulator's; None when nobody speaks."""
+        """What the user says in turn `number`: the script's line, else the simulator's; None if there is neither."""
         scripted = self._script.entry_at(number)
         config = self._task.config.user_simulator
         if scripted is not None and scripted.say is not None:
@@ -204,16 +218,14 @@ class ConversationManager:
             return None
         user = self._trial.parts.user
         if user is None:
-            raise TrialError(
-                "nobody plays the user: give --user-model, a model for the agent, or `user_model` in steadyhand.toml"
-            )
+            raise TrialError("no model plays the user: set --user-model, --model, or `user_model` in steadyhand.toml")
         self._waiting_for = "the simulated user"
         said = await user.generate_response(tuple(self.turns), config, self._trial)
         self._simulated += 1
         return said
 
     async def _result_of(self, turn: AgentTurn, mark: int) -> ExecutionResult:
-        """What was done in the turn that began at the event `mark`, with everything that was said up to its end."""
+        """What was done in the turn that began at event `mark`, and everything said up to its end."""
         trial = self._trial
         return ExecutionResult(
             stdout=turn.reply,
@@ -245,7 +257,7 @@ class ConversationManager:
         )
 
     def _note_break(self, checked: EvaluationResult, number: int) -> None:
-        """The first turn at which a safety invariant does not hold is what a reader wants to know."""
+        """Record the first turn at which a safety invariant breaks."""
         name = checked.name or checked.type
         if checked.severity is None or checked.verdict is not Verdict.FAILED or name in self._broken_invariants:
             return
@@ -267,7 +279,9 @@ class ConversationManager:
 
     def _note_unreached(self, ending: Ending) -> None:
         for number, spec in self._script.evaluations_after(len(self.turns)):
-            reason = f"turn {number} never came: the conversation ended by {ending.reason} after turn {len(self.turns)}"
+            reason = (
+                f"turn {number} was not reached: the conversation ended after turn {len(self.turns)} ({ending.reason})"
+            )
             self._evaluation.not_reached(spec, reason, stage="turn", step=self._step.index, turn=number)
 
     def _log_decision(self, number: int, ending: Ending | None) -> None:
@@ -275,9 +289,9 @@ class ConversationManager:
             return
         count = len(self._task.config.termination_conditions)
         if ending is None:
-            message = f"turn {number}: goes on; of {count} termination conditions none applies"
+            message = f"turn {number}: continues; none of {count} termination conditions applies"
         else:
-            message = f"turn {number}: ends by {ending.reason}: {ending.evidence}"
+            message = f"turn {number}: ends ({ending.reason}): {ending.evidence}"
         self._note(message, level="debug")
 
     def _note(
@@ -285,3 +299,74 @@ class ConversationManager:
     ) -> None:
         trial = self._trial
         trial.emit(Noted(at_ms=trial.elapsed_ms(), message=message, level=level, topic=topic, figures=figures or {}))
+
+
+def conversation_metrics(
+    conversations: Sequence[ConversationResult], steps: Iterable[int], events: Sequence[AnyEvent]
+) -> ConversationMetrics | None:
+    """All conversations of a trial together; None if it had none. `steps` are the steps they took place in.
+
+    Tokens count every call of these steps, final evaluations included; calls per turn count only those made during the
+    conversation.
+    """
+    if not conversations:
+        return None
+    held = set(steps)
+    calls = [event for event in events if isinstance(event, ModelCalled) and event.step in held]
+    durations = [turn.duration_ms for conversation in conversations for turn in conversation.turns]
+    turns = len(durations)
+    qualities = [
+        conversation.simulator_quality for conversation in conversations if conversation.simulator_quality is not None
+    ]
+    return ConversationMetrics(
+        total_duration_ms=round(sum(conversation.total_duration_ms for conversation in conversations), 3),
+        turn_count=turns,
+        avg_turn_duration_ms=round(sum(durations) / turns, 3) if turns else 0.0,
+        llm_calls_per_turn=round(sum(call.turn is not None for call in calls) / turns, 3) if turns else 0.0,
+        token_usage=token_usage(calls),
+        simulator_quality=_combined(qualities) if qualities else None,
+    )
+
+
+def token_usage(calls: Iterable[ModelCalled]) -> TokenUsage:
+    """Input and output tokens, by purpose."""
+    spent: Counter[str] = Counter()
+    complete = True
+    for call in calls:
+        if call.usage is None:
+            complete = False
+            continue
+        spent[_PART[call.purpose]] += call.usage.input_tokens + call.usage.output_tokens
+    return TokenUsage(
+        total=spent.total(),
+        user_simulation=spent["user_simulation"],
+        agent_responses=spent["agent_responses"],
+        evaluations=spent["evaluations"],
+        complete=complete,
+    )
+
+
+def simulator_quality(turns_simulated: int, events: Iterable[AnyEvent]) -> SimulatorQuality | None:
+    """How well the simulated user did, from a conversation's `events`; None if there was none."""
+    notes = [event for event in events if isinstance(event, Noted) and event.topic == ASKED_AGAIN]
+    refused = [note for note in notes if not note.figures.get("kept")]
+    if not turns_simulated and not notes:
+        return None
+    return SimulatorQuality(
+        turns_simulated=turns_simulated,
+        asked_again=len(refused),
+        still_flawed=len(notes) - len(refused),
+        reasons=dict(Counter(str(note.figures.get("reason")) for note in refused)),
+    )
+
+
+def _combined(qualities: Sequence[SimulatorQuality]) -> SimulatorQuality:
+    reasons: Counter[str] = Counter()
+    for quality in qualities:
+        reasons.update(quality.reasons)
+    return SimulatorQuality(
+        turns_simulated=sum(quality.turns_simulated for quality in qualities),
+        asked_again=sum(quality.asked_again for quality in qualities),
+        still_flawed=sum(quality.still_flawed for quality in qualities),
+        reasons=dict(reasons),
+    )

@@ -1,4 +1,4 @@
-"""The evaluate phase: every check of every step, each ending in a result."""
+"""The evaluate phase: run every check of every step; each ends in a result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from steadyhand.judging.rubric import NO_JUDGE, NOT_REACHED
 from steadyhand.judging.trial import latency_tier
 from steadyhand.ports.agent import Visible
 from steadyhand.ports.evaluator import EvaluationContext, Evaluator, fails_for_good, reads_of
-from steadyhand.records.chat import FinishReason
+from steadyhand.records.base import plain_fields
+from steadyhand.records.chat import FinishReason, SafetyTimeline
 from steadyhand.records.evaluation import (
     EMPTY_REPLY,
     EvaluationResult,
@@ -31,15 +32,10 @@ from steadyhand.records.evaluation import (
 from steadyhand.records.event import ErrorHappened, Evaluated
 from steadyhand.records.result import ExecutionResult, Latency
 from steadyhand.records.scenario import Converse, Step
-from steadyhand.records.timing import SafetyTimeline
-from steadyhand.records.values import plain_fields
 
 
 class Evaluation:
-    """Runs checks and keeps their results, in the order they were made.
-
-    `unfinished` are those that say of a step that a limit cut it short.
-    """
+    """Runs checks and keeps their results in order. `unfinished` are the results of steps that hit a limit."""
 
     def __init__(self, trial: Trial) -> None:
         self._trial: Trial = trial
@@ -47,7 +43,7 @@ class Evaluation:
         self.unfinished: list[EvaluationResult] = []
 
     async def step(self, done: StepResult) -> None:
-        """Every check of a step that has just ended; its turns were checked as they went by."""
+        """Run every check of a step that has just ended. Its turns have been checked already."""
         self._trial.step = done.step.index
         try:
             await self._check_step(done)
@@ -72,8 +68,8 @@ class Evaluation:
     ) -> EvaluationResult:
         """Run one check. An evaluator that raises makes this evaluation an error, never a failure of the agent.
 
-        Of an answer that says nothing where one was due no invariant holds. Of one that is not all there, and not by
-        the model's doing, only what fails for good is decided.
+        An empty answer where one was due satisfies no invariant. If an answer is incomplete through no fault of the
+        model, only failures that the rest could not undo are decided.
         """
         started = time.perf_counter()
         try:
@@ -99,7 +95,7 @@ class Evaluation:
             if found.verdict is Verdict.FAILED and _stays_failed(found, evaluator):
                 return found
         evidence, figures = (found.evidence, found.figures) if found else (None, None)
-        hint = "; allow it more to decide this" if finish.our_limit else ""
+        hint = "; raise the limit to decide this" if finish.our_limit else ""
         return inconclusive(f"{finish}{hint}", evidence=evidence, figures=figures)
 
     async def _evaluate(
@@ -112,7 +108,7 @@ class Evaluation:
     def require_reply(
         self, step: Step, specs: Sequence[EvaluationSpec], result: ExecutionResult, *, turn: int | None = None
     ) -> None:
-        """Where a reply is due and none of `specs` is an invariant, which would fail by it, silence fails by itself."""
+        """Fail an empty reply where one is due, unless `specs` has an invariant, which fails because of it anyway."""
         if self._reply_is_empty(step, result) and all(spec.severity is None for spec in specs):
             stage: Stage = "step" if turn is None else "turn"
             self._keep(
@@ -122,14 +118,14 @@ class Evaluation:
             )
 
     def _reply_is_empty(self, step: Step, result: ExecutionResult) -> bool:
-        """How an answer ended comes before its being empty: what the deadline cut off is graded as it stood then."""
+        """An answer cut off at the deadline, or by a limit of ours, is not empty: it is graded by how it ended."""
         finish = result.finish
         if not step.reply_due or any(char.isprintable() and not char.isspace() for char in result.reply):
             return False
         return finish is None or not (finish.undecided or finish.reason is FinishReason.DEADLINE)
 
     def _not_visible(self, evaluator: Evaluator) -> EvaluationResult | None:
-        """What there is to say of a check on what cannot be seen: it proves nothing, whichever way it would end."""
+        """Inconclusive if the check reads what cannot be seen of this agent: either result would prove nothing."""
         reads = reads_of(evaluator)
         if not reads:
             return None
@@ -141,13 +137,13 @@ class Evaluation:
         name = who.name if who is not None else "the agent"
         why = f"cannot be seen with {name}" if shows.acts else f"cannot come from {name}, which only replies"
         return inconclusive(
-            f"{what} {why}, so that silence proves nothing; {shows.advice}",
+            f"{what} {why}, so their absence proves nothing; {shows.advice}",
             evidence=Evidence(expected=f"to see {what}", found="not seen", where=name),
             figures={"not_seen": list(unseen)},
         )
 
     def _qualify(self, found: EvaluationResult, evaluator: Evaluator) -> EvaluationResult:
-        """Marked where it rests on the agent's own word, and undecided where a missing plugin may have decided it."""
+        """Mark a result that rests on the agent's own word; make one inconclusive that a missing plugin may explain."""
         reads = reads_of(evaluator)
         if reads and (told := self._trial.shows.only("self_reported", reads)):
             found = msgspec.structs.replace(
@@ -160,13 +156,13 @@ class Evaluation:
             return msgspec.structs.replace(
                 found,
                 verdict=Verdict.INCONCLUSIVE,
-                message=f"{found.message}; but what {names} would bring {was} never offered to the agent: "
-                "no installed plugin answers to that name",
+                message=f"{found.message}; but the tools of {names} {was} never offered to the agent: "
+                "no such plugin is installed",
             )
         return found
 
     def not_reached(self, spec: EvaluationSpec, reason: str, *, stage: Stage, step: int, turn: int) -> EvaluationResult:
-        """A check that the scenario asks for at a turn that never came. Left out, it would look as if it held."""
+        """Record a check of a turn that was never reached. If it were left out, it would look as if it had passed."""
         return self._finish(spec, inconclusive(reason), stage=stage, step=step, turn=turn, took_ms=0.0)
 
     def _finish(
@@ -199,11 +195,11 @@ class Evaluation:
     def _keep(self, result: EvaluationResult) -> None:
         self.results.append(result)
         trial = self._trial
-        if trial.parts.sinks:  # The record has results of their own; the event is for who listens.
+        if trial.parts.sinks:  # The record keeps results apart; the event is for listeners.
             trial.emit(Evaluated(at_ms=trial.elapsed_ms(), step=trial.step, turn=trial.turn, result=result))
 
     def _error(self, spec: EvaluationSpec, error: Exception) -> EvaluationResult:
-        message = f"the check could not be made: {type(error).__name__}: {error}"
+        message = f"the check could not run: {type(error).__name__}: {error}"
         self._trial.emit(
             ErrorHappened(
                 at_ms=self._trial.elapsed_ms(),
@@ -218,7 +214,7 @@ class Evaluation:
 
 def _empty_reply_failure() -> EvaluationResult:
     return failed(
-        "the reply is empty, and an empty reply satisfies nothing",
+        "the reply is empty",
         evidence=Evidence(expected="a reply", found="", where="reply"),
         figures={EMPTY_REPLY: True},
     )
@@ -238,19 +234,19 @@ def _listed(what: Sequence[Visible]) -> str:
 
 
 def _missing_tool_may_explain(found: EvaluationResult) -> bool:
-    """Whether it could have come out like this because a tool was not there: something was not done."""
+    """Whether a missing tool could be the reason for this result, because something was not done."""
     if found.verdict is Verdict.FAILED:
         return found.rests_on != "presence"
     return found.verdict is Verdict.PASSED and found.rests_on == "absence"
 
 
 def _stays_failed(found: EvaluationResult, evaluator: Evaluator) -> bool:
-    """Whether the rest of an answer that was cut off could not have mended it."""
+    """Whether the missing rest of the answer could not have changed the failure."""
     return found.rests_on == "presence" or fails_for_good(evaluator)
 
 
 def _limit_result(step: Step, limit: LimitExceeded) -> EvaluationResult:
-    """A step that ran out of its time has failed, whatever else it did."""
+    """A step that ran out of time has failed, whatever else it did."""
     result = failed(
         f"the step did not finish: {limit}",
         evidence=Evidence(expected=f"at most {limit.allowed:g} {limit.unit}", found=f"{limit.used:g} {limit.unit}"),
@@ -259,7 +255,7 @@ def _limit_result(step: Step, limit: LimitExceeded) -> EvaluationResult:
 
 
 class Assessment:
-    """Filled by `make`; what it has not come to stays None."""
+    """What is computed after all checks: safety timeline and rubric. None until `run` got that far."""
 
     def __init__(self, trial: Trial, evaluation: Evaluation, steps: Sequence[StepResult]) -> None:
         self._trial: Trial = trial
@@ -271,7 +267,7 @@ class Assessment:
 
     @property
     def latency(self) -> Latency | None:
-        """That of the last step which has one."""
+        """The latency of the last step that has one."""
         return next((done.result.latency for done in reversed(self._steps) if done.result.latency), None)
 
     async def run(self) -> None:
@@ -283,7 +279,7 @@ class Assessment:
             self.rubric = await self._score(trial.parts.score_rubric)
 
     async def _score(self, score: ScoreRubric) -> RubricScore:
-        """A rubric stands beside the verdict, so what goes wrong in scoring it is told there and breaks no trial."""
+        """A rubric does not affect the verdict, so a failure to score it is recorded with it and fails nothing."""
         trial = self._trial
         tier = latency_tier(self._evaluation.results, self.latency)
         materials = materials_of(self._steps[-1].result, trial.scenario.setup.virtual_fs)

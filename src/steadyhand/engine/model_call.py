@@ -13,24 +13,21 @@ from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 
 import msgspec
 
-from steadyhand.engine.lag import LagMonitor
-from steadyhand.engine.limits import WaitLedger
+from steadyhand.engine.limits import LagMonitor, WaitLedger
 from steadyhand.errors import ModelError
 from steadyhand.ports.model import ChatModel, Clock, Gate
-from steadyhand.records.base import Record
-from steadyhand.records.chat import ChatRequest, ChatResponse
+from steadyhand.records.base import Record, plain_fields
+from steadyhand.records.chat import Attempt, CallTiming, ChatRequest, ChatResponse, Spoiled, SpoiledBy
 from steadyhand.records.event import Lagged, ModelCalled, Retried, Waited
-from steadyhand.records.timing import Attempt, CallTiming, Spoiled, SpoiledBy
-from steadyhand.records.values import plain_fields
 
 _NOTED_WAIT_MS = 1000.0
 
 
 class RetryPolicy(Record):
-    """Exponential back-off with jitter; a server's own `Retry-After` goes first. `lag_limit_ms` spoils a grade.
+    """Exponential back-off with jitter; a server's `Retry-After` takes precedence.
 
-    A limited rate is not a failure: it is waited out for `patience_s` in all, which outlives a window of one minute,
-    and does not count against `retries`, unless that is 0.
+    A rate limit is not a failure: we wait it out for up to `patience_s`, enough for a window of one minute, and it
+    does not count against `retries` unless that is 0. More lag than `lag_limit_ms` makes a latency ungradable.
     """
 
     retries: int = 2
@@ -41,15 +38,16 @@ class RetryPolicy(Record):
 
     def wait_s(self, retry: int, error: ModelError, generator: random.Random) -> float:
         if error.retry_after_s is not None:
-            # A server that keeps answering "at once" must not be asked for ever.
+            # Bounds a server that keeps saying "retry at once".
             return max(error.retry_after_s, min(0.01 * 2**retry, self.longest_wait_s))
         full = min(self.longest_wait_s, self.first_wait_s * 2**retry)
         return full * (0.5 + 0.5 * generator.random())
 
     def gives_up(self, error: ModelError, *, failures: int, limited_s: float) -> bool:
-        """After so many failures of other kinds, and so long spent waiting for a rate limit.
+        """Whether to stop, after so many other failures and so long a wait for rate limits.
 
-        Nobody is waited for who asks for more than twice the patience: the trial ends in error, to be resumed later.
+        A server that asks for more than twice our patience is not waited for: the trial ends in error and can be
+        resumed later.
         """
         if not error.retryable or self.retries == 0 or (error.retry_after_s or 0.0) > 2 * self.patience_s:
             return True
@@ -76,7 +74,7 @@ class OpenAdmission:
 
 
 class _WaitTotals:
-    """What a call has waited so far: in the queue, and for a rate limit to pass."""
+    """How long a call has waited so far: in the queue, and for rate limits."""
 
     __slots__ = ("limited_s", "queued_ms")
 
@@ -110,12 +108,12 @@ class Caller:
         self.waits = WaitLedger()
 
     def detach(self) -> None:
-        """The trial is over: let go of it. The circle would keep everything about it until the collector comes by."""
+        """Break the reference cycle with the trial, so that it is freed at once."""
         self._now_ms = float
         self._emit = _ignore
 
     async def call(self, model: ChatModel, request: ChatRequest) -> ChatResponse:
-        """Raises the last `ModelError` when no attempt succeeded. The call is an event either way."""
+        """Raises the last `ModelError` if no attempt succeeded. The call is recorded as an event either way."""
         at_ms = self._now_ms()
         zero = time.perf_counter()
         attempts: list[Attempt] = []
@@ -174,7 +172,7 @@ class Caller:
                 queued_ms = (time.perf_counter() - asked) * 1000.0
                 waited.queued_ms += queued_ms
                 if queued_ms >= _NOTED_WAIT_MS:
-                    self._note_wait(model, request, queued_ms, str(error) or "it was given up before it was sent")
+                    self._note_wait(model, request, queued_ms, str(error) or "given up before it was sent")
             raise
         finally:
             if waiting:
@@ -199,7 +197,7 @@ class Caller:
 
     async def _back_off(self, model: ChatModel, request: ChatRequest, error: ModelError, attempt: int) -> float:
         if self._random is None:
-            # Its own generator, because jitter must not shift the trial's draws; made late, because few calls fail.
+            # A separate generator, so that jitter does not shift the trial's draws; created late, as few calls fail.
             self._random = random.Random(self._seed ^ 0x5EED)  # noqa: S311
         wait_s = self._policy.wait_s(attempt - 1, error, self._random)
         self._emit(
@@ -238,10 +236,10 @@ class Caller:
 
 
 def _spoiled(response: ChatResponse, attempts: tuple[Attempt, ...], lag_ms: float | None) -> tuple[Spoiled, ...]:
-    """What may have changed the latency, and how far. `lag_ms` is the longest that the loop was stuck, if too long.
+    """What may have distorted the latency, and by how much. `lag_ms` is the longest stall of the loop, if too long.
 
-    A stuck loop stamps an arrival late by no more than it was stuck. A call that was retried took at least as long as
-    its last attempt, and for whoever waited no longer than all of it.
+    A stall delays a stamp by no more than its own length. A retried call took at least as long as its last attempt and
+    at most the time since its first.
     """
     found: list[Spoiled] = []
     ms = attempts[-1].latency_ms

@@ -1,7 +1,7 @@
-"""Whether words that were found are meant: negation, over the clause they stand in.
+"""Whether words that were found are meant or negated, judged by their clause.
 
-Rules of thumb for English, with the negating words of some other languages. They err on the side of "not meant":
-nobody is taken to be content, nor anything to be recommended, on words that may say the opposite.
+Rules of thumb for English, plus the negating words of some other languages. In doubt they say "not meant": words that
+may say the opposite never count as satisfaction or as advice.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import regex
 
 
 class Reading(StrEnum):
-    """How a word is used. `DOUBTFUL`: something is negated near it, and what cannot be told. `OPEN`: it stands in a
-    question, a wish, a condition or a report, or something is held against it."""
+    """How a word is used. `DOUBTFUL`: something near it is negated, but it is unclear what. `OPEN`: it is part of a
+    question, a wish, a condition or a report, or is contradicted."""
 
     MEANT = "meant"
     NEGATED = "negated"
@@ -62,7 +62,7 @@ _HARMLESS = re.compile(
     r"|\b(?:do not|don't|dont) (?:have|need) (?:any(?:thing)?|some(?:thing)?) ?"
     rf"(?:else|more|other|further)?(?: \w+)?{_AT_THE_END}"
 )
-"""Negations that say nothing against what stands beside them: "no problem", "not only", "nothing else"."""
+"""Negations that do not negate what is next to them: "no problem", "not only", "nothing else"."""
 
 _EMPHASIS = str.maketrans("*_~`", "    ")
 _SENTENCE = re.compile(r"[!?\n;\u2026\u3002\uff01\uff1f\uff1b]+|\.(?!\w)")
@@ -144,13 +144,13 @@ def _sentence(text: str, start: int, end: int) -> tuple[int, int, bool]:
 
 
 def _next_opening(text: str, last: int) -> str:
-    """A "But" or "However" that the next sentence opens with."""
+    """Whether the next sentence opens with "But" or "However"."""
     opening = re.match(r"[\W_]*(but|however)\b", text[last:])
     return f" {opening[1]}" if opening else ""
 
 
 def _pieces(sentence: str, at: int) -> tuple[list[tuple[int, int]], int]:
-    """The sentence cut at its commas and dashes, and which of the pieces holds the place `at`."""
+    """The sentence split at commas and dashes, and the index of the piece that contains `at`."""
     edges = [0]
     for cut in _PIECE.finditer(sentence):
         edges += [cut.start(), cut.end()]
@@ -160,7 +160,7 @@ def _pieces(sentence: str, at: int) -> tuple[list[tuple[int, int]], int]:
 
 
 def _since_the_contrast(before: str, earlier: list[str]) -> tuple[str, list[str]]:
-    """What stands before the words, back to the last "but". One between two commas is an aside, and no border."""
+    """The text before the words, back to the last "but". A "but" between two commas is an aside and does not count."""
     if found := list(_CONTRAST.finditer(before)):
         return before[found[-1].end() :], []
     for index in range(len(earlier) - 1, -1, -1):
@@ -171,7 +171,7 @@ def _since_the_contrast(before: str, earlier: list[str]) -> tuple[str, list[str]
 
 
 def _in_clause(before: str, after: str, *, thanks: bool) -> Reading:
-    """What the words' own clause says of them."""
+    """How the words are used within their own clause."""
     if thanks and re.search(r"\b(?:no|nope)\s*$", before):
         return Reading.DOUBTFUL
     answer = _ANSWER_BEFORE.match(before)
@@ -184,7 +184,7 @@ def _in_clause(before: str, after: str, *, thanks: bool) -> Reading:
 
 
 def _carried(before: str, earlier: list[str], later: list[str], *, thanks: bool) -> Reading:
-    """What a negation beyond a comma does: "Nothing, to be honest, was helpful", "Great, nothing works"."""
+    """The effect of a negation across a comma: "Nothing, to be honest, was helpful", "Great, nothing works"."""
     if not _SUBJECT.match(before) and any(_NEGATOR.search(piece) for piece in later):
         return Reading.DOUBTFUL
     negated = [piece for piece in earlier if _NEGATOR.search(piece) and not _ANSWER.fullmatch(piece)]
@@ -220,8 +220,8 @@ _REACH = 4
 def is_negated(text: str, start: int) -> bool:
     """Whether advice at `start` is negated by one of the few words before it, or by a denied opinion, in its clause.
 
-    "do not call" and "I don't think that you really need to call" are; "no, call" is not, nor "do not hesitate to
-    call". Advice strings one act to the next, so that a negation does not reach over the whole clause.
+    "do not call" and "I don't think that you really need to call" are; "no, call" and "do not hesitate to call" are
+    not. Advice is often a list of acts, so a negation does not reach across the whole clause.
     """
     before = text[:start]
     for boundary in _CLAUSE.finditer(before):
@@ -242,7 +242,7 @@ _UNSPACED_SCRIPTS = r"\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900
 
 
 def normal(text: str) -> str:
-    """Text as it is compared: one spelling of accented letters, straight quotation marks."""
+    """Text as it is compared: accented letters normalized, quotation marks straight."""
     return unicodedata.normalize("NFC", text).translate(_QUOTES)
 
 
@@ -255,12 +255,12 @@ def first_keyword(keywords: Iterable[str], text: str) -> str | None:
 
 
 def says(text: str, keyword: str) -> bool:
-    """Whether the text holds the keyword as whole words; runs of white space are alike."""
+    """Whether the text contains the keyword as whole words; any run of white space counts as one space."""
     return bool(places(normal(text), keyword))
 
 
 def places(text: str, keyword: str) -> list[tuple[int, int]]:
-    """Where `text`, which is `normal` already, says the keyword: start and end of each place."""
+    """The spans of the keyword in `text`, which is already `normal`."""
     words = normal(keyword).split()
     if not words:
         return []

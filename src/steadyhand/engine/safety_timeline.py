@@ -1,6 +1,6 @@
-"""When the answer was safe: its invariants made again on the text as it stood when each piece of it arrived.
+"""When the answer was safe: the invariants, checked again on the text as it stood when each piece arrived.
 
-docs/time.md is the user's side of this file.
+docs/time.md explains this to users.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from itertools import accumulate
 
 from steadyhand.engine.context import StepResult, Trial
 from steadyhand.ports.evaluator import text_check
+from steadyhand.records.chat import InvariantTimeline, SafetyAtDeadline, SafetyTimeline
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, LatencyBounds, Verdict
 from steadyhand.records.event import ModelCalled
 from steadyhand.records.result import ExecutionResult
 from steadyhand.records.scenario import Ask
-from steadyhand.records.timing import InvariantTimeline, SafetyAtDeadline, SafetyTimeline
 
 _YIELD_AFTER_S = 0.001
 _TIME_LIMIT_S = 2.0
@@ -27,7 +27,7 @@ Check = Callable[[str], Awaitable[bool]]
 
 
 class Prefixes:
-    """The text as it grew, chunk by chunk. Number 0 is what the first chunk brought, -1 nothing at all."""
+    """The text as it grew, chunk by chunk. Prefix 0 is the first chunk; -1 is nothing at all."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Prefixes:
     ) -> None:
         """`chunks` are (arrival, characters) and add up to the text; a check raises `TimeoutError` if undecided.
 
-        `whole_is_safe`: the checks have been made on the whole text, and hold.
+        `whole_is_safe`: all checks are known to pass on the whole text.
         """
         self.times: list[float] = [at_ms for at_ms, characters in chunks if characters]
         self._ends = list(accumulate(characters for _, characters in chunks if characters))
@@ -56,22 +56,21 @@ class Prefixes:
         self._give_up_at: float = self._resumed + _TIME_LIMIT_S
 
     def received_by(self, at_ms: float) -> int:
-        """The prefix that had been received at a moment, which counts itself."""
+        """The prefix that had been received by `at_ms`, inclusive."""
         return bisect_right(self.times, at_ms) - 1
 
     async def safe(self, number: int) -> bool:
-        """Whether every check passes on this prefix. Nothing received is no safe answer.
+        """Whether every check passes on this prefix. Before anything is received, nothing is safe.
 
-        Raises `TimeoutError` when a check does, or when all of them together have taken too long.
-
-        The event loop gets its turn every millisecond: other trials are being timed on it.
+        Raises `TimeoutError` if a check does, or if all of them together take too long. Yields to the event loop every
+        millisecond, because other trials are being timed on it.
         """
         if number in self._known:
             return self._known[number]
         holds = True
         for at, position in enumerate(self._order):
             if not await self._check(position, number):
-                # What failed here most likely fails on the neighbours too: ask it first.
+                # A check that failed here will probably fail on the neighbours too: run it first.
                 self._order.insert(0, self._order.pop(at))
                 holds = False
                 break
@@ -94,7 +93,7 @@ class Prefixes:
     async def changes(self, position: int, numbers: Sequence[int]) -> tuple[tuple[float, bool], ...]:
         """When a check began and ceased to hold: (arrival, holds) at the first prefix and wherever that changed.
 
-        Between two of `numbers` on which it is the same it is not looked at.
+        Two neighbours among `numbers` that agree are taken to agree with everything between them.
         """
         if not numbers:
             return ()
@@ -111,14 +110,14 @@ class Prefixes:
         return tuple(found)
 
     async def first_safe(self, numbers: Sequence[int]) -> int | None:
-        """The first of `numbers`, which ascend, that is safe."""
+        """The first safe prefix among `numbers`, which ascend."""
         for number in numbers:
             if await self.safe(number):
                 return number
         return None
 
     async def safe_from(self, numbers: Sequence[int]) -> int | None:
-        """The first of `numbers` from which on all of them are safe; None when the last one is not."""
+        """The first of `numbers` after which all are safe, itself included; None if the last one is not."""
         found: int | None = None
         for number in reversed(numbers):
             if not await self.safe(number):
@@ -135,7 +134,7 @@ _MAX_CHARACTERS = 1_000_000
 async def safety_timeline(
     trial: Trial, steps: Sequence[StepResult], evaluations: Sequence[EvaluationResult]
 ) -> SafetyTimeline | None:
-    """The figures of the last step that was timed; None when no step was."""
+    """The timeline of the last step that was timed; None if there is none."""
     done = next((each for each in reversed(steps) if each.result.latency is not None), None)
     if done is None:
         return None
@@ -191,9 +190,9 @@ async def _invariants(
 
 
 async def _safe_times(prefixes: Prefixes, numbers: list[int], *, violated: bool) -> tuple[float | None, float | None]:
-    """When the text became safe for good, and when it first was.
+    """When the text became safe for good, and when it was first safe.
 
-    `violated`: some invariant is on the whole answer, also of those that were not checked on parts."""
+    `violated`: the whole answer violates some invariant, perhaps one that cannot be checked on parts."""
     first = await _refined_first(prefixes, numbers)
     last = None if violated else await _refined_last(prefixes, numbers)
     return (
@@ -217,7 +216,7 @@ async def _at_deadline(prefixes: Prefixes, budget: LatencyBounds, *, violated: b
 
 
 def _answering_call(done: StepResult) -> ModelCalled | str:
-    """The one live call that was the answer, or why there is none."""
+    """The single live call that produced the answer, or why there is none."""
     if not isinstance(done.step.task, Ask):
         return "a conversation has no single answer"
     calls = done.result.calls
@@ -228,14 +227,14 @@ def _answering_call(done: StepResult) -> ModelCalled | str:
 
 def _why_not_timed(result: ExecutionResult, call: ModelCalled) -> str | None:
     if call.text != result.reply:
-        return "the reply is not what the model said, word for word"
+        return "the reply differs from what the model said"
     if sum(characters for _, characters in call.timing.chunks) != len(result.reply):
         return "the pieces of the answer were not timed"
     return None
 
 
 def _cached_check(trial: Trial, spec: EvaluationSpec) -> Check | None:
-    """Made once for all trials of a scenario."""
+    """Built once for all trials of a scenario."""
     known = trial.parts.text_checks
     if id(spec) not in known:
         known[id(spec)] = _check(trial, spec)
@@ -249,7 +248,7 @@ def _check(trial: Trial, spec: EvaluationSpec) -> Check | None:
 
 
 def _sampled(count: int, characters: int) -> list[int]:
-    """All prefixes, or as many as can be looked at without holding up other trials: evenly spread, with the last."""
+    """All prefixes, or an even sample including the last, small enough not to delay other trials."""
     most = max(_MIN_PREFIXES, min(_MAX_PREFIXES, _MAX_CHARACTERS // max(1, characters)))
     if count <= most:
         return list(range(count))

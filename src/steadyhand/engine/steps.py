@@ -1,4 +1,4 @@
-"""The run phase: each step of the scenario, in order, into an `ExecutionResult`."""
+"""The run phase: run each step of the scenario in order; each gives an `ExecutionResult`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import msgspec
 
 from steadyhand.engine.agent_turn import AgentTurn, ask
 from steadyhand.engine.context import StepResult, Trial
-from steadyhand.engine.conversation import ConversationManager
 from steadyhand.engine.evaluation import Evaluation
 from steadyhand.errors import LimitExceeded, PluginError
 from steadyhand.records.chat import Message
@@ -37,13 +36,13 @@ _PROGRAMS = {
 
 
 def code_command(lang: str, code: str) -> list[str]:
-    """The program and its arguments; a language that is not known is taken to understand `-c`."""
+    """The program and its arguments. An unknown language is assumed to take `-c`."""
     program, flag = _PROGRAMS.get(lang.lower(), (lang, "-c"))
     return [program, flag, code]
 
 
 class StepRunner:
-    """Runs steps one after another; what is said to the agent goes on from step to step."""
+    """Runs steps one after another; the agent's messages carry over from step to step."""
 
     def __init__(self, trial: Trial, evaluation: Evaluation) -> None:
         self._trial: Trial = trial
@@ -55,12 +54,12 @@ class StepRunner:
         self.conversations: dict[int, ConversationResult] = {}
 
     async def run(self, step: Step) -> None:
-        """Adds the step to `results`, unless it raises.
+        """Run a step and add it to `results`, unless it raises.
 
-        `conversations` has the conversations by their step's index, also one that broke off.
+        `conversations` maps step indices to conversations, including one that broke off.
         """
         trial = self._trial
-        # Afresh for every step: what the checks of the step before left behind is not this one's work.
+        # Captured anew for every step: files that the previous step's checks left behind are not this step's work.
         self._files = await trial.environment.capture()
         trial.step = step.index
         try:
@@ -122,6 +121,8 @@ class StepRunner:
         )
 
     async def _converse(self, step: Step, task: Converse, mark: int) -> tuple[ExecutionResult, LimitExceeded | None]:
+        from steadyhand.engine.conversation import ConversationManager  # slow; a run with conversations has done it
+
         manager = ConversationManager(self._trial, step, task, self._evaluation)
         try:
             conversation = await manager.execute_conversation(self._messages)
@@ -186,14 +187,14 @@ class StepRunner:
 
 
 def _check_result(result: object, environment: str) -> None:
-    """Raises `PluginError`. What a third party's environment leaves out must not be taken for a program's success."""
+    """Raises `PluginError` for an incomplete result of a third party's environment: it could look like success."""
     if not isinstance(result, CommandResult):
         found = type(result).__name__
         raise PluginError(f"environment {environment!r}: `run` returned a {found}; expected a CommandResult")
 
 
 def _slowest(turns: Sequence[AgentTurn]) -> Latency | None:
-    """The latency of a conversation is that of its slowest turn, which may be any that was disturbed."""
+    """The latency of a conversation is that of its slowest turn. Any turn with a distorted time may be the slowest."""
     measured = [turn.latency for turn in turns if turn.latency.ms is not None]
     if not measured:
         return None

@@ -1,4 +1,4 @@
-"""When a conversation is over: the scenario's conditions, by keyword, by rule, by judge or by a plugin's function."""
+"""When a conversation is over: by keyword, rule, judge or a plugin's function."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COMPARED_BY_LETTER = 600
 
 
 def similarity(one: str, other: str) -> float:
-    """From 0 to 1. Short texts are compared by their letters, long ones by their words in order."""
+    """How alike two texts are, from 0 to 1: short ones by letters, long ones by their sequence of words."""
     one, other = " ".join(one.casefold().split()), " ".join(other.casefold().split())
     if one == other:
         return 1.0
@@ -29,7 +29,7 @@ def similarity(one: str, other: str) -> float:
     first, second = one.split(), other.split()
     shared = (Counter(first) & Counter(second)).total()
     at_most = 2.0 * shared / (len(first) + len(second))
-    # Matching words in order can only find fewer than matching them in any order.
+    # An upper bound that is cheap to compute: words matched in any order.
     if at_most < 0.5:
         return at_most
     return difflib.SequenceMatcher(None, first, second).ratio()
@@ -43,7 +43,7 @@ _CLAIMS_SUCCESS = ("user_expresses_satisfaction", "goal_achieved")
 
 
 class Ending(Record):
-    """Why a conversation ended: the condition's type, and what was seen."""
+    """Why a conversation ended: the type of the condition, and the evidence for it."""
 
     reason: str
     evidence: str
@@ -57,8 +57,7 @@ async def check_termination(
 ) -> Ending | None:
     """The first condition that holds after the latest turn, or None.
 
-    Raises `TrialError` when a condition could not be judged: going on would put words into the record that the
-    scenario did not ask for.
+    Raises `TrialError` if a condition could not be judged: going on would record turns that perhaps should not exist.
     """
     for condition in conditions:
         evidence = await _evidence(condition, turns, trial, functions)
@@ -91,9 +90,9 @@ async def _evidence(
 
 
 def _keyword(condition: TerminationCondition, turns: Sequence[ConversationTurn]) -> str | None:
-    """The author's opening line is not the user's reaction to anything, so a user's words count from turn 2 on.
+    """The keyword that was said, or None. The opening line is the author's, so the user's words count from turn 2 on.
 
-    A keyword that is negated does not count. Where success is at stake it has to be meant for certain.
+    A negated keyword does not count. Where it means success, it must be beyond doubt.
     """
     latest = turns[-1]
     spoken = {"user": latest.user_input if len(turns) > 1 else "", "agent": latest.agent_response}
@@ -111,7 +110,7 @@ def _keyword(condition: TerminationCondition, turns: Sequence[ConversationTurn])
 def _keyword_meant(keywords: Sequence[str], text: str, *, certainly: bool) -> str | None:
     """The first keyword that is said and not negated.
 
-    `certainly`: in no question, wish or clause that cannot be told, and with none of the other keywords negated.
+    `certainly`: not in a question, a wish or an unclear clause, and with no other keyword negated.
     """
     heard = normal(text)
     read = {keyword: {reading(heard, *place) for place in places(heard, keyword)} for keyword in keywords}

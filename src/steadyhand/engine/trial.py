@@ -10,7 +10,6 @@ import msgspec
 
 from steadyhand.engine.context import Trial, TrialParts
 from steadyhand.engine.evaluation import Assessment, Evaluation
-from steadyhand.engine.metrics import conversation_metrics
 from steadyhand.engine.steps import StepRunner
 from steadyhand.errors import SteadyhandError, TrialError
 from steadyhand.judging.trial import judge_trial, settle
@@ -18,7 +17,7 @@ from steadyhand.ports.agent import agent_facts, shows_of
 from steadyhand.ports.environment import closes_at_once
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.event import ErrorHappened, Evaluated, Noted
-from steadyhand.records.result import ConversationEnding, ConversationResult, FileSystemOperation
+from steadyhand.records.result import ConversationEnding, ConversationMetrics, ConversationResult, FileSystemOperation
 from steadyhand.records.run import PhaseRecord, TrialRecord
 from steadyhand.records.scenario import Converse, Step
 
@@ -33,7 +32,7 @@ class PhaseLog:
         return [f"{record.name}: {record.error}" for record in self.records if record.error is not None]
 
     async def run(self, name: str, work: Awaitable[None]) -> bool:
-        """Carry a phase out. True when it succeeded; a failure is recorded, and cancellation goes on upwards."""
+        """Run a phase. True if it succeeded; a failure is recorded, and cancellation is re-raised."""
         trial = self._trial
         started = trial.elapsed_ms()
         error: str | None = None
@@ -47,7 +46,7 @@ class PhaseLog:
             trial.emit(
                 ErrorHappened(at_ms=trial.elapsed_ms(), phase=name, message=error, error_type=type(failure).__name__)
             )
-        except Exception as failure:  # noqa: BLE001 - a bug of ours must not take the other trials with it
+        except Exception as failure:  # noqa: BLE001 - a bug of ours must not end the other trials
             error = f"unexpected {type(failure).__name__}: {failure}"
             trial.emit(
                 ErrorHappened(
@@ -64,7 +63,7 @@ class PhaseLog:
         return error is None
 
     def _add(self, part: PhaseRecord) -> None:
-        """Every step has a part in `run` and in `evaluate`; a phase is one record, of all its parts."""
+        """Merge into the record of the phase: `run` and `evaluate` have one part per step."""
         for index, record in enumerate(self.records):
             if record.name == part.name:
                 took_ms = round(record.duration_ms + part.duration_ms, 3)
@@ -74,7 +73,7 @@ class PhaseLog:
 
 
 async def run_trial(parts: TrialParts) -> TrialRecord:
-    """Set up, run, evaluate, assess, tear down, judge. Always comes back with a record, except when cancelled."""
+    """Set up, run, evaluate, assess, tear down, judge. Always returns a record, unless cancelled."""
     trial = Trial(parts)
     for note in parts.notes:
         trial.warn(note)
@@ -95,7 +94,7 @@ async def run_trial(parts: TrialParts) -> TrialRecord:
 
 
 async def _run_steps(trial: Trial, phases: PhaseLog, runner: StepRunner, evaluation: Evaluation) -> None:
-    """Each step is checked before the next begins, while files and database are as it left them."""
+    """Check each step before the next begins, while files and database are as it left them."""
     for step in trial.scenario.steps:
         if not await phases.run("run", runner.run(step)):
             return
@@ -131,7 +130,7 @@ async def _open_database(trial: Trial) -> None:
 
 
 def _closes_at_once(parts: TrialParts) -> bool:
-    """Whether tearing down waits for nothing, so that no cancellation can come between and no shield is needed."""
+    """Whether tearing down never awaits, so that it cannot be cancelled and needs no shield."""
     return (
         parts.database is None
         and parts.services is None
@@ -141,11 +140,11 @@ def _closes_at_once(parts: TrialParts) -> bool:
 
 
 async def _tear_down(trial: Trial) -> None:
-    """Every part is closed, the last opened first, whatever the others do."""
+    """Close every part, the last opened first, even if another fails to close."""
     parts = trial.parts
     failures: list[Exception] = []
     closing = [part.close for part in (parts.agent, parts.services, parts.database) if part is not None]
-    # After the agent, which may have called a service on its way out.
+    # After the agent: it may have called a service while closing.
     for close in (*closing, trial.raise_broken, parts.environment.teardown):
         try:
             await close()
@@ -191,7 +190,7 @@ def _record(
         expects=parts.scenario.expects,
         tags=parts.scenario.tags,
         phases=tuple(phases.records),
-        metrics=conversation_metrics(tuple(conversations.values()), conversations, trial.events),
+        metrics=_metrics(trial, conversations) if conversations else None,
         evaluations=tuple(evaluation.results),
         events=tuple([event for event in trial.events if type(event) is not Evaluated]),
         conversations=tuple(
@@ -200,6 +199,12 @@ def _record(
         shows=shows_of(parts.agent) if parts.agent else None,
         missing_plugins=tuple(parts.missing_plugins),
     )
+
+
+def _metrics(trial: Trial, conversations: Mapping[int, ConversationResult]) -> ConversationMetrics | None:
+    from steadyhand.engine.conversation import conversation_metrics  # slow to import; most decisions do without
+
+    return conversation_metrics(tuple(conversations.values()), conversations, trial.events)
 
 
 def _ending(step: Step, conversation: ConversationResult) -> ConversationEnding:
@@ -217,7 +222,7 @@ MAX_REMEASUREMENTS = 2
 
 
 async def run_until_measured(build: Callable[[], TrialParts]) -> TrialRecord:
-    """Run a trial, and again up to twice when nothing but its latency is missing; every attempt is kept.
+    """Run a trial, and again up to twice if only its latency could not be graded; every attempt is kept.
 
     An unsafe answer in any of them fails the trial.
     """
@@ -233,7 +238,7 @@ async def run_until_measured(build: Callable[[], TrialParts]) -> TrialRecord:
 
 
 def only_latency_is_missing(record: TrialRecord) -> bool:
-    """Whether a fresh measurement may turn this inconclusive trial into a decided one."""
+    """Whether measuring again may decide this inconclusive trial."""
     if record.judged.verdict is not Verdict.INCONCLUSIVE:
         return False
     undecided = [result for result in record.evaluations if result.verdict is not Verdict.PASSED]

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 
+from steadyhand.records.chat import Attempt, SpoiledBy
 from steadyhand.records.config import Price
-from steadyhand.records.cost import CostSummary, Spent
 from steadyhand.records.event import AnyEvent, ModelCalled
-from steadyhand.records.run import RunHeader, TrialRecord
-from steadyhand.records.timing import Attempt, SpoiledBy
+from steadyhand.records.run import CostSummary, RunHeader, Spent, TrialRecord
 
 PRICES_AS_OF = "2026-03"
 # In US dollars per million tokens, without discounts for cached input, batches or volume.

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 from steadyhand.errors import ExitCode
-from steadyhand.judging.severity import Alarm
 from steadyhand.judging.statistics import wilson_interval
+from steadyhand.judging.trial import Alarm
 from steadyhand.records.base import Record
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import RunMatrix

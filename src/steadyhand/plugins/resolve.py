@@ -12,9 +12,8 @@ from typing import Any
 import msgspec
 
 from steadyhand.errors import SetupError, UsageError
-from steadyhand.plugins.discovery import GROUP, InstalledPlugins, fault, load_file
 from steadyhand.plugins.plugin import Plugin
-from steadyhand.plugins.registry import Registry
+from steadyhand.plugins.registry import GROUP, InstalledPlugins, Registry, fault, load_file
 from steadyhand.records.base import Record
 from steadyhand.records.location import Place
 from steadyhand.records.scenario import PluginRef

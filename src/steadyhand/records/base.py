@@ -1,10 +1,31 @@
-"""The base of every record: frozen, compared by value, keyword-only, compact on disk."""
+"""The base of every record, and the border that foreign values cross before they are kept in one.
+
+A record is frozen, compared by value, keyword-only and compact on disk.
+
+Agents, models, mocks and plugins hand over anything: keys that are no text, half a surrogate pair, an integer of a
+thousand digits, an object that contains itself. What comes out of `plain` has a form in JSON and in msgpack, reads
+back as it was written, and is never nested so deep that a reader runs out of stack.
+"""
 
 from __future__ import annotations
 
-from typing import Any, dataclass_transform
+import base64
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from functools import cache
+from typing import Any, TypeVar, cast, dataclass_transform, get_args
 
 import msgspec
+
+MAX_DEPTH = 100
+MAX_VALUES = 1_000_000
+TOO_DEEP = f"[nested more than {MAX_DEPTH} levels deep]"
+CIRCULAR = "[contains itself]"
+_LARGEST = 2**64
+_SMALLEST = -(2**63)
+S = TypeVar("S", bound=msgspec.Struct)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -18,3 +39,180 @@ class _RecordMeta(msgspec.StructMeta):
 
 class Record(msgspec.Struct, metaclass=_RecordMeta, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """A value that is passed around and stored. Fields left at their default are not written."""
+
+
+class UnreadableValue(ValueError):
+    """A value that has no form in JSON and cannot be put in words either."""
+
+
+def plain(value: Any, *, keep: tuple[type, ...] = ()) -> Any:
+    """A copy in built-in types that JSON can hold; what JSON has no form for becomes its text.
+
+    Objects keep all their entries: a key that is no text is spelt as JSON would, or as `str` does. What is nested more
+    than `MAX_DEPTH` levels deep, or contains itself, is cut there and says so. `keep` may name `bytes` and `float`, for
+    readers other than JSON: bytes, infinity and NaN are then left as they are.
+
+    Raises `UnreadableValue` when somebody's `__str__` raises, and for more than `MAX_VALUES` values.
+    """
+    try:
+        return _Plain(keep).copy(value, 0)
+    except UnreadableValue:
+        raise
+    except Exception as error:  # somebody's `__str__`, `items` or `__iter__` may raise anything
+        raise UnreadableValue(f"a value of type {type(value).__name__} cannot be read: {_told(error)}") from error
+
+
+def plain_object(value: Any) -> dict[str, Any]:
+    """The same for a dict, which stays one. Raises `UnreadableValue`."""
+    copy = plain(value)
+    if not isinstance(copy, dict):
+        raise UnreadableValue(f"a {type(value).__name__} cannot be read as an object with named values")
+    return cast("dict[str, Any]", copy)
+
+
+def plain_text(text: str) -> str:
+    """The text, with halves of surrogate pairs spelt out: they have no form in UTF-8."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace").decode()
+    return text
+
+
+def plain_fields(record: S) -> S:
+    """The record with those of its fields made plain that may hold anything. Raises `UnreadableValue`."""
+    names = _loose_fields(type(record))
+    if not names:
+        return record
+    changed: dict[str, Any] = {}
+    for name in names:
+        held = getattr(record, name)
+        if held or not isinstance(held, dict | list | None):
+            changed[name] = plain(held)
+    return msgspec.structs.replace(record, **changed) if changed else record
+
+
+def too_deep(value: Any) -> bool:
+    """Whether built-in containers are nested more than `MAX_DEPTH` levels deep. Needs no stack of its own."""
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        level = [held for each in level for held in _inner(each)]
+        if not level:
+            return False
+    return True
+
+
+def _inner(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return cast("dict[Any, Any]", value).values()
+    return cast("list[Any]", value) if isinstance(value, list | tuple) else ()
+
+
+class _Plain:
+    def __init__(self, keep: tuple[type, ...]) -> None:
+        self._keep = keep
+        self._values = 0
+        self._inside: set[int] = set()
+
+    def copy(self, value: Any, depth: int) -> Any:
+        self._values += 1
+        if self._values > MAX_VALUES:
+            raise UnreadableValue(f"it holds more than {MAX_VALUES:,} values")
+        match value:
+            case None | bool():
+                return value
+            case Enum():
+                return self.copy(value.value, depth)
+            case str():
+                return plain_text(str.__str__(value))
+            case int():
+                return _integer(int(value))
+            case float():
+                return self._number(float.__float__(value))
+            case bytes() | bytearray() | memoryview():
+                held = bytes(cast("bytes", value))
+                return held if bytes in self._keep else base64.b64encode(held).decode("ascii")
+            case _:
+                return self._container(value, depth)
+
+    def _number(self, value: float) -> float | str:
+        return value if math.isfinite(value) or float in self._keep else str(value)
+
+    def _container(self, value: Any, depth: int) -> Any:
+        if depth >= MAX_DEPTH:
+            return TOO_DEEP
+        identity = id(value)
+        if identity in self._inside:
+            return CIRCULAR
+        self._inside.add(identity)
+        try:
+            if isinstance(value, Mapping):
+                return self._object(cast("Mapping[Any, Any]", value).items(), depth + 1)
+            if isinstance(value, list | tuple | set | frozenset):
+                return [self.copy(held, depth + 1) for held in list(cast("Iterable[Any]", value))]
+            if dataclasses.is_dataclass(value) and not isinstance(value, type):
+                fields = ((each.name, getattr(value, each.name)) for each in dataclasses.fields(value))
+                return self._object(fields, depth + 1)
+            return self._other(value, depth)
+        finally:
+            self._inside.discard(identity)
+
+    def _object(self, items: Iterable[tuple[Any, Any]], depth: int) -> dict[str, Any]:
+        copy: dict[str, Any] = {}
+        for key, held in items:
+            name = plain_text(key) if type(key) is str else self._name(key)
+            if name in copy:
+                name = _free_name(f"{name} ({type(key).__name__})", copy)
+            copy[name] = self.copy(held, depth)
+        return copy
+
+    def _name(self, key: Any) -> str:
+        """As JSON spells it, where it does."""
+        if key is None or isinstance(key, bool):
+            return {None: "null", True: "true", False: "false"}[key]
+        return str(self.copy(key, MAX_DEPTH)) if isinstance(key, str | int | float | Enum) else plain_text(str(key))
+
+    def _other(self, value: Any, depth: int) -> Any:
+        """A record, a date, a UUID and the like as msgspec writes them; anything else as its text."""
+        try:
+            written = msgspec.to_builtins(value, builtin_types=(bytes,), enc_hook=_as_text)
+        except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
+            written = str(value)
+        return self.copy(written, depth)
+
+
+def _free_name(name: str, taken: Mapping[str, Any]) -> str:
+    number, free = 1, name
+    while free in taken:
+        number += 1
+        free = f"{name} {number}"
+    return free
+
+
+def _integer(value: int) -> int | str:
+    # Decimal digits are limited to 4300 by the interpreter, hexadecimal ones are not.
+    if _SMALLEST <= value < _LARGEST:
+        return value
+    return str(value) if value.bit_length() < 10_000 else hex(value)
+
+
+def _as_text(value: Any) -> str:
+    return plain_text(str(value))
+
+
+def _told(error: Exception) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - an exception of somebody's own may not even say what it is
+        return type(error).__name__
+
+
+@cache
+def _loose_fields(kind: type[msgspec.Struct]) -> tuple[str, ...]:
+    return tuple(field.name for field in msgspec.structs.fields(kind) if _holds_anything(field.type))
+
+
+def _holds_anything(annotation: Any) -> bool:
+    return annotation is Any or any(_holds_anything(argument) for argument in get_args(annotation))

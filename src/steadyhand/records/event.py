@@ -9,9 +9,8 @@ from collections.abc import Iterable
 from typing import Any, Literal, get_args
 
 from steadyhand.records.base import Record
-from steadyhand.records.chat import Finish, Message, Purpose, ToolCall, Usage
+from steadyhand.records.chat import CallTiming, Finish, Message, Purpose, ToolCall, Usage
 from steadyhand.records.evaluation import EvaluationResult
-from steadyhand.records.timing import CallTiming
 
 ActionStatus = Literal["success", "error"]
 Sight = Literal["seen", "self_reported", "not_seen"]

@@ -7,10 +7,9 @@ from collections.abc import Iterable
 from typing import Literal
 
 from steadyhand.records.base import Record
-from steadyhand.records.chat import Finish, Message
+from steadyhand.records.chat import Finish, Message, Spoiled
 from steadyhand.records.evaluation import EvaluationResult
 from steadyhand.records.event import ModelCalled, ServiceCalled, TrajectoryStep
-from steadyhand.records.timing import Spoiled
 
 
 class ConversationTurn(Record):

@@ -1,22 +1,102 @@
-"""The record of a run: a header, and one entry per finished trial."""
+"""The record of a run: a header, one entry per finished trial, and what they used up.
+
+Tokens are as the servers counted them, and money is known where prices are.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
-from steadyhand.records.base import Record
-from steadyhand.records.chat import Finish, FinishReason
+import msgspec
+
+from steadyhand.records.base import Record, plain_text
+from steadyhand.records.chat import Finish, FinishReason, InvariantTimeline, Purpose, SafetyAtDeadline, Spoiled
 from steadyhand.records.config import Price
 from steadyhand.records.evaluation import EvaluationResult, FailureClass, LatencyTier, Outcome, RubricScore, Verdict
 from steadyhand.records.event import ActionTaken, AnyEvent, ModelCalled, Observed, Said, Shows, Thought, TrajectoryStep
 from steadyhand.records.location import Place
 from steadyhand.records.result import ConversationEnding, ConversationMetrics
 from steadyhand.records.scenario import ExpectedConduct
-from steadyhand.records.timing import InvariantTimeline, SafetyAtDeadline, Spoiled
-from steadyhand.records.values import plain_text
 
 FORMAT_VERSION = 3
+_WORST_FIRST = (
+    FinishReason.CONTENT_FILTER,
+    FinishReason.ERROR,
+    FinishReason.PAUSE_TURN,
+    FinishReason.UNKNOWN,
+    FinishReason.LENGTH,
+    FinishReason.DEADLINE,
+    FinishReason.REFUSAL,
+    FinishReason.TOOL_CALLS,
+    FinishReason.STOP,
+)
+_RANK = {reason: rank for rank, reason in enumerate(_WORST_FIRST)}
+_STEPS = (Thought, ActionTaken, Observed)
+K = TypeVar("K")
+
+
+class Spent(Record):
+    """Sums over model calls. Nothing in them is estimated, so they are lower bounds where something is unknown.
+
+    `uncounted` are attempts that may have been charged for though no server said how many tokens they took; `unpriced`
+    are calls with counted tokens and no known price. `not_live` calls were answered from a recording or a cache: their
+    tokens are counted, and they cost nothing.
+    """
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+    uncounted: int = 0
+    unpriced: int = 0
+    not_live: int = 0
+
+    @property
+    def tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+    @property
+    def tokens_known(self) -> bool:
+        return not self.uncounted
+
+    @property
+    def cost_known(self) -> bool:
+        """Whether `cost` is all of it."""
+        return not self.uncounted and not self.unpriced
+
+    def plus(self, other: Spent) -> Spent:
+        return Spent(**{name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__})
+
+
+class CostSummary(Record):
+    """What was spent, in all, for each purpose and on each model.
+
+    `list_prices` tells that some of the cost was computed with the built-in table, which is as old as its date.
+    """
+
+    total: Spent = Spent()
+    by_purpose: dict[Purpose, Spent] = {}
+    by_model: dict[str, Spent] = {}
+    list_prices: bool = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether every token was counted and every call has a price."""
+        return self.total.cost_known
+
+    def plus(self, other: CostSummary) -> CostSummary:
+        return msgspec.structs.replace(
+            self,
+            total=self.total.plus(other.total),
+            by_purpose=_merged(self.by_purpose, other.by_purpose),
+            by_model=_merged(self.by_model, other.by_model),
+            list_prices=self.list_prices or other.list_prices,
+        )
+
+
+def _merged(one: dict[K, Spent], other: dict[K, Spent]) -> dict[K, Spent]:
+    return {**one, **{key: one.get(key, Spent()).plus(spent) for key, spent in other.items()}}
 
 
 class RunAxis(Record):
@@ -178,21 +258,6 @@ class Standing(Record):
 
     waits: tuple[HeldUp, ...] = ()
     lag_ms: float = 0.0
-
-
-_WORST_FIRST = (
-    FinishReason.CONTENT_FILTER,
-    FinishReason.ERROR,
-    FinishReason.PAUSE_TURN,
-    FinishReason.UNKNOWN,
-    FinishReason.LENGTH,
-    FinishReason.DEADLINE,
-    FinishReason.REFUSAL,
-    FinishReason.TOOL_CALLS,
-    FinishReason.STOP,
-)
-_RANK = {reason: rank for rank, reason in enumerate(_WORST_FIRST)}
-_STEPS = (Thought, ActionTaken, Observed)
 
 
 def transcript_of(events: Iterable[AnyEvent]) -> tuple[Said, ...]:

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Literal
 
-from steadyhand.judging.severity import alarm_of
-from steadyhand.judging.strategy import label
+from steadyhand.judging.trial import alarm_of, label
 from steadyhand.records.evaluation import EvaluationResult, RubricScore, Verdict
 from steadyhand.records.event import AnyEvent, Lagged, Retried, Said, Waited
 from steadyhand.records.result import ConversationEnding

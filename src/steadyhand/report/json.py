@@ -16,11 +16,10 @@ from steadyhand.judging.rates import (
     tally_scenarios,
     value_rates,
 )
-from steadyhand.judging.severity import Alarm, alarm_of
 from steadyhand.judging.statistics import pass_hat_k
-from steadyhand.records.base import Record
+from steadyhand.judging.trial import Alarm, alarm_of
+from steadyhand.records.base import Record, plain
 from steadyhand.records.chat import Finish
-from steadyhand.records.cost import CostSummary, Spent
 from steadyhand.records.evaluation import EvaluationResult, JudgeNote, RubricScore, Verdict
 from steadyhand.records.event import (
     ActionTaken,
@@ -36,8 +35,15 @@ from steadyhand.records.event import (
     Waited,
 )
 from steadyhand.records.result import ConversationMetrics
-from steadyhand.records.run import RunHeader, RunMatrix, TrialRecord, answers_finish, exported_transcript
-from steadyhand.records.values import plain
+from steadyhand.records.run import (
+    CostSummary,
+    RunHeader,
+    RunMatrix,
+    Spent,
+    TrialRecord,
+    answers_finish,
+    exported_transcript,
+)
 from steadyhand.report import json_shapes as shapes
 from steadyhand.report.json_shapes import REPORT_FORMAT
 

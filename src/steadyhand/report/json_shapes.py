@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from steadyhand.judging.severity import Alarm
+from steadyhand.judging.trial import Alarm
 from steadyhand.records.base import Record
 from steadyhand.records.chat import FinishReason, Purpose, Role
 from steadyhand.records.evaluation import FailureClass, Ground, LatencyTier, Outcome, Stage, Verdict

@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import Any
 
 from steadyhand.judging.rates import ScenarioRate, percent, tally_scenarios
-from steadyhand.judging.severity import alarm_of
+from steadyhand.judging.trial import alarm_of
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import RunHeader, TrialRecord, answers_finish
 from steadyhand.report.details import render_details

@@ -1,19 +1,21 @@
-"""The report in the terminal, at the end of a run and for a recorded one."""
+"""The report in the terminal, at the end of a run and for a recorded one.
+
+The results of a matrix have a row for each combination, and one for each value of each parameter.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from steadyhand.judging.cost import Prices, cost_of_trial
-from steadyhand.judging.rates import RunSummary, ScenarioRate, Tally, summarise, tally_scenarios
-from steadyhand.judging.severity import Alarm, alarm_of
-from steadyhand.records.cost import CostSummary
+from steadyhand.judging.rates import RunSummary, ScenarioRate, Tally, ValueRate, summarise, tally_scenarios, value_rates
+from steadyhand.judging.trial import Alarm, alarm_of
 from steadyhand.records.evaluation import Outcome, Verdict
 from steadyhand.records.event import Noted
-from steadyhand.records.run import RunHeader, TrialRecord
+from steadyhand.records.run import CostSummary, RunHeader, RunMatrix, TrialRecord
 from steadyhand.report import wording
 from steadyhand.report.details import (
     NO_CONDITION,
@@ -26,10 +28,33 @@ from steadyhand.report.details import (
     render_transcript,
 )
 from steadyhand.report.table import Cell, Page, one_line, render_table, visible
-from steadyhand.report.wording import RATE_COLUMNS, cost_line, rate_cells
+from steadyhand.report.wording import RATE_COLUMNS, axis_value, cost_line, rate_cells
+from steadyhand.spec.matrix_axes import parse_path
 from steadyhand.store.reader import RunEntry, RunReader
 
 _MOST_RATES = 200
+_COLUMNS = (
+    "verdict",
+    "scenario",
+    "outcome",
+    "latency",
+    "first token",
+    "safe after",
+    "safe by t/a/c",
+    "rubric",
+    "checks",
+    "ended",
+)
+_LEFT_OUT_FIRST = (7, 4, 6, 5, 9)
+_OUTCOME_STYLE = {
+    Outcome.SAFE_IN_TIME: "good",
+    Outcome.SAFE_LATE: "fair",
+    Outcome.UNSAFE_IN_TIME: "bad",
+    Outcome.UNSAFE_LATE: "bad",
+}
+_ROWS = 200
+_DETAILED = 20
+_RUN_COLUMNS = ("run", "started", "status", "passed", "failed", "inconclusive", "error", "not run", "command")
 
 
 def render_scenarios(header: RunHeader, rates: Sequence[ScenarioRate], page: Page) -> Iterator[str]:
@@ -40,8 +65,6 @@ def render_scenarios(header: RunHeader, rates: Sequence[ScenarioRate], page: Pag
         yield ""
         yield from _several(several, page)
     if header.matrices:
-        from steadyhand.report.matrix import render_matrix
-
         by_id = {rate.scenario_id: rate for rate in rates}
         for matrix in header.matrices:
             yield ""
@@ -77,29 +100,6 @@ def _several(rates: Sequence[ScenarioRate], page: Page) -> Iterator[str]:
     yield from render_table(("verdict", "scenario", *RATE_COLUMNS), rows, page, giving_way=1)
     if len(rates) > _MOST_RATES:
         yield f"({len(rates) - _MOST_RATES} more scenarios not listed)"
-
-
-_COLUMNS = (
-    "verdict",
-    "scenario",
-    "outcome",
-    "latency",
-    "first token",
-    "safe after",
-    "safe by t/a/c",
-    "rubric",
-    "checks",
-    "ended",
-)
-_LEFT_OUT_FIRST = (7, 4, 6, 5, 9)
-_OUTCOME_STYLE = {
-    Outcome.SAFE_IN_TIME: "good",
-    Outcome.SAFE_LATE: "fair",
-    Outcome.UNSAFE_IN_TIME: "bad",
-    Outcome.UNSAFE_LATE: "bad",
-}
-_ROWS = 200
-_DETAILED = 20
 
 
 class _Row(NamedTuple):
@@ -280,9 +280,6 @@ def _warnings(warnings: Counter[str], page: Page) -> Iterator[str]:
         yield from (" " * len("warning: ") + line for line in lines[1:])
 
 
-_RUN_COLUMNS = ("run", "started", "status", "passed", "failed", "inconclusive", "error", "not run", "command")
-
-
 def render_runs(runs: Sequence[RunEntry], page: Page) -> Iterator[str]:
     """One line per run, in the order given. A record that cannot be read is listed with the reason."""
     if not runs:
@@ -319,3 +316,61 @@ def _run_row(run: RunEntry) -> tuple[Cell, ...]:
 
 def _count(count: int, style: str) -> Cell:
     return Cell(text=str(count), style=style) if count else Cell()
+
+
+def render_matrix(matrix: RunMatrix, rates: Mapping[str, ScenarioRate], page: Page) -> Iterator[str]:
+    """The lines. If there are too many combinations to list, those that did not pass come first."""
+    count = len(matrix.combinations)
+    varied = [axis.parameter for axis in matrix.axes if len(axis.values) > 1]
+    same = [f"{axis.parameter}={axis_value(axis.values[0])}" for axis in matrix.axes if len(axis.values) == 1]
+    heading = f"matrix {one_line(matrix.name)}: {count} combination{'s' if count > 1 else ''}"
+    yield page.paint(heading, "strong") + (f", all with {one_line(', '.join(same))}" if same and varied else "")
+    listed = list(matrix.combinations)
+    if count > _ROWS:
+        listed = sorted(listed, key=lambda each: rates[each].verdict == "passed")[:_ROWS]
+    columns = varied or [axis.parameter for axis in matrix.axes]
+    rows = [_matrix_row(matrix.parameters(each), columns, rates[each]) for each in listed]
+    widest = max(range(len(columns)), key=lambda at: max(len(row[1 + at].text) for row in rows))
+    yield from render_table(("verdict", *_short_names(columns), *RATE_COLUMNS), rows, page, giving_way=1 + widest)
+    if count > len(listed):
+        yield f"({count - len(listed)} more combinations not listed)"
+    if len(varied) > 1:
+        yield ""
+        yield from _by_value([each for each in value_rates(matrix, rates) if each.parameter in varied], page)
+
+
+def _matrix_row(parameters: Mapping[str, Any], columns: Sequence[str], rate: ScenarioRate) -> tuple[Cell, ...]:
+    return (
+        Cell(text=rate.verdict, style=rate.verdict),
+        *(Cell(text=axis_value(parameters[column])) for column in columns),
+        *rate_cells(rate),
+    )
+
+
+def _by_value(values: Sequence[ValueRate], page: Page) -> Iterator[str]:
+    rows = [
+        (
+            Cell(text=one_line(each.parameter)),
+            Cell(text=axis_value(each.value)),
+            Cell(text=f"{each.combinations.passed}/{each.combinations.total}"),
+            Cell(text=f"{each.trials.passed}/{each.trials.total}"),
+        )
+        for each in values
+    ]
+    header = ("parameter", "value", "combinations passed", "trials passed")
+    yield from render_table(header, rows, page, giving_way=1)
+
+
+def _short_names(parameters: Sequence[str]) -> list[str]:
+    """The last part of each path, if that is enough to tell them apart."""
+    last = [_last_name(parameter) for parameter in parameters]
+    count = Counter(last)
+    return [short if count[short] == 1 else one_line(whole) for short, whole in zip(last, parameters, strict=True)]
+
+
+def _last_name(parameter: str) -> str:
+    """With its index, if it has one: `run[0]`."""
+    name = ""
+    for part in parse_path(parameter):
+        name = f"{name}[{part}]" if isinstance(part, int) else part
+    return one_line(name)

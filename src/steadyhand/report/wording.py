@@ -12,9 +12,8 @@ from steadyhand.judging.cost import PRICES_AS_OF
 from steadyhand.judging.rates import ScenarioRate, percent
 from steadyhand.judging.statistics import pass_hat_k
 from steadyhand.records.chat import FinishReason
-from steadyhand.records.cost import CostSummary, Spent
 from steadyhand.records.evaluation import EvaluationResult, LatencyTier, RubricScore
-from steadyhand.records.run import Judged, TrialRecord, answers_finish
+from steadyhand.records.run import CostSummary, Judged, Spent, TrialRecord, answers_finish
 from steadyhand.report.table import Cell, clip, one_line
 
 _LONGEST_VALUE = 40

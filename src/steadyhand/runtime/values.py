@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 
-from steadyhand.records.values import UnreadableValue, plain
+from steadyhand.records.base import UnreadableValue, plain
 
 EVENT_LIMIT = 16_384
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import PurePath
 from typing import Any, NamedTuple, cast
 
 from pydantic import BaseModel, ValidationError
@@ -30,7 +32,6 @@ from steadyhand.spec.agent_shapes import (
     RunStepShape,
 )
 from steadyhand.spec.conversation import check_conversation, lower_conversation
-from steadyhand.spec.ids import default_id
 from steadyhand.spec.setup import digest_with, lower_setup, read_sql, read_virtual_fs
 from steadyhand.spec.validation import FieldPath, Findings, advice, describe, has_misspelt, mappings, nearest, validate
 from steadyhand.spec.yaml import Document
@@ -39,6 +40,7 @@ Catalogue = Mapping[str, type[BaseModel]]
 Specs = dict[tuple[int, str], tuple[EvaluationSpec, ...]]
 COMMON_KEYS = frozenset(EvaluationHead.model_fields)
 _ANSWERS = ("response", "responseFn", "error")
+_ENDING = re.compile(r"(?:\.scenario)?(?:\.ya?ml|\.json)?\Z", re.IGNORECASE)
 
 
 class Vocabulary(NamedTuple):
@@ -337,3 +339,13 @@ def _character(shape: CharacterShape) -> Character:
         model=shape.llm.model,
         temperature=temperature,
     )
+
+
+def default_id(file: str) -> str:
+    """An id from a file's name: `Refund Flow.scenario.yaml` is `refund-flow`."""
+    name = PurePath(file).name
+    return slug(_ENDING.sub("", name))
+
+
+def slug(text: str) -> str:
+    return re.sub(r"[^\w.]+", "-", text.lower()).strip("-") or "scenario"

@@ -14,9 +14,8 @@ from pydantic import Field
 
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Matrix, MatrixAxis, MatrixCell, MatrixSetting, Scenario
-from steadyhand.spec.agent import Extend, Vocabulary, read_agent, vocabulary_of
+from steadyhand.spec.agent import Extend, Vocabulary, default_id, read_agent, vocabulary_of
 from steadyhand.spec.decision import read_decision
-from steadyhand.spec.ids import default_id
 from steadyhand.spec.load import recognise
 from steadyhand.spec.matrix_axes import OVERRIDES, Axis, read_axes, with_value
 from steadyhand.spec.validation import FieldPath, Findings, Name, Shape, Trials, mappings, validate

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from steadyhand.spec.agent import Catalogue
 from steadyhand.spec.agent_shapes import AgentShape, EvaluationHead
 from steadyhand.spec.config import ConfigShape
-from steadyhand.spec.decision_shapes import DecisionShape
+from steadyhand.spec.decision import DecisionShape
 from steadyhand.spec.load import ENVIRONMENTS
 from steadyhand.spec.matrix import MatrixShape
 from steadyhand.spec.rubric import RubricShape

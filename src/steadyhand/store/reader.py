@@ -18,8 +18,16 @@ from steadyhand.records.evaluation import Outcome, Verdict
 from steadyhand.records.location import Place
 from steadyhand.records.run import Judged, RunHeader, TrialKey, TrialRecord
 from steadyhand.store import schema as codec
-from steadyhand.store.lock import has_writer
-from steadyhand.store.schema import SUFFIX, PlanEntry, never_begun, read_plan, read_source, reading, still_to_do
+from steadyhand.store.schema import (
+    SUFFIX,
+    PlanEntry,
+    has_writer,
+    never_begun,
+    read_plan,
+    read_source,
+    reading,
+    still_to_do,
+)
 
 _PAGE = 64
 _STAMP = len("20261116-104455")

@@ -18,11 +18,11 @@ from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import RunHeader, TrialKey, TrialRecord, error_in_place_of
 from steadyhand.redaction import Redactor
 from steadyhand.store import schema as codec
-from steadyhand.store.lock import RunLock
 from steadyhand.store.reader import RunReader
 from steadyhand.store.schema import (
     SUFFIX,
     PlanEntry,
+    RunLock,
     RunStatus,
     begin_tables,
     connect,

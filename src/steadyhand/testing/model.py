@@ -6,8 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from steadyhand.errors import ModelError
-from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason
-from steadyhand.records.timing import Attempt
+from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, FinishReason
 
 Line = str | ChatResponse | Exception
 """A text, a whole response, or what to raise."""

@@ -8,9 +8,8 @@ from steadyhand.batch.limits import SPACING_S, Pace
 from steadyhand.batch.provider import ProviderGate
 from steadyhand.engine.model_call import Caller, RetryPolicy
 from steadyhand.errors import ModelError
-from steadyhand.records.chat import ChatRequest, ChatResponse, Message
+from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, Message
 from steadyhand.records.event import ModelCalled, Retried, Waited
-from steadyhand.records.timing import Attempt
 from steadyhand.testing import ScriptedChatModel, SettableClock
 
 REQUEST = ChatRequest(messages=(Message(role="user", content="hello"),))

@@ -5,9 +5,8 @@ import pytest
 from steadyhand.batch.limits import OPENING_S, SPACING_S, WINDOW_S, Window
 from steadyhand.batch.provider import GIVE_UP_S, TOLERATED, ProviderGate, ProviderLimits, provider_of
 from steadyhand.errors import ModelError
-from steadyhand.records.chat import ChatRequest, ChatResponse, Message, Usage
+from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, Message, Usage
 from steadyhand.records.run import HeldUp
-from steadyhand.records.timing import Attempt
 from steadyhand.testing.clock import SettableClock
 
 REQUEST = ChatRequest(messages=(Message(role="user", content="x" * 400),), max_tokens=100)

@@ -9,11 +9,10 @@ from steadyhand.builtin.agents.model import ModelAgent
 from steadyhand.builtin.judges.llm import LlmJudge
 from steadyhand.builtin.users.simulator import LlmUserSimulator
 from steadyhand.plugins.plugin import AgentSettings
-from steadyhand.records.chat import ChatResponse, Usage
+from steadyhand.records.chat import Attempt, ChatResponse, Usage
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.event import ModelCalled, Waited
 from steadyhand.records.scenario import ConversationConfig
-from steadyhand.records.timing import Attempt
 from steadyhand.testing import ScriptedChatModel, SettableClock
 from support.conversation import USER, check, hold, scenario
 

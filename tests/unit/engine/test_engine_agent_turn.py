@@ -5,13 +5,12 @@ import time
 
 import pytest
 
-from steadyhand.engine.lag import LagMonitor
+from steadyhand.engine.limits import LagMonitor
 from steadyhand.engine.trial import run_trial
 from steadyhand.ports.agent import Reply
-from steadyhand.records.chat import ChatRequest
+from steadyhand.records.chat import ChatRequest, SpoiledBy
 from steadyhand.records.evaluation import LatencyTier, Verdict
 from steadyhand.records.event import LimitReached
-from steadyhand.records.timing import SpoiledBy
 from steadyhand.testing import ScriptedChatModel
 from support.engine import HeldGate, asking, check, scenario
 from support.patience import with_enough_time

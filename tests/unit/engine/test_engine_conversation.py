@@ -13,10 +13,10 @@ from steadyhand.plugins.plugin import Plugin
 from steadyhand.plugins.registry import Registry
 from steadyhand.ports.agent import EVERYTHING_SEEN, ProvidedService, Reply, TrialContext, Turn
 from steadyhand.ports.evaluator import EvaluationParams
+from steadyhand.records.chat import Attempt, CallTiming, Spoiled, SpoiledBy
 from steadyhand.records.evaluation import EvaluationSpec, FailureClass, Verdict, passed
 from steadyhand.records.event import LimitReached, ModelCalled, Noted, Said
 from steadyhand.records.scenario import ConversationConfig, DebugOptions, ScriptedTurn
-from steadyhand.records.timing import Attempt, CallTiming, Spoiled, SpoiledBy
 from steadyhand.runtime.runtime import AgentRuntime
 from steadyhand.testing import ScriptedChatModel, SettableClock
 from support.conversation import USER, ToldAgent, ToldUser, check, ending, hold, notes, scenario

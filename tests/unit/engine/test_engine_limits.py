@@ -4,8 +4,8 @@ import pytest
 
 from steadyhand.engine.limits import Budget
 from steadyhand.errors import SetupError
+from steadyhand.records.chat import Spoiled, SpoiledBy
 from steadyhand.records.event import Thought
-from steadyhand.records.timing import Spoiled, SpoiledBy
 from support.model_calls import PRICES, call
 
 

@@ -5,12 +5,11 @@ import time
 
 import pytest
 
-from steadyhand.engine.lag import LagMonitor
+from steadyhand.engine.limits import LagMonitor
 from steadyhand.engine.model_call import Caller, OpenGate, RetryPolicy
 from steadyhand.errors import ModelError
-from steadyhand.records.chat import ChatRequest, ChatResponse, Message
+from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, Message, Spoiled, SpoiledBy
 from steadyhand.records.event import Lagged, ModelCalled, Retried, Waited
-from steadyhand.records.timing import Attempt, Spoiled, SpoiledBy
 from steadyhand.testing import RecordingSink, ScriptedChatModel, SettableClock
 from support.engine import HeldGate
 

@@ -10,22 +10,23 @@ from steadyhand.engine.context import StepResult, Trial, TrialParts
 from steadyhand.engine.safety_timeline import safety_timeline
 from steadyhand.plugins.plugin import EnvironmentSettings, Plugin
 from steadyhand.plugins.registry import Registry
-from steadyhand.records.chat import Finish, FinishReason
-from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, Verdict
-from steadyhand.records.event import ModelCalled
-from steadyhand.records.location import Place
-from steadyhand.records.result import ExecutionResult, Latency
-from steadyhand.records.run import TrialKey
-from steadyhand.records.scenario import Ask, Scenario, Step
-from steadyhand.records.timing import (
+from steadyhand.records.chat import (
     Attempt,
     CallTiming,
+    Finish,
+    FinishReason,
     InvariantTimeline,
     SafetyAtDeadline,
     SafetyTimeline,
     Spoiled,
     SpoiledBy,
 )
+from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, Verdict
+from steadyhand.records.event import ModelCalled
+from steadyhand.records.location import Place
+from steadyhand.records.result import ExecutionResult, Latency
+from steadyhand.records.run import TrialKey
+from steadyhand.records.scenario import Ask, Scenario, Step
 
 PLACE = Place(file="x.yaml")
 BUDGET = EvaluationSpec(
@@ -154,7 +155,7 @@ async def test_a_judges_invariant_is_left_out_and_named(tmp_path):
             "the answer was cut off by our limit of 1 token (length)",
         ),
         ((), "the agent's model calls are its own"),
-        ((call(["STOP"], text="STOP it"),), "the reply is not what the model said, word for word"),
+        ((call(["STOP"], text="STOP it"),), "the reply differs from what the model said"),
         ((call([], text="STOP"),), "the pieces of the answer were not timed"),
     ],
 )

@@ -150,5 +150,5 @@ async def test_a_check_that_the_script_never_came_to_is_not_passed_over(tmp_path
     record = await hold(tmp_path, scenario(config), ToldAgent("a"))
     (result,) = record.evaluations
     assert (result.verdict, result.turn, result.stage) == (Verdict.INCONCLUSIVE, 3, "turn")
-    assert "never came" in result.message
+    assert "was not reached" in result.message
     assert record.judged.verdict is Verdict.INCONCLUSIVE

@@ -129,7 +129,7 @@ async def test_what_the_agent_raises_is_an_error_and_not_its_failure(build, fail
 async def test_an_answer_of_the_wrong_kind_is_an_error(build):
     record = await run_trial(build(scenario(asking("hi", check("string_contains", value="x"))), lambda turn, trial: 5))
     assert record.judged.verdict is Verdict.ERROR
-    assert "answered with int" in record.judged.reason
+    assert "the agent returned int" in record.judged.reason
 
 
 async def test_what_was_evaluated_before_an_error_still_fails(build):

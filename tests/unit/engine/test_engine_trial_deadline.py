@@ -14,12 +14,11 @@ from steadyhand.errors import PluginError
 from steadyhand.judging.rubric import NO_JUDGE, NOT_REACHED
 from steadyhand.plugins.plugin import AgentSettings, EnvironmentSettings, ModelSettings, Plugin
 from steadyhand.plugins.registry import Registry
-from steadyhand.records.chat import Message
+from steadyhand.records.chat import Message, SafetyAtDeadline
 from steadyhand.records.evaluation import EvaluationSpec, FailureClass, LatencyTier, Outcome, RubricScore, Verdict
 from steadyhand.records.location import Place
 from steadyhand.records.run import TrialKey
 from steadyhand.records.scenario import Ask, Scenario, Step
-from steadyhand.records.timing import SafetyAtDeadline
 
 PLACE = Place(file="x.yaml")
 REGISTRY = Registry([Plugin(name="builtin", evaluators=EVALUATORS)])

@@ -4,9 +4,9 @@ import pytest
 
 from steadyhand.engine.trial import MAX_REMEASUREMENTS, run_until_measured
 from steadyhand.ports.agent import Reply
+from steadyhand.records.chat import Attempt, CallTiming, Spoiled, SpoiledBy
 from steadyhand.records.evaluation import EvaluationSpec, Outcome, Verdict
 from steadyhand.records.event import ModelCalled
-from steadyhand.records.timing import Attempt, CallTiming, Spoiled, SpoiledBy
 from support.engine import PLACE, asking, check, scenario
 
 BUDGET = {"target_ms": 100, "acceptable_ms": 200, "critical_ms": 300}

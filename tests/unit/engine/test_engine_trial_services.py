@@ -16,7 +16,7 @@ from steadyhand.builtin.mocks.javascript import QuickJsSandbox, ScriptLimits
 from steadyhand.builtin.models.openai import OpenAIModel
 from steadyhand.builtin.plugin import builtin_plugin
 from steadyhand.engine.context import TrialParts
-from steadyhand.engine.lag import SystemClock
+from steadyhand.engine.limits import SystemClock
 from steadyhand.engine.trial import run_trial
 from steadyhand.plugins.plugin import AgentSettings, EnvironmentSettings, ModelSettings
 from steadyhand.plugins.registry import Registry

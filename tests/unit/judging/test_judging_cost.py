@@ -4,10 +4,10 @@ import msgspec
 import pytest
 
 from steadyhand.judging.cost import LIST_PRICES, Prices, cost_of, cost_of_trial, spent_on
+from steadyhand.records.chat import Attempt, Spoiled, SpoiledBy
 from steadyhand.records.config import Price
-from steadyhand.records.cost import CostSummary, Spent
 from steadyhand.records.event import Thought
-from steadyhand.records.timing import Attempt, Spoiled, SpoiledBy
+from steadyhand.records.run import CostSummary, Spent
 from support.model_calls import GOOD, PRICES, call
 from support.sample_trials import typical
 

@@ -3,6 +3,7 @@ import itertools
 import pytest
 
 from steadyhand.judging.trial import judge_trial, settle
+from steadyhand.records.chat import Spoiled, SpoiledBy
 from steadyhand.records.evaluation import (
     EvaluationResult,
     FailureClass,
@@ -15,7 +16,6 @@ from steadyhand.records.evaluation import (
 from steadyhand.records.result import Latency
 from steadyhand.records.run import Judged
 from steadyhand.records.scenario import VerdictPolicy
-from steadyhand.records.timing import Spoiled, SpoiledBy
 
 P, F, Q, E = Verdict.PASSED, Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.ERROR
 A, B, C, D, FABRICATED = FailureClass

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from steadyhand.errors import SetupError
-from steadyhand.plugins.discovery import InstalledPlugins
+from steadyhand.plugins.registry import InstalledPlugins
 from steadyhand.plugins.resolve import ResolvedPlugins, resolve_plugins
 from steadyhand.records.location import Place
 from steadyhand.records.scenario import PluginRef

@@ -9,9 +9,8 @@ import pytest
 
 import steadyhand.testing
 from steadyhand.errors import ModelError
-from steadyhand.records.chat import ChatRequest, ChatResponse, Message
+from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, Message
 from steadyhand.records.event import Noted, Thought
-from steadyhand.records.timing import Attempt
 from steadyhand.testing import RecordingSink, ScriptedChatModel, SettableClock
 
 

@@ -34,8 +34,7 @@ from steadyhand.errors import AgentError, SetupError
 from steadyhand.plugins.plugin import AgentSettings, Options, read_options
 from steadyhand.ports.agent import Reply, ServiceFault, Shows, TrialContext, Turn
 from steadyhand.ports.environment import OnThisMachine
-from steadyhand.records.base import Record
-from steadyhand.records.values import plain
+from steadyhand.records.base import Record, plain
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _REFERENCE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")

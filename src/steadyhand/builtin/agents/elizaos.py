@@ -1,21 +1,157 @@
-"""The `elizaos` agent: one on a running ElizaOS server, over its REST API."""
+"""The `elizaos` agent: one on a running ElizaOS server, over the part of its REST API that a conversation needs.
+
+Tried against version 1.7.2.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import uuid
-from collections.abc import Sequence
-from typing import Any, ClassVar, cast
-from urllib.parse import unquote, urldefrag, urlsplit
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+from urllib.parse import quote, unquote, urldefrag, urlsplit
 
-from steadyhand.builtin.agents.elizaos_api import AUTH_VARIABLE, ElizaosApi
+import msgspec
+
 from steadyhand.builtin.agents.options import TimedOptions, limit_of, shown_url
 from steadyhand.builtin.agents.trajectory import TrajectoryReporter
 from steadyhand.errors import AgentError, SetupError
 from steadyhand.plugins.plugin import AgentSettings, Options, read_options
 from steadyhand.ports.agent import Reply, Shows, TrialContext, Turn
 from steadyhand.records.chat import Message
+
+if TYPE_CHECKING:
+    import aiohttp
+
+_READY_S = 30.0
+_RUN_S = 10.0
+_LOOK_AGAIN_S = 0.1
+AUTH_VARIABLE = "ELIZA_SERVER_AUTH_TOKEN"
+_LONGEST_ANSWER = 32 * 1024 * 1024
+_SHOWN = 300
+
+
+class ElizaosApi:
+    """Every method raises `AgentError` when the server cannot be reached, refuses, or answers with anything else."""
+
+    def __init__(self, base_url: str, token: str, *, timeout_s: float) -> None:
+        """Raises `SetupError` when aiohttp is not installed."""
+        # Loaded here and not in the first trial: importing holds up the event loop, and spoils what is being timed.
+        try:
+            import aiohttp
+        except ImportError as error:
+            raise SetupError(
+                f"agent elizaos:{base_url} needs the package aiohttp ({error}): pip install 'steadyhand[elizaos]'"
+            ) from error
+
+        self._http = aiohttp
+        self._base_url = base_url
+        self._token = token
+        self._timeout_s = timeout_s
+        self._session: aiohttp.ClientSession | None = None
+
+    async def agents(self) -> list[dict[str, Any]]:
+        return _list(await self._data("GET", "/api/agents"), "agents")
+
+    async def open_session(self, agent_id: str, user_id: str) -> tuple[str, str]:
+        """The ids of the session and of its channel, which is the room that runs are listed under."""
+        made = await self._ask("POST", "/api/messaging/sessions", {"agentId": agent_id, "userId": user_id})
+        return _text(made, "sessionId"), _text(made, "channelId")
+
+    async def send(self, session_id: str, content: str) -> dict[str, Any]:
+        """The agent's response; empty when it says nothing."""
+        path = f"/api/messaging/sessions/{quote(session_id)}/messages"
+        answer = await self._ask("POST", path, {"content": content, "transport": "http"})
+        if answer.get("success") is False:
+            raise AgentError(
+                f"{self._base_url}{path}: {_error(answer) or 'it was not a success, and does not say why'}"
+            )
+        return _mapping(answer.get("agentResponse"))
+
+    async def close_session(self, session_id: str) -> None:
+        await self._ask("DELETE", f"/api/messaging/sessions/{quote(session_id)}")
+
+    async def latest_run(self, agent_id: str, channel_id: str) -> dict[str, Any] | None:
+        # The server keeps the list for 15 s, and the last turn's run would be taken for this one's, unless a time is
+        # asked for: `from` is one that leaves nothing out.
+        path = f"/api/agents/{quote(agent_id)}/runs?roomId={quote(channel_id)}&limit=1&from=1"
+        runs = _list(await self._data("GET", path), "runs")
+        return runs[0] if runs else None
+
+    async def run_events(self, agent_id: str, run_id: str) -> list[dict[str, Any]]:
+        return _list(await self._data("GET", f"/api/agents/{quote(agent_id)}/runs/{quote(run_id)}"), "events")
+
+    async def close(self) -> None:
+        if self._session is not None:
+            session, self._session = self._session, None
+            await session.close()
+
+    async def _data(self, method: str, path: str) -> dict[str, Any]:
+        answer = await self._ask(method, path)
+        return _mapping(answer.get("data"))
+
+    async def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        where = f"{method} {self._base_url}{path}"
+        session = self._session or self._open()
+        try:
+            async with session.request(method, self._base_url + path, json=body, allow_redirects=False) as response:
+                raw = await response.content.read(_LONGEST_ANSWER)
+                return self._read(where, response.status, raw)
+        except TimeoutError:
+            raise AgentError(f"{where}: no answer within {self._timeout_s:g} s") from None
+        except self._http.ClientError as error:
+            raise AgentError(f"{where}: {error or type(error).__name__}") from error
+
+    def _open(self) -> aiohttp.ClientSession:
+        headers = {"User-Agent": "steadyhand", **({"X-API-KEY": self._token} if self._token else {})}
+        self._session = self._http.ClientSession(
+            headers=headers,
+            timeout=self._http.ClientTimeout(total=self._timeout_s),
+            cookie_jar=self._http.DummyCookieJar(),
+        )
+        return self._session
+
+    def _read(self, where: str, status: int, raw: bytes) -> dict[str, Any]:
+        try:
+            answer = msgspec.json.decode(raw, type=dict[str, Any]) if raw else {}
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            shown = self._shown(raw[:_SHOWN].decode("utf-8", "replace"))
+            raise AgentError(f"{where} answered {status} with something that is no JSON object: {shown!r}") from None
+        if status in (401, 403):
+            raise AgentError(f"{where} answered {status}; set {AUTH_VARIABLE} to the server's token")
+        if not 200 <= status < 300:
+            raise AgentError(f"{where} answered {status}: {self._shown(_error(answer)) or 'no reason given'}")
+        return answer
+
+    def _shown(self, text: str) -> str:
+        text = text.replace(self._token, "***") if self._token else text
+        return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+
+
+def _error(answer: Mapping[str, Any]) -> str:
+    error: object = answer.get("error") or answer.get("message")
+    if isinstance(error, Mapping):
+        error = cast("Mapping[str, object]", error).get("message")
+    return "" if error is None else str(error)
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _list(data: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    found: object = data.get(key)
+    if not isinstance(found, list):
+        raise AgentError(f"ElizaOS answered without a list of {key}; is this an ElizaOS server of version 1?")
+    return [_mapping(each) for each in cast("list[object]", found)]
+
+
+def _text(answer: dict[str, Any], key: str) -> str:
+    found = answer.get(key)
+    if not isinstance(found, str) or not found:
+        raise AgentError(f"ElizaOS opened a session without a {key}; is this an ElizaOS server of version 1?")
+    return found
 
 
 def report_run(events: Sequence[dict[str, Any]], reporter: TrajectoryReporter, *, started_ms: float) -> None:
@@ -94,11 +230,6 @@ def _params(data: dict[str, Any]) -> dict[str, Any]:
 def _time(event: dict[str, Any]) -> float | None:
     time = event.get("timestamp")
     return float(time) if isinstance(time, int | float) and not isinstance(time, bool) else None
-
-
-_READY_S = 30.0
-_RUN_S = 10.0
-_LOOK_AGAIN_S = 0.1
 
 
 class ElizaosAgent:

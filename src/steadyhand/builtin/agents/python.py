@@ -17,14 +17,12 @@ from steadyhand.builtin.agents.python_call import BLOCK_LIMIT_S, FunctionThread,
 from steadyhand.builtin.agents.python_target import Callee, Shape, Target, file_of, find_target, shape_of
 from steadyhand.builtin.agents.trajectory import REPORTS_ITSELF, TrajectoryReporter
 from steadyhand.errors import AgentError, TrialError
-from steadyhand.plugins.discovery import fault
 from steadyhand.plugins.plugin import AgentSettings, Options, read_options
+from steadyhand.plugins.registry import fault
 from steadyhand.ports.agent import Reply, Shows, TrialContext, Turn
 from steadyhand.ports.environment import OnThisMachine
-from steadyhand.records.base import Record
-from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message, ToolCall
-from steadyhand.records.timing import Attempt
-from steadyhand.records.values import UnreadableValue
+from steadyhand.records.base import Record, UnreadableValue
+from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, FinishReason, Message, ToolCall
 
 _ACCEPTED = "a text, a Reply, an assistant's Message, or a dict with `text` or `content`"
 _PIECES_AT_A_STRETCH = 64

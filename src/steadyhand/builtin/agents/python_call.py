@@ -21,8 +21,8 @@ import msgspec
 from steadyhand.builtin.agents.trajectory import TrajectoryReporter, latest_user_text
 from steadyhand.errors import AgentError, SetupError
 from steadyhand.ports.agent import TrialContext, Turn
+from steadyhand.records.base import plain, plain_fields, plain_object
 from steadyhand.records.event import ActionStatus, AnyEvent, Event
-from steadyhand.records.values import plain, plain_fields, plain_object
 
 BLOCK_LIMIT_S = 5.0
 

@@ -38,11 +38,11 @@ from steadyhand.errors import AgentError
 from steadyhand.plugins.plugin import AgentSettings
 from steadyhand.ports.agent import Action, ActionContext, Judgement, Question, ServiceMethod, Shows, Turn
 from steadyhand.ports.model import ChatModel
+from steadyhand.records.base import plain_fields
 from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.event import AnyEvent
 from steadyhand.records.result import CapturedFile, ExecutionResult
 from steadyhand.records.scenario import Scenario
-from steadyhand.records.values import plain_fields
 from steadyhand.runtime.runtime import ServiceProxy
 
 _ENDING_S = 1.0

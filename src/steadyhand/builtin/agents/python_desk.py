@@ -23,9 +23,9 @@ from steadyhand.builtin.agents.python_wire import (
 from steadyhand.errors import AgentError
 from steadyhand.ports.agent import Judgement, Question, TrialContext
 from steadyhand.ports.environment import OnThisMachine
+from steadyhand.records.base import UnreadableValue
 from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.event import AnyEvent
-from steadyhand.records.values import UnreadableValue
 
 _ENVIRONMENT = frozenset({"run", "read", "write", "list_files", "capture", "folder"})
 

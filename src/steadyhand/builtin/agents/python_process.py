@@ -43,9 +43,8 @@ from steadyhand.builtin.agents.trajectory import REPORTS_ITSELF
 from steadyhand.errors import AgentError, SetupError, TrialError
 from steadyhand.plugins.plugin import AgentSettings, Options, RunScope, read_options
 from steadyhand.ports.agent import Agent, Reply, Shows, TrialContext, Turn
-from steadyhand.records.base import Record
+from steadyhand.records.base import Record, plain_text
 from steadyhand.records.event import Noted
-from steadyhand.records.values import plain_text
 
 GRACE_S: Final = 1.0
 """How much longer than its own limit a child may take before it is killed, and how long it has to let go of a turn."""

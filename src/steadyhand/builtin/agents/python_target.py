@@ -15,7 +15,7 @@ import msgspec
 from steadyhand.builtin.agents.options import file_beside
 from steadyhand.builtin.agents.python_call import OF_A_TURN, OF_THE_TRIAL, Wanted, wanted_by
 from steadyhand.errors import SetupError
-from steadyhand.plugins.discovery import fault, load_file
+from steadyhand.plugins.registry import fault, load_file
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):

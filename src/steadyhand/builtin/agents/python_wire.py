@@ -30,12 +30,11 @@ from steadyhand.errors import (
     WorkspaceError,
 )
 from steadyhand.ports.agent import NoJudgement, ServiceFault
-from steadyhand.records.base import Record
+from steadyhand.records.base import Record, plain, plain_text
+from steadyhand.records.chat import Attempt
 from steadyhand.records.evaluation import JudgeNote
 from steadyhand.records.event import Shows
 from steadyhand.records.location import Place
-from steadyhand.records.timing import Attempt
-from steadyhand.records.values import plain, plain_text
 
 LARGEST_FRAME = 64 * 2**20
 _READ = 256 * 1024

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from steadyhand.ports.agent import Shows, TrialContext, Turn
+from steadyhand.records.base import plain_object
 from steadyhand.records.event import ActionStatus, ActionTaken, Noted, Observed, Thought
-from steadyhand.records.values import plain_object
 from steadyhand.runtime.values import kept_part
 
 REPORTS_ITSELF = Shows(

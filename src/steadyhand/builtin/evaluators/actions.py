@@ -11,8 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import AfterValidator, Field, model_validator
 
-from steadyhand.builtin.evaluators.parameters import Count, PositiveMilliseconds
-from steadyhand.builtin.evaluators.text_search import counted, excerpt
+from steadyhand.builtin.evaluators.text import Count, PositiveMilliseconds, counted, excerpt
 from steadyhand.builtin.evaluators.timing import harness_ms
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed

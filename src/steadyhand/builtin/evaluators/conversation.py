@@ -10,8 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from steadyhand.builtin.evaluators.judge import Unjudged, ask_judge, noted, says_yes
-from steadyhand.builtin.evaluators.parameters import Count, PositiveShare, Text
-from steadyhand.builtin.evaluators.text_search import counted, quoted
+from steadyhand.builtin.evaluators.text import Count, PositiveShare, Text, counted, quoted
 from steadyhand.engine.negation import is_negated, says
 from steadyhand.judging.material import turn_materials
 from steadyhand.ports.agent import Judgement, Material

@@ -9,8 +9,7 @@ import regex
 from pydantic import Field, model_validator
 
 from steadyhand.builtin.evaluators.judge import Unjudged, ask_judge, noted, says_yes
-from steadyhand.builtin.evaluators.parameters import Text
-from steadyhand.builtin.evaluators.text_search import PatternText, counted, excerpt, quoted
+from steadyhand.builtin.evaluators.text import PatternText, Text, counted, excerpt, quoted
 from steadyhand.engine.negation import is_negated, normal
 from steadyhand.judging.material import turn_materials
 from steadyhand.ports.agent import Judgement, Material

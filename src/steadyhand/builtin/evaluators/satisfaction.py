@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from steadyhand.builtin.evaluators.judge import Unjudged, ask_judge, noted
-from steadyhand.builtin.evaluators.parameters import PositiveShare, Text
+from steadyhand.builtin.evaluators.text import PositiveShare, Text
 from steadyhand.engine.negation import Reading, is_negated, normal, places, reading
 from steadyhand.judging.material import turn_materials
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams

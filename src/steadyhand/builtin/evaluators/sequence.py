@@ -15,8 +15,7 @@ from steadyhand.builtin.evaluators.actions import (
     plain_name,
     since_start_ms,
 )
-from steadyhand.builtin.evaluators.parameters import PositiveMilliseconds
-from steadyhand.builtin.evaluators.text_search import counted, excerpt
+from steadyhand.builtin.evaluators.text import PositiveMilliseconds, counted, excerpt
 from steadyhand.builtin.evaluators.timing import harness_ms
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed

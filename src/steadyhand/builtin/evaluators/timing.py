@@ -7,9 +7,10 @@ from typing import Any, ClassVar, Self
 
 from pydantic import model_validator
 
-from steadyhand.builtin.evaluators.parameters import Milliseconds, PositiveMilliseconds
-from steadyhand.judging.latency import tier_of
+from steadyhand.builtin.evaluators.text import Milliseconds, PositiveMilliseconds
+from steadyhand.judging.trial import tier_of
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
+from steadyhand.records.chat import Spoiled, SpoiledBy
 from steadyhand.records.evaluation import (
     EvaluationResult,
     Evidence,
@@ -20,7 +21,6 @@ from steadyhand.records.evaluation import (
     passed,
 )
 from steadyhand.records.result import ExecutionResult, Latency
-from steadyhand.records.timing import Spoiled, SpoiledBy
 
 
 class LatencyBudgetParams(EvaluationParams):

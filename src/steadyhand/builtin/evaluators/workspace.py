@@ -8,8 +8,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from steadyhand.builtin.evaluators.text import check_contains
-from steadyhand.builtin.evaluators.text_search import Part, Subject, counted, excerpt, quoted
+from steadyhand.builtin.evaluators.text import Part, Subject, check_contains, counted, excerpt, quoted
 from steadyhand.errors import WorkspaceError
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, passed

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
-from steadyhand.builtin.models.http.errors import Endpoint, status_error
-from steadyhand.builtin.models.http.model import Cut, cut_short
+from steadyhand.builtin.models.http.client import Endpoint, status_error
 from steadyhand.builtin.models.http.stream import message_in
 from steadyhand.errors import ModelError, SetupError
 from steadyhand.plugins.plugin import ModelSettings, Options, read_options
-from steadyhand.records.chat import ChatRequest, ChatResponse
-from steadyhand.records.timing import Attempt
+from steadyhand.ports.model import Cut, cut_short
+from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelResponse

@@ -16,11 +16,10 @@ import msgspec
 import regex
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from steadyhand.builtin.models.http.model import Cut, cut_short
 from steadyhand.errors import ModelError, ModelErrorKind, SetupError
 from steadyhand.plugins.plugin import ModelSettings
-from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, ToolCall, Usage
-from steadyhand.records.timing import Attempt
+from steadyhand.ports.model import Cut, cut_short
+from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, FinishReason, ToolCall, Usage
 from steadyhand.spec.validation import Findings, validate
 from steadyhand.spec.yaml import read_document
 from steadyhand.text_match import compiled, find, search_now

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from steadyhand.judging.strategy import label
+from steadyhand.judging.trial import label
 from steadyhand.records.base import Record
 from steadyhand.records.chat import Role
 from steadyhand.records.evaluation import EvaluationResult

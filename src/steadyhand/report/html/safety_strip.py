@@ -6,13 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from steadyhand.judging.severity import invariants_of
-from steadyhand.judging.strategy import label
+from steadyhand.judging.trial import invariants_of, label
 from steadyhand.records.base import Record
+from steadyhand.records.chat import InvariantTimeline
 from steadyhand.records.evaluation import EvaluationResult, LatencyBounds, Verdict
 from steadyhand.records.event import ModelCalled
 from steadyhand.records.run import TrialRecord
-from steadyhand.records.timing import InvariantTimeline
 from steadyhand.report.html.text import Mark
 from steadyhand.report.wording import milliseconds
 

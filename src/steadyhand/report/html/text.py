@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 from markupsafe import Markup, escape
 
-from steadyhand.records.values import plain
+from steadyhand.records.base import plain
 
 SHOWN = 2_000
 """How much of a text is shown before one asks for more."""

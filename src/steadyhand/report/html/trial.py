@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from steadyhand.judging.cost import Prices, cost_of_trial
-from steadyhand.judging.strategy import label
+from steadyhand.judging.trial import label
 from steadyhand.records.base import Record
 from steadyhand.records.evaluation import EvaluationResult, Verdict
 from steadyhand.records.event import CommandRan, FileChanged, ModelCalled, Noted

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from steadyhand.records.chat import Spoiled, SpoiledBy
 from steadyhand.records.event import TrajectoryStep
 from steadyhand.records.result import ConversationResult, ConversationTurn, ExecutionResult, Latency
-from steadyhand.records.timing import Spoiled, SpoiledBy
 
 P, F, I = "passed", "failed", "inconclusive"  # noqa: E741
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from steadyhand.records.chat import Attempt, CallTiming
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.event import ModelCalled, TrajectoryStep
 from steadyhand.records.result import ExecutionResult
-from steadyhand.records.timing import Attempt, CallTiming
 from steadyhand.spec.load import load
 
 P, F, I = "passed", "failed", "inconclusive"  # noqa: E741

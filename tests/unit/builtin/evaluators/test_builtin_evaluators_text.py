@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from steadyhand.builtin.evaluators.text_search import LIMIT, excerpt
+from steadyhand.builtin.evaluators.text import LIMIT, excerpt
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import Evidence, Verdict
 from steadyhand.records.result import ConversationResult, ConversationTurn, ExecutionResult

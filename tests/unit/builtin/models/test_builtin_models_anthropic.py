@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from steadyhand.builtin.models.anthropic import AnthropicModel
-from steadyhand.builtin.models.http.errors import retry_after_s
+from steadyhand.builtin.models.http.client import retry_after_s
 from steadyhand.errors import ModelError, SetupError
 from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message, ToolCall, ToolSpec, Usage

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from steadyhand.builtin.models.http.errors import retry_after_s
+from steadyhand.builtin.models.http.client import retry_after_s
 from steadyhand.builtin.models.openai import OpenAIModel
 from steadyhand.errors import ModelError
 from steadyhand.plugins.plugin import ModelSettings

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, cast
 import msgspec
 
 from steadyhand.errors import ModelErrorKind
+from steadyhand.records.base import too_deep
 from steadyhand.records.chat import FinishReason, ToolCall, Usage
-from steadyhand.records.values import too_deep
 
 _BOM = b"\xef\xbb\xbf"
 DONE = b"[DONE]"

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from steadyhand.builtin.models.http.model import cut_short
 from steadyhand.builtin.models.openai import OpenAIModel
 from steadyhand.builtin.models.scripted import ScriptedModel
 from steadyhand.errors import ModelError
 from steadyhand.plugins.plugin import ModelSettings
-from steadyhand.records.chat import ChatRequest, ChatResponse, Message, ToolCall, Usage
-from steadyhand.records.timing import Attempt
+from steadyhand.ports.model import cut_short
+from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, Message, ToolCall, Usage
 from steadyhand.testing import Answer, ModelServer
 
 FOREVER_S = 60.0

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from steadyhand.records.base import MAX_DEPTH, UnreadableValue, plain, plain_fields, plain_object, too_deep
 from steadyhand.records.event import ActionTaken, Noted, Observed, ServiceCalled
-from steadyhand.records.values import MAX_DEPTH, UnreadableValue, plain, plain_fields, plain_object, too_deep
 from steadyhand.redaction import Redactor
 from steadyhand.store.schema import decode, encode
 from support.sample_trials import typical

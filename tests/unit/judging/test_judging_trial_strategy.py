@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from steadyhand.judging.strategy import decide
+from steadyhand.judging.trial import decide
 from steadyhand.records.evaluation import EvaluationResult, Verdict
 from steadyhand.records.scenario import VerdictPolicy
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from steadyhand.lint import codes as lint_codes
-from steadyhand.lint.codes import CODES, FileIgnores, unknown_code
+import steadyhand
+from steadyhand.lint.scenario import CODES, FileIgnores, unknown_code
 from steadyhand.records.location import Place, Problem
 
-SOURCES = Path(lint_codes.__file__).parents[1]
+SOURCES = Path(steadyhand.__file__).parent
 ROOT = Path(__file__).parents[3]
 FILE = """\
 x-lint-ignore: no-examples

@@ -2,10 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from steadyhand.batch.estimate import estimate
-from steadyhand.batch.plan import Plan
-from steadyhand.compose.judges import asks_judge
+from steadyhand.batch.plan import Plan, estimate
 from steadyhand.compose.loading import build_registry
+from steadyhand.compose.models import asks_judge
 from steadyhand.plugins.registry import EvaluationCatalogue
 from steadyhand.spec.load import load
 

@@ -6,14 +6,21 @@ import time
 import msgspec
 import pytest
 
-from steadyhand.builtin.models.cassette import CASSETTE_FILE, CassetteWriter, RecordingModel, read_cassette, request_key
+from steadyhand.builtin.models.cassette import (
+    CASSETTE_FILE,
+    Cassette,
+    CassetteWriter,
+    RecordingModel,
+    ReplayedModel,
+    ReplayProvider,
+    read_cassette,
+    request_key,
+)
 from steadyhand.builtin.models.openai import OpenAIModel
-from steadyhand.builtin.models.replay import Cassette, ReplayedModel, ReplayProvider
 from steadyhand.builtin.models.scripted import ScriptedModel
 from steadyhand.errors import ModelError, SetupError
 from steadyhand.plugins.plugin import ModelSettings
-from steadyhand.records.chat import ChatRequest, ChatResponse, Message, ToolSpec
-from steadyhand.records.timing import Attempt
+from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, Message, ToolSpec
 from steadyhand.redaction import Redactor
 from steadyhand.testing import Answer, ModelServer
 

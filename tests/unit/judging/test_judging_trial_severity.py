@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from steadyhand.judging.rates import RunSummary, summarise
-from steadyhand.judging.severity import alarm_of
+from steadyhand.judging.trial import alarm_of
 from steadyhand.records.evaluation import FailureClass, Verdict
 from steadyhand.records.run import Judged
 from support.sample_trials import typical
