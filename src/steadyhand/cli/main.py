@@ -32,6 +32,7 @@ _COMMANDS = {
     "matrix": ("steadyhand.cli.run:run", "Run every combination of a matrix (same as `run`)."),
     "runs": ("steadyhand.cli.runs:runs", "List recorded runs."),
     "show": ("steadyhand.cli.show:show", "Show the report of a recorded run."),
+    "report": ("steadyhand.cli.report:report", "Write the report of a run as HTML, Markdown or PDF."),
     "import": ("steadyhand.cli.importer:import_scenarios", "Convert scenarios from other benchmarks."),
     "schema": ("steadyhand.cli.schema:schema", "Print JSON Schemas, for editors and other tools."),
     "scenario": ("steadyhand.cli.main:scenario", "Run and check scenario files (same commands as above)."),

@@ -154,6 +154,7 @@
     const label = figure.querySelector("figcaption").textContent.trim();
     canvas.replaceChildren(DRAW[figure.dataset.chart](data, width, label));
     canvas.firstElementChild.setAttribute("role", "img");
+    $$("g[aria-label]", canvas).forEach((each) => each.removeAttribute("aria-label")); // the picture has one name
     figure.dataset.width = width;
     if (figure.dataset.chart === "strip" && !figure.querySelector(".save")) offer(figure);
   }
