@@ -162,7 +162,7 @@ def read_plan(connection: sqlite3.Connection) -> Iterator[PlanEntry]:
 
 def write_sources(connection: sqlite3.Connection, sources: Mapping[str, str]) -> None:
     """The text of the scenario files, for reports that show the lines a check comes from."""
-    packed = ((file, compress(text.encode("utf-8", "backslashreplace"), b"")) for file, text in sources.items())
+    packed = ((_storable(file), compress(_storable(text).encode(), b"")) for file, text in sources.items())
     connection.executemany("INSERT INTO source (file, body) VALUES (?, ?)", packed)
 
 
@@ -170,8 +170,13 @@ def read_source(connection: sqlite3.Connection, file: str) -> str | None:
     """None when the record has no such file, as one that was written by an older version has none."""
     if connection.execute("SELECT 1 FROM sqlite_master WHERE name='source'").fetchone() is None:
         return None
-    row = connection.execute("SELECT body FROM source WHERE file=?", (file,)).fetchone()
+    row = connection.execute("SELECT body FROM source WHERE file=?", (_storable(file),)).fetchone()
     return None if row is None else decompress(row[0], b"").decode("utf-8", "replace")
+
+
+def _storable(text: str) -> str:
+    """A name of a file may hold bytes that are no text."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def encode(record: TrialRecord) -> bytes:

@@ -92,11 +92,11 @@ def test_what_is_no_file_neither_hides_nor_holds_up_the_others(runs, kind):
 
 
 def test_the_scenario_files_are_kept_as_they_were_without_secrets(tmp_path):
-    texts = {"a.yaml": "id: a\nname: Ä \ud800\n", "b.yaml": "token: hush-hush-hush\n"}
+    texts = {"a\udcff.yaml": "id: a\nname: Ä \ud800\n", "b.yaml": "token: hush-hush-hush\n"}
     writer = RunWriter.create(tmp_path, HEADER, redactor=Redactor(["hush-hush-hush"]), sources=texts)
     writer.close()
     reader = RunReader.open(writer.path)
-    assert reader.source("a.yaml") == "id: a\nname: Ä \\ud800\n"
+    assert reader.source("a\udcff.yaml") == "id: a\nname: Ä \\ud800\n"
     assert "hush-hush-hush" not in reader.source("b.yaml")
     assert reader.source("c.yaml") is None
 

@@ -45,8 +45,9 @@ def written_out(value: Any) -> Any:
 
 def shown(text: str, marks: Iterable[Mark] = (), *, limit: int = SHOWN) -> Markup:
     """The text as a reader should see it, with `marks` in it; what is past `limit` is folded away, past `MOST` cut."""
-    text = _lines(text) if not marks else text
-    pieces = _cut(text, sorted(marks))
+    marks = tuple(marks)
+    text = text if marks else _lines(text)
+    pieces = _cut(text, sorted(marks, key=lambda mark: (mark.start, -mark.end)))
     if len(text) <= limit + limit // 5:
         return Markup("<bdi>{}</bdi>").format(_joined(pieces))
     head, rest = _split(pieces, limit)

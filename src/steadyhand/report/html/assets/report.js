@@ -214,7 +214,7 @@
     for (let node = target; node; node = node.parentElement) if (node.tagName === "DETAILS") node.open = true;
     drawAll();
     target.scrollIntoView();
-    target.querySelector("summary")?.focus({ preventScroll: true });
+    (target.tagName === "DETAILS" ? target.querySelector("summary") : target).focus({ preventScroll: true });
   }
 
   const toggle = document.querySelector("[data-theme-toggle]");
