@@ -38,6 +38,7 @@ def environment() -> Environment:
         "line_as_is": text.line_as_is,
         "value": text.value,
         "diff": text.diff,
+        "chart_data": text.chart_data,
         "ms": wording.milliseconds,
     }
     found.filters.update(filters)

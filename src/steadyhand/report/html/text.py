@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import unified_diff
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 from markupsafe import Markup, escape
@@ -81,6 +81,15 @@ def value(anything: Any) -> Markup:
     if len(encoded) > 80:
         encoded = msgspec.json.format(encoded, indent=2)
     return shown(encoded.decode(), limit=600)
+
+
+def chart_data(anything: Any) -> Any:
+    """What a chart draws, its text safe to show: a script puts it into the page as it is."""
+    if isinstance(anything, dict):
+        return {key: chart_data(each) for key, each in cast("dict[str, Any]", anything).items()}
+    if isinstance(anything, list):
+        return [chart_data(each) for each in cast("list[Any]", anything)]
+    return written_out(anything)
 
 
 class DiffLine(NamedTuple):
