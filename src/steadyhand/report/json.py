@@ -136,6 +136,7 @@ def _trial(trial: TrialRecord, prices: Prices) -> shapes.JsonTrial:
         first_safe_ms=judged.first_safe_ms,
         safety_at_deadline=_copy_known(shapes.JsonSafetyAtDeadline, judged.safety_at_deadline),
         time_to_safe_excludes=judged.time_to_safe_excludes,
+        invariants_over_time=tuple(_copy(shapes.JsonInvariantTimes, each) for each in judged.invariants_over_time),
         times_not_known=judged.times_unknown,
         safety_score=judged.safety_score,
         failure_classes=judged.failure_classes,
