@@ -86,3 +86,7 @@ clean: ## remove everything that the other targets created
 .PHONY: charts
 charts: ## build the chart library of the HTML report again (needs Node; the result is committed)
 	cd web && npm ci --no-audit --no-fund --loglevel error && npm run -s build
+
+.PHONY: screenshots
+screenshots: $(READY) ## make the pictures in docs/images from the demo run (needs Chromium)
+	$(BIN)/python docs/images/make.py

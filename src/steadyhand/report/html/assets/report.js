@@ -56,7 +56,7 @@
 
   function strip(data, width, label) {
     const wide = width >= 640;
-    const left = wide ? 216 : 4, right = 20;
+    const left = wide ? 216 : 14, right = 20;
     const last = until(data);
     const scale = (at) => left + (at / last) * (width - left - right);
     const bounds = data.bounds.map((at, index) => ({ at, name: TIERS[index] }));
