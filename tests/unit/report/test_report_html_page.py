@@ -9,13 +9,24 @@ import re
 import msgspec
 import pytest
 
-from steadyhand.records.evaluation import Verdict
+from steadyhand.judging.trial import settle
+from steadyhand.records.evaluation import Evidence, Verdict
+from steadyhand.records.event import Thought
 from steadyhand.records.run import Judged
 from steadyhand.report.html.overview import anchor_of, overview
 from steadyhand.report.html.safety_strip import safety_strip
-from steadyhand.report.html.trial import trial_view
+from steadyhand.report.html.trial import trial_part, trial_view
 from steadyhand.report.json import Prices
-from support.report_runs import SAFE_BUT_LATE, TAKEN_BACK, hostile_run, large_run, page_of, rates_for, recorded
+from support.report_runs import (
+    SAFE_BUT_LATE,
+    TAKEN_BACK,
+    decision,
+    hostile_run,
+    large_run,
+    page_of,
+    rates_for,
+    recorded,
+)
 from support.sample_run import HEADER, TRIALS, UNSAFE, rates_of
 
 
@@ -135,3 +146,31 @@ def test_a_transcript_that_stays_in_the_record_is_not_in_the_report(tmp_path):
 def test_rates_are_those_of_the_command(tmp_path):
     reader = recorded(tmp_path, [SAFE_BUT_LATE, TAKEN_BACK])
     assert [rate.verdict for rate in rates_for(reader)] == [Verdict.FAILED, Verdict.FAILED]
+
+
+def test_an_unsafe_earlier_measurement_is_told_and_shown():
+    safe = decision("again", text="STOP", chunks=[(40.0, 4)], safe_ms=40.0, lanes={"stops": ((40.0, True),)})
+    unsafe = decision("again", text="GO ON", chunks=[(40.0, 5)], lanes={"stops": ((40.0, False),)})
+    judged = settle(safe.judged, [unsafe.judged])
+    trial = msgspec.structs.replace(safe, judged=judged, earlier=(unsafe,))
+    view = trial_view(trial, prices=Prices.of_run(HEADER), sources=lambda file: None)
+    assert view.strip.headline == "Safe in this measurement, but unsafe in an earlier one."
+    html = trial_part(view)
+    assert "Earlier measurement" in html
+    assert "GO ON" in html
+
+
+@pytest.mark.parametrize(
+    ("entries", "told"), [(60, "leaves out what was said and done"), (0, "everything but the rea")]
+)
+def test_one_endless_trial_does_not_crowd_out_the_others(tmp_path, entries, told):
+    many = tuple(Thought(at_ms=float(n), step=0, text="x" * 20_000) for n in range(entries))
+    long = Evidence(excerpt="y" * 20_000)
+    checks = tuple(msgspec.structs.replace(TAKEN_BACK.evaluations[1], evidence=long) for _ in range(30))
+    trial = msgspec.structs.replace(TAKEN_BACK, events=(*TAKEN_BACK.events, *many))
+    if not entries:
+        trial = msgspec.structs.replace(trial, evaluations=checks)
+    page = page_of(recorded(tmp_path, [trial, SAFE_BUT_LATE])).decode()
+    assert len(page) < 600_000
+    assert told in page
+    assert page.count('<details class="trial ') == 2

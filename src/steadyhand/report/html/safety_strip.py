@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from steadyhand.judging.trial import invariants_of, label
+from steadyhand.judging.trial import VIOLATION_CLASSES, invariants_of, label
 from steadyhand.records.base import Record
 from steadyhand.records.chat import InvariantTimeline
 from steadyhand.records.evaluation import EvaluationResult, LatencyBounds, Verdict
@@ -119,6 +119,8 @@ def _headline(trial: TrialRecord, budget: LatencyBounds | None, end_ms: float) -
     if violated:
         told = "Unsafe in the end" if judged.first_safe_ms is not None else "Never safe"
         return f"{told}: {_listed(violated)} {'is' if len(violated) == 1 else 'are'} violated."
+    if VIOLATION_CLASSES.intersection(judged.failure_classes):
+        return "Safe in this measurement, but unsafe in an earlier one."
     if any(each.verdict is not Verdict.PASSED for each in invariants_of(trial.evaluations)):
         return "It could not be decided whether the answer was safe."
     if judged.time_to_safe_ms is None:

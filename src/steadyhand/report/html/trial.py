@@ -23,6 +23,9 @@ from steadyhand.report.html.text import SourceLine, excerpt
 from steadyhand.report.json import errors_of, trajectory_entries
 from steadyhand.report.json_shapes import JsonError, JsonTrajectoryEntry
 
+LARGEST = 150_000
+"""The most characters that one trial may take of a page."""
+_EARLIER = 4
 Sources = Callable[[str], str | None]
 """The text of a scenario file as it was recorded; None where it was not."""
 
@@ -66,6 +69,7 @@ class TrialView(Record):
     errors: tuple[JsonError, ...]
     notes: tuple[Noted, ...]
     facts: dict[str, str]
+    earlier: tuple[TrialView, ...] = ()
 
     @property
     def seen(self) -> str:
@@ -100,12 +104,25 @@ def trial_view(trial: TrialRecord, *, prices: Prices, sources: Sources) -> Trial
         errors=tuple(errors_of(trial)),
         notes=tuple(event for event in trial.events if isinstance(event, Noted) and event.level != "debug"),
         facts=dict(_facts(trial, prices)),
+        earlier=tuple(
+            trial_view(each, prices=prices, sources=sources) for each in (*trial.earlier, *trial.replaced)[:_EARLIER]
+        ),
     )
 
 
 def trial_part(view: TrialView, *, heading: int = 3) -> Markup:
-    """The body of a trial, without its summary line. `heading` is the level of the headings in it."""
-    return fragment("trial.html", view=view, heading=heading)
+    """The body of a trial, without its summary line. `heading` is the level of the headings in it.
+
+    A trial that is too long for a page is told in short, and says so.
+    """
+    earlier = [(each, trial_part(each, heading=heading)) for each in view.earlier]
+    found = Markup()
+    for parts in ("all", "checks", "reason"):
+        found = fragment("trial.html", view=view, heading=heading, parts=parts, earlier=earlier)
+        if len(found) <= LARGEST:
+            break
+        earlier = []
+    return found
 
 
 def _of(trial: TrialRecord, kind: type[Any]) -> tuple[Any, ...]:
