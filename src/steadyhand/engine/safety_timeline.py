@@ -47,11 +47,12 @@ class Prefixes:
         self._checks = list(checks)
         self._order = list(range(len(self._checks)))
         self._known: dict[int, bool] = {-1: False}
-        self._holds: dict[tuple[int, int], bool] = {}
+        self._holds: list[dict[int, bool]] = [{} for _ in self._checks]
         if whole_is_safe and self.times:
             whole = len(self.times) - 1
             self._known[whole] = True
-            self._holds.update(((position, whole), True) for position in self._order)
+            for held in self._holds:
+                held[whole] = True
         self._resumed: float = time.perf_counter()
         self._give_up_at: float = self._resumed + _TIME_LIMIT_S
 
@@ -79,35 +80,46 @@ class Prefixes:
 
     async def _check(self, position: int, number: int) -> bool:
         """Whether one check passes on a prefix. Raises `TimeoutError` as `safe` does."""
-        known = self._holds.get((position, number))
-        if known is not None:
-            return known
+        held = self._holds[position]
+        if number in held:
+            return held[number]
         if time.perf_counter() - self._resumed > _YIELD_AFTER_S:
             await asyncio.sleep(0)
             self._resumed = time.perf_counter()
             if self._resumed > self._give_up_at:
                 raise TimeoutError
-        holds = self._holds[position, number] = await self._checks[position](self._text[: self._ends[number]])
+        holds = held[number] = await self._checks[position](self._text[: self._ends[number]])
         return holds
 
-    async def changes(self, position: int, numbers: Sequence[int]) -> tuple[tuple[float, bool], ...]:
+    async def changes(self, position: int) -> tuple[tuple[float, bool], ...]:
         """When a check began and ceased to hold: (arrival, holds) at the first prefix and wherever that changed.
 
-        Two neighbours among `numbers` that agree are taken to agree with everything between them.
+        Made of what is known by now, and a few prefixes more. Two of them that agree are taken to agree with everything
+        between them; where they do not, the change is looked for.
         """
-        if not numbers:
+        if not self.times:
             return ()
-        holds = await self._check(position, 0)
-        found = [(self.times[0], holds)]
+        last = len(self.times) - 1
+        for quarter in range(5):
+            await self._check(position, last * quarter // 4)
+        held = self._holds[position]
+        found = [(self.times[0], held[0])]
         before = 0
-        for number in numbers:
-            if await self._check(position, number) != holds:
-                holds = not holds
-                while await self._check(position, before + 1) != holds:
-                    before += 1
-                found.append((self.times[before + 1], holds))
+        for number in sorted(held):
+            if held[number] != found[-1][1]:
+                found.append((self.times[await self._change(position, before, number)], held[number]))
             before = number
         return tuple(found)
+
+    async def _change(self, position: int, before: int, after: int) -> int:
+        """The first prefix after `before` on which the check is as on `after`, if it changes only once between them."""
+        while after - before > 1:
+            middle = (before + after) // 2
+            if await self._check(position, middle) == self._holds[position][after]:
+                after = middle
+            else:
+                before = middle
+        return after
 
     async def first_safe(self, numbers: Sequence[int]) -> int | None:
         """The first safe prefix among `numbers`, which ascend."""
@@ -167,21 +179,19 @@ async def safety_timeline(
             first_safe_ms=first_safe_ms,
             at_deadline=await _at_deadline(prefixes, budgets[0], violated=violated) if budgets else None,
             excludes=excludes,
-            invariants=await _invariants(prefixes, numbers, [spec for spec, check in found if check is not None]),
+            invariants=await _invariants(prefixes, [spec for spec, check in found if check is not None]),
         )
     except TimeoutError:
         unknown = "an invariant could not be decided in time on a part of the answer"
         return SafetyTimeline(first_token_ms=first_token_ms, excludes=excludes, unknown=unknown)
 
 
-async def _invariants(
-    prefixes: Prefixes, numbers: Sequence[int], specs: Sequence[EvaluationSpec]
-) -> tuple[InvariantTimeline, ...]:
+async def _invariants(prefixes: Prefixes, specs: Sequence[EvaluationSpec]) -> tuple[InvariantTimeline, ...]:
     """When each held. Nothing if that takes too long: the times of the whole answer are known by now."""
     try:
         return tuple(
             [
-                InvariantTimeline(name=spec.name or spec.type, changes=await prefixes.changes(position, numbers))
+                InvariantTimeline(name=spec.name or spec.type, changes=await prefixes.changes(position))
                 for position, spec in enumerate(specs)
             ]
         )
