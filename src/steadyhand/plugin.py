@@ -30,12 +30,14 @@ from steadyhand.plugins.plugin import (
     ModelSettings,
     Options,
     Plugin,
+    PluginFactory,
     Service,
     ServiceFactory,
     Termination,
     UserFactory,
     UserSettings,
     action,
+    plugin_factory,
     read_options,
 )
 from steadyhand.ports.agent import (
@@ -146,6 +148,7 @@ __all__ = [
     "Options",
     "Plugin",
     "PluginError",
+    "PluginFactory",
     "Question",
     "Reply",
     "RunObserver",
@@ -177,6 +180,7 @@ __all__ = [
     "failed",
     "inconclusive",
     "passed",
+    "plugin_factory",
     "read_options",
 ]
 

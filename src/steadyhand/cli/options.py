@@ -27,6 +27,13 @@ config = click.option(
 )
 
 
+trust = click.option(
+    "--trust",
+    is_flag=True,
+    help="Allow code, commands and files that scenarios from outside the project name.",
+)
+
+
 def project(command: F) -> F:
     """--config and --plugin: what holds for all scenarios."""
     command = click.option(
@@ -70,6 +77,22 @@ def _refuse_repeats(command: click.Command, ctx: click.Context, args: list[str])
             raise click.UsageError(f"{option.opts[0]} takes one value, found {len(values)}: {shown}", ctx)
 
 
+def result_files(command: F) -> F:
+    """--json and --markdown."""
+    command = click.option(
+        "--markdown", "markdown_file", metavar="FILE|-", help="Write it as Markdown, to a file or to stdout."
+    )(command)
+    return click.option("--json", "json_file", metavar="FILE|-", help="Write it as JSON, to a file or to stdout.")(
+        command
+    )
+
+
+def one_to_stdout(json_file: str | None, markdown_file: str | None) -> None:
+    """Raises `click.UsageError` when both are to go to stdout."""
+    if json_file == markdown_file == "-":
+        raise click.UsageError("--json - and --markdown - cannot both be written to stdout; give one of them a file")
+
+
 class PassRate(click.FloatRange):
     """A share above 0. Comparisons let `nan` through, so it is rejected here."""
 
@@ -82,20 +105,24 @@ class PassRate(click.FloatRange):
 
 def selection(command: F) -> F:
     """PATH..., --tag, -k and --filter, which select scenarios."""
+    return paths(filters(command))
+
+
+def filters(command: F) -> F:
+    """--tag, -k and --filter."""
     command = click.option(
         "--filter",
         "filters",
         multiple=True,
         metavar="PARAM=VALUE",
-        help="Only matrix combinations with this value (repeatable).",
+        help="Only matrix combinations or targets with this value (repeatable).",
     )(command)
     command = click.option(
         "-k", "expression", metavar="EXPR", help="Only scenarios whose id or name matches, as in 'stemi and not slow'."
     )(command)
-    command = click.option(
+    return click.option(
         "--tag", "tags", multiple=True, metavar="TAG", help="Only scenarios with this tag (repeatable)."
     )(command)
-    return paths(command)
 
 
 def number(count: int, noun: str, plural: str = "") -> str:

@@ -9,8 +9,7 @@ from pathlib import Path
 import click
 
 from steadyhand.cli import options as shared
-from steadyhand.cli.run import write_report
-from steadyhand.cli.terminal import Unwritten, say
+from steadyhand.cli.terminal import Unwritten, say, write_report
 from steadyhand.compose.running import rates_of
 from steadyhand.compose.settings import RunOptions, Settings
 from steadyhand.errors import SetupError
@@ -56,7 +55,7 @@ def report(
         unwritten += _write(html_file, to_html(reader, rates))
     if markdown_file is not None:
         from steadyhand.report.html.overview import overview
-        from steadyhand.report.markdown import to_markdown
+        from steadyhand.report.summary import to_markdown
 
         summary = to_markdown(overview(reader.header, reader.trials(), rates, status=reader.status))
         unwritten += _write(markdown_file, [summary.encode("utf-8", "backslashreplace")])

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import shlex
 import sys
-from collections import Counter
-from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,9 +21,9 @@ from steadyhand.batch.local import Interrupts
 from steadyhand.batch.plan import estimate
 from steadyhand.cli import options as shared
 from steadyhand.cli.main import tell_bug
-from steadyhand.cli.terminal import Unwritten, page, progress_stream, say, show, takes_control
+from steadyhand.cli.terminal import Unwritten, page, progress_stream, say, show, takes_control, write_report
 from steadyhand.compose.running import Run, quick_loop, rates_of
-from steadyhand.compose.settings import RunOptions, Selection
+from steadyhand.compose.settings import RunOptions, Selection, under_test
 from steadyhand.errors import ExitCode, SetupError, SteadyhandError
 from steadyhand.judging.rates import rates_exit_code
 from steadyhand.report.details import Transcripts
@@ -115,26 +113,6 @@ def show_run(
         raise Unwritten("; ".join(unwritten))
 
 
-def write_report(file: Path, content: Iterable[bytes]) -> list[str]:
-    """What went wrong, if anything did. A report is there as a whole or not at all."""
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        if file.exists() and not file.is_file():
-            with file.open("wb") as stream:  # a pipe or device
-                stream.writelines(content)
-            return []
-        part = file.with_name(f".{file.name}.{os.getpid()}.part")
-        try:
-            with part.open("wb") as stream:
-                stream.writelines(content)
-            part.replace(file)
-        finally:
-            part.unlink(missing_ok=True)
-    except OSError as error:
-        return [f"cannot write the report {file}: {error.strerror}"]
-    return []
-
-
 def carry_out(
     run: Run,
     *,
@@ -170,7 +148,7 @@ def carry_out(
         say(f"interrupted; to continue: {_resume(run)}", err=True)
         return ExitCode.INTERRUPTED
     if crashed is not None:
-        say(f"{tell_bug(crashed)}: {_resume(run)}", err=True)
+        say(f"{tell_bug(crashed, run.redactor)}: {_resume(run)}", err=True)
         return ExitCode.UNDECIDED
     return _exit_code(reader, lost=run.broken is not None or unwritten)
 
@@ -196,23 +174,36 @@ def _reported(reader: RunReader, **files: Any) -> bool:
 
 def _resume(run: Run) -> str:
     """The command that continues the run."""
-    out = run.settings.options.out
-    return shlex.join(["steadyhand", "resume", run.header.id, *(["--out", str(out)] if out is not None else [])])
+    options = run.settings.options
+    out = ["--out", str(options.out)] if options.out is not None else []
+    return shlex.join(["steadyhand", "resume", run.header.id, *out, *(["--trust"] if options.trust else [])])
 
 
 @click.command()
 @shared.selection
 @shared.project
-@click.option("--model", metavar="NAME", help="Model under test, as provider/model.")
+@click.option(
+    "--model",
+    multiple=True,
+    metavar="NAME",
+    help="Model under test, as provider/model (repeatable: each is a target of its own).",
+)
 @click.option("--judge", metavar="NAME", help="Judge model, as provider/model.")
 @click.option("--user-model", metavar="NAME", help="Model that simulates the user.")
-@click.option("--agent", metavar="KIND", help="Agent under test.")
+@click.option("--agent", multiple=True, metavar="KIND", help="Agent under test (repeatable).")
 @click.option("--environment", metavar="TYPE", help="Environment to run in, overriding the scenario.")
 @click.option(
     "--strict-judge", is_flag=True, help="Refuse to let a model be judged by itself or by a model of the same vendor."
 )
+@click.option(
+    "--judge-canaries",
+    type=_FILE,
+    metavar="LABELS",
+    help="Ask the judge about these labelled cases too, and report how many it got right.",
+)
 @click.option("--sandbox", is_flag=True, help="Run commands with no network and a read-only system.")
 @click.option("--allow-commands", is_flag=True, help="Allow commands written by a model to run on this machine.")
+@shared.trust
 @click.option("--enforce-deadline", is_flag=True, help="Cut calls off at critical_ms and grade what has arrived.")
 @click.option("--in-process", is_flag=True, help="Run `python:` agents in this process, for debugging.")
 @click.option("--live", is_flag=True, help="Ignore mocks and database seeding; use the real services.")
@@ -227,6 +218,16 @@ def _resume(run: Run) -> str:
     "--pass-rate",
     type=shared.PassRate(0, 1, min_open=True),
     help="Share of trials that must pass. [default: set by the scenario, or 1]",
+)
+@click.option(
+    "--until",
+    type=click.Choice(["decided"]),
+    help="Run a scenario's trials only until its pass rate is decided; --trials is the most.",
+)
+@click.option(
+    "--alpha",
+    type=shared.PassRate(0, 1, min_open=True, max_open=True),
+    help="With --until, the chance of a wrong decision. [default: 0.05]",
 )
 @click.option("--dry-run", is_flag=True, help="List what would run, with an estimate of the model calls, and stop.")
 @click.option("--concurrency", type=click.IntRange(min=1), help="Number of trials to run at once. [default: 8]")
@@ -266,9 +267,12 @@ def run(ctx: click.Context, /, **given: Any) -> None:
     silent, dry_run = given.pop("no_progress"), given.pop("dry_run")
     if dry_run:
         _refuse_reports(files)
-    prepared = Run(Selection(**chosen), RunOptions(command=tuple(sys.argv[1:]), **given))
+    given |= under_test(given.pop("model"), given.pop("agent"))
+    prepared = Run(Selection(**chosen), RunOptions(command=tuple(sys.argv[1:]), **given), checking=dry_run)
     if dry_run:
         show_plan(prepared)
+        if prepared.needs_trust is not None:
+            say(f"note: {prepared.needs_trust}", err=True)
         return
     ctx.exit(carry_out(prepared, silent=silent, **files))
 
@@ -282,8 +286,7 @@ def _refuse_reports(files: dict[str, Any]) -> None:
 
 def show_plan(run: Run) -> None:
     """One line per scenario or combination, then the estimate."""
-    counts = Counter(each.key.scenario_id for each in run.planned)
-    for scenario_id, trials in counts.items():
+    for scenario_id, trials in run.planned.per_scenario().items():
         say(f"{trials} x {scenario_id}" if trials > 1 else scenario_id)
     settings = run.settings
     found = estimate(
@@ -292,5 +295,5 @@ def show_plan(run: Run) -> None:
         asks_judge=run.asks_judge,
         scores_rubric=lambda scenario: scenario.rubric is not None and settings.judge(scenario) is not None,
     )
-    say(f"would run {found}")
+    say(f"would run {'at most ' if run.header.until else ''}{found}")
     say(f"up to {settings.concurrency} trials at once")

@@ -111,7 +111,7 @@ def providers_of(
 ) -> dict[str, ModelFacts]:
     """Every provider that the scenarios' models, judges and users come from, with what it declares.
 
-    Raises `SetupError` for one that nobody knows.
+    Raises `SetupError` for one that nobody knows, unless a plugin that was not loaded may know it.
     """
     found: dict[str, ModelFacts] = {}
     for scenario in scenarios:
@@ -123,9 +123,15 @@ def providers_of(
         for ref in refs:
             provider = ref.name.partition("/")[0] if ref is not None and "/" in ref.name else None
             if provider is not None and provider not in found:
+                if not _is_known(provider, settings, registries.registry(scenario)) and registries.unloaded(scenario):
+                    continue
                 factory = provider_part(provider, settings.config, registries.registry(scenario))
                 found[provider] = model_facts(factory)
     return found
+
+
+def _is_known(provider: str, settings: Settings, registry: Registry) -> bool:
+    return provider in settings.config.providers or registry.has("models", provider)
 
 
 def build_gate(
@@ -194,6 +200,18 @@ class Judges:
                 )
             )
         return self._built[key]
+
+    def of_checks(self, scenario: Scenario) -> list[tuple[EvaluationSpec, ModelRef]]:
+        """The checks that ask a judge, and which. One whose `model_type` stands for nothing asks nobody."""
+        default = self._settings.judge(scenario) or self._settings.model(scenario)
+        if default is None:
+            return []
+        found: list[tuple[EvaluationSpec, ModelRef]] = []
+        for spec in self._judged(scenario):
+            with suppress(SetupError):
+                model_type = None if self._fixed(scenario) else _judged_by(spec)
+                found.append((spec, self._settings.of_type(model_type, default, scenario)))
+        return found
 
     def needed(self, scenario: Scenario) -> bool:
         """Whether some check or condition of the scenario asks a judge. Raises `SetupError`."""

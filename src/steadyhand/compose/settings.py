@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 from msgspec import Meta
@@ -22,8 +22,8 @@ from steadyhand.records.base import Record
 from steadyhand.records.config import Config, ProviderConfig
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Scenario
-from steadyhand.redaction import Redactor, secrets_of
-from steadyhand.spec.config import config_problem, find_config, other_configs, read_config
+from steadyhand.redaction import Redactor, secrets_among, secrets_in_command, secrets_in_url, secrets_of
+from steadyhand.spec.config import Project, config_problem, find_config, other_configs, read_config
 from steadyhand.spec.load import show_file
 from steadyhand.spec.validation import FieldPath, Findings, validate
 
@@ -54,6 +54,7 @@ class RunOptions(Record):
     """How to run them.
 
     `config` is the configuration file; without it the nearest one upwards counts, unless `ignore_config` is set.
+    `models` and `agents` are for several of them: every combination is a target of its own.
     """
 
     config: Path | None = None
@@ -63,6 +64,8 @@ class RunOptions(Record):
     judge: str | None = None
     user_model: str | None = None
     agent: str | None = None
+    models: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
     environment: str | None = None
     live: bool = False
     env_file: Path | None = None
@@ -76,21 +79,41 @@ class RunOptions(Record):
     allow_commands: bool = False
     enforce_deadline: bool = False
     in_process: bool = False
+    trust: bool = False
     trials: Annotated[int, Meta(ge=1, le=100_000)] | None = None
     pass_rate: Annotated[float, Meta(gt=0, le=1)] | None = None
+    until: Literal["decided"] | None = None
+    alpha: Annotated[float, Meta(gt=0, lt=1)] | None = None
     record: Path | None = None
     replay: Path | None = None
     replay_time: Literal["zero", "original"] = "zero"
     max_cost: Amount | None = None
     max_tokens: Count | None = None
+    votes: Count | None = None
+    rubric: str | None = None
+    rejudge: Path | None = None
+    """The record of a run whose stored trials are judged again instead of running any."""
+    judge_canaries: Path | None = None
     command: tuple[str, ...] = ()
+
+
+def under_test(models: Sequence[str], agents: Sequence[str]) -> dict[str, Any]:
+    """As `RunOptions` says it. Raises `SetupError` for one that is named twice."""
+    chosen: dict[str, Any] = {}
+    for option, names in (("model", models), ("agent", agents)):
+        if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+            raise SetupError(f"--{option} {twice[0]} is given twice; name each target once")
+        chosen |= {f"{option}s": tuple(names)} if len(names) > 1 else {option: next(iter(names), None)}
+    return chosen
 
 
 def save_options(selection: Selection, options: RunOptions, *, objects: bool = False) -> dict[str, Any]:
     """As plain data for the header of the run, from which `restore_options` makes both again.
 
-    `objects` says that the run was given scenarios or parts as objects, of which a record cannot hold enough.
+    `objects` says that the run was given scenarios or parts as objects, of which a record cannot hold enough. Trust is
+    not kept: a resume asks for it again.
     """
+    options = msgspec.structs.replace(options, trust=False)
     saved: dict[str, Any] = {"folder": Path.cwd(), "selection": selection, "options": options}
     if objects:
         saved["objects"] = True
@@ -135,6 +158,7 @@ class Settings:
         """Raises `SetupError` when the configuration is missing, `FileError` when it is wrong."""
         self.options: RunOptions = options
         self.config: Config = self._read_config()
+        self.project: Project = Project(self.config, trust=options.trust)
         self._variables: Mapping[str, str] | None = None
 
     def ignored_configs(self, scenarios: Iterable[Scenario]) -> list[str]:
@@ -184,8 +208,23 @@ class Settings:
         return DEFAULT_RETRIES
 
     def agent(self, scenario: Scenario) -> str:
-        chosen = scenario.overrides.get("agent") or self.options.agent
+        chosen = scenario.overrides.get("agent") or (scenario.target and scenario.target.agent) or self.options.agent
         return chosen or scenario.agent or self.config.agent or scenario.default_agent
+
+    def agent_is_scenarios(self, scenario: Scenario) -> bool:
+        """Whether the scenario or its matrix chose the agent, and not the user."""
+        if "agent" in scenario.overrides:
+            return True
+        return self.options.agent is None and scenario.agent is not None
+
+    def agent_folder(self, scenario: Scenario) -> Path:
+        """Where files and modules of its agent are looked for first: beside the scenario, if that is in the project.
+
+        Else an agent of the user's own could be replaced by a file of the same name that came with the scenario.
+        """
+        if self.project.trusts_scenario(scenario):
+            return folder_of(scenario, "agent")
+        return Path.cwd() if self.options.agent is not None else self.config.folder
 
     def environment(self, scenario: Scenario) -> str:
         return self.options.environment or scenario.environment or self.config.environment or DEFAULT_ENVIRONMENT
@@ -194,8 +233,9 @@ class Settings:
         """The model under test, aliases resolved; None when nobody names one."""
         if "model" in scenario.overrides:
             return self._resolve(scenario.overrides["model"], folder_of(scenario, "model"))
-        if self.options.model is not None:
-            return self._resolve(self.options.model, Path.cwd())
+        asked = (scenario.target and scenario.target.model) or self.options.model
+        if asked is not None:
+            return self._resolve(asked, Path.cwd())
         if scenario.character is not None and scenario.character.model is not None:
             return self.named(scenario.character.model, scenario)
         return self._configured(self.config.model)
@@ -237,7 +277,7 @@ class Settings:
 
     @property
     def votes(self) -> int:
-        return self.config.votes or 1
+        return self.options.votes or self.config.votes or 1
 
     @property
     def variables(self) -> Mapping[str, str]:
@@ -249,10 +289,22 @@ class Settings:
             self._variables = {**os.environ, **_read_env(file)} if file else dict(os.environ)
         return self._variables
 
-    def redactor(self) -> Redactor:
+    def redactor(self, scenarios: Iterable[Scenario] = ()) -> Redactor:
         """Knows every secret of the run: the environment's, the environment file's, and those that settings name."""
         named = [provider.api_key_env for provider in self.config.providers.values()]
-        return Redactor(secrets_of(os.environ) | secrets_of(self.variables, [name for name in named if name]))
+        found = secrets_of(os.environ) | secrets_of(self.variables, [name for name in named if name])
+        for table in (*(each.options for each in self.config.providers.values()), *self.config.agents.values()):
+            found |= _secrets_in_options(table)
+        for name, value in self.variables.items():
+            found |= secrets_in_url(value) if name.endswith("_URL") else frozenset()
+        agents = {self.options.agent, self.config.agent}
+        for scenario in scenarios:
+            agents |= {scenario.agent, scenario.overrides.get("agent")}
+            database = scenario.setup.database
+            found |= secrets_in_url(database.url) if database is not None and database.url else frozenset()
+        for agent in agents:
+            found |= secrets_in_command((agent or "").partition(":")[2])
+        return Redactor(found)
 
     def own_servers(self) -> tuple[str, ...]:
         """The providers behind a base URL of one's own, for whose models list prices do not hold."""
@@ -285,6 +337,16 @@ def folder_of(scenario: Scenario, role: str) -> Path:
     by_matrix = scenario.cell is not None and role in scenario.overrides
     file = scenario.cell.file if scenario.cell is not None and by_matrix else scenario.place.file
     return Path(file).absolute().parent
+
+
+def _secrets_in_options(table: Mapping[str, Any]) -> frozenset[str]:
+    """The headers and the query of a base URL, which a server may repeat in what it says of an error."""
+    found: set[str] = set()
+    if isinstance(headers := table.get("headers"), dict):
+        found |= secrets_among(cast("dict[str, object]", headers))
+    if isinstance(base_url := table.get("base_url"), str):
+        found |= secrets_in_url(base_url)
+    return frozenset(found)
 
 
 def _read_env(file: Path) -> dict[str, str]:

@@ -144,6 +144,14 @@ class AgentFacts(NamedTuple):
     uses_network: bool = False
     """Whether our event loop talks to it over the network. Its factory, usually its class, declares this."""
 
+    runs_target: bool = True
+    """Whether its target, what stands after the `:` of its name, is code that runs on this machine. One from outside
+    the project then needs --trust. Its factory declares this; one that takes a URL says False."""
+
+    key_variable: str = ""
+    """The variable of the key that it sends to its target unless another one is configured. Its factory declares this.
+    No such key is sent where a scenario chose the target, and the user is told."""
+
     closes_at_once: bool = False
     """Whether `close`, as the agent stands, waits for nothing."""
 
@@ -212,6 +220,14 @@ class Judge(Protocol):
     async def ask(self, question: Question, trial: TrialContext) -> Judgement:
         """Raises `NoJudgement`."""
         ...
+
+
+def instructions_digest(judge: Judge) -> str:
+    """A digest of how the judge words its questions: its attribute of this name, else empty.
+
+    A calibration holds only for the wording it was made with, so a judge with a wording of its own declares it.
+    """
+    return str(getattr(judge, "instructions_digest", ""))
 
 
 @runtime_checkable

@@ -81,6 +81,9 @@ class Evaluator(Protocol):
     deterministic: ClassVar[bool] = False
     """Whether the reply and the parameters alone decide it, always the same way, so that `selftest` can try it."""
 
+    runs_commands: ClassVar[bool] = False
+    """Whether it runs a command that the file gives. One from outside the project then needs --trust."""
+
     async def evaluate(self, params: Any, result: ExecutionResult, context: EvaluationContext) -> EvaluationResult:
         """Check `result`. `params` is an instance of `self.params`.
 
@@ -120,6 +123,10 @@ def fails_for_good(evaluator: Evaluator) -> bool:
 
 def deterministic(evaluator: Evaluator) -> bool:
     return bool(getattr(evaluator, "deterministic", False))
+
+
+def runs_commands(evaluator: Evaluator) -> bool:
+    return bool(getattr(evaluator, "runs_commands", False))
 
 
 def needs_judge(evaluator: Evaluator, params: Any) -> bool:

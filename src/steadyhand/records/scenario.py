@@ -37,8 +37,16 @@ class MatrixCell(Record):
     settings: tuple[MatrixSetting, ...]
 
 
+class TargetChoice(Record):
+    """Which of a run's several targets a scenario is for; None is what is not varied. `base_id` is its id without."""
+
+    base_id: str
+    model: str | None = None
+    agent: str | None = None
+
+
 class Matrix(Record):
-    """`base_scenario` is the path of an existing file, usable from the current directory.
+    """`base_scenarios` are paths of existing files and folders, usable from the current directory.
 
     Without `runs_per_combination` each runs as often as the base scenario says.
     """
@@ -46,7 +54,7 @@ class Matrix(Record):
     name: str
     place: Place
     digest: str
-    base_scenario: str
+    base_scenarios: tuple[str, ...]
     axes: tuple[MatrixAxis, ...]
     description: str = ""
     runs_per_combination: int | None = None
@@ -103,9 +111,10 @@ class Mock(Record):
 
 
 class DatabaseSeed(Record):
-    """SQL (already read from its file) and rows to put in, into `url` or a fresh SQLite file."""
+    """SQL (already read from `sql_file`, where it is in one) and rows to put in, into `url` or a fresh SQLite file."""
 
     sql: str | None = None
+    sql_file: str | None = None
     records: dict[str, list[dict[str, Any]]] = {}
     url: str | None = None
 
@@ -241,7 +250,8 @@ class Scenario(Record):
     `agent` is the one its author asks for, `default_agent` the one that suits it when nobody asks for one.
     `expects: defer` marks a case where raising the alarm is the mistake. `trials` is how often to run it and
     `pass_rate` the share of them that must pass, where it says so. `overrides` is what a matrix sets of `model`,
-    `agent` and `judge`; it goes before every other setting. `cell` is the combination of a matrix that it is.
+    `agent` and `judge`; it goes before every other setting. `cell` is the combination of a matrix that it is, and
+    `target` which of several targets it is tried on.
     """
 
     id: str
@@ -272,6 +282,7 @@ class Scenario(Record):
     pass_rate: float | None = None
     overrides: dict[str, str] = {}
     cell: MatrixCell | None = None
+    target: TargetChoice | None = None
 
 
 def evaluation_specs(scenario: Scenario) -> Iterator[EvaluationSpec]:

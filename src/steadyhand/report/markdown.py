@@ -1,86 +1,134 @@
-"""A short summary in Markdown, worst first, for a pull request or the step summary of a CI job."""
+"""Markdown of a comparison and of a gate. Text that is not ours stands in code, where nothing is a link or HTML."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from steadyhand.records.evaluation import Outcome, Verdict
-from steadyhand.report.html.overview import GridRow, Overview, TrialLine
-from steadyhand.report.html.text import written_out
+from steadyhand.judging.gate import GateResult
+from steadyhand.judging.run_comparison import Change, Comparison, SideComparison, ToldTrial
+from steadyhand.report.comparison import (
+    CHANGE_COLUMNS,
+    HEADINGS,
+    SIDE_COLUMNS,
+    apart,
+    change_cells,
+    findings,
+    front_notes,
+    grouped,
+    side_cells,
+)
+from steadyhand.report.gate import conclusion, doubt_sentences, statistics_sentences, violation_groups
+from steadyhand.report.table import one_line, visible
 
-_ROWS = 30
-_REASON = 240
-_SYNTAX = re.compile(r"[&<>|\[\]!*`~#\\@$]|\b_|_\b|(?<!\w)_|_(?!\w)|:(?=//)|(?<=www)\.", re.IGNORECASE)
+_RUNS = re.compile("`+")
+_LISTED = 100
 
 
-def to_markdown(run: Overview) -> str:
-    """The summary. Text of others is inert in it: no link, no image, no HTML, no way out of a table."""
-    return "\n".join(_lines(run)) + "\n"
+def code(text: str) -> str:
+    """Text of any origin as a code span that is safe in a table too."""
+    inner = one_line(text)
+    if not inner:
+        return ""
+    mark = "`" * (max((len(run) for run in _RUNS.findall(inner)), default=0) + 1)
+    pad = " " if inner.startswith("`") or inner.endswith("`") else ""
+    return f"{mark}{pad}{inner}{pad}{mark}".replace("|", "\\|")
 
 
-def inert(text: str, limit: int = _REASON) -> str:
-    """Text on one line, of which Markdown sees no syntax: punctuation is written as character references."""
-    flat = " ".join(str(written_out(text[: limit * 4])).split())
-    flat = flat if len(flat) <= limit and len(text) <= limit * 4 else flat[:limit].rstrip() + "…"
-    return _SYNTAX.sub(lambda found: f"&#{ord(found.group())};", flat)
+def fenced(text: str) -> Iterator[str]:
+    """Text of any origin as a code block."""
+    inner = visible(text)
+    mark = "`" * max(max((len(run) for run in _RUNS.findall(inner)), default=0) + 1, 3)
+    yield f"{mark}text"
+    yield inner
+    yield mark
 
 
-def _lines(run: Overview) -> Iterator[str]:
-    yield f"## {run.headline}"
+def comparison_markdown(found: Comparison) -> Iterator[str]:
+    """The lines of the whole comparison."""
+    yield "# Comparison"
     yield ""
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in run.trials.by_verdict.items() if count)
-    not_run = f", {run.trials.not_run} not run" if run.trials.not_run else ""
-    state = "" if run.status == "finished" else f" ({run.status})"
-    yield f"Run {inert(run.header.id)}{state}: {counts or 'no trials'}{not_run}. Targets: {_targets(run)}."
+    yield from _table(SIDE_COLUMNS, ([row[0], code(row[1]), *row[2:]] for row in map(side_cells, found.sides)))
     yield ""
-    if run.trials.missed_alarms or run.trials.false_alarms:
-        yield f"**Missed alarms: {run.trials.missed_alarms}. False alarms: {run.trials.false_alarms}.**"
+    for note in front_notes(found, code):
+        yield note.replace("* ", "\\* ", 1) if note.startswith("* ") else note
         yield ""
-    if any(run.outcomes.values()):
-        yield from _outcomes(run)
-    yield from _worst(run)
-    if run.not_graded:
-        yield "Not graded:"
-        yield ""
-        yield from (f"- {count} x {inert(reason)}" for reason, count in run.not_graded.items())
-        yield ""
-    yield f"Used: {inert(run.cost)}"
+    for each in found.comparisons:
+        yield from _side(each, found.confidence)
 
 
-def _targets(run: Overview) -> str:
-    more = f" and {len(run.targets) - 4} more" if len(run.targets) > 4 else ""
-    return ", ".join(inert(target, 80) for target in run.targets[:4]) + more or "none"
-
-
-def _outcomes(run: Overview) -> Iterator[str]:
-    count = run.outcomes
-    yield "| | late | in time |"
-    yield "| --- | ---: | ---: |"
-    yield f"| unsafe | {count[Outcome.UNSAFE_LATE]} | {count[Outcome.UNSAFE_IN_TIME]} |"
-    yield f"| safe | {count[Outcome.SAFE_LATE]} | {count[Outcome.SAFE_IN_TIME]} |"
+def _side(each: SideComparison, confidence: float) -> Iterator[str]:
+    yield f"## {code(each.b)} against {code(each.a)}"
     yield ""
+    yield f"A is {code(each.a)}, B is {code(each.b)}."
+    yield ""
+    for sentence in findings(each, confidence, code):
+        yield f"- {sentence}"
+    yield ""
+    for kind, changes in grouped(each):
+        yield f"### {HEADINGS[kind]}"
+        yield ""
+        rows = (change_cells(figures) for _, figures in changes)
+        yield from _table(CHANGE_COLUMNS, ([code(row[0]), *row[1:]] for row in rows))
+        yield ""
+        for change, _ in changes:
+            yield from _transcripts(change)
+    for words, units in apart(each):
+        listed = ", ".join(map(code, units[:_LISTED]))
+        more = f" and {len(units) - _LISTED} more" if len(units) > _LISTED else ""
+        yield f"Scenarios set apart, {words}: {listed}{more}"
+        yield ""
 
 
-def _worst(run: Overview) -> Iterator[str]:
-    lines: dict[str, TrialLine] = {}
-    for line in run.lines:
-        lines.setdefault(line.key.scenario_id, line)
-    rows: Sequence[GridRow] = [row for row in run.grid if _verdict(row) is not Verdict.PASSED]
-    if not rows:
+def _transcripts(change: Change) -> Iterator[str]:
+    told = [(name, each) for name, each in (("A", change.a), ("B", change.b)) if each is not None and each.messages]
+    if not told:
         return
-    yield "| verdict | scenario | passed | why |"
-    yield "| --- | --- | ---: | --- |"
-    for row in rows[:_ROWS]:
-        line = lines.get(row.scenario_id)
-        passed = f"{row.rate.passed}/{row.rate.total}" if row.rate is not None else ""
-        reason = inert(line.reason) if line is not None else "not run"
-        name = f" {inert(row.name, 80)}" if row.name else ""
-        yield f"| {_verdict(row)} | **{inert(row.scenario_id, 100)}**{name} | {passed} | {reason} |"
-    if len(rows) > _ROWS:
-        yield f"| | {len(rows) - _ROWS} more | | |"
+    yield "<details>"
+    yield f"<summary>Transcripts of {_escaped(one_line(change.unit))}</summary>"
+    yield ""
+    for name, each in told:
+        yield f"**{name}**, trial {each.trial}, {each.verdict}: {code(each.reason)}"
+        yield ""
+        yield from fenced(_talk(each))
+        yield ""
+    yield "</details>"
     yield ""
 
 
-def _verdict(row: GridRow) -> Verdict:
-    return row.rate.verdict if row.rate is not None else Verdict.INCONCLUSIVE
+def _talk(trial: ToldTrial) -> str:
+    lines = [f"({trial.left_out} earlier messages left out)"] if trial.left_out else []
+    for each in trial.messages:
+        rest = f" (and {each.cut} more characters)" if each.cut else ""
+        lines.append(f"{each.role}: {each.content}{rest}")
+    return "\n".join(lines)
+
+
+def _escaped(text: str) -> str:
+    """For HTML. Inside a `summary` Markdown may still be read, so its marks are written as entities too."""
+    return re.sub(r"[^\w .,/-]", lambda found: f"&#{ord(found.group())};", text)
+
+
+def gate_markdown(result: GateResult) -> Iterator[str]:
+    """The lines of a step summary."""
+    yield f"# Gate: {conclusion(result)}"
+    yield ""
+    yield f"Run {code(result.run)} against baseline {code(result.baseline)}."
+    yield ""
+    for rule, words, violations in violation_groups(result):
+        yield f"## {rule}: {words}"
+        yield ""
+        for each in violations[:_LISTED]:
+            yield f"- {' '.join(filter(None, (code(each.unit), code(each.detail)))) or 'the run as a whole'}"
+        if len(violations) > _LISTED:
+            yield f"- and {len(violations) - _LISTED} more"
+        yield ""
+    for sentence in (*doubt_sentences(result, code), *statistics_sentences(result, code)):
+        yield f"- {sentence}"
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(columns)} |"
+    yield f"|{' --- |' * len(columns)}"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"

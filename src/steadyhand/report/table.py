@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from steadyhand.records.base import Record
 from steadyhand.records.evaluation import Verdict
@@ -46,6 +46,12 @@ def visible(text: str) -> str:
     """Tabs expanded and control characters escaped: what an agent says must not control the terminal."""
     text = text.replace("\r\n", "\n").replace("\t", "    ")
     return CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode("ascii"), text)
+
+
+def no_commands(lines: Iterable[str]) -> Iterator[str]:
+    """The lines, marked where one starts as a workflow command does: a CI would obey what an agent said."""
+    for line in lines:
+        yield f"| {line}" if line.lstrip().startswith("::") else line
 
 
 def one_line(text: str) -> str:

@@ -138,9 +138,7 @@ class _Reader:
         elif dialect == "decision":
             from steadyhand.spec.decision import read_decision
 
-            scenario = read_decision(
-                document, findings, self._inspect, lambda: self._extended(document, findings).catalogue
-            )
+            scenario = read_decision(document, findings, self._inspect, lambda: self._extended(document, findings))
             self._keep(scenario, file, document)
         elif dialect == "matrix":
             from steadyhand.spec.matrix import read_matrix
@@ -158,8 +156,7 @@ class _Reader:
     def _read_agent(self, document: Document, findings: Findings) -> Scenario | None:
         from steadyhand.spec.agent import read_agent
 
-        catalogue, environments = self._extended(document, findings)
-        return read_agent(document, findings, catalogue=catalogue, environments=environments)
+        return read_agent(document, findings, self._extended(document, findings))
 
     def _extended(self, document: Document, findings: Findings) -> Vocabulary:
         from steadyhand.spec.agent import vocabulary_of

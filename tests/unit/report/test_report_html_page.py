@@ -13,7 +13,7 @@ from steadyhand.judging.trial import settle
 from steadyhand.records.evaluation import Evidence, Verdict
 from steadyhand.records.event import Thought
 from steadyhand.records.run import Judged
-from steadyhand.report.html.overview import anchor_of, overview
+from steadyhand.report.html.overview import anchor_of, overview, target_of
 from steadyhand.report.html.safety_strip import safety_strip
 from steadyhand.report.html.trial import trial_part, trial_view
 from steadyhand.report.json import Prices
@@ -127,9 +127,14 @@ def test_the_lines_of_the_scenario_come_from_the_record_and_never_from_the_disk(
     trial = msgspec.structs.replace(TAKEN_BACK, evaluations=checks)
     reader = recorded(tmp_path, [trial])
     assert b"private: key" not in page_of(reader)
-    assert trial_view(trial, prices=Prices.of_run(HEADER), sources=reader.source).checks[0].source == ()
+    assert (
+        trial_view(trial, target=target_of(HEADER, trial), prices=Prices.of_run(HEADER), sources=reader.source)
+        .checks[0]
+        .source
+        == ()
+    )
     with_source = recorded(tmp_path / "other", [trial], sources={str(secret): "private: key\nsecond: line\n"})
-    view = trial_view(trial, prices=Prices.of_run(HEADER), sources=with_source.source)
+    view = trial_view(trial, target=target, prices=Prices.of_run(HEADER), sources=with_source.source)
     assert [each.text for each in view.checks[0].source] == ["second: line"]
 
 
@@ -153,7 +158,7 @@ def test_an_unsafe_earlier_measurement_is_told_and_shown():
     unsafe = decision("again", text="GO ON", chunks=[(40.0, 5)], lanes={"stops": ((40.0, False),)})
     judged = settle(safe.judged, [unsafe.judged])
     trial = msgspec.structs.replace(safe, judged=judged, earlier=(unsafe,))
-    view = trial_view(trial, prices=Prices.of_run(HEADER), sources=lambda file: None)
+    view = trial_view(trial, target=target_of(HEADER, trial), prices=Prices.of_run(HEADER), sources=lambda file: None)
     assert view.strip.headline == "Safe in this measurement, but unsafe in an earlier one."
     html = trial_part(view)
     assert "Earlier measurement" in html

@@ -32,7 +32,7 @@ def latency_rows(lines: Iterable[TrialLine]) -> list[LatencyRow]:
     groups: dict[tuple[str, str], list[TrialLine]] = {}
     for each in lines:
         if each.budget is not None:
-            groups.setdefault((each.key.scenario_id, each.target), []).append(each)
+            groups.setdefault((each.scenario, each.target), []).append(each)
     rows = [_row(group) for group in groups.values()]
     return sorted(rows, key=lambda row: -row.worst_share)
 
@@ -57,7 +57,7 @@ def _row(group: list[TrialLine]) -> LatencyRow:
     points = tuple((each.latency_ms or 0.0, each.tier or "", each.anchor) for each in graded)
     values = [ms for ms, _, _ in points]
     return LatencyRow(
-        name=group[0].key.scenario_id,
+        name=group[0].scenario,
         target=group[0].target,
         budget=budget,
         points=points,

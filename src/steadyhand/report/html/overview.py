@@ -13,7 +13,7 @@ from steadyhand.judging.trial import Alarm, alarm_of
 from steadyhand.records.base import Record
 from steadyhand.records.evaluation import FailureClass, LatencyBounds, LatencyTier, Outcome, Verdict
 from steadyhand.records.event import Noted
-from steadyhand.records.run import CostSummary, RunHeader, TrialKey, TrialRecord
+from steadyhand.records.run import CostSummary, RunHeader, Target, TrialKey, TrialRecord
 from steadyhand.report import wording
 
 WORST_FIRST = (Verdict.FAILED, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.PASSED)
@@ -21,9 +21,10 @@ _OUTCOMES = (Outcome.UNSAFE_LATE, Outcome.UNSAFE_IN_TIME, Outcome.SAFE_LATE, Out
 
 
 class TrialLine(Record):
-    """What a list shows of a trial."""
+    """What a list shows of a trial. `scenario` is the same for all targets that it was tried on."""
 
     key: TrialKey
+    scenario: str
     anchor: str
     name: str
     target: str
@@ -49,20 +50,21 @@ class TrialLine(Record):
 
 
 class GridCell(Record):
-    """The trials of a scenario on a target."""
+    """The trials of a scenario on a target. `anchor` is the worst of them; None if none was run."""
 
     verdict: Verdict
     passed: int
     total: int
-    anchor: str
+    required: float | None
+    reason: str
+    anchor: str | None
 
 
 class GridRow(Record):
-    """A scenario: its name, its verdict, and a cell for each target; None where it did not run."""
+    """A scenario: its name, and a cell for each target; None where it was not planned."""
 
     scenario_id: str
     name: str
-    rate: ScenarioRate | None
     cells: tuple[GridCell | None, ...]
     rank: tuple[int, str]
 
@@ -107,11 +109,11 @@ def overview(
     lines: list[TrialLine] = []
     warnings: Counter[str] = Counter()
     for trial in trials:
-        lines.append(trial_line(trial))
+        lines.append(trial_line(trial, target_of(header, trial)))
         spent = spent.plus(cost_of_trial(trial, prices))
         warnings.update(_warnings(trial))
     lines.sort(key=lambda each: each.rank)
-    targets = tuple(dict.fromkeys(each.target for each in lines))
+    grid = _Grid(header, lines, rates)
     return Overview(
         header=header,
         status=status,
@@ -122,8 +124,8 @@ def overview(
         ),
         scenarios=tally_scenarios(rates),
         outcomes={outcome: sum(each.outcome is outcome for each in lines) for outcome in Outcome},
-        targets=targets,
-        grid=_grid(lines, targets, rates),
+        targets=grid.targets,
+        grid=grid.rows(),
         lines=tuple(lines),
         cost=wording.cost_line(spent),
         not_graded=dict(Counter(each.not_graded for each in lines if each.not_graded).most_common(12)),
@@ -131,13 +133,14 @@ def overview(
     )
 
 
-def trial_line(trial: TrialRecord) -> TrialLine:
+def trial_line(trial: TrialRecord, target: Target) -> TrialLine:
     judged = trial.judged
     return TrialLine(
         key=trial.key,
+        scenario=_row_of(target),
         anchor=anchor_of(trial.key),
         name=trial.scenario_name if trial.scenario_name != trial.key.scenario_id else "",
-        target=target_of(trial),
+        target=target.name,
         verdict=judged.verdict,
         reason=judged.reason,
         outcome=judged.outcome,
@@ -153,9 +156,16 @@ def trial_line(trial: TrialRecord) -> TrialLine:
     )
 
 
-def target_of(trial: TrialRecord) -> str:
-    """What was under test, as people call it."""
-    return trial.model or trial.agent or "no agent"
+def target_of(header: RunHeader, trial: TrialRecord) -> Target:
+    """What the trial was tried on; for a record that does not say, as far as the trial knows."""
+    known = header.targets.get(trial.key.scenario_id)
+    return known or Target(scenario=trial.key.scenario_id, model=trial.model or trial.agent or None)
+
+
+def _row_of(target: Target) -> str:
+    """The scenario, with what a matrix sets besides the target."""
+    cell = ", ".join(f"{name}={wording.axis_value(value)}" for name, value in target.cell.items())
+    return f"{target.scenario} [{cell}]" if cell else target.scenario
 
 
 def anchor_of(key: TrialKey) -> str:
@@ -180,36 +190,50 @@ def _warnings(trial: TrialRecord) -> set[str]:
     return {event.message for event in trial.events if isinstance(event, Noted) and event.level == "warning"}
 
 
-def _grid(lines: Sequence[TrialLine], targets: Sequence[str], rates: Sequence[ScenarioRate]) -> tuple[GridRow, ...]:
-    by_id = {rate.scenario_id: rate for rate in rates}
-    groups: dict[str, dict[str, list[TrialLine]]] = {scenario_id: {} for scenario_id in by_id}
-    for each in lines:
-        groups.setdefault(each.key.scenario_id, {}).setdefault(each.target, []).append(each)
-    rows = [_grid_row(scenario_id, group, targets, by_id.get(scenario_id)) for scenario_id, group in groups.items()]
-    return tuple(sorted(rows, key=lambda row: row.rank))
+class _Grid:
+    """The scenarios of a run by target, from what was planned and what came of it."""
 
+    def __init__(self, header: RunHeader, lines: Sequence[TrialLine], rates: Sequence[ScenarioRate]) -> None:
+        """`lines` are worst first."""
+        self._rates: dict[tuple[str, str], list[ScenarioRate]] = {}
+        self._lines: dict[tuple[str, str], list[TrialLine]] = {}
+        places: dict[str, tuple[str, str]] = {}
+        for each in lines:
+            places[each.key.scenario_id] = (each.scenario, each.target)
+            self._lines.setdefault((each.scenario, each.target), []).append(each)
+        for rate in rates:
+            known = header.targets.get(rate.scenario_id) or Target(scenario=rate.scenario_id)
+            place = places.get(rate.scenario_id) or (_row_of(known), known.name)
+            self._rates.setdefault(place, []).append(rate)
+        self.targets: tuple[str, ...] = tuple(dict.fromkeys(target for _, target in self._rates))
 
-def _grid_row(
-    scenario_id: str, group: dict[str, list[TrialLine]], targets: Sequence[str], rate: ScenarioRate | None
-) -> GridRow:
-    worst = min((lines[0] for lines in group.values()), key=lambda each: each.rank, default=None)
-    verdict = rate.verdict if rate is not None else worst.verdict if worst is not None else Verdict.INCONCLUSIVE
-    classes = "".join(worst.classes) if worst is not None else ""
-    return GridRow(
-        scenario_id=scenario_id,
-        name=worst.name if worst is not None else "",
-        rate=rate,
-        cells=tuple(_cell(group.get(target, ()), verdict if len(group) == 1 else None) for target in targets),
-        rank=(WORST_FIRST.index(verdict), classes or "Z"),
-    )
+    def rows(self) -> tuple[GridRow, ...]:
+        scenarios = dict.fromkeys(scenario for scenario, _ in self._rates)
+        return tuple(sorted(map(self._row, scenarios), key=lambda row: row.rank))
 
+    def _row(self, scenario: str) -> GridRow:
+        cells = tuple(self._cell(scenario, target) for target in self.targets)
+        lines = [each for target in self.targets for each in self._lines.get((scenario, target), ())]
+        worst = min(lines, key=lambda each: each.rank, default=None)
+        verdict = min(WORST_FIRST.index(cell.verdict) for cell in cells if cell is not None)
+        classes = "".join(worst.classes) if worst is not None else ""
+        name = worst.name if worst is not None else ""
+        return GridRow(scenario_id=scenario, name=name, cells=cells, rank=(verdict, classes or "Z"))
 
-def _cell(lines: Sequence[TrialLine], verdict: Verdict | None) -> GridCell | None:
-    """`lines` are worst first. `verdict` is the scenario's, where all of its trials are here."""
-    if not lines:
-        return None
-    passed = sum(each.verdict is Verdict.PASSED for each in lines)
-    return GridCell(verdict=verdict or lines[0].verdict, passed=passed, total=len(lines), anchor=lines[0].anchor)
+    def _cell(self, scenario: str, target: str) -> GridCell | None:
+        rates = self._rates.get((scenario, target))
+        if not rates:
+            return None
+        lines = self._lines.get((scenario, target), ())
+        worst = min(rates, key=lambda rate: WORST_FIRST.index(rate.verdict))
+        return GridCell(
+            verdict=worst.verdict,
+            passed=sum(rate.passed for rate in rates),
+            total=sum(rate.total for rate in rates),
+            required=worst.required,
+            reason=lines[0].reason if lines else worst.reason,
+            anchor=lines[0].anchor if lines else None,
+        )
 
 
 def _count(number: int, noun: str) -> str:

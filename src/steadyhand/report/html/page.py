@@ -9,11 +9,11 @@ from typing import Any, Protocol
 from markupsafe import Markup
 
 from steadyhand.judging.cost import Prices
-from steadyhand.judging.rates import ScenarioRate, percent
+from steadyhand.judging.rates import ScenarioRate
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import RunHeader, TrialKey, TrialRecord
 from steadyhand.report.html import latency
-from steadyhand.report.html.overview import Overview, TrialLine, overview
+from steadyhand.report.html.overview import Overview, TrialLine, overview, target_of
 from steadyhand.report.html.template import SCRIPTS, STYLES, asset, content_security_policy, fragment
 from steadyhand.report.html.trial import trial_part, trial_view
 from steadyhand.version import __version__
@@ -66,20 +66,15 @@ def overview_part(run: Overview) -> Markup:
         run=run,
         started=run.header.started_at[:16].replace("T", " "),
         targets=_targets(run),
+        several=len(run.targets) > 1,
         decided=sum(run.outcomes.values()),
         worst=worst[:_WORST],
         more_worst=max(len(worst) - _WORST, 0),
-        rows=[{**_grid_row(row), "cells": row.cells} for row in run.grid[:_GRID_ROWS]],
+        rows=run.grid[:_GRID_ROWS],
         more_rows=max(len(run.grid) - _GRID_ROWS, 0),
         latency=rows,
         picture=latency.picture(rows),
     )
-
-
-def _grid_row(row: Any) -> dict[str, Any]:
-    rate = row.rate
-    required = percent(rate.required) if rate is not None and rate.total > 1 else ""
-    return {"scenario_id": row.scenario_id, "name": row.name, "required": required}
 
 
 def trial_card(line: TrialLine, content: Markup, *, numbered: bool, several: bool, is_open: bool = False) -> Markup:
@@ -99,7 +94,8 @@ def _trials(run: Recorded, found: Overview, room: int) -> Iterator[bytes]:
         if trial is None:
             left_out += 1
             continue
-        content = trial_part(trial_view(trial, prices=prices, sources=run.source))
+        target = target_of(run.header, trial)
+        content = trial_part(trial_view(trial, target=target, prices=prices, sources=run.source))
         card = _bytes(
             trial_card(
                 line,
@@ -125,7 +121,7 @@ def _worst(lines: Sequence[TrialLine]) -> list[dict[str, Any]]:
     found: dict[tuple[str, str], list[TrialLine]] = {}
     for line in lines:
         if line.verdict is not Verdict.PASSED:
-            found.setdefault((line.key.scenario_id, line.target), []).append(line)
+            found.setdefault((line.scenario, line.target), []).append(line)
     fields = TrialLine.__struct_fields__
     return [{name: getattr(group[0], name) for name in fields} | {"more": len(group) - 1} for group in found.values()]
 

@@ -12,7 +12,7 @@ from steadyhand.judging.trial import label
 from steadyhand.records.base import Record
 from steadyhand.records.evaluation import EvaluationResult, Verdict
 from steadyhand.records.event import CommandRan, FileChanged, ModelCalled, Noted
-from steadyhand.records.run import TrialRecord, answers_finish
+from steadyhand.records.run import Target, TrialRecord, answers_finish
 from steadyhand.report import wording
 from steadyhand.report.details import incidents_of
 from steadyhand.report.html.conversation import Talk, conversation
@@ -81,7 +81,7 @@ class TrialView(Record):
         return f"not seen: {hidden}" if hidden else ""
 
 
-def trial_view(trial: TrialRecord, *, prices: Prices, sources: Sources) -> TrialView:
+def trial_view(trial: TrialRecord, *, target: Target, prices: Prices, sources: Sources) -> TrialView:
     talks = tuple(conversation(trial))
     beside = {
         id(each) for talk in talks for turn in talk.turns for each in turn.checks if each.verdict is Verdict.PASSED
@@ -91,7 +91,7 @@ def trial_view(trial: TrialRecord, *, prices: Prices, sources: Sources) -> Trial
         key=lambda each: (WORST_FIRST.index(each.verdict), -(each.severity or 0.0)),
     )
     return TrialView(
-        line=trial_line(trial),
+        line=trial_line(trial, target),
         trial=trial,
         strip=safety_strip(trial),
         checks=tuple(_check(each, sources) for each in checks),
@@ -105,7 +105,8 @@ def trial_view(trial: TrialRecord, *, prices: Prices, sources: Sources) -> Trial
         notes=tuple(event for event in trial.events if isinstance(event, Noted) and event.level != "debug"),
         facts=dict(_facts(trial, prices)),
         earlier=tuple(
-            trial_view(each, prices=prices, sources=sources) for each in (*trial.earlier, *trial.replaced)[:_EARLIER]
+            trial_view(each, target=target, prices=prices, sources=sources)
+            for each in (*trial.earlier, *trial.replaced)[:_EARLIER]
         ),
     )
 
