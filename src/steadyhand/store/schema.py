@@ -86,9 +86,8 @@ def begin_tables(connection: sqlite3.Connection) -> None:
     """Create the tables in a transaction, which the caller commits once the header and plan are in them."""
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")
-    connection.executescript(
-        f"BEGIN IMMEDIATE; PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={FORMAT_VERSION}; {_TABLES}{_SOURCES}"
-    )
+    head = f"BEGIN IMMEDIATE; PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={FORMAT_VERSION};"
+    connection.executescript(f"{head} {_TABLES}{_SOURCES}")
 
 
 def connect(path: Path, *, mode: Literal["ro", "rw", "rwc"]) -> sqlite3.Connection:

@@ -127,12 +127,9 @@ def test_the_lines_of_the_scenario_come_from_the_record_and_never_from_the_disk(
     trial = msgspec.structs.replace(TAKEN_BACK, evaluations=checks)
     reader = recorded(tmp_path, [trial])
     assert b"private: key" not in page_of(reader)
-    assert (
-        trial_view(trial, target=target_of(HEADER, trial), prices=Prices.of_run(HEADER), sources=reader.source)
-        .checks[0]
-        .source
-        == ()
-    )
+    target = target_of(HEADER, trial)
+    view = trial_view(trial, target=target, prices=Prices.of_run(HEADER), sources=reader.source)
+    assert view.checks[0].source == ()
     with_source = recorded(tmp_path / "other", [trial], sources={str(secret): "private: key\nsecond: line\n"})
     view = trial_view(trial, target=target, prices=Prices.of_run(HEADER), sources=with_source.source)
     assert [each.text for each in view.checks[0].source] == ["second: line"]
