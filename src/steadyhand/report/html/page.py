@@ -127,9 +127,8 @@ def _worst(lines: Sequence[TrialLine]) -> list[dict[str, Any]]:
 
 
 def _targets(run: Overview) -> str:
-    shown = ", ".join(run.targets[:4]) + (f" and {len(run.targets) - 4} more" if len(run.targets) > 4 else "")
-    trials = run.trials.finished
-    return f"{trials} {'trial' if trials == 1 else 'trials'} of {shown or 'nothing'}"
+    trials = f"{run.trials.finished} {'trial' if run.trials.finished == 1 else 'trials'}"
+    return f"{trials} of {run.targets[0]}" if len(run.targets) == 1 else f"{trials} on {len(run.targets)} targets"
 
 
 def _trusted(*assets: str) -> Markup:
