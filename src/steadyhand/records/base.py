@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from functools import cache
-from typing import Any, TypeVar, cast, dataclass_transform, get_args
+from typing import Any, Literal, TypeVar, cast, dataclass_transform, get_args
 
 import msgspec
 
@@ -79,6 +79,34 @@ def plain_text(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-8", "backslashreplace").decode()
     return text
+
+
+def shorten(
+    text: str, limit: int, *, keep: Literal["start", "end", "both"] | tuple[int, int] = "start", count: bool = False
+) -> str:
+    """The text, or `limit` characters of a longer one with `...` in place of the rest.
+
+    `keep` names the part that stays: the start, the end, half of the limit from both, or the surroundings of a place
+    `(start, end)` in the text. With `count`, the mark is a line of its own that says how many characters are missing.
+    """
+    length = len(text)
+    if length <= limit:
+        return text
+    mark = f"[... {length - limit} of {length} characters left out ...]" if count else "..."
+    gap = "\n" if count else ""
+    if keep == "both":
+        head = limit - limit // 2
+        return f"{text[:head]}{gap}{mark}{gap}{text[length - limit // 2 :]}"
+    match keep:
+        case "start":
+            first = 0
+        case "end":
+            first = length - limit
+        case (start, end):
+            before = max(0, limit - (end - start)) // 2
+            first = start if end - start >= limit else max(0, min(start - before, length - limit))
+    last = min(length, first + limit)
+    return f"{mark + gap if first else ''}{text[first:last]}{gap + mark if last < length else ''}"
 
 
 def plain_fields(record: S) -> S:

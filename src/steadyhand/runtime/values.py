@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 
-from steadyhand.records.base import UnreadableValue, plain
+from steadyhand.records.base import UnreadableValue, plain, shorten
 
 EVENT_LIMIT = 16_384
 
@@ -23,13 +23,6 @@ def as_text(value: Any) -> str:
         return msgspec.json.encode(plain(value)).decode()
     except UnreadableValue as error:
         return f"[{error}]"
-
-
-def shortened(text: str, limit: int) -> str:
-    """The text, or its beginning and a note of how much was left out."""
-    if len(text) <= limit:
-        return text
-    return f"{text[:limit]}\n[cut: {len(text) - limit} of {len(text)} characters left out]"
 
 
 def bounded(value: Any, limit: int = EVENT_LIMIT) -> Any:
@@ -47,7 +40,7 @@ def kept_part(value: Any, limit: int = EVENT_LIMIT) -> tuple[Any, bool]:
     except UnreadableValue as error:
         copy = f"[{error}]"
     text = as_text(copy)
-    return (copy, False) if len(text) <= limit else (shortened(text, limit), True)
+    return (copy, False) if len(text) <= limit else (shorten(text, limit, count=True), True)
 
 
 class Mismatch(NamedTuple):

@@ -16,6 +16,7 @@ import msgspec
 from steadyhand.builtin.agents.trajectory import latest_user_text
 from steadyhand.errors import AgentError
 from steadyhand.ports.agent import TrialContext, Turn
+from steadyhand.records.base import shorten
 from steadyhand.records.event import ActionStatus
 
 LONGEST_LINE = 4 * 1024 * 1024
@@ -215,5 +216,4 @@ def is_report(raw: bytes) -> bool:
 
 def shown(raw: bytes) -> str:
     """A line as messages quote it."""
-    text = raw.decode("utf-8", "replace")
-    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")
+    return repr(shorten(raw.decode("utf-8", "replace"), _SHOWN))

@@ -19,6 +19,7 @@ from steadyhand.builtin.agents.trajectory import TrajectoryReporter
 from steadyhand.errors import AgentError, SetupError
 from steadyhand.plugins.plugin import AgentSettings, Options, read_options
 from steadyhand.ports.agent import Reply, Shows, TrialContext, Turn
+from steadyhand.records.base import shorten
 from steadyhand.records.chat import Message
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class ElizaosApi:
         try:
             answer = msgspec.json.decode(raw, type=dict[str, Any]) if raw else {}
         except (msgspec.DecodeError, UnicodeDecodeError):
-            shown = self._shown(raw[:_SHOWN].decode("utf-8", "replace"))
+            shown = self._shown(raw.decode("utf-8", "replace"))
             raise AgentError(f"{where} answered {status} with something that is no JSON object: {shown!r}") from None
         if status in (401, 403):
             raise AgentError(f"{where} answered {status}; set {AUTH_VARIABLE} to the server's token")
@@ -126,7 +127,7 @@ class ElizaosApi:
 
     def _shown(self, text: str) -> str:
         text = text.replace(self._token, "***") if self._token else text
-        return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+        return shorten(text, _SHOWN)
 
 
 def _error(answer: Mapping[str, Any]) -> str:

@@ -43,7 +43,7 @@ from steadyhand.builtin.agents.trajectory import REPORTS_ITSELF
 from steadyhand.errors import AgentError, SetupError, TrialError
 from steadyhand.plugins.plugin import AgentSettings, Options, RunScope, read_options
 from steadyhand.ports.agent import Agent, Reply, Shows, TrialContext, Turn
-from steadyhand.records.base import Record, plain_text
+from steadyhand.records.base import Record, plain_text, shorten
 from steadyhand.records.event import Noted
 
 GRACE_S: Final = 1.0
@@ -287,7 +287,7 @@ class Child:
 
     def last_words(self) -> str:
         text = self.output.text()
-        return f"; the end of its output: {text[-_TAIL:]}" if text else ""
+        return f"; the end of its output: {shorten(text, _TAIL, keep='end')}" if text else ""
 
     def _hear(self, name: str, payload: msgspec.Raw) -> None:
         if self.desk is not None:

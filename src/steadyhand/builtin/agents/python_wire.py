@@ -30,7 +30,7 @@ from steadyhand.errors import (
     WorkspaceError,
 )
 from steadyhand.ports.agent import NoJudgement, ServiceFault
-from steadyhand.records.base import Record, plain, plain_text
+from steadyhand.records.base import Record, plain, plain_text, shorten
 from steadyhand.records.chat import Attempt
 from steadyhand.records.evaluation import JudgeNote
 from steadyhand.records.event import Shows
@@ -115,7 +115,7 @@ _FAULTS: dict[str, type[TrialError | SetupError]] = {
 def told(error: BaseException) -> Told:
     """Never raises: somebody's exception may not even say what it is."""
     try:
-        message = plain_text(str(error))[:_TOLD]
+        message = shorten(plain_text(str(error)), _TOLD)
     except Exception:  # noqa: BLE001 - see above
         message = "(its message cannot be read)"
     match error:

@@ -25,11 +25,11 @@ from steadyhand.ports.agent import (
 )
 from steadyhand.ports.environment import EnvironmentProvider
 from steadyhand.ports.model import ChatModel
-from steadyhand.records.base import plain
+from steadyhand.records.base import plain, shorten
 from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message, ToolCall, ToolSpec
 from steadyhand.records.event import ActionStatus, ActionTaken, Noted, Observed, Thought
 from steadyhand.records.scenario import Character
-from steadyhand.runtime.values import as_text, kept_part, shortened
+from steadyhand.runtime.values import as_text, kept_part
 
 _TASK = "Do what the user asks, with your tools where they help, and then answer the user."
 DEFAULT_STEPS = 20
@@ -165,7 +165,7 @@ class RuntimeAgent:
         if tool is None:
             complaint: str | None = f"there is no tool {call.name!r}; the tools are: {', '.join(self._box.tools)}"
         elif call.raw is not None:
-            complaint = f"the arguments are not a JSON object: {shortened(call.raw, 200)}"
+            complaint = f"the arguments are not a JSON object: {shorten(call.raw, 200)}"
         else:
             complaint = tool.complaint(call.arguments)
         if tool is None or complaint is not None:
@@ -198,7 +198,7 @@ class RuntimeAgent:
         )
         kept, cut = kept_part(content)
         trial.emit(Observed(at_ms=self._now(), action_id=action_id, name=tool.action, content=kept, cut=cut))
-        return shortened(answer, _TOOL_TEXT_LIMIT)
+        return shorten(answer, _TOOL_TEXT_LIMIT, count=True)
 
     def _emit(self, event: Thought | Noted) -> None:
         self._opened().emit(event)

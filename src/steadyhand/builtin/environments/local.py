@@ -43,6 +43,7 @@ from steadyhand.builtin.environments.sandbox import (
 )
 from steadyhand.errors import SetupError, WorkspaceError
 from steadyhand.plugins.plugin import EnvironmentSettings, Options, read_options
+from steadyhand.records.base import shorten
 from steadyhand.records.result import CapturedFile, CommandResult, FileSystemOperation
 
 _INHERITED = ("PATH", "LANG", "TERM", "TZ")
@@ -252,4 +253,4 @@ def _shell() -> str:
 
 def _shown(command: str | Sequence[str]) -> str:
     text = command if isinstance(command, str) else " ".join(command)
-    return repr(text if len(text) <= 200 else text[:200] + "...")
+    return repr(shorten(text, 200))

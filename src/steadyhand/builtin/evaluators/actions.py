@@ -14,6 +14,7 @@ from pydantic import AfterValidator, Field, model_validator
 from steadyhand.builtin.evaluators.text import Count, PositiveMilliseconds, counted, excerpt
 from steadyhand.builtin.evaluators.timing import harness_ms
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
+from steadyhand.records.base import shorten
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
 from steadyhand.records.event import ServiceCalled, TrajectoryStep, Visible
 from steadyhand.records.result import ExecutionResult
@@ -304,7 +305,7 @@ def _call_conditions(params: ServiceCalledParams) -> str:
 def _shown(call: ServiceCalled) -> str:
     passed_in = [repr(value) for value in call.args] + [f"{name}={value!r}" for name, value in call.input.items()]
     ending = f" -> error: {call.error}" if call.error is not None else ""
-    return f"{call.service}.{call.method}({', '.join(passed_in)}){ending}"[:500]
+    return shorten(f"{call.service}.{call.method}({', '.join(passed_in)}){ending}", 500)
 
 
 # What both count, and how they report it

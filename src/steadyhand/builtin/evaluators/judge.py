@@ -12,6 +12,7 @@ from steadyhand.judging.expected import Comparison, ExpectedAnswer, check_answer
 from steadyhand.judging.material import PARTS, Part, materials_of
 from steadyhand.ports.agent import Judgement, Material, NoJudgement, Question
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
+from steadyhand.records.base import shorten
 from steadyhand.records.evaluation import EvaluationResult, Evidence, JudgeNote, failed, inconclusive, passed
 from steadyhand.records.result import ExecutionResult
 
@@ -213,5 +214,4 @@ def _is_number(text: str) -> bool:
 
 
 def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 300 else f"{line[:300]}..."
+    return shorten(" ".join(text.split()), 300)

@@ -13,7 +13,7 @@ import regex
 from pydantic import AfterValidator, Field
 
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams, TextCheck
-from steadyhand.records.base import Record
+from steadyhand.records.base import Record, shorten
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
 from steadyhand.records.result import ExecutionResult
@@ -138,16 +138,9 @@ def _opening(step: Step, context: EvaluationContext) -> tuple[Message, ...]:
             return ()
 
 
-def excerpt(text: str, start: int = 0, end: int | None = None) -> str:
-    """At most `LIMIT` characters around `text[start:end]`; without a place, the beginning."""
-    if len(text) <= LIMIT:
-        return text
-    if end is None or end - start >= LIMIT:
-        first = start
-    else:
-        first = max(0, min(start - (LIMIT - (end - start)) // 2, len(text) - LIMIT))
-    last = min(len(text), first + LIMIT)
-    return f"{'...' if first else ''}{text[first:last]}{'...' if last < len(text) else ''}"
+def excerpt(text: str, place: Span | None = None) -> str:
+    """At most `LIMIT` characters around a place in the text; without one, from its start."""
+    return shorten(text, LIMIT, keep=place or "start")
 
 
 @functools.lru_cache(maxsize=512)
@@ -353,7 +346,7 @@ def _seen(subject: Subject, expected: str, span: Span) -> Evidence:
         expected=expected,
         found=excerpt(text[slice(*span)]),
         where=subject.where(*span),
-        excerpt=excerpt(text, *span),
+        excerpt=excerpt(text, span),
     )
 
 

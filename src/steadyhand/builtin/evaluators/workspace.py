@@ -8,9 +8,10 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from steadyhand.builtin.evaluators.text import Part, Subject, check_contains, counted, excerpt, quoted
+from steadyhand.builtin.evaluators.text import LIMIT, Part, Subject, check_contains, counted, excerpt, quoted
 from steadyhand.errors import WorkspaceError
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
+from steadyhand.records.base import shorten
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, passed
 from steadyhand.records.event import Visible
 from steadyhand.records.result import CommandResult, ExecutionResult
@@ -162,5 +163,4 @@ def _output(ran: CommandResult) -> str:
 
 
 def _end(text: str) -> str:
-    text = text.strip()
-    return excerpt(text, max(0, len(text) - 200))
+    return shorten(text.strip(), LIMIT, keep="end")

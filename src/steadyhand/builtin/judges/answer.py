@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Never, cast
 from steadyhand.judging.expected import contradiction
 from steadyhand.judging.material import defuse
 from steadyhand.ports.agent import Question
-from steadyhand.records.base import Record
+from steadyhand.records.base import Record, shorten
 
 NEEDS_UNSEEN = "needs_unseen"
 _TAG = "think|thinking|thoughts?|reasoning|analysis|scratchpad"
@@ -321,7 +321,7 @@ def _judgment(fields: Mapping[str, Any], *, ours: bool) -> str:
         return judgment.strip()
     word = judgment.strip().casefold()
     if word not in ("yes", "no"):
-        raise UnreadableAnswer(f'"judgment" must be "yes" or "no", found {judgment[:60]!r}')
+        raise UnreadableAnswer(f'"judgment" must be "yes" or "no", found {shorten(judgment, 60)!r}')
     return word
 
 
@@ -330,7 +330,7 @@ def _confidence(fields: Mapping[str, Any]) -> float | None:
     if confidence is None:
         return None
     if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0 <= confidence <= 1:
-        raise UnreadableAnswer(f'"confidence" must be a number from 0 to 1, found {str(confidence)[:60]!r}')
+        raise UnreadableAnswer(f'"confidence" must be a number from 0 to 1, found {shorten(str(confidence), 60)!r}')
     return float(confidence)
 
 

@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from pydantic import Field
 
 from steadyhand.builtin.judges.answer import Answer, UnreadableAnswer, answer_schema, read_answer, read_object
-from steadyhand.builtin.judges.prompt import SHOWN, Prompt, build_prompt, not_shown, shortened, with_repair
+from steadyhand.builtin.judges.prompt import SHOWN, Prompt, build_prompt, not_shown, with_repair
 from steadyhand.errors import ModelError, SetupError
 from steadyhand.plugins.plugin import JudgeSettings, Options, read_options
 from steadyhand.ports.agent import Judgement, NoJudgement, Question, TrialContext
 from steadyhand.ports.model import ChatModel
-from steadyhand.records.base import Record
+from steadyhand.records.base import Record, shorten
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message
 from steadyhand.records.evaluation import JudgeNote, Material, Rubric, RubricScore
 from steadyhand.records.event import Visible
@@ -278,7 +278,7 @@ def _no_majority(votes: Sequence[Vote], counts: Counter[str]) -> str:
 
 def _kept(raw: str) -> str:
     """The raw answer as stored: valid Unicode, of a limited size."""
-    return shortened(raw.encode("utf-8", "replace").decode("utf-8"), _RAW_LIMIT)
+    return shorten(raw.encode("utf-8", "replace").decode("utf-8"), _RAW_LIMIT, keep="both", count=True)
 
 
 class LlmJudgeOptions(Options):

@@ -24,7 +24,7 @@ import msgspec
 from steadyhand.errors import ModelError, ModelErrorKind, SetupError, StoreError
 from steadyhand.plugins.plugin import ModelSettings, Options, read_options
 from steadyhand.ports.model import ChatModel
-from steadyhand.records.base import Record, plain
+from steadyhand.records.base import Record, plain, shorten
 from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse
 from steadyhand.redaction import Redactor, secrets_of
 from steadyhand.version import __version__
@@ -289,8 +289,7 @@ class Cassette:
 
     def _missing(self, model: str | None, request: ChatRequest, track: _Track | None) -> str:
         last = request.messages[-1].content if request.messages else ""
-        shown = last if len(last) <= _SHOWN else last[: _SHOWN - 3] + "..."
-        call = f"a call of {model or 'the model'} for the {request.purpose} that ends with {shown!r}"
+        call = f"a call of {model or 'the model'} for the {request.purpose} that ends with {shorten(last, _SHOWN)!r}"
         if track is not None:
             times = "once" if track.total == 1 else f"{track.total} times"
             return (

@@ -20,6 +20,7 @@ from steadyhand.builtin.models.http.stream import message_in
 from steadyhand.errors import ModelError, SetupError
 from steadyhand.plugins.plugin import ModelSettings, Options, read_options
 from steadyhand.ports.model import Cut, cut_short
+from steadyhand.records.base import shorten
 from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ class BridgedModel:
     def _shown(self, text: str) -> str:
         for secret in self._secrets:
             text = text.replace(secret, "***")
-        return text if len(text) <= 300 else text[:297] + "..."
+        return shorten(text, 300)
 
 
 class CallClock:

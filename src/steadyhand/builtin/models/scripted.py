@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from steadyhand.errors import ModelError, ModelErrorKind, SetupError
 from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.ports.model import Cut, cut_short
+from steadyhand.records.base import shorten
 from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, FinishReason, ToolCall, Usage
 from steadyhand.spec.validation import Findings, validate
 from steadyhand.spec.yaml import read_document
@@ -231,7 +232,7 @@ class ScriptedModel:
         )
 
     def _rule_for(self, request: ChatRequest, call: _Call) -> tuple[int, Rule]:
-        shown = request.messages[-1].content[:120] if request.messages else ""
+        shown = shorten(request.messages[-1].content, 120) if request.messages else ""
         for number, rule in enumerate(self._rules, start=1):
             try:
                 if rule.matches(request):

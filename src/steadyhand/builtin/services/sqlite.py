@@ -16,6 +16,7 @@ from typing import Any, cast
 from steadyhand.builtin.services.rows import MAX_ROWS, Refused, as_rows
 from steadyhand.errors import WorkspaceError
 from steadyhand.ports.environment import EnvironmentProvider
+from steadyhand.records.base import shorten
 
 _START = 'python=$1; [ -x "$python" ] || python=python3; exec "$python" -I -S -c "$2"'
 _LARGEST = 64 << 20
@@ -88,7 +89,7 @@ class SqliteDatabase:
         try:
             told = cast("dict[str, Any]", json.loads(ran.stdout))
         except ValueError:
-            said = ran.stderr.strip()[-500:] or f"exit code {ran.exit_code}"
+            said = shorten(ran.stderr.strip(), 500, keep="end") or f"exit code {ran.exit_code}"
             raise WorkspaceError(
                 f"the trial's SQLite database needs Python 3 in the environment {self._environment.name!r}: {said}"
             ) from None

@@ -13,6 +13,7 @@ from steadyhand.judging.material import code_for, data_blocks
 from steadyhand.plugins.plugin import UserSettings
 from steadyhand.ports.agent import ASKED_AGAIN, TrialContext
 from steadyhand.ports.model import ChatModel
+from steadyhand.records.base import shorten
 from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message
 from steadyhand.records.evaluation import Material
 from steadyhand.records.event import Noted
@@ -310,8 +311,7 @@ def summary_prompt(earlier: str | None, dropped: Sequence[ConversationTurn]) -> 
 
 def bounded(summary: str) -> str:
     """A model that does not keep to the length must not make every later prompt longer."""
-    text = " ".join(summary.split())
-    return text if len(text) <= SUMMARY_CHARS else text[: SUMMARY_CHARS - 3].rstrip() + "..."
+    return shorten(" ".join(summary.split()), SUMMARY_CHARS)
 
 
 def _spoken(turns: Sequence[ConversationTurn], *, user: str) -> list[Material]:

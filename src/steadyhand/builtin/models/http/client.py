@@ -22,7 +22,7 @@ from pydantic import Field
 from steadyhand.builtin.models.http.connection import Broken, Connection, Response, Stamps
 from steadyhand.errors import ModelError, SetupError
 from steadyhand.plugins.plugin import Options
-from steadyhand.records.base import Record
+from steadyhand.records.base import Record, shorten
 from steadyhand.records.chat import ChatRequest
 
 _IDLE_S = 30.0
@@ -276,7 +276,7 @@ class Endpoint(Record):
         """Text from the server, short and without the key."""
         if self.key:
             text = text.replace(self.key, "***")
-        return text if len(text) <= _MESSAGE_CHARS else text[: _MESSAGE_CHARS - 3] + "..."
+        return shorten(text, _MESSAGE_CHARS)
 
 
 def status_error(

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, cast
 import msgspec
 
 from steadyhand.errors import ModelErrorKind
-from steadyhand.records.base import too_deep
+from steadyhand.records.base import shorten, too_deep
 from steadyhand.records.chat import FinishReason, ToolCall, Usage
 
 _BOM = b"\xef\xbb\xbf"
@@ -214,7 +214,7 @@ class AnswerReader(ABC):
 
 def not_read(error: Exception, data: bytes) -> UnreadableResponse:
     """For a document that could not be decoded: what was wrong, and how it starts."""
-    return UnreadableResponse(f"{error}: {data[:80].decode('utf-8', 'replace')!r}")
+    return UnreadableResponse(f"{error}: {shorten(data.decode('utf-8', 'replace'), 80)!r}")
 
 
 def error_text(body: bytes) -> str:
