@@ -13,7 +13,7 @@ from steadyhand.version import __version__
 
 TYPE_CHECKING = False  # importing `typing` would cost more than the rest of this file
 if TYPE_CHECKING:
-    from steadyhand.api import Options, RunResult, Source, Trial, load, open_run, run, run_async
+    from steadyhand.api import RunArguments, RunResult, Source, Trial, load, open_run, run, run_async
     from steadyhand.errors import ExitCode, FileError, SetupError, SteadyhandError, StoreError, UsageError
     from steadyhand.judging.rates import ScenarioRate
     from steadyhand.records.chat import Message
@@ -29,8 +29,8 @@ __all__ = [
     "FileError",
     "Loaded",
     "Message",
-    "Options",
     "Problem",
+    "RunArguments",
     "RunResult",
     "Scenario",
     "ScenarioRate",
@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "api": ("Options", "RunResult", "Source", "Trial", "load", "open_run", "run", "run_async"),
+    "api": ("RunArguments", "RunResult", "Source", "Trial", "load", "open_run", "run", "run_async"),
     "errors": ("ExitCode", "FileError", "SetupError", "SteadyhandError", "StoreError", "UsageError"),
     "judging.rates": ("ScenarioRate",),
     "records.chat": ("Message",),

@@ -135,7 +135,7 @@ TRACES: tuple[Trace, ...] = tuple(
 
 
 T = TypeVar("T")
-Span = tuple[int, int]
+_Span = tuple[int, int]
 _MASK = "*"
 DEEPEST = 150
 TOO_DEEP = f"[nested more than {DEEPEST} levels deep]"
@@ -256,8 +256,8 @@ class _Known:
         self.head: str = secret[:size]
         self.tail: str = secret[-size:]
 
-    def spans(self, text: str) -> list[Span]:
-        found: list[Span] = []
+    def spans(self, text: str) -> list[_Span]:
+        found: list[_Span] = []
         secret, head, tail = self._secret, self.head, self.tail
         at = text.find(head)
         while at >= 0:
@@ -306,7 +306,7 @@ def _encodings(secret: str) -> tuple[str, ...]:
 _URL_SAFE = str.maketrans("+/", "-_")
 
 
-def _blot(text: str, spans: list[Span]) -> str:
+def _blot(text: str, spans: list[_Span]) -> str:
     pieces: list[str] = []
     done = 0
     for start, end in sorted(spans):

@@ -70,7 +70,7 @@ def _refuse_repeats(command: click.Command, ctx: click.Context, args: list[str])
             raise click.UsageError(f"{option.opts[0]} takes one value, found {len(values)}: {shown}", ctx)
 
 
-class PassRate(click.FloatRange):
+class PassRateRange(click.FloatRange):
     """A share above 0. Comparisons let `nan` through, so it is rejected here."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:

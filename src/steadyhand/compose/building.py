@@ -26,7 +26,7 @@ from steadyhand.compose.loading import (
 from steadyhand.compose.models import DEFAULT_KIND, Judges, Models, Tape
 from steadyhand.compose.settings import Settings, folder_of, part_options
 from steadyhand.engine.context import ScoreRubric, TrialParts
-from steadyhand.engine.limits import Budget, LagMonitor, SystemClock
+from steadyhand.engine.limits import LagMonitor, SpendingLimit, SystemClock
 from steadyhand.engine.model_call import RetryPolicy
 from steadyhand.errors import FileError, SetupError
 from steadyhand.judging.rubric import timeliness_of
@@ -85,7 +85,7 @@ class Builder:
         lag: LagMonitor,
         gate: Gate,
         tape: Tape,
-        budget: Budget,
+        budget: SpendingLimit,
     ) -> None:
         self._registries = registries
         self._settings = settings

@@ -31,7 +31,7 @@ from steadyhand.compose.loading import (
 )
 from steadyhand.compose.models import Tape, asks_judge, build_gate, needs_network, providers_of
 from steadyhand.compose.settings import RunOptions, Selection, Settings, restore_options, save_options
-from steadyhand.engine.limits import Budget, LagMonitor
+from steadyhand.engine.limits import LagMonitor, SpendingLimit
 from steadyhand.engine.model_call import OpenGate
 from steadyhand.errors import FileError, SetupError, SteadyhandError, StoreError, UsageError
 from steadyhand.judging.cost import Prices
@@ -114,7 +114,7 @@ class Run:
         self.pending: Sequence[PlannedTrial] = self.planned
         self.header: RunHeader = header or self._header(selection, options, given)
         prices = Prices.of_run(self.header)
-        self.budget: Budget = Budget(prices, max_cost=options.max_cost, max_tokens=options.max_tokens)
+        self.budget: SpendingLimit = SpendingLimit(prices, max_cost=options.max_cost, max_tokens=options.max_tokens)
         if self._path is not None and self.budget.limited:
             self.budget.count_spent(RunReader.open(self._path).trials())
         self.interrupted: bool = False

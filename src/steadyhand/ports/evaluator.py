@@ -61,7 +61,7 @@ TextCheck = Callable[[str], Awaitable[bool]]
 """Says whether a check would pass with this reply. Raises `TimeoutError` when that cannot be told in time."""
 
 
-class Evaluator(Protocol):
+class AnyEvaluator(Protocol):
     """One kind of check, named by `type` in the file. Stateless: one instance serves every trial.
 
     All but `type`, `params` and `evaluate` may be left out; the defaults are those given here.
@@ -109,29 +109,29 @@ class Evaluator(Protocol):
         return None
 
 
-def reads_of(evaluator: Evaluator) -> frozenset[Visible]:
+def reads_of(evaluator: AnyEvaluator) -> frozenset[Visible]:
     found: frozenset[Visible] = getattr(evaluator, "reads", frozenset())
     return found
 
 
-def fails_for_good(evaluator: Evaluator) -> bool:
+def fails_for_good(evaluator: AnyEvaluator) -> bool:
     return bool(getattr(evaluator, "fails_for_good", False))
 
 
-def deterministic(evaluator: Evaluator) -> bool:
+def deterministic(evaluator: AnyEvaluator) -> bool:
     return bool(getattr(evaluator, "deterministic", False))
 
 
-def needs_judge(evaluator: Evaluator, params: Any) -> bool:
+def needs_judge(evaluator: AnyEvaluator, params: Any) -> bool:
     declared = getattr(evaluator, "needs_judge", None)
     return declared is not None and declared(params)
 
 
-def text_check(evaluator: Evaluator, params: Any) -> TextCheck | None:
+def text_check(evaluator: AnyEvaluator, params: Any) -> TextCheck | None:
     declared = getattr(evaluator, "on_text", None)
     return None if declared is None else declared(params)
 
 
-def latency_bounds(evaluator: Evaluator, params: Any) -> LatencyBounds | None:
+def latency_bounds(evaluator: AnyEvaluator, params: Any) -> LatencyBounds | None:
     declared = getattr(evaluator, "latency_bounds", None)
     return None if declared is None else declared(params)

@@ -50,7 +50,7 @@ _TURN_LIMIT_MS = 120_000
 _NEEDS = {"regex": "pattern", "contains": "pattern", "not_contains": "pattern", "judge": "judge_criterion"}
 _OWN_KEYS = ("pattern", "judge_criterion", "case_sensitive")
 Inspect = Callable[[str], Finding]
-Budget = Annotated[float, Field(gt=0)]
+BudgetMs = Annotated[float, Field(gt=0)]
 
 
 class MessageShape(Shape):
@@ -63,9 +63,11 @@ class MessageShape(Shape):
 class LatencyBudgetShape(Shape):
     """Latency thresholds in milliseconds: target_ms <= acceptable_ms <= critical_ms."""
 
-    target_ms: Budget = Field(description="Ideal response time")
-    acceptable_ms: Budget = Field(description="Acceptable response time")
-    critical_ms: Budget = Field(description="Maximum before it becomes a safety concern; beyond it the scenario fails")
+    target_ms: BudgetMs = Field(description="Ideal response time")
+    acceptable_ms: BudgetMs = Field(description="Acceptable response time")
+    critical_ms: BudgetMs = Field(
+        description="Maximum before it becomes a safety concern; beyond it the scenario fails"
+    )
 
 
 class InvariantShape(Shape):

@@ -8,14 +8,14 @@ from typing import Any
 from steadyhand.errors import AgentError
 from steadyhand.ports.agent import EVERYTHING_SEEN, Reply, Shows, TrialContext, Turn
 
-Script = Sequence[str] | Callable[[Turn, TrialContext], Any]
+AgentScript = Sequence[str] | Callable[[Turn, TrialContext], Any]
 
 
 class ScriptedAgent:
     """Implements `ports.agent.Agent`. The script is a reply for each turn, or a function of the turn and the trial,
     a coroutine function included; `turns` holds what it was asked. It shows everything unless told otherwise."""
 
-    def __init__(self, script: Script, *, name: str = "scripted", shows: Shows = EVERYTHING_SEEN) -> None:
+    def __init__(self, script: AgentScript, *, name: str = "scripted", shows: Shows = EVERYTHING_SEEN) -> None:
         self.shows: Shows = shows
         self._script = script
         self._name = name

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from steadyhand.records.chat import ToolCall
-from steadyhand.testing.wire import Answer, Reply, event, event_stream, plain
+from steadyhand.testing.wire import Answer, WireReply, event, event_stream, plain
 
 _encode = msgspec.json.Encoder().encode
 _REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
@@ -26,7 +26,7 @@ _TYPES = {
 }
 
 
-def reply_to(body: Mapping[str, Any], answer: Answer) -> Reply:
+def reply_to(body: Mapping[str, Any], answer: Answer) -> WireReply:
     """What to write for `answer`, given the request's body."""
     if answer.body is not None:
         return plain(answer.status, answer.body, answer.content_type, answer)

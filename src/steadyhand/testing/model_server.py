@@ -30,9 +30,9 @@ import msgspec
 
 from steadyhand.records.base import Record
 from steadyhand.testing import anthropic_wire, openai_wire, responses_wire
-from steadyhand.testing.wire import Answer, Behaviour, Reply, Served, Times, answer_for, plain_response
+from steadyhand.testing.wire import Answer, Behaviour, Served, Times, WireReply, answer_for, plain_response
 
-_Wire = Callable[[Mapping[str, Any], Answer], Reply]
+_Wire = Callable[[Mapping[str, Any], Answer], WireReply]
 _WIRES: dict[str, _Wire] = {
     "/chat/completions": openai_wire.reply_to,
     "/responses": responses_wire.reply_to,
@@ -53,10 +53,10 @@ class Request(Record):
     connection: int
 
 
-class Connection(asyncio.Protocol):
+class ServerConnection(asyncio.Protocol):
     """One connection: requests one after another, each answered by `handle` before the next is read."""
 
-    def __init__(self, number: int, handle: Callable[[Request, Connection], Awaitable[None]]) -> None:
+    def __init__(self, number: int, handle: Callable[[Request, ServerConnection], Awaitable[None]]) -> None:
         self.number: int = number
         self.first_write: float | None = None
         self.last_write: float | None = None
@@ -157,7 +157,7 @@ class Connection(asyncio.Protocol):
         )
 
 
-async def hang_up(connections: Collection[Connection]) -> None:
+async def hang_up(connections: Collection[ServerConnection]) -> None:
     """Break every connection off, stop what is being answered, and wait until all of it is over."""
     tasks = [task for connection in connections for task in connection.tasks]
     for connection in connections:
@@ -179,7 +179,7 @@ class ModelServer:
         self._host = host
         self._port = port
         self._server: asyncio.Server | None = None
-        self._connections: set[Connection] = set()
+        self._connections: set[ServerConnection] = set()
         self._connected: int = 0
         self._received: int = 0
         self._failure: Exception | None = None
@@ -236,14 +236,14 @@ class ModelServer:
         assert self._server is not None
         await self._server.serve_forever()
 
-    def _connect(self) -> Connection:
+    def _connect(self) -> ServerConnection:
         self._connected += 1
-        connection = Connection(self._connected, self._handle)
+        connection = ServerConnection(self._connected, self._handle)
         self._connections = {known for known in self._connections if not known.lost.is_set()}
         self._connections.add(connection)
         return connection
 
-    async def _handle(self, request: Request, connection: Connection) -> None:
+    async def _handle(self, request: Request, connection: ServerConnection) -> None:
         if request.path == "/log":
             self._show_log(request, connection)
         elif request.method != "POST" or _wire_at(request.path) is None:
@@ -252,7 +252,7 @@ class ModelServer:
         else:
             await self._complete(request, connection)
 
-    def _show_log(self, request: Request, connection: Connection) -> None:
+    def _show_log(self, request: Request, connection: ServerConnection) -> None:
         if request.method == "DELETE":
             self.log.clear()
         shown = [
@@ -261,7 +261,7 @@ class ModelServer:
         ]
         connection.write(plain_response(200, msgspec.json.encode(shown), "application/json"))
 
-    async def _complete(self, request: Request, connection: Connection) -> None:
+    async def _complete(self, request: Request, connection: ServerConnection) -> None:
         self._received += 1
         self._arrived.set()
         body = _decode(request.body)
@@ -290,7 +290,7 @@ class ModelServer:
                 times = msgspec.structs.replace(times, drained=await connection.drain())
             self.log.append(msgspec.structs.replace(served, times=times))
 
-    async def _play(self, answer: Answer, served: Served, connection: Connection) -> None:
+    async def _play(self, answer: Answer, served: Served, connection: ServerConnection) -> None:
         if answer.delay_s:
             await asyncio.sleep(answer.delay_s)
         if answer.fault == "reset":
@@ -308,7 +308,7 @@ class ModelServer:
             connection.close()
 
 
-async def _write(reply: Reply, write_size: int | None, connection: Connection) -> None:
+async def _write(reply: WireReply, write_size: int | None, connection: ServerConnection) -> None:
     """Write the pieces; those with no wait between them go out together, as a busy server's would."""
     ready: list[bytes] = []
     for piece in reply.pieces:
@@ -319,7 +319,7 @@ async def _write(reply: Reply, write_size: int | None, connection: Connection) -
     await _flush(ready, write_size, connection)
 
 
-async def _flush(ready: list[bytes], write_size: int | None, connection: Connection) -> None:
+async def _flush(ready: list[bytes], write_size: int | None, connection: ServerConnection) -> None:
     data = b"".join(ready)
     ready.clear()
     if write_size is None:

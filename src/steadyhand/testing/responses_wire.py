@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 
 from steadyhand.testing.openai_wire import arguments_of, error_body
-from steadyhand.testing.wire import Answer, Reply, event, event_stream, plain
+from steadyhand.testing.wire import Answer, WireReply, event, event_stream, plain
 
 _encode = msgspec.json.Encoder().encode
 _CUT = {"length": "max_output_tokens", "content_filter": "content_filter", "incomplete": None}
 _MESSAGE = "msg_67ccd2bf17f0819081ff3bb2cf6508e6"
 
 
-def reply_to(body: Mapping[str, Any], answer: Answer) -> Reply:
+def reply_to(body: Mapping[str, Any], answer: Answer) -> WireReply:
     """What to write for `answer`, given the request's body."""
     if answer.body is not None:
         return plain(answer.status, answer.body, answer.content_type, answer)
@@ -87,7 +87,7 @@ class _Stream:
         self._answer = answer
         self._number = 0
 
-    def reply(self) -> Reply:
+    def reply(self) -> WireReply:
         started = _response(self._body, "in_progress")
         opening = self._event("response.created", response=started) + self._event(
             "response.in_progress", response=started

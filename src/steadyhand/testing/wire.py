@@ -124,7 +124,7 @@ class Piece(NamedTuple):
     data: bytes
 
 
-class Reply(NamedTuple):
+class WireReply(NamedTuple):
     """A whole response. `close` ends the connection afterwards."""
 
     pieces: list[Piece]
@@ -139,15 +139,17 @@ def plain_response(status: int, body: bytes, content_type: str, headers: Mapping
     ).encode() + body
 
 
-def plain(status: int, body: bytes, content_type: str, answer: Answer) -> Reply:
+def plain(status: int, body: bytes, content_type: str, answer: Answer) -> WireReply:
     """A body in one piece; `cut_after` leaves out the second half of it."""
     whole = plain_response(status, body, content_type, answer.headers)
     if answer.cut_after is not None:
-        return Reply([Piece(answer.first_token_s, whole[: len(whole) - max(1, len(body) // 2)])], close=True)
-    return Reply([Piece(answer.first_token_s, whole)], close=False)
+        return WireReply([Piece(answer.first_token_s, whole[: len(whole) - max(1, len(body) // 2)])], close=True)
+    return WireReply([Piece(answer.first_token_s, whole)], close=False)
 
 
-def event_stream(answer: Answer, *, opening: bytes = b"", deltas: Iterable[bytes], ending: Iterable[bytes]) -> Reply:
+def event_stream(
+    answer: Answer, *, opening: bytes = b"", deltas: Iterable[bytes], ending: Iterable[bytes]
+) -> WireReply:
     """Events: those of the opening come with the headers, each delta after its wait, the ending at once."""
     chunked = answer.framing == "chunked"
     extra = "".join(f"{name}: {value}\r\n" for name, value in answer.headers.items())
@@ -158,15 +160,15 @@ def event_stream(answer: Answer, *, opening: bytes = b"", deltas: Iterable[bytes
         pieces.append(Piece(0.0, _frame(opening, chunked=chunked)))
     for number, delta in enumerate(deltas):
         if answer.cut_after is not None and number >= answer.cut_after:
-            return Reply(pieces, close=True)
+            return WireReply(pieces, close=True)
         wait = answer.first_token_s if number == 0 else answer.piece_s
         pieces.append(Piece(wait, _frame(delta, chunked=chunked)))
     if answer.cut_after is not None:
-        return Reply(pieces, close=True)
+        return WireReply(pieces, close=True)
     pieces.extend(Piece(0.0, _frame(event, chunked=chunked)) for event in ending)
     if chunked:
         pieces.append(Piece(0.0, b"0\r\n\r\n"))
-    return Reply(pieces, close=not chunked)
+    return WireReply(pieces, close=not chunked)
 
 
 def event(data: bytes, answer: Answer, *, name: str | None = None) -> bytes:

@@ -176,8 +176,8 @@ class FailureLine(msgspec.Struct, tag="error", forbid_unknown_fields=True):
     message: str
 
 
-Line = ThoughtLine | ActionLine | ObservationLine | CallLine | ReplyLine | FailureLine
-_decoder = msgspec.json.Decoder(Line)
+OutputLine = ThoughtLine | ActionLine | ObservationLine | CallLine | ReplyLine | FailureLine
+_decoder = msgspec.json.Decoder(OutputLine)
 _EXPECTED = "a JSON object with a `type` of thought, action, observation, call, error or reply"
 
 
@@ -196,7 +196,7 @@ def turn_line(turn: Turn, trial: TrialContext, workspace: Path) -> bytes:
     )
 
 
-def read_line_of(raw: bytes) -> Line:
+def read_line_of(raw: bytes) -> OutputLine:
     """Raises `AgentError` for a line that is not of the protocol."""
     try:
         return _decoder.decode(raw)

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from steadyhand.builtin.agents.options import TimedOptions, limit_of
 from steadyhand.builtin.agents.python_call import BLOCK_LIMIT_S, FunctionThread, Guarded, Offer
-from steadyhand.builtin.agents.python_target import Callee, Shape, Target, file_of, find_target, shape_of
+from steadyhand.builtin.agents.python_target import AgentCalls, Callee, PythonTarget, file_of, find_target, shape_of
 from steadyhand.builtin.agents.trajectory import REPORTS_ITSELF, TrajectoryReporter
 from steadyhand.errors import AgentError, TrialError
 from steadyhand.plugins.plugin import AgentSettings, Options, read_options
@@ -192,10 +192,12 @@ class PythonAgent:
         options = read_options(PythonOptions, settings.options, f"agent {self._name}")
         self._limit_s: float = options.timeout_s
         self._block_limit_s: float = options.block_limit_s
-        self._target: Target = (
-            find_target(settings.target, settings.folder) if found is None else Target(found=found, file=file_of(found))
+        self._target: PythonTarget = (
+            find_target(settings.target, settings.folder)
+            if found is None
+            else PythonTarget(found=found, file=file_of(found))
         )
-        self._shape: Shape = shape_of(self._target.found, f"agent {self._name}")
+        self._shape: AgentCalls = shape_of(self._target.found, f"agent {self._name}")
         self._instance: Any = None
         self._trial: TrialContext | None = None
         self._reporter: TrajectoryReporter | None = None

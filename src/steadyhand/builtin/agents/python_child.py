@@ -27,7 +27,7 @@ import msgspec
 from steadyhand.builtin.agents.python import PythonAgent
 from steadyhand.builtin.agents.python_wire import (
     ActionCard,
-    Line,
+    Channel,
     Moment,
     Opening,
     Present,
@@ -68,7 +68,7 @@ class RemoteClock:
 class RemoteEnvironment:
     """The trial's environment. Setting it up and tearing it down is the trial's affair."""
 
-    def __init__(self, line: Line, opening: Opening) -> None:
+    def __init__(self, line: Channel, opening: Opening) -> None:
         self._line = line
         self.name: str = opening.environment
         self.sandboxed: bool = opening.sandboxed
@@ -164,7 +164,7 @@ class RemoteServices:
 
 
 class RemoteJudge:
-    def __init__(self, line: Line, name: str, self_judged: bool) -> None:
+    def __init__(self, line: Channel, name: str, self_judged: bool) -> None:
         self._line = line
         self.name: str = name
         self.self_judged: bool = self_judged
@@ -174,7 +174,7 @@ class RemoteJudge:
 
 
 class RemoteDatabase:
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Channel) -> None:
         self._line = line
 
     async def rows(self, sql: str, *, timeout_s: float) -> list[dict[str, Any]]:
@@ -263,7 +263,7 @@ class Host:
     """Answers our parent: one agent at a time, opened, asked and closed."""
 
     def __init__(self, connection: socket.socket, done: asyncio.Event) -> None:
-        self.line: Line = Line(connection, serve=self._serve, hear=self._hear, lost=lambda _: done.set())
+        self.line: Channel = Channel(connection, serve=self._serve, hear=self._hear, lost=lambda _: done.set())
         self._began = _Began()
         self._settings: AgentSettings | None = None
         self._agent: PythonAgent | None = None

@@ -12,7 +12,7 @@ import msgspec
 
 from steadyhand.builtin.agents.python_wire import (
     ActionCard,
-    Line,
+    Channel,
     Moment,
     Opening,
     Present,
@@ -33,7 +33,7 @@ _ENVIRONMENT = frozenset({"run", "read", "write", "list_files", "capture", "fold
 class RemoteModel:
     """A chat model of the agent's own, or the stream of its reply: tried in the child, counted and timed here."""
 
-    def __init__(self, line: Line, number: int, name: str) -> None:
+    def __init__(self, line: Channel, number: int, name: str) -> None:
         self._line = line
         self._number = number
         self.name: str = name
@@ -57,7 +57,7 @@ class RemoteModel:
 class Desk:
     """Answers what the agent of one trial asks of it."""
 
-    def __init__(self, line: Line, trial: TrialContext) -> None:
+    def __init__(self, line: Channel, trial: TrialContext) -> None:
         self._line = line
         self._trial = trial
 

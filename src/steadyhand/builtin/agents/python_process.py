@@ -28,10 +28,10 @@ from steadyhand.builtin.agents.python import PythonAgent, PythonOptions
 from steadyhand.builtin.agents.python_desk import Desk
 from steadyhand.builtin.agents.python_wire import (
     CALLED_OFF,
+    Channel,
     Frame,
     Frames,
     Kind,
-    Line,
     Told,
     Unspoken,
     packed,
@@ -191,7 +191,7 @@ class Child:
             os.close(into)
         self._socket = ours
         self.output: Output = Output(out)
-        self.line: Line = Line(ours, serve=self._serve, hear=self._hear, lost=lambda _: None)
+        self.line: Channel = Channel(ours, serve=self._serve, hear=self._hear, lost=lambda _: None)
 
     def load(self) -> None:
         """Wait, blocking, until the agent is imported and found to be one. Raises `SetupError`."""

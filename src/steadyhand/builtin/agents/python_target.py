@@ -18,14 +18,14 @@ from steadyhand.errors import SetupError
 from steadyhand.plugins.registry import fault, load_file
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
+class PythonTarget(msgspec.Struct, frozen=True, kw_only=True):
     """The object, and the file that messages point into."""
 
     found: Any
     file: Path | None
 
 
-def find_target(target: str, folder: Path) -> Target:
+def find_target(target: str, folder: Path) -> PythonTarget:
     """Raises `SetupError` when there is no such file, module or name, or importing it fails.
 
     While it is imported, the scenario's folder is importable; a module that lies in it is loaded as a file, so that
@@ -44,7 +44,7 @@ def find_target(target: str, folder: Path) -> Target:
             known = ", ".join(sorted(key for key, value in vars(module).items() if _is_candidate(key, value, module)))
             raise SetupError(f"{where}: {place} has no {name!r} (it has: {known or 'nothing callable'})") from None
     file = getattr(module, "__file__", None)
-    return Target(found=found, file=Path(file) if file else None)
+    return PythonTarget(found=found, file=Path(file) if file else None)
 
 
 def _module(place: str, folder: Path, where: str) -> ModuleType:
@@ -104,7 +104,7 @@ class Callee(msgspec.Struct, frozen=True, kw_only=True):
     streams: bool = False
 
 
-class Shape(msgspec.Struct, frozen=True, kw_only=True):
+class AgentCalls(msgspec.Struct, frozen=True, kw_only=True):
     """How to use what was named. `made` is how a class is instantiated, None when it is not a class."""
 
     respond: Callee
@@ -119,7 +119,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
         return any("workspace" in wanted.names for wanted in asked)
 
 
-def shape_of(found: Any, where: str) -> Shape:
+def shape_of(found: Any, where: str) -> AgentCalls:
     """Raises `SetupError` for something that cannot be an agent, or asks for what is not offered."""
     if inspect.isclass(found):
         return _class_shape(found, where)
@@ -127,10 +127,10 @@ def shape_of(found: Any, where: str) -> Shape:
         if hasattr(found, "respond"):
             raise SetupError(f"{where} is one object for all trials; name its class, so that each trial has its own")
         raise SetupError(f"{where} is a {type(found).__name__}; expected a function, or a class with `respond`")
-    return Shape(respond=_callee(found, OF_A_TURN, where))
+    return AgentCalls(respond=_callee(found, OF_A_TURN, where))
 
 
-def _class_shape(found: type[Any], where: str) -> Shape:
+def _class_shape(found: type[Any], where: str) -> AgentCalls:
     if not callable(getattr(found, "respond", None)):
         raise SetupError(f"{where} is a class without a method `respond`")
 
@@ -143,7 +143,7 @@ def _class_shape(found: type[Any], where: str) -> Shape:
 
     respond = method("respond", OF_A_TURN)
     assert respond is not None
-    return Shape(
+    return AgentCalls(
         respond=respond,
         made=wanted_by(found, offered=OF_THE_TRIAL, where=where),
         open=method("open", OF_THE_TRIAL),

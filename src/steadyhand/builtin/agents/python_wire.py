@@ -224,7 +224,7 @@ def read(payload: msgspec.Raw, kind: Any = Any) -> Any:
         raise Unspoken(f"a message that cannot be read: {error}") from error
 
 
-class Line:
+class Channel:
     """One end of the line. While attached to an event loop it answers what the other side calls.
 
     `serve` answers a call by its name and payload, `hear` takes what is posted, and `lost` is told once when the line

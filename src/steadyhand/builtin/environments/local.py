@@ -49,7 +49,7 @@ from steadyhand.records.result import CapturedFile, CommandResult, FileSystemOpe
 _INHERITED = ("PATH", "LANG", "TERM", "TZ")
 
 
-class LocalOptions(Options):
+class LocalEnvironmentOptions(Options):
     sandbox: bool = False
 
 
@@ -60,7 +60,7 @@ class LocalEnvironment:
     Option: `sandbox`, whether commands run under bubblewrap.
     """
 
-    options: ClassVar[type[Options]] = LocalOptions
+    options: ClassVar[type[Options]] = LocalEnvironmentOptions
 
     def __init__(self, settings: EnvironmentSettings, limits: LocalLimits | None = None) -> None:
         """Raises `SetupError` on a system without the file calls that keep paths inside, and when a sandbox is asked
@@ -73,7 +73,10 @@ class LocalEnvironment:
         self._closed: bool = False
         self._commands: int = 0
         self._exported: dict[str, str] = {}
-        sandbox = bool(settings.options) and read_options(LocalOptions, settings.options, "environment local").sandbox
+        sandbox = (
+            bool(settings.options)
+            and read_options(LocalEnvironmentOptions, settings.options, "environment local").sandbox
+        )
         self._confinement: Confinement | None = _confinement(self._workspace) if sandbox else None
         self._handed_out: bool = False
 

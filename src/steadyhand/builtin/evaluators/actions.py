@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import AfterValidator, Field, model_validator
 
-from steadyhand.builtin.evaluators.text import Count, PositiveMilliseconds, counted, excerpt
+from steadyhand.builtin.evaluators.text import CountFromZero, PositiveMilliseconds, counted, excerpt
 from steadyhand.builtin.evaluators.timing import harness_ms
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.records.base import shorten
@@ -47,8 +47,8 @@ class TrajectoryContainsActionParams(EvaluationParams):
     action: ActionName
     params: dict[str, Any] = Field(default_factory=dict)
     status: Status = "any"
-    min_count: Count | None = None
-    max_count: Count | None = None
+    min_count: CountFromZero | None = None
+    max_count: CountFromZero | None = None
     within_ms: PositiveMilliseconds | None = None
     before: ActionName | None = None
 
@@ -112,8 +112,8 @@ class ServiceCalledParams(EvaluationParams):
 
     service: ServiceName | None = None
     method: ServiceName | None = None
-    min_count: Count | None = None
-    max_count: Count | None = None
+    min_count: CountFromZero | None = None
+    max_count: CountFromZero | None = None
     args: list[Any] | None = None
     input: dict[str, Any] | None = None
     status: Status = "any"

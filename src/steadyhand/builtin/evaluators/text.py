@@ -24,9 +24,9 @@ from steadyhand.text_match import Span, compiled, find, find_forbidden, search
 Scope = Literal["reply", "agent", "transcript"]
 _GAP = "\n\n"
 LIMIT = 200
-Milliseconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+NonNegativeMilliseconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 PositiveMilliseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=0)]
+CountFromZero = Annotated[int, Field(ge=0)]
 PositiveShare = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 """A threshold that a value can fall below."""
 
@@ -55,7 +55,7 @@ PatternText = Annotated[str, Field(min_length=1), AfterValidator(_compiles)]
 """A regular expression in a file: compiled when the file is loaded, so that a bad one is an error there."""
 
 
-class Part(Record):
+class SubjectPart(Record):
     """One message of a subject, and what to call it."""
 
     label: str
@@ -65,7 +65,7 @@ class Part(Record):
 class Subject(Record):
     """The text a check reads, put together from messages with an empty line between them."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[SubjectPart, ...]
 
     @property
     def text(self) -> str:
@@ -92,15 +92,15 @@ class Subject(Record):
 def subject(result: ExecutionResult, scope: Scope, context: EvaluationContext) -> Subject:
     """The text that `scope` names. Assistant messages written by the scenario's author are not the agent's."""
     if scope == "reply":
-        return Subject(parts=(Part(label="reply", text=final_reply(result)),))
+        return Subject(parts=(SubjectPart(label="reply", text=final_reply(result)),))
     messages = _transcript(result)
     given = len(_given(result, context))
     wanted = [
-        Part(label=f"message {number} ({message.role})", text=message.content)
+        SubjectPart(label=f"message {number} ({message.role})", text=message.content)
         for number, message in enumerate(messages, start=1)
         if scope == "transcript" or (message.role == "assistant" and number > given)
     ]
-    return Subject(parts=tuple(wanted) or (Part(label="no messages", text=""),))
+    return Subject(parts=tuple(wanted) or (SubjectPart(label="no messages", text=""),))
 
 
 def final_reply(result: ExecutionResult) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from steadyhand.builtin.evaluators.text import LIMIT, Part, Subject, check_contains, counted, excerpt, quoted
+from steadyhand.builtin.evaluators.text import LIMIT, Subject, SubjectPart, check_contains, counted, excerpt, quoted
 from steadyhand.errors import WorkspaceError
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.records.base import shorten
@@ -106,7 +106,7 @@ class FileContains:
             files = await context.environment.list_files()
             return _missing(params.path, f"{params.value!r} in {params.path}", files)
         text = content.decode("utf-8", "replace")
-        words = Subject(parts=(Part(label=params.path, text=text),))
+        words = Subject(parts=(SubjectPart(label=params.path, text=text),))
         return check_contains(words, params.value, case_sensitive=params.case_sensitive)
 
 

@@ -32,7 +32,7 @@ class UnreadableAnswer(Exception):
     """The answer cannot be used; the message says why, to the judge as well as to the user."""
 
 
-class Answer(Record):
+class JudgeAnswer(Record):
     """One usable answer. `achieved` has every capability asked about; `needs_unseen` means that the answer depends on
     what the judge could not be shown."""
 
@@ -262,7 +262,7 @@ def _canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
-def read_answer(fields: dict[str, Any], question: Question) -> Answer:
+def read_answer(fields: dict[str, Any], question: Question) -> JudgeAnswer:
     """Raises `UnreadableAnswer` when the object is not an answer to the question."""
     if question.json_schema is not None:
         _validate(fields, question)
@@ -279,7 +279,7 @@ def read_answer(fields: dict[str, Any], question: Question) -> Answer:
             raise UnreadableAnswer('"reasoning" is missing')
         if not isinstance(reasoning, str):
             raise UnreadableAnswer(f'"reasoning" must be text, found {_kind(reasoning)}')
-    return Answer(
+    return JudgeAnswer(
         judgment=judgment,
         confidence=confidence,
         reasoning=reasoning if isinstance(reasoning, str) else "",

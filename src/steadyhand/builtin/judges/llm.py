@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 from msgspec.structs import replace
 from pydantic import Field
 
-from steadyhand.builtin.judges.answer import Answer, UnreadableAnswer, answer_schema, read_answer, read_object
+from steadyhand.builtin.judges.answer import JudgeAnswer, UnreadableAnswer, answer_schema, read_answer, read_object
 from steadyhand.builtin.judges.prompt import SHOWN, Prompt, build_prompt, not_shown, with_repair
 from steadyhand.errors import ModelError, SetupError
 from steadyhand.plugins.plugin import JudgeSettings, Options, read_options
@@ -178,7 +178,7 @@ class _Asking:
                 raw=both, problem=f"the judge gave no usable answer, even when asked again: {error}", repaired=True
             )
 
-    async def _read(self, response: ChatResponse) -> Answer:
+    async def _read(self, response: ChatResponse) -> JudgeAnswer:
         """Raises `UnreadableAnswer`. Long records are compared in a thread, as the event loop is timing calls."""
         finish = response.finish
         if finish is not None and not finish.plain:
@@ -187,7 +187,7 @@ class _Asking:
             return await asyncio.to_thread(self._parse, response)
         return self._parse(response)
 
-    def _parse(self, response: ChatResponse) -> Answer:
+    def _parse(self, response: ChatResponse) -> JudgeAnswer:
         fields = read_object(response.text, shown=self._prompt.shown, nonce=self._prompt.nonce)
         return read_answer(fields, self._question)
 
@@ -216,7 +216,7 @@ class Vote(Record):
     """The result of asking once. Without an `answer` it is an abstention, and `problem` says why."""
 
     raw: str
-    answer: Answer | None = None
+    answer: JudgeAnswer | None = None
     problem: str | None = None
     repaired: bool = False
 
@@ -251,7 +251,9 @@ def decide(votes: Sequence[Vote], ballot: Ballot) -> Judgement:
     )
 
 
-def _note(votes: Sequence[Vote], ballot: Ballot, winners: Sequence[Answer], achieved: dict[str, bool]) -> JudgeNote:
+def _note(
+    votes: Sequence[Vote], ballot: Ballot, winners: Sequence[JudgeAnswer], achieved: dict[str, bool]
+) -> JudgeNote:
     sure = [answer.confidence for answer in winners if answer.confidence is not None]
     return JudgeNote(
         model=ballot.model,

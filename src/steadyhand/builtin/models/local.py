@@ -47,7 +47,7 @@ _LAST_LINES = 5
 _KEPT_VARIABLES = ("SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 
-class LocalOptions(Options):
+class LocalModelOptions(Options):
     context: int = Field(default=4096, gt=0)
     threads: int = Field(default=0, ge=0)
     max_tokens: int = Field(default=256, gt=0)
@@ -58,12 +58,12 @@ class LocalModel:
     """A `ports.model.ChatModel`, built by the model factory for `local`. The weights are loaded by the first call."""
 
     free: ClassVar[bool] = True
-    options: ClassVar[type[Options]] = LocalOptions
+    options: ClassVar[type[Options]] = LocalModelOptions
 
     def __init__(self, settings: ModelSettings) -> None:
         """Raises `SetupError` when a package or the weights are missing, or a setting is wrong."""
         self._name = f"local/{settings.name}"
-        options = read_options(LocalOptions, settings.options, self._name)
+        options = read_options(LocalModelOptions, settings.options, self._name)
         self._max_tokens = options.max_tokens
         self._timeout_s = settings.timeout_s
         self._setup = ServerSetup(

@@ -13,8 +13,8 @@ from steadyhand.builtin.models.http.stream import (
     DONE,
     AnswerReader,
     ErrorInAnswer,
-    Event,
     PartialCall,
+    ServerEvent,
     UnreadableResponse,
     message_in,
     not_read,
@@ -85,7 +85,7 @@ class ChatReader(AnswerReader):
         self.done = events[done][1]
         return True
 
-    def _read_all(self, events: list[Event]) -> None:
+    def _read_all(self, events: list[ServerEvent]) -> None:
         """All at once: decoding one by one costs twice as much. What is wrong is then found one by one."""
         answers: list[_Answer] = []
         with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):

@@ -28,7 +28,7 @@ from steadyhand.text_match import compiled, find, search_now
 _REGEX_TIMEOUT_S = 1.0
 _ANSWERS = ("reply", "replies", "tool_calls", "json", "echo", "fail")
 
-Purpose = Literal["agent", "user", "judge", "summary", "any"]
+RulePurpose = Literal["agent", "user", "judge", "summary", "any"]
 
 
 class _Strict(BaseModel):
@@ -56,10 +56,10 @@ class UsageRule(_Strict):
     output_tokens: int = Field(ge=0)
 
 
-class Rule(_Strict):
+class ScriptedRule(_Strict):
     """One rule: all its conditions must hold; the first rule of the file that matches answers."""
 
-    purpose: Purpose | list[Purpose] = "any"
+    purpose: RulePurpose | list[RulePurpose] = "any"
     match: str | None = None
     contains: str | None = None
     system: str | None = None
@@ -91,7 +91,7 @@ class Rule(_Strict):
         return pattern
 
     @model_validator(mode="after")
-    def _answers(self) -> Rule:
+    def _answers(self) -> ScriptedRule:
         given = [name for name in ("reply", "replies", "json", "echo") if self._has(name)]
         if len(given) > 1:
             raise ValueError(f"{' and '.join(given)} exclude one another; keep one")
@@ -135,7 +135,7 @@ class Rule(_Strict):
 
 
 class RulesFile(_Strict):
-    rules: list[Rule] = Field(min_length=1)
+    rules: list[ScriptedRule] = Field(min_length=1)
 
 
 def turn_of(request: ChatRequest) -> int:
@@ -143,7 +143,7 @@ def turn_of(request: ChatRequest) -> int:
     return 1 + sum(message.role == "assistant" for message in request.messages)
 
 
-def read_rules(path: Path) -> tuple[Rule, ...]:
+def read_rules(path: Path) -> tuple[ScriptedRule, ...]:
     """Raises `SetupError` with the place of every mistake in the file."""
     document, problems = read_document(str(path), str(path))
     rules: RulesFile | None = None
@@ -231,7 +231,7 @@ class ScriptedModel:
             token_limit=request.max_tokens,
         )
 
-    def _rule_for(self, request: ChatRequest, call: _Call) -> tuple[int, Rule]:
+    def _rule_for(self, request: ChatRequest, call: _Call) -> tuple[int, ScriptedRule]:
         shown = shorten(request.messages[-1].content, 120) if request.messages else ""
         for number, rule in enumerate(self._rules, start=1):
             try:
@@ -246,7 +246,7 @@ class ScriptedModel:
         )
         raise call.failed(text, "refused", retryable=False)
 
-    def _failure_of(self, rule: Rule, number: int, request: ChatRequest) -> FailRule | None:
+    def _failure_of(self, rule: ScriptedRule, number: int, request: ChatRequest) -> FailRule | None:
         """How this try is to fail, if it is: tries at the same request by the same rule are counted."""
         fail = rule.fail
         if fail is None or fail.attempts is None:
@@ -326,7 +326,7 @@ async def _pause(ms: float) -> None:
         await asyncio.sleep(ms / 1000)
 
 
-def _text(rule: Rule, request: ChatRequest) -> str:
+def _text(rule: ScriptedRule, request: ChatRequest) -> str:
     if rule.reply is not None:
         return rule.reply
     if rule.replies is not None:

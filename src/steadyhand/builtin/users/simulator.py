@@ -74,7 +74,7 @@ REMEDY: dict[str, str] = {
     "gives_up": "it gives up what you want before the agent has done anything",
 }
 _SUMMARY_TOKENS = 220
-Exchange = tuple[str, str]
+SaidAndAnswered = tuple[str, str]
 RECENT_TURNS = 3
 SUMMARY_CHARS = 800
 _KNOWLEDGE: dict[KnowledgeLevel, str] = {
@@ -154,7 +154,7 @@ class LlmUserSimulator:
 
     def __init__(self, models: Callable[[str | None], ChatModel]) -> None:
         self._models = models
-        self._summaries: dict[tuple[Exchange, ...], str] = {}
+        self._summaries: dict[tuple[SaidAndAnswered, ...], str] = {}
 
     async def generate_response(
         self, history: tuple[ConversationTurn, ...], config: UserSimulatorConfig, trial: TrialContext

@@ -34,12 +34,12 @@ class Skipped(NamedTuple):
         return f"{self.where}: {self.reason}"
 
 
-class Source(NamedTuple):
+class SourceCases(NamedTuple):
     cases: list[Case]
     skipped: list[Skipped]
 
 
-def read_source(source: Path) -> Source:
+def read_source(source: Path) -> SourceCases:
     """Every case of a file, or of the .yaml, .yml and .json files of a folder, in order.
 
     Raises `SetupError` when there is no such file, or no file in the folder.
@@ -54,7 +54,7 @@ def read_source(source: Path) -> Source:
         raise SetupError(f"{source}: expected a file or folder, found a pipe or device")
     else:
         raise SetupError(f"{source}: no such file or folder")
-    found = Source([], [])
+    found = SourceCases([], [])
     for path, file in files:
         _read(path, file, found)
     return found
@@ -69,7 +69,7 @@ def _walk(folder: Path) -> list[Path]:
     return files
 
 
-def _read(path: Path, file: str, found: Source) -> None:
+def _read(path: Path, file: str, found: SourceCases) -> None:
     data, reason = _parse(path, file)
     if reason is not None:
         found.skipped.append(Skipped(file, reason))

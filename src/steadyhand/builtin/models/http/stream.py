@@ -17,7 +17,7 @@ _DATA = b"data: "
 _DONE_LINE = _DATA + DONE
 
 
-Event = tuple[bytes, int]
+ServerEvent = tuple[bytes, int]
 """The data of one event, and how many bytes of the stream it took to complete it."""
 
 
@@ -35,8 +35,8 @@ class EventStream:
         self._data: list[bytes] = []
         self._end: int = 0
 
-    def feed(self, block: bytes) -> list[Event]:
-        events: list[Event] = []
+    def feed(self, block: bytes) -> list[ServerEvent]:
+        events: list[ServerEvent] = []
         rest = self._rest
         if not rest and not self._data:
             block = self._take_plain(block, events)
@@ -70,7 +70,7 @@ class EventStream:
         self._end = end
         return events
 
-    def _take_plain(self, block: bytes, events: list[Event]) -> bytes:
+    def _take_plain(self, block: bytes, events: list[ServerEvent]) -> bytes:
         """Take the events that are one line of data each, as nearly all are; what is left begins with another kind."""
         parts = block.split(b"\n\n")
         taken = 0
