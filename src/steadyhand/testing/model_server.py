@@ -1,4 +1,4 @@
-"""A real HTTP server on loopback that speaks three vendors' interfaces and does what it is told.
+"""A real HTTP server on loopback that speaks three vendor APIs and behaves as instructed.
 
 The path decides: `/chat/completions` and `/responses` as OpenAI documents them, `/messages` as Anthropic does.
 
@@ -43,7 +43,7 @@ _perf_counter = time.perf_counter
 
 
 class Request(Record):
-    """A request, whole. `received` is when its last byte came in."""
+    """A complete request. `received` is when its last byte arrived."""
 
     method: str
     path: str
@@ -54,7 +54,7 @@ class Request(Record):
 
 
 class ServerConnection(asyncio.Protocol):
-    """One connection: requests one after another, each answered by `handle` before the next is read."""
+    """One connection. Requests are handled one after another by `handle`."""
 
     def __init__(self, number: int, handle: Callable[[Request, ServerConnection], Awaitable[None]]) -> None:
         self.number: int = number
@@ -93,7 +93,7 @@ class ServerConnection(asyncio.Protocol):
         self._writable.set()
 
     def write(self, data: bytes) -> None:
-        """Hand bytes to the kernel, noting when. Bytes for a client that has gone are dropped."""
+        """Write bytes to the kernel and note when. Bytes for a disconnected client are dropped."""
         if self._transport is None:
             return
         self.last_write = _perf_counter()
@@ -102,7 +102,7 @@ class ServerConnection(asyncio.Protocol):
         self._transport.write(data)
 
     async def drain(self) -> float:
-        """Wait until the transport holds nothing more; when that was."""
+        """Wait until the transport's buffer is empty, and return when that was."""
         await self._writable.wait()
         return _perf_counter()
 
@@ -143,7 +143,7 @@ class ServerConnection(asyncio.Protocol):
         head_end = self._buffer.find(b"\r\n\r\n")
         if head_end < 0:
             if self._buffer and not self._buffer[:1].isalpha():
-                self.close()  # not HTTP, most likely TLS: as a real server would, end it
+                self.close()  # not HTTP, probably TLS: close it, as a real server would
             return None
         first, *lines = self._buffer[:head_end].decode("latin-1").split("\r\n")
         headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
@@ -158,7 +158,7 @@ class ServerConnection(asyncio.Protocol):
 
 
 async def hang_up(connections: Collection[ServerConnection]) -> None:
-    """Break every connection off, stop what is being answered, and wait until all of it is over."""
+    """Close all connections, cancel running handlers, and wait for them to end."""
     tasks = [task for connection in connections for task in connection.tasks]
     for connection in connections:
         connection.abort()
@@ -171,7 +171,8 @@ async def hang_up(connections: Collection[ServerConnection]) -> None:
 
 
 class ModelServer:
-    """Serves until left. A `behaviour` function that raises is answered with 500 and raised again on leaving."""
+    """Serves while the context is open. If a `behaviour` function raises, the client gets a 500 and the exception is
+    raised on exit."""
 
     def __init__(self, behaviour: Behaviour | None = None, *, host: str = "127.0.0.1", port: int = 0) -> None:
         self.behaviour: Behaviour = Answer(text="Hello.") if behaviour is None else behaviour
@@ -195,12 +196,12 @@ class ModelServer:
 
     @property
     def received(self) -> int:
-        """How many requests came in, answered or not."""
+        """The number of requests received, answered or not."""
         return self._received
 
     @property
     def connected(self) -> int:
-        """How many connections were ever opened."""
+        """The number of connections opened so far."""
         return self._connected
 
     @property
@@ -208,7 +209,7 @@ class ModelServer:
         return sum(not connection.lost.is_set() for connection in self._connections)
 
     async def until_received(self, count: int) -> None:
-        """Wait until so many requests have come in."""
+        """Wait until that many requests have been received."""
         while self._received < count:
             self._arrived.clear()
             await self._arrived.wait()
@@ -276,7 +277,7 @@ class ModelServer:
         )
         try:
             answer = answer_for(self.behaviour, served)
-        except Exception as error:  # noqa: BLE001 -- the test's own function: kept, and raised when the server is left
+        except Exception as error:  # noqa: BLE001 - the test's own function; raised on exit
             self._failure = error
             connection.write(plain_response(500, openai_wire.error_body(500, str(error)), "application/json"))
             return
@@ -300,7 +301,7 @@ class ModelServer:
             await connection.lost.wait()
             return
         wire = _wire_at(served.path)
-        assert wire is not None, "a path that is not served"
+        assert wire is not None, "unknown path"
         reply = wire(served.body, answer)
         await _write(reply, answer.write_size, connection)
         if reply.close:
@@ -309,7 +310,7 @@ class ModelServer:
 
 
 async def _write(reply: WireReply, write_size: int | None, connection: ServerConnection) -> None:
-    """Write the pieces; those with no wait between them go out together, as a busy server's would."""
+    """Write the pieces. Those without a wait between them are sent together, as a busy server would."""
     ready: list[bytes] = []
     for piece in reply.pieces:
         if piece.delay_s:

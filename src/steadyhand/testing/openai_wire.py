@@ -1,4 +1,4 @@
-"""OpenAI's chat completions as bytes, for the model server."""
+"""OpenAI's Chat Completions API, for the model server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def reply_to(body: Mapping[str, Any], answer: Answer) -> WireReply:
-    """What to write for `answer`, given the request's body."""
+    """The response that delivers `answer` to a request with this body."""
     if answer.body is not None:
         return plain(answer.status, answer.body, answer.content_type, answer)
     if answer.status != 200:
@@ -55,7 +55,7 @@ def _completion(body: Mapping[str, Any], answer: Answer) -> bytes:
 
 
 def _spoken(answer: Answer) -> str:
-    """Where the text stands: a refusal has a place of its own, and ends with a plain stop."""
+    """The field for the text: a refusal has its own, and its finish reason is a plain stop."""
     return "refusal" if answer.finish_reason == "refusal" else "content"
 
 

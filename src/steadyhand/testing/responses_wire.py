@@ -1,4 +1,4 @@
-"""OpenAI's responses as bytes, for the model server."""
+"""OpenAI's Responses API, for the model server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MESSAGE = "msg_67ccd2bf17f0819081ff3bb2cf6508e6"
 
 
 def reply_to(body: Mapping[str, Any], answer: Answer) -> WireReply:
-    """What to write for `answer`, given the request's body."""
+    """The response that delivers `answer` to a request with this body."""
     if answer.body is not None:
         return plain(answer.status, answer.body, answer.content_type, answer)
     if answer.status != 200:
@@ -80,7 +80,7 @@ def _items(answer: Answer) -> list[dict[str, Any]]:
 
 
 class _Stream:
-    """The events of one response, numbered in the order they are written."""
+    """The events of one response, numbered in order."""
 
     def __init__(self, body: Mapping[str, Any], answer: Answer) -> None:
         self._body = body
