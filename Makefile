@@ -51,6 +51,23 @@ test: $(READY) ## run the tests, and measure branch coverage against the floor i
 test-slow: $(READY) ## run the tests that take minutes
 	$(BIN)/python -m pytest -q -m slow
 
+# atheris has wheels for some Pythons on Linux only; without it a slower fuzzer is used, which says so.
+FUZZ := $(VENV)/.fuzz
+$(FUZZ): $(READY)
+	-$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --only-binary :all: --editable '.[fuzz]'
+	@touch $@
+
+.PHONY: fuzz soak
+fuzz: export PYTHONPATH := tests
+fuzz: SECONDS := 60
+fuzz: $(FUZZ) ## feed random scenarios and bytes to everything that reads them; SECONDS=60
+	$(BIN)/python -m fuzz $(SECONDS)
+
+soak: export PYTHONPATH := tests
+soak: SECONDS := 60
+soak: $(READY) ## run mixed scenarios in bad weather again and again, and say what is left over; SECONDS=60
+	$(BIN)/python -m soak $(SECONDS)
+
 check: $(READY) ## lint, types, import direction
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -72,6 +89,30 @@ $(PEERS)/.ready: benchmarks/peers.txt
 bench: $(READY) ## measure speed, as ratios to a bare client and the bare interpreter
 	$(BIN)/python -m benchmarks
 
+# Everything that a user could install with Steadyhand, to read licences and versions from.
+RELEASE := .venv-release
+EXTRAS := e2b,elizaos,postgres,local,providers,frameworks,dev,fuzz
+$(RELEASE)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(RELEASE)
+	$(RELEASE)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(EXTRAS)]'
+	@touch $@
+
+.PHONY: licences dist
+licences: $(RELEASE)/.ready ## write docs/licences.md, the licences of all dependencies
+	$(RELEASE)/bin/python -m tools.supply_chain licences docs/licences.md
+
+# Built twice, and compared: the same commit gives the same bytes. Files are dated by the commit.
+dist: export SOURCE_DATE_EPOCH := $(shell git log -1 --format=%ct 2>/dev/null || echo 1577836800)
+dist: $(RELEASE)/.ready ## build the wheel, the source archive and the bill of materials; check that they are reproducible
+	rm -rf dist build
+	@for out in dist build/again; do \
+	  $(RELEASE)/bin/python -m hatchling build -d $$out && \
+	  $(RELEASE)/bin/python -m tools.supply_chain sbom $$out/steadyhand.cdx.json || exit 1; done
+	diff -r dist build/again
+	$(RELEASE)/bin/python -m pip install --quiet --disable-pip-version-check --dry-run --ignore-installed --only-binary :all: dist/*.whl
+	@cd dist && sha256sum *
+	@echo "built twice with the same bytes; the wheel installs without a compiler"
+
 schemas: $(READY) ## write the JSON Schemas of the file formats
 	$(BIN)/steadyhand schema --out schemas
 
@@ -80,5 +121,5 @@ format: $(READY) ## format the source and fix what lint can fix
 	$(BIN)/ruff format .
 
 clean: ## remove everything that the other targets created
-	rm -rf $(VENV) $(PEERS) build dist .coverage .pytest_cache .ruff_cache .steadyhand
+	rm -rf $(VENV) $(PEERS) $(RELEASE) build dist .coverage .pytest_cache .ruff_cache .steadyhand
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -16,6 +16,7 @@ BENCHMARKS = {
     "conversations": "conversations",
     "agents": "agents in processes of their own",
     "throughput": "many trials",
+    "compare": "comparing runs",
     "peers": "beside other tools",
 }
 

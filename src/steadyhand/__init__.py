@@ -13,9 +13,10 @@ from steadyhand.version import __version__
 
 TYPE_CHECKING = False  # importing `typing` would cost more than the rest of this file
 if TYPE_CHECKING:
-    from steadyhand.api import RunArguments, RunResult, Source, Trial, load, open_run, run, run_async
+    from steadyhand.api import RunArguments, RunResult, Source, Trial, compare, load, open_run, run, run_async
     from steadyhand.errors import ExitCode, FileError, SetupError, SteadyhandError, StoreError, UsageError
     from steadyhand.judging.rates import ScenarioRate
+    from steadyhand.judging.run_comparison import Comparison
     from steadyhand.records.chat import Message
     from steadyhand.records.evaluation import EvaluationResult, Verdict
     from steadyhand.records.location import Problem
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from steadyhand.spec.load import Loaded
 
 __all__ = [
+    "Comparison",
     "EvaluationResult",
     "ExitCode",
     "FileError",
@@ -43,6 +45,7 @@ __all__ = [
     "UsageError",
     "Verdict",
     "__version__",
+    "compare",
     "load",
     "open_run",
     "run",
@@ -50,9 +53,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    "api": ("RunArguments", "RunResult", "Source", "Trial", "load", "open_run", "run", "run_async"),
+    "api": ("RunArguments", "RunResult", "Source", "Trial", "compare", "load", "open_run", "run", "run_async"),
     "errors": ("ExitCode", "FileError", "SetupError", "SteadyhandError", "StoreError", "UsageError"),
     "judging.rates": ("ScenarioRate",),
+    "judging.run_comparison": ("Comparison",),
     "records.chat": ("Message",),
     "records.evaluation": ("EvaluationResult", "Verdict"),
     "records.location": ("Problem",),

@@ -22,6 +22,7 @@ from steadyhand.compose.running import Run, quick_loop, rates_of
 from steadyhand.compose.settings import RunOptions, Selection, Settings
 from steadyhand.errors import ExitCode, SetupError, StoreError
 from steadyhand.judging.rates import ScenarioRate, rates_exit_code
+from steadyhand.judging.run_comparison import Comparison
 from steadyhand.plugins.plugin import AgentSettings, Plugin
 from steadyhand.ports.observer import RunObserver
 from steadyhand.records.chat import Message
@@ -65,6 +66,7 @@ class RunArguments(TypedDict, total=False):
     allow_commands: bool
     enforce_deadline: bool
     in_process: bool
+    trust: bool
     trials: int | None
     pass_rate: float | None
     record: StrPath | None
@@ -117,13 +119,14 @@ async def run_async(
 
 
 def load(paths: Source | Iterable[Source], *, plugins: Sequence[Plugin | str] = ()) -> Loaded:
-    """Read scenarios and everything that is wrong with them, and run nothing.
+    """Read scenarios and everything that is wrong with them, and run nothing: a plugin that a file names by path or
+    module is not loaded, and what only it knows is a warning.
 
     A matrix stands for its combinations. Raises `SetupError` for a plugin or a library that cannot be had.
     """
     named, objects = _plugins(plugins)
     files, given = _sorted_out(paths, objects)
-    registries = open_registries(Settings(RunOptions(ignore_config=True, plugins=named)), given)
+    registries = open_registries(Settings(RunOptions(ignore_config=True, plugins=named)), given, checking=True)
     loaded = load_files(files, registries, given)
     combinations, problems = combinations_of(loaded, registries)
     return msgspec.structs.replace(
@@ -142,6 +145,31 @@ def open_run(run: StrPath, *, out: StrPath | None = None, config: StrPath | None
     if isinstance(run, os.PathLike):
         return RunResult(RunReader.open(Path(run).absolute()))
     return RunResult(RunReader.open(find_run(Settings(options).out, run).absolute()))
+
+
+def compare(
+    *runs: RunResult | StrPath,
+    confidence: float = 0.95,
+    pair_changed: bool = False,
+    out: StrPath | None = None,
+    config: StrPath | None = None,
+) -> Comparison:
+    """Compare runs, each with the first, paired by scenario; a single run compares its targets.
+
+    A run is a `RunResult`, or as `open_run` takes it; also the path of a JSON report, and `RUN@TARGET` for one target.
+    Raises `StoreError` when a run cannot be read, and `SetupError` when there is nothing to compare it with.
+    """
+    from steadyhand.compose.sides import compare_sources, open_source, read_source
+
+    if not 0 < confidence < 1:
+        raise SetupError(f"expected a confidence between 0 and 1, got {confidence}")
+    _, options = _records((), {"out": out, **_configuration(config)})
+    folder = Settings(options).out
+    sources = [
+        read_source(RunReader.open(each.path)) if isinstance(each, RunResult) else open_source(folder, os.fspath(each))
+        for each in runs
+    ]
+    return compare_sources(sources, confidence=confidence, pair_changed=pair_changed)
 
 
 class Trial:

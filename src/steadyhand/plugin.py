@@ -30,12 +30,14 @@ from steadyhand.plugins.plugin import (
     ModelSettings,
     Options,
     Plugin,
+    PluginFactory,
     Service,
     ServiceFactory,
     Termination,
     UserFactory,
     UserSettings,
     action,
+    plugin_factory,
     read_options,
 )
 from steadyhand.ports.agent import (
@@ -145,6 +147,7 @@ __all__ = [
     "Options",
     "Plugin",
     "PluginError",
+    "PluginFactory",
     "Question",
     "Reply",
     "RunObserver",
@@ -176,6 +179,7 @@ __all__ = [
     "failed",
     "inconclusive",
     "passed",
+    "plugin_factory",
     "read_options",
 ]
 

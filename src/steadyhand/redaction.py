@@ -10,11 +10,13 @@ from __future__ import annotations
 import base64
 import json
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from functools import cache
+from itertools import pairwise
 from typing import Any, Literal, TypeVar, cast, get_args, get_origin
-from urllib.parse import quote, quote_plus
+from urllib.parse import parse_qsl, quote, quote_plus
 
 import msgspec
 
@@ -95,6 +97,50 @@ def secrets_of(variables: Mapping[str, str], named: Iterable[str] = ()) -> froze
     return frozenset(value for value in values if len(value) >= SHORTEST)
 
 
+_HARMLESS = re.compile(
+    r"(?:.*[-_.])?(?:version|beta|model|deployment|region|format|type|encoding|language|accept|agent|referer|title)",
+    re.IGNORECASE,
+)
+_OPTION = re.compile(r"--?([A-Za-z][\w-]*)(?:=(.*))?", re.DOTALL)
+_ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+
+
+def secrets_among(entries: Mapping[str, object]) -> frozenset[str]:
+    """The values of headers, or of the query of a URL, that must not be shown: all but those of harmless names."""
+    found = {
+        value.strip() for name, value in entries.items() if isinstance(value, str) and not _HARMLESS.fullmatch(name)
+    }
+    scheme = {value.partition(" ")[2].strip() for value in found}  # `Bearer abc` is echoed as `abc`
+    return frozenset(value for value in found | scheme if len(value) >= SHORTEST)
+
+
+def secrets_in_url(url: str) -> frozenset[str]:
+    """The values in its query that must not be shown."""
+    query = url.partition("?")[2].partition("#")[0]
+    return secrets_among(dict(parse_qsl(query))) | secrets_among(dict(part.split("=", 1) for part in _pairs(query)))
+
+
+def _pairs(query: str) -> list[str]:
+    return [part for part in query.split("&") if "=" in part]
+
+
+def secrets_in_command(line: str) -> frozenset[str]:
+    """What a command line says outright of variables and options that are called like a secret."""
+    try:
+        words = shlex.split(line)
+    except ValueError:
+        words = line.split()
+    found: set[str] = set()
+    for word, following in pairwise([*words, ""]):
+        if (assigned := _ASSIGNED.fullmatch(word)) and _VARIABLE.search(assigned[1]):
+            found.add(assigned[2])
+        elif (option := _OPTION.fullmatch(word)) and (names_secret(option[1]) or _VARIABLE.search(option[1])):
+            found.add(following if option[2] is None else option[2])
+        if "://" in word:
+            found |= secrets_in_url(word)
+    return frozenset(value for value in found if len(value) >= SHORTEST and not value.startswith("$"))
+
+
 def names_secret(name: str) -> bool:
     """Whether an entry of this name, such as `api_key`, `X-Auth-Token` or `accessToken`, holds a secret."""
     return bool(_ENTRY.fullmatch(name) or _CAMEL_ENTRY.fullmatch(name))
@@ -137,7 +183,7 @@ TRACES: tuple[Trace, ...] = tuple(
 
 T = TypeVar("T")
 _Span = tuple[int, int]
-_MASK = "*"
+MASK = "*"
 DEEPEST = 150
 TOO_DEEP = f"[nested more than {DEEPEST} levels deep]"
 _TRACES = tuple((trace.anchor, trace.rare, trace) for trace in TRACES)
@@ -238,7 +284,7 @@ class Redactor:
         same = True
         for key, old in value.items():
             if by_name and isinstance(key, str) and isinstance(old, str) and names_secret(key):
-                new = old if old == _MASK * len(old) else _MASK * len(old)
+                new = old if old == MASK * len(old) else MASK * len(old)
             else:
                 new = self._value(old, by_name, depth + 1)
             new_key = self.text(key) if isinstance(key, str) and not isinstance(key, Enum) else key
@@ -313,7 +359,7 @@ def _mask(text: str, spans: list[_Span]) -> str:
     for start, end in sorted(spans):
         if end > done:
             begin = max(start, done)
-            pieces += (text[done:begin], _MASK * (end - begin))
+            pieces += (text[done:begin], MASK * (end - begin))
             done = end
     redacted = "".join((*pieces, text[done:]))
     return text if redacted == text else redacted

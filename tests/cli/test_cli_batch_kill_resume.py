@@ -1,9 +1,10 @@
-"""kill -9 at random moments, each followed by a resume: no trial is lost and none is done twice."""
+"""kill -9 at random moments, each followed by a resume: no trial is lost and none is done twice.
+
+`tests/slow/test_slow_kills.py` does it a thousand times.
+"""
 
 import random
 import signal
-
-import pytest
 
 from steadyhand.records.evaluation import Verdict
 
@@ -43,11 +44,6 @@ def kill_and_resume(batch, *, trials, kills, seed):
 
 def test_killed_a_few_times(batch):
     kill_and_resume(batch, trials=200, kills=4, seed=1)
-
-
-@pytest.mark.slow
-def test_killed_thirty_times(batch):
-    kill_and_resume(batch, trials=2000, kills=30, seed=2)
 
 
 def test_killed_before_the_first_trial(batch):

@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 
 from steadyhand.compose.running import resume_run
+from steadyhand.compose.settings import RunOptions, Settings
 from steadyhand.records.evaluation import Verdict
 from steadyhand.store.reader import RunReader
 
@@ -86,7 +87,7 @@ def test_a_resume_that_had_to_wait_does_not_do_again_what_another_did_meanwhile(
     assert batch("run", "untimed.yaml", "--trials", "4", "--retries", "0", "--no-progress").code == 3
     batch.replies("rules:\n  - reply: I call for help now.\n")
     with contextlib.chdir(batch.folder):
-        first, second = (resume_run(batch.record()).run for _ in range(2))
+        first, second = (resume_run(batch.record(), Settings(RunOptions())).run for _ in range(2))
         assert (len(first.pending), len(second.pending)) == (4, 4)
         asyncio.run(first.execute([]))
         done = list(RunReader.open(batch.record()).trials())

@@ -88,6 +88,25 @@ def test_nothing_is_left_behind(shell, number, how):
     kill_once(shell, number, how)
 
 
+DAEMON = """
+import subprocess, sys
+
+def answer(message):
+    subprocess.Popen(["sleep", "300"], start_new_session=True)
+    return "hello"
+"""
+
+
+def test_what_a_python_agent_leaves_running_in_a_session_of_its_own_ends_with_its_process(shell):
+    shell.write("agent.py", DAEMON)
+    shell.write("one.scenario.yaml", AGENT.replace("run:", "agent: python:./agent.py:answer\nrun:"))
+    mark = str(shell.folder / "tmp")
+    (shell.folder / "tmp").mkdir()
+    ended = shell("run", "one.scenario.yaml", "--trials", "3", TMPDIR=mark)
+    assert ended.code == 0, ended
+    assert wait_until_gone(mark) == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["SIGINT", "SIGKILL"])
 def test_nothing_is_left_behind_at_25_random_moments(shell, how):

@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 _LENGTH = 8
@@ -40,8 +40,14 @@ class CommandServer:
         """Whether a process of the server would find the same variables at its start as one of its own."""
         return self._read_at_start(environment).items() <= self._start.items()
 
-    def run(self, arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) -> tuple[int, str, str]:
-        """The exit code, as `subprocess` has it, the output and the errors."""
+    def run(
+        self,
+        arguments: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str],
+        started: Callable[[int], object] = lambda pid: None,
+    ) -> tuple[int, str, str]:
+        """The exit code, as `subprocess` has it, the output and the errors. `started` is told the process."""
         asked = json.dumps([list(arguments), str(folder), dict(environment)]).encode()
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             files = array.array("i", [out.fileno(), err.fileno()])
@@ -49,6 +55,7 @@ class CommandServer:
                 [len(asked).to_bytes(_LENGTH)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files.tobytes())]
             )
             self._ours.sendall(asked)
+            started(int.from_bytes(_exactly(self._ours, _LENGTH)))
             code = int.from_bytes(_exactly(self._ours, _LENGTH), signed=True)
             return code, _text(out), _text(err)
 
@@ -86,6 +93,7 @@ def _serve(connection: socket.socket) -> tuple[list[str], str, dict[str, str], l
             return arguments, folder, environment, list(files)
         for file in files:
             os.close(file)
+        connection.sendall(child.to_bytes(_LENGTH))
         _, status = os.waitpid(child, 0)
         connection.sendall(os.waitstatus_to_exitcode(status).to_bytes(_LENGTH, signed=True))
 

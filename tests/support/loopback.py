@@ -21,6 +21,15 @@ class Loopback:
         self._server: ModelServer | None = None
 
     @property
+    def received(self) -> int:
+        """How many requests came in so far."""
+        return self._server.received
+
+    def seeds_after(self, number: int) -> list[int]:
+        """The seeds of the requests that came in after that one and were dealt with."""
+        return [served.body["seed"] for served in list(self._server.log) if served.number > number]
+
+    @property
     def headers(self) -> list[dict[str, str]]:
         """Of every request so far, with names in lower case."""
         return [{name.lower(): value for name, value in dict(served.headers).items()} for served in self._server.log]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,6 +101,19 @@ class Shell:
             check=False,
         )
         return Ended(ran.returncode, ran.stdout, ran.stderr)
+
+    def killed_after(self, delay_s: float, *arguments: str) -> Ended:
+        """The command, killed if it has not ended by then."""
+        killers: list[threading.Timer] = []
+
+        def started(pid: int) -> None:
+            killers.append(threading.Timer(delay_s, os.kill, (pid, signal.SIGKILL)))
+            killers[0].start()
+
+        ended = Ended(*self._server.run(arguments, self.folder, self.environment(), started))
+        killers[0].cancel()
+        killers[0].join()
+        return ended
 
     def start(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
         return subprocess.Popen(

@@ -501,3 +501,23 @@ def test_the_examples_run(script: str, last: str) -> None:
 def test_the_environment_of_the_docs_runs() -> None:
     result = steadyhand.run(ROOT / "examples/plugins/plant.scenario.yaml", config=ROOT / "examples/steadyhand.toml")
     result.assert_passed()
+
+
+def test_runs_are_compared() -> None:
+    before = steadyhand.run(scenario(), agent=polite, trials=12, out="runs")
+    after = steadyhand.run(scenario(), agent=curt, trials=12, out="runs")
+    found = steadyhand.compare(before, after.path)
+    (each,) = found.comparisons
+    assert isinstance(found, steadyhand.Comparison)
+    assert (each.finding, [change.kind for change in each.changes]) == ("worse", ["regression"])
+    assert steadyhand.compare(before, before).comparisons[0].finding == "cannot_tell"
+
+
+def test_a_run_alone_is_compared_with_nothing() -> None:
+    alone = steadyhand.run(scenario(), agent=polite, out="runs")
+    with pytest.raises(steadyhand.SetupError, match="nothing to be compared with"):
+        steadyhand.compare(alone)
+    with pytest.raises(steadyhand.SetupError, match="confidence between 0 and 1"):
+        steadyhand.compare(alone, alone, confidence=95)
+    with pytest.raises(steadyhand.SetupError, match="name another run"):
+        steadyhand.compare()

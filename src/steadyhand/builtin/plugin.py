@@ -78,6 +78,8 @@ class HttpAgentFactory:
     variable that the option `api_key_env` names."""
 
     uses_network: ClassVar[bool] = True
+    runs_target: ClassVar[bool] = False
+    key_variable: ClassVar[str] = KEY_VARIABLE
 
     @property
     def options(self) -> type[Options]:
@@ -88,18 +90,20 @@ class HttpAgentFactory:
     def __call__(self, settings: AgentSettings) -> Agent:
         """Raises `SetupError` for something that is not a URL, or an option that is wrong."""
         from steadyhand.builtin.agents.http import HttpAgent, HttpAgentOptions
+        from steadyhand.builtin.agents.options import shown_url
         from steadyhand.builtin.models.openai import OpenAIModel
 
-        name = f"agent http:{settings.target}"
+        name = f"agent http:{shown_url(settings.target)}"
         options = read_options(HttpAgentOptions, settings.options, name)
         target = f"http:{settings.target}" if settings.target.startswith("//") else settings.target
         url, model = urldefrag(target)
         if not url.startswith(("http://", "https://")):
             raise SetupError(f"{name}: expected http:URL, such as http:http://127.0.0.1:8000/v1")
+        may_have_key = settings.default_key or options.api_key_env is not None
         client = ModelSettings(
             name=model or DEFAULT_MODEL,
             folder=settings.folder,
-            variables=settings.variables,
+            variables=settings.variables if may_have_key else {},
             timeout_s=options.timeout_s,
             options={"base_url": url, "api_key_env": options.api_key_env or KEY_VARIABLE, "headers": options.headers},
         )

@@ -13,6 +13,7 @@ from steadyhand.compose.loading import combinations_of, load_files, open_registr
 from steadyhand.compose.settings import RunOptions, Settings
 from steadyhand.errors import ExitCode, FileError
 from steadyhand.lint.scenario import FileIgnores, lint_scenario, unknown_code
+from steadyhand.spec.agent import UNLOADED
 
 
 def _known(ctx: click.Context, param: click.Parameter, codes: tuple[str, ...]) -> frozenset[str]:
@@ -42,17 +43,21 @@ def lint(
 
     Exit codes: 0 no findings; 1 findings; 2 a file does not load.
     """
-    registries = open_registries(Settings(RunOptions(config=config, plugins=plugins)))
+    registries = open_registries(Settings(RunOptions(config=config, plugins=plugins)), checking=True)
     loaded = load_files(paths, registries)
     combinations, problems = combinations_of(loaded, registries)
     if loaded.errors or problems:
         raise FileError([*loaded.errors, *problems])
+    for problem in loaded.problems:
+        if problem.code == UNLOADED:
+            say(str(problem), err=True)
     scenarios = [*loaded.scenarios, *combinations]
     # Combinations of a matrix mostly agree: report what they share only once.
     found = (problem for scenario in scenarios for problem in lint_scenario(scenario))
     ignores = FileIgnores()
     faults = ignores.faults(scenario.place.file for scenario in scenarios)
     every = list(dict.fromkeys([*loaded.problems, *found, *faults]))
+    every = [finding for finding in every if finding.code != UNLOADED]
     findings = [finding for finding in every if finding.code not in ignore and not ignores.covers(finding)]
     for finding in findings:
         say(f"{finding} [{finding.code}]")

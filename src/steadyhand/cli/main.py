@@ -19,7 +19,8 @@ import click
 from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import Unwritten, leave_with, say, take_over
 from steadyhand.errors import ExitCode, FileError, SetupError, StoreError, UsageError
-from steadyhand.redaction import Redactor, secrets_of
+from steadyhand.privacy import close_to_others
+from steadyhand.redaction import Redactor, secrets_in_command, secrets_of
 from steadyhand.version import __version__
 
 _COMMANDS = {
@@ -32,10 +33,14 @@ _COMMANDS = {
     "matrix": ("steadyhand.cli.run:run", "Run every combination of a matrix (same as `run`)."),
     "runs": ("steadyhand.cli.runs:runs", "List recorded runs."),
     "show": ("steadyhand.cli.show:show", "Show the report of a recorded run."),
+    "compare": ("steadyhand.cli.compare:compare", "Compare runs or targets: what differs, and is it chance?"),
+    "gate": ("steadyhand.cli.gate:gate", "Hold a run against a baseline, for CI."),
+    "baseline": ("steadyhand.cli.baseline:baseline", "Write a run's results to a small file, for `gate`."),
     "import": ("steadyhand.cli.importer:import_scenarios", "Convert scenarios from other benchmarks."),
     "schema": ("steadyhand.cli.schema:schema", "Print JSON Schemas, for editors and other tools."),
     "scenario": ("steadyhand.cli.main:scenario", "Run and check scenario files (same commands as above)."),
 }
+_MARKS = ("STEADYHAND_TRIAL", "STEADYHAND_COMMAND")
 _SCENARIO_COMMANDS = ("run", "validate", "lint", "selftest", "list", "matrix")
 
 
@@ -86,6 +91,9 @@ def main() -> None:
     # Collecting garbage while modules and files load costs a tenth of the start-up time and finds nothing. A run turns
     # the collector on again when its trials begin.
     gc.disable()
+    # Before anything is read that others wrote: what they start must not find our keys. The marks by which a run around
+    # this one ends what it started stay readable.
+    close_to_others(keep=_MARKS)
     take_over()
     try:
         _require_folder()
@@ -112,7 +120,7 @@ def _require_folder() -> None:
 
 def explain(error: BaseException) -> int:
     """Print the error to stderr and return the exit code. A bug in Steadyhand is never a failed scenario."""
-    redact = Redactor(secrets_of(os.environ)).text
+    redact = _redactor().text
     match error:
         case click.Abort() | KeyboardInterrupt():
             say("interrupted", err=True)
@@ -134,10 +142,21 @@ def explain(error: BaseException) -> int:
             return ExitCode.UNDECIDED
 
 
-def tell_bug(error: BaseException) -> str:
-    """One line on what nobody expected. The traceback is written to a file; it stands here when there is no room."""
-    redact = Redactor(secrets_of(os.environ)).text
-    text = redact("".join(traceback.format_exception(error)))
+def _redactor() -> Redactor:
+    """Knows the secrets of the environment and of the command line. A run knows more."""
+    found = secrets_of(os.environ)
+    for word in sys.argv[1:]:
+        found |= secrets_in_command(word.partition(":")[2])
+    return Redactor(found)
+
+
+def tell_bug(error: BaseException, redactor: Redactor | None = None) -> str:
+    """One line on what nobody expected. The traceback is written to a file; it stands here when there is no room.
+
+    `redactor` is that of the run, where there is one.
+    """
+    text = _redactor().text("".join(traceback.format_exception(error)))
+    text = text if redactor is None else redactor.text(text)
     what = f"steadyhand: unexpected {type(error).__name__}, a bug in Steadyhand"
     try:
         handle, path = tempfile.mkstemp(prefix="steadyhand-traceback-", suffix=".txt")

@@ -27,6 +27,13 @@ config = click.option(
 )
 
 
+trust = click.option(
+    "--trust",
+    is_flag=True,
+    help="Allow code, commands and files that scenarios from outside the project name.",
+)
+
+
 def project(command: F) -> F:
     """--config and --plugin: what holds for all scenarios."""
     command = click.option(
@@ -68,6 +75,22 @@ def _refuse_repeats(command: click.Command, ctx: click.Context, args: list[str])
         if len(values) > 1 and not (option.is_flag and len(set(values)) == 1):
             shown = ", ".join(repr(value) for value in values)
             raise click.UsageError(f"{option.opts[0]} takes one value, found {len(values)}: {shown}", ctx)
+
+
+def result_files(command: F) -> F:
+    """--json and --markdown."""
+    command = click.option(
+        "--markdown", "markdown_file", metavar="FILE|-", help="Write it as Markdown, to a file or to stdout."
+    )(command)
+    return click.option("--json", "json_file", metavar="FILE|-", help="Write it as JSON, to a file or to stdout.")(
+        command
+    )
+
+
+def one_to_stdout(json_file: str | None, markdown_file: str | None) -> None:
+    """Raises `click.UsageError` when both are to go to stdout."""
+    if json_file == markdown_file == "-":
+        raise click.UsageError("--json - and --markdown - cannot both be written to stdout; give one of them a file")
 
 
 class PassRateRange(click.FloatRange):

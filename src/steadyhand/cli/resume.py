@@ -33,6 +33,7 @@ _SHOWN = 10
     is_flag=True,
     help="Continue even if scenarios, models, judges or anything else the trials depend on has changed.",
 )
+@shared.trust
 @report_files
 @click.option("--no-progress", is_flag=True, help="Do not show progress.")
 @click.pass_context
@@ -44,6 +45,7 @@ def resume(
     out: Path | None,
     concurrency: int | None,
     force: bool,
+    trust: bool,
     no_progress: bool,
     **files: Any,
 ) -> None:
@@ -51,8 +53,8 @@ def resume(
 
     RUN is an id, the unique start of one, `last`, or the path of a run record. Exit codes are those of `run`.
     """
-    record = find_run(Settings(RunOptions(config=config, out=out)).out, run)
-    resumed = resume_run(record, concurrency=concurrency)
+    settings = Settings(RunOptions(config=config, out=out, trust=trust))
+    resumed = resume_run(find_run(settings.out, run), settings, concurrency=concurrency)
     if resumed.changes and not force:
         _ask(resumed.changes)
     left = len(resumed.run.pending)

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,7 +22,7 @@ from steadyhand.batch.local import Interrupts
 from steadyhand.batch.plan import estimate
 from steadyhand.cli import options as shared
 from steadyhand.cli.main import tell_bug
-from steadyhand.cli.terminal import Unwritten, page, progress_stream, say, show, takes_control
+from steadyhand.cli.terminal import Unwritten, page, progress_stream, say, show, takes_control, write_report
 from steadyhand.compose.running import Run, quick_loop, rates_of
 from steadyhand.compose.settings import RunOptions, Selection
 from steadyhand.errors import ExitCode, SetupError, SteadyhandError
@@ -93,34 +92,14 @@ def show_run(
     if json_file is not None:
         from steadyhand.report.json import to_json
 
-        unwritten += _write(json_file, to_json(reader.header, reader.trials(), rates))
+        unwritten += write_report(json_file, to_json(reader.header, reader.trials(), rates))
     if junit_file is not None:
         from steadyhand.report.junit import to_junit
 
-        unwritten += _write(junit_file, [to_junit(reader.header, reader.trials(), rates).encode()])
+        unwritten += write_report(junit_file, [to_junit(reader.header, reader.trials(), rates).encode()])
     show(render_stored_run(reader, rates, page(), transcripts=transcripts))
     if unwritten:
         raise Unwritten("; ".join(unwritten))
-
-
-def _write(file: Path, content: Iterable[bytes]) -> list[str]:
-    """What went wrong, if anything did. A report is there as a whole or not at all."""
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        if file.exists() and not file.is_file():
-            with file.open("wb") as stream:  # a pipe or device
-                stream.writelines(content)
-            return []
-        part = file.with_name(f".{file.name}.{os.getpid()}.part")
-        try:
-            with part.open("wb") as stream:
-                stream.writelines(content)
-            part.replace(file)
-        finally:
-            part.unlink(missing_ok=True)
-    except OSError as error:
-        return [f"cannot write the report {file}: {error.strerror}"]
-    return []
 
 
 def carry_out(
@@ -155,7 +134,7 @@ def carry_out(
         say(f"interrupted; to continue: {_resume(run)}", err=True)
         return ExitCode.INTERRUPTED
     if crashed is not None:
-        say(f"{tell_bug(crashed)}: {_resume(run)}", err=True)
+        say(f"{tell_bug(crashed, run.redactor)}: {_resume(run)}", err=True)
         return ExitCode.UNDECIDED
     return _exit_code(reader, lost=run.broken is not None or unwritten)
 
@@ -181,8 +160,9 @@ def _reported(reader: RunReader, **files: Any) -> bool:
 
 def _resume(run: Run) -> str:
     """The command that continues the run."""
-    out = run.settings.options.out
-    return shlex.join(["steadyhand", "resume", run.header.id, *(["--out", str(out)] if out is not None else [])])
+    options = run.settings.options
+    out = ["--out", str(options.out)] if options.out is not None else []
+    return shlex.join(["steadyhand", "resume", run.header.id, *out, *(["--trust"] if options.trust else [])])
 
 
 @click.command()
@@ -198,6 +178,7 @@ def _resume(run: Run) -> str:
 )
 @click.option("--sandbox", is_flag=True, help="Run commands with no network and a read-only system.")
 @click.option("--allow-commands", is_flag=True, help="Allow commands written by a model to run on this machine.")
+@shared.trust
 @click.option("--enforce-deadline", is_flag=True, help="Cut calls off at critical_ms and grade what has arrived.")
 @click.option("--in-process", is_flag=True, help="Run `python:` agents in this process, for debugging.")
 @click.option("--live", is_flag=True, help="Ignore mocks and database seeding; use the real services.")
@@ -251,9 +232,11 @@ def run(ctx: click.Context, /, **given: Any) -> None:
     silent, dry_run = given.pop("no_progress"), given.pop("dry_run")
     if dry_run:
         _refuse_reports(files)
-    prepared = Run(Selection(**chosen), RunOptions(command=tuple(sys.argv[1:]), **given))
+    prepared = Run(Selection(**chosen), RunOptions(command=tuple(sys.argv[1:]), **given), checking=dry_run)
     if dry_run:
         show_plan(prepared)
+        if prepared.needs_trust is not None:
+            say(f"note: {prepared.needs_trust}", err=True)
         return
     ctx.exit(carry_out(prepared, silent=silent, **files))
 

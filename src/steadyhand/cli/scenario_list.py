@@ -33,7 +33,8 @@ def list_scenarios(
 ) -> None:
     """List scenarios with their id, name, domain and tags. Takes the same filters as `run`."""
     selection = Selection(paths=paths, tags=tags, expression=expression, filters=filters)
-    chosen = load_scenarios(selection, open_registries(Settings(RunOptions(config=config, plugins=plugins))))
+    registries = open_registries(Settings(RunOptions(config=config, plugins=plugins)), checking=True)
+    chosen = load_scenarios(selection, registries)
     if form == "json":
         rows = [
             {**dict(zip(_COLUMNS, _row(s), strict=True)), "tags": list(s.tags), "file": s.place.file} for s in chosen

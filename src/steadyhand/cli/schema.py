@@ -12,6 +12,8 @@ from steadyhand.cli.terminal import say, say_json
 from steadyhand.compose.loading import open_registries
 from steadyhand.compose.settings import RunOptions, Settings
 from steadyhand.errors import SetupError
+from steadyhand.judging.gate import baseline_schema, gate_schema
+from steadyhand.judging.run_comparison import comparison_schema
 from steadyhand.plugins.registry import EnvironmentNames, EvaluationCatalogue
 from steadyhand.report.json_shapes import report_schema
 from steadyhand.spec.schema import json_schemas
@@ -24,7 +26,7 @@ from steadyhand.spec.schema import json_schemas
 )
 @shared.project
 def schema(name: str | None, out: Path | None, config: Path | None, plugins: tuple[str, ...]) -> None:
-    """Print the JSON Schemas of scenario, matrix, rubric and configuration files, and of the JSON report.
+    """Print the JSON Schemas of scenario, matrix, rubric and configuration files, and of the JSON that is written.
 
     With NAME, print only that one. With --out, write each to NAME.schema.json instead. The types of plugins that are
     installed, configured or given with --plugin are included.
@@ -34,6 +36,9 @@ def schema(name: str | None, out: Path | None, config: Path | None, plugins: tup
     schemas = {
         **json_schemas(EvaluationCatalogue(registry), EnvironmentNames(registry)),
         "report": report_schema(),
+        "comparison": comparison_schema(),
+        "gate": gate_schema(),
+        "baseline": baseline_schema(),
     }
     if name is not None and name not in schemas:
         raise SetupError(f"unknown schema {name!r}; expected one of: {', '.join(schemas)}")

@@ -34,7 +34,7 @@ def selftest(
     Reports every good answer that a check rejects and every bad answer that passes. Exit codes: 0 no defects;
     1 defects; 2 nothing to test.
     """
-    registries = open_registries(Settings(RunOptions(config=config, plugins=plugins)))
+    registries = open_registries(Settings(RunOptions(config=config, plugins=plugins)), checking=True)
     selection = Selection(paths=paths, tags=tags, expression=expression, filters=filters)
     scenarios = load_scenarios(selection, registries)
     found = asyncio.run(run_selftest(scenarios, registries))
@@ -48,6 +48,8 @@ def selftest(
         f"{number(tested, 'scenario')}, {number(found.answers, 'answer')}: {number(len(found.defects), 'defect')}",
         err=True,
     )
+    for spec in found.untested:
+        say(f"{spec.place}: not tested: {spec.type} is a plugin's; name the plugin with --plugin", err=True)
     if found.without_examples:
         say(f"no examples in: {', '.join(found.without_examples)}", err=True)
     ctx.exit(ExitCode.FAILED if found.defects else ExitCode.PASSED)

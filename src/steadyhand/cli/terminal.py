@@ -11,12 +11,14 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from steadyhand.errors import ExitCode
 
 if TYPE_CHECKING:
+    from steadyhand.records.base import Record
     from steadyhand.report.table import Page
 
 
@@ -116,6 +118,51 @@ def say_json(value: Any) -> None:
 
     text = json.dumps(value, indent=2, ensure_ascii=False)
     show([CONTROL.sub(lambda found: f"\\u{ord(found.group()):04x}", text)])
+
+
+def write_report(file: Path, content: Iterable[bytes]) -> list[str]:
+    """What went wrong, if anything did. A report is there as a whole or not at all."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if file.exists() and not file.is_file():
+            with file.open("wb") as stream:  # a pipe or device
+                stream.writelines(content)
+            return []
+        part = file.with_name(f".{file.name}.{os.getpid()}.part")
+        try:
+            with part.open("wb") as stream:
+                stream.writelines(content)
+            part.replace(file)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        return [f"cannot write the report {file}: {error.strerror}"]
+    return []
+
+
+def write_result(
+    record: Record,
+    markdown: Callable[[], Iterable[str]],
+    *,
+    json_file: str | None,
+    markdown_file: str | None,
+) -> None:
+    """What was asked for as JSON and as Markdown; `-` is stdout. Raises `Unwritten` if a file cannot be written."""
+    import msgspec
+
+    unwritten: list[str] = []
+    if json_file is not None:
+        encoded = msgspec.json.encode(record)
+        if json_file == "-":
+            say_json(msgspec.json.decode(encoded))
+        else:
+            unwritten += write_report(Path(json_file), [msgspec.json.format(encoded, indent=1), b"\n"])
+    if markdown_file == "-":
+        show(markdown())
+    elif markdown_file is not None:
+        unwritten += write_report(Path(markdown_file), (f"{line}\n".encode() for line in markdown()))
+    if unwritten:
+        raise Unwritten("; ".join(unwritten))
 
 
 def page() -> Page:

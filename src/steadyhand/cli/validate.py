@@ -33,6 +33,9 @@ def validate(
 ) -> None:
     """Check scenarios, matrices and rubrics for errors without running anything.
 
+    Plugins that a file names by path or module are not loaded; what only they know is a warning. Add --plugin to have
+    it checked.
+
     Problems are printed as file:line:column: path: message. Exit codes: 0 if every file loads, with or without
     warnings; 2 otherwise.
     """
@@ -49,7 +52,7 @@ def validate(
 
 def _load(paths: tuple[str, ...], settings: Settings) -> Loaded:
     """The files, with the problems of matrix combinations, rubrics and other names they refer to."""
-    registries = open_registries(settings)
+    registries = open_registries(settings, checking=True)
     loaded = load_files(paths, registries)
     combinations, problems = combinations_of(loaded, registries)
     for note in settings.ignored_configs(loaded.scenarios):

@@ -24,7 +24,7 @@ from steadyhand.compose.loading import (
     termination_functions,
 )
 from steadyhand.compose.models import DEFAULT_KIND, Judges, Models, Tape
-from steadyhand.compose.settings import Settings, folder_of, part_options
+from steadyhand.compose.settings import Settings, part_options
 from steadyhand.engine.context import ScoreRubric, TrialParts
 from steadyhand.engine.limits import LagMonitor, SpendingLimit, SystemClock
 from steadyhand.engine.model_call import RetryPolicy
@@ -283,13 +283,21 @@ class Builder:
                 return None
             kind, _, target = self._settings.agent(scenario).partition(":")
             factory = self._registries.registry(scenario).agent(kind)
+            chosen = self._settings.agent_is_scenarios(scenario)
+            # Keys and headers of the user's go nowhere that a scenario from outside the project chose.
+            own = not chosen or self._settings.project.trusts_scenario(scenario)
+            table = self._settings.config.agents.get(kind, {}) if own else {}
+            variable = agent_facts(factory).key_variable
+            if chosen and variable in self._settings.variables and "api_key_env" not in table:
+                self.notices[_withheld(variable, kind)] = None
             settings = AgentSettings(
                 target=target,
                 model=self._model(scenario),
-                folder=folder_of(scenario, "agent"),
-                variables=self._settings.variables,
-                options=part_options(factory, self._settings.config.agents.get(kind, {}), self._agent_flags()),
+                folder=self._settings.agent_folder(scenario),
+                variables=self._settings.variables if own else {},
+                options=part_options(factory, table, self._agent_flags()),
                 run=self._scope,
+                default_key=not chosen,
             )
             known = self._agents[scenario.id] = (factory, settings)
         return known[0](known[1])
@@ -308,6 +316,13 @@ class Builder:
             ref = self._settings.model(scenario) if needs_agent(scenario) else None
             self._tested[scenario.id] = self._models.get(ref, scenario) if ref else None
         return self._tested[scenario.id]
+
+
+def _withheld(variable: str, kind: str) -> str:
+    return (
+        f"{variable} is not sent to a URL that a scenario chose; to send it, give the agent with --agent or as `agent` "
+        f"in the configuration ({kind}:URL)"
+    )
 
 
 def _out_of_reach(scenario: Scenario, agent: str, shows: Shows, *, live: bool) -> list[str]:

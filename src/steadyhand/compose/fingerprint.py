@@ -25,6 +25,7 @@ from steadyhand.compose.loading import (
 )
 from steadyhand.compose.models import needs_judge
 from steadyhand.compose.settings import ModelRef, Settings
+from steadyhand.records.run import JUDGE_PART, SCENARIO_PART
 from steadyhand.records.scenario import PluginRef, Scenario
 from steadyhand.redaction import Redactor
 
@@ -165,7 +166,7 @@ class Fingerprints:
         told: dict[str, Any] = {
             "the model": self._model(tested, scenario),
             "the agent": [*self._agent(scenario), self._agent_options(scenario)] if needs_agent(scenario) else None,
-            "the judge": self._judge(scenario),
+            JUDGE_PART: self._judge(scenario),
             "the model that plays the user": self._user(scenario),
             "a model that the scenario names": self._named(scenario),
             "the rubric": self._rubric(scenario),
@@ -180,7 +181,7 @@ class Fingerprints:
             ],
             "the recording that is replayed": self._replayed(settings.options.replay),
         }
-        return {"the scenario": scenario.digest, **{name: short(what) for name, what in told.items() if what}}
+        return {SCENARIO_PART: scenario.digest, **{name: short(what) for name, what in told.items() if what}}
 
     def _model(self, ref: ModelRef | None, scenario: Scenario) -> list[Any] | None:
         """Its name, where it is asked and with which options, or what the file says that it answers from."""
@@ -211,7 +212,7 @@ class Fingerprints:
     def _agent(self, scenario: Scenario) -> list[Any]:
         given = self._settings.agent(scenario)
         kind, _, target = given.partition(":")
-        folder = Path(scenario.place.file).absolute().parent
+        folder = self._settings.agent_folder(scenario)
         match kind:
             case "python":
                 place = target.rpartition(":")[0]
@@ -297,7 +298,7 @@ class Fingerprints:
 
 def total(parts: dict[str, str]) -> str:
     """All parts in one: the scenario's own digest, a dash, and one of everything else."""
-    return f"{parts['the scenario']}-{short(sorted(parts.items()))}"
+    return f"{parts[SCENARIO_PART]}-{short(sorted(parts.items()))}"
 
 
 def differences(before: dict[str, str], now: dict[str, str]) -> list[str]:

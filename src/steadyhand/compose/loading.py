@@ -21,6 +21,7 @@ from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Converse, PluginRef, RunCode, Scenario, evaluation_specs
 from steadyhand.redaction import Redactor
 from steadyhand.spec.agent import Vocabulary
+from steadyhand.spec.config import SHIPPED, Project, files_of
 from steadyhand.spec.load import Loaded, load, show_file
 from steadyhand.spec.validation import Findings, nearest
 from steadyhand.spec.yaml import read_document
@@ -30,45 +31,81 @@ class _Found(NamedTuple):
     registry: Registry
     warnings: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    unloaded: tuple[str, ...] = ()
 
 
 class ScenarioRegistries:
-    """Plugins are found once for all scenarios of a folder that name the same ones."""
+    """Plugins are found once for all scenarios of a folder that name the same ones.
 
-    def __init__(self, base: Registry, *, live: bool = False, installed: InstalledPlugins | None = None) -> None:
+    When `checking`, nothing that a file names is imported or called. Nor are, at any time, files and modules named by a
+    file from outside the `project`: without them nothing is known of what they bring, and the run is refused later.
+    """
+
+    def __init__(
+        self,
+        base: Registry,
+        *,
+        live: bool = False,
+        installed: InstalledPlugins | None = None,
+        project: Project | None = None,
+        checking: bool = False,
+    ) -> None:
         self.base: Registry = base
+        self.checking: bool = checking
+        self._project: Project | None = project
         self._live: bool = live
         self._installed: InstalledPlugins | None = installed
-        self._known: dict[tuple[Path, bytes], _Found] = {}
+        self._known: dict[tuple[Path, bytes, bool], _Found] = {}
 
     def registry(self, scenario: Scenario) -> Registry:
         """Raises `SetupError` for a plugin that cannot be had."""
-        return self._resolved(scenario.plugins, scenario.place.file).registry
+        return self._resolved(scenario.plugins, *files_of(scenario)).registry
 
     def warnings(self, scenario: Scenario) -> tuple[str, ...]:
-        return self._resolved(scenario.plugins, scenario.place.file).warnings
+        return self._resolved(scenario.plugins, *files_of(scenario)).warnings
 
     def missing(self, scenario: Scenario) -> tuple[str, ...]:
         """The plugins that it names and nobody has."""
-        return self._resolved(scenario.plugins, scenario.place.file).missing
+        return self._resolved(scenario.plugins, *files_of(scenario)).missing
 
-    def vocabulary(self, refs: Sequence[PluginRef], file: str) -> Vocabulary:
-        """What a file that names these plugins may say."""
-        registry = self._resolved(refs, file).registry
-        return Vocabulary(EvaluationCatalogue(registry), EnvironmentNames(registry))
+    def unloaded(self, scenario: Scenario) -> tuple[str, ...]:
+        """The plugins that it names and that were not loaded, since nothing of them may be executed."""
+        return self._resolved(scenario.plugins, *files_of(scenario)).unloaded
 
-    def _resolved(self, refs: Sequence[PluginRef], file: str) -> _Found:
+    def vocabulary(self, refs: Sequence[PluginRef], file: str, *also: str) -> Vocabulary:
+        """What a file that names these plugins may say; `also` is the matrix that may have put the names there."""
+        found = self._resolved(refs, file, *also)
+        return Vocabulary(EvaluationCatalogue(found.registry), EnvironmentNames(found.registry), found.unloaded)
+
+    def _resolved(self, refs: Sequence[PluginRef], file: str, *also: str) -> _Found:
         if not refs:
             return _Found(self.base)
         folder = Path(file).absolute().parent
-        key = (folder, msgspec.json.encode([(ref.name, ref.version, ref.enabled, ref.config) for ref in refs]))
+        trusted = self._project is None or self._project.trusts(file, *also)
+        named = msgspec.json.encode([(ref.name, ref.version, ref.enabled, ref.config) for ref in refs])
+        key = (folder, named, trusted)
         if key not in self._known:
-            from steadyhand.plugins.resolve import resolve_plugins
-
-            self._installed = self._installed or InstalledPlugins()
-            resolved = resolve_plugins(refs, folder=folder, live=self._live, installed=self._installed)
-            self._known[key] = _Found(self.base.extended(resolved.plugins), resolved.warnings, resolved.missing)
+            self._known[key] = self._found(refs, folder, trusted=trusted)
         return self._known[key]
+
+    def _found(self, refs: Sequence[PluginRef], folder: Path, *, trusted: bool) -> _Found:
+        from steadyhand.plugins.resolve import names_code, resolve_plugins
+
+        self._installed = self._installed or InstalledPlugins()
+        held_back = [] if trusted or self.checking else [ref for ref in refs if ref.enabled and names_code(ref.name)]
+        resolved = resolve_plugins(
+            [ref for ref in refs if ref not in held_back],
+            folder=folder,
+            live=self._live,
+            installed=self._installed,
+            execute=not self.checking,
+        )
+        return _Found(
+            self.base.extended(resolved.plugins),
+            resolved.warnings,
+            resolved.missing,
+            (*resolved.unloaded, *(ref.name for ref in held_back)),
+        )
 
 
 class Given(NamedTuple):
@@ -81,7 +118,7 @@ class Given(NamedTuple):
 
 
 NOTHING_GIVEN = Given()
-LIBRARY = Path(__file__).parent.parent / "configs" / "scenarios"
+LIBRARY = SHIPPED / "scenarios"
 
 
 def load_files(paths: Sequence[str], registries: ScenarioRegistries, given: Given = NOTHING_GIVEN) -> Loaded:
@@ -159,7 +196,7 @@ def _nothing(selection: Selection, found: int) -> str:
     return f"no scenarios in {', '.join(selection.paths) or 'what was given'}"
 
 
-SHIPPED = Path(__file__).parent.parent / "configs" / "rubrics"
+RUBRICS = SHIPPED / "rubrics"
 _ENDINGS = (".yaml", ".yml")
 
 
@@ -175,12 +212,16 @@ class Rubrics:
         """The scenario's rubric, or None when it names none. Raises `FileError`."""
         if scenario.rubric is None:
             return None
-        file = self._find(scenario.rubric, scenario)
+        file = self.file(scenario)
         if file is None:
             raise FileError([self._missing(scenario.rubric, scenario)])
         if file not in self._read:
             self._read[file] = _read(file)
         return self._read[file]
+
+    def file(self, scenario: Scenario) -> Path | None:
+        """Where the scenario's rubric is; None when it names none, or one that is nowhere."""
+        return None if scenario.rubric is None else self._find(scenario.rubric, scenario)
 
     def check(self, scenarios: Iterable[Scenario], *, read: bool) -> list[Problem]:
         """A problem for each rubric that is named and nowhere; with `read`, also those inside the files found."""
@@ -214,7 +255,7 @@ class Rubrics:
         known = {file.stem for folder in folders[1:] for ending in _ENDINGS for file in folder.glob(f"*{ending}")}
         near = nearest(name, sorted(known))
         hint = f"did you mean `{near}`? " if near else ""
-        shipped = ", ".join(sorted(file.stem for file in SHIPPED.glob("*.yaml")))
+        shipped = ", ".join(sorted(file.stem for file in RUBRICS.glob("*.yaml")))
         message = (
             f"rubric {name!r} is neither beside the scenario nor in the folder that `rubrics` in steadyhand.toml "
             f"names, and does not ship with Steadyhand; {hint}(shipped: {shipped})"
@@ -223,7 +264,7 @@ class Rubrics:
 
 
 def _folders(beside: Path, configured: Path | None) -> list[Path]:
-    return [beside, *([configured] if configured is not None else []), SHIPPED]
+    return [beside, *([configured] if configured is not None else []), RUBRICS]
 
 
 def _read(file: Path) -> Rubric:
@@ -244,8 +285,10 @@ def build_registry() -> Registry:
     return Registry([builtin_plugin()])
 
 
-def open_registries(settings: Settings, given: Given = NOTHING_GIVEN) -> ScenarioRegistries:
+def open_registries(settings: Settings, given: Given = NOTHING_GIVEN, *, checking: bool = False) -> ScenarioRegistries:
     """The built-in parts, those of `--plugin`, of the configuration's `plugins` and of `given`, and what is installed.
+
+    When `checking`, nothing that a scenario names will be imported or called.
 
     Raises `SetupError` for a plugin that cannot be had, `FileError` for options that no part takes.
     """
@@ -262,7 +305,7 @@ def open_registries(settings: Settings, given: Given = NOTHING_GIVEN) -> Scenari
     if given.plugins:
         base = base.extended(given.plugins)
     check_parts(config, base)
-    return ScenarioRegistries(base, live=live, installed=installed)
+    return ScenarioRegistries(base, live=live, installed=installed, project=settings.project, checking=checking)
 
 
 def config_plugins(config: Config) -> list[PluginRef]:

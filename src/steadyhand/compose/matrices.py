@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from steadyhand.compose.loading import ScenarioRegistries
 from steadyhand.compose.settings import RunOptions, Settings, provider_part
 from steadyhand.errors import SetupError
 from steadyhand.plugins.registry import EnvironmentNames, EvaluationCatalogue
-from steadyhand.records.location import Problem
+from steadyhand.records.location import Place, Problem
 from steadyhand.records.run import RunAxis, RunMatrix
-from steadyhand.records.scenario import MatrixSetting, Scenario
-from steadyhand.spec.agent import Vocabulary
+from steadyhand.records.scenario import MatrixSetting, PluginRef, Scenario
+from steadyhand.spec.agent import UNLOADED, Vocabulary, not_checked
 from steadyhand.spec.load import Loaded
 from steadyhand.spec.matrix import expand
 from steadyhand.spec.matrix_axes import show_value
@@ -24,7 +25,7 @@ def expand_matrices(loaded: Loaded, registries: ScenarioRegistries) -> tuple[lis
     problems: list[Problem] = []
     ids = {scenario.id for scenario in loaded.scenarios}
     for matrix in loaded.matrices:
-        found = expand(matrix, vocabulary, registries.vocabulary)
+        found = expand(matrix, vocabulary, partial(_extended, registries, matrix.place.file))
         problems.extend(found.problems)
         scenarios.extend(found.scenarios)
         twice = [scenario.id for scenario in found.scenarios if scenario.id in ids]
@@ -34,6 +35,11 @@ def expand_matrices(loaded: Loaded, registries: ScenarioRegistries) -> tuple[lis
         ids.update(scenario.id for scenario in found.scenarios)
     # A base scenario that is among the files has had its own problems reported.
     return scenarios, [problem for problem in problems if problem not in loaded.problems]
+
+
+def _extended(registries: ScenarioRegistries, matrix: str, refs: Sequence[PluginRef], file: str) -> Vocabulary:
+    """What the base scenario may say, with plugins that the matrix may have put there."""
+    return registries.vocabulary(refs, file, matrix)
 
 
 def filter_combinations(scenarios: Sequence[Scenario], filters: Sequence[str]) -> list[Scenario]:
@@ -120,8 +126,15 @@ def check_names(scenarios: Sequence[Scenario], settings: Settings, registries: S
             try:
                 _check_name(setting, scenario, settings, registries)
             except SetupError as error:
-                problems[Problem(place=setting.place, message=str(error), code="unknown-name")] = None
+                problems[_unknown(setting.place, str(error), registries.unloaded(scenario))] = None
     return sorted(problems, key=lambda problem: (problem.place.file, problem.place.line, problem.place.column))
+
+
+def _unknown(place: Place, message: str, unloaded: Sequence[str]) -> Problem:
+    """An error, or a warning when a plugin that was not loaded may know the name."""
+    if not unloaded:
+        return Problem(place=place, message=message, code="unknown-name")
+    return Problem(place=place, message=f"{message}; {not_checked(unloaded)}", code=UNLOADED, level="warning")
 
 
 def _check_name(setting: MatrixSetting, scenario: Scenario, settings: Settings, registries: ScenarioRegistries) -> None:

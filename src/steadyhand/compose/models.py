@@ -111,7 +111,7 @@ def providers_of(
 ) -> dict[str, ModelFacts]:
     """Every provider that the scenarios' models, judges and users come from, with what it declares.
 
-    Raises `SetupError` for one that nobody knows.
+    Raises `SetupError` for one that nobody knows, unless a plugin that was not loaded may know it.
     """
     found: dict[str, ModelFacts] = {}
     for scenario in scenarios:
@@ -123,9 +123,15 @@ def providers_of(
         for ref in refs:
             provider = ref.name.partition("/")[0] if ref is not None and "/" in ref.name else None
             if provider is not None and provider not in found:
+                if not _is_known(provider, settings, registries.registry(scenario)) and registries.unloaded(scenario):
+                    continue
                 factory = provider_part(provider, settings.config, registries.registry(scenario))
                 found[provider] = model_facts(factory)
     return found
+
+
+def _is_known(provider: str, settings: Settings, registry: Registry) -> bool:
+    return provider in settings.config.providers or registry.has("models", provider)
 
 
 def build_gate(

@@ -8,7 +8,7 @@ import random
 import secrets
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -40,7 +40,7 @@ from steadyhand.ports.observer import RunObserver
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.run import RunHeader, RunMatrix, Standing, TrialRecord
 from steadyhand.records.scenario import Scenario
-from steadyhand.redaction import Redactor
+from steadyhand.redaction import MASK, SHORTEST, Redactor
 from steadyhand.report.progress import RedactedProgress
 from steadyhand.store.reader import RunReader, new_run_id
 from steadyhand.store.schema import PlanEntry, still_to_do
@@ -93,18 +93,27 @@ class Run:
         *,
         begun: tuple[RunHeader, Path] | None = None,
         given: Given = NOTHING_GIVEN,
+        checking: bool = False,
     ) -> None:
         """`begun` is the header and the record of a run to carry on, `given` what there is besides files.
 
-        Raises `UsageError` for anything that would stop the run from starting.
+        When `checking`, it is a plan to look at: nothing that a scenario names is imported or called, and `execute`
+        must not follow. Raises `UsageError` for anything that would stop the run from starting.
         """
         self.settings: Settings = Settings(options)
-        self._registries = open_registries(self.settings, given)
+        self._registries = open_registries(self.settings, given, checking=checking)
         loaded = load_scenarios(selection, self._registries, given)
-        self.redactor: Redactor = self.settings.redactor()
+        self.redactor: Redactor = self.settings.redactor(loaded)
         self.scenarios: list[Scenario] = with_safe_ids(loaded, self.redactor)
+        rubrics = Rubrics(self.settings)
+        self.needs_trust: str | None = None
+        """What the run would do only with --trust, in words; None when there is nothing, or it was given."""
+        with suppress(SetupError) if checking else nullcontext():  # what cannot be set up is the run's to say
+            self.needs_trust = self._needs_trust(rubrics)
+        if self.needs_trust is not None and not checking:
+            raise SetupError(self.needs_trust)
         self._check_matrices(options)
-        if problems := Rubrics(self.settings).check(self.scenarios, read=False):
+        if problems := rubrics.check(self.scenarios, read=False):
             raise FileError(problems)
         self._providers = providers_of(self.scenarios, self.settings, self._registries)
         header, self._path = begun if begun is not None else (None, None)
@@ -130,8 +139,24 @@ class Run:
 
         check_options(self.scenarios, options)
         problems = check_names(self.scenarios, self.settings, self._registries)
-        if problems:
-            raise FileError(problems)
+        if errors := [problem for problem in problems if problem.level == "error"]:
+            raise FileError(errors)
+
+    def _needs_trust(self, rubrics: Rubrics) -> str | None:
+        project = self.settings.project
+        outside = [scenario for scenario in self.scenarios if not project.trusts_scenario(scenario)]
+        if not outside:
+            return None
+        from steadyhand.compose.trust import named_by, untrusted
+
+        found = [
+            named
+            for scenario in outside
+            for named in named_by(
+                scenario, self.settings, self._registries.registry(scenario), rubric=rubrics.file(scenario)
+            )
+        ]
+        return self.redactor.text(untrusted(found, project)) if found else None
 
     def _header(self, selection: Selection, options: RunOptions, given: Given) -> RunHeader:
         return RunHeader(
@@ -162,7 +187,11 @@ class Run:
         return needs_network(self.scenarios, self._providers, self.settings, self._registries)
 
     def asks_judge(self, scenario: Scenario, check: EvaluationSpec) -> bool:
-        return asks_judge(check, self._registries.registry(scenario))
+        """Of a check that only a plugin that was not loaded knows, it may."""
+        registry = self._registries.registry(scenario)
+        if not registry.has("evaluators", check.type) and self._registries.unloaded(scenario):
+            return True
+        return asks_judge(check, registry)
 
     def standing(self) -> Standing:
         """What holds it up right now. May be asked from another thread, at any time."""
@@ -317,12 +346,23 @@ class Resumed(NamedTuple):
     changes: list[str]
 
 
-def resume_run(record: Path, *, concurrency: int | None = None) -> Resumed:
-    """Raises `UsageError` when the run cannot be made again from its record, `StoreError` when that cannot be read."""
+def resume_run(record: Path, here: Settings, *, concurrency: int | None = None) -> Resumed:
+    """`here` are the settings of whoever resumes: they say what the project is, and whether to trust what is outside.
+
+    Raises `UsageError` when the run cannot be made again from its record, `StoreError` when that cannot be read.
+    """
+    from steadyhand.compose.trust import require_trusted_record
+
     reader = RunReader.open(record)
     folder, selection, options = restore_options(reader.header.options)
+    _refuse_redacted(options.agent)
+    require_trusted_record(record, options, here.project)
     options = msgspec.structs.replace(
-        options, seed=reader.header.seed, out=record.parent, concurrency=concurrency or options.concurrency
+        options,
+        seed=reader.header.seed,
+        out=record.parent,
+        concurrency=concurrency or options.concurrency,
+        trust=here.options.trust,
     )
     try:
         run = Run(selection, options, begun=(reader.header, record))
@@ -341,6 +381,15 @@ def resume_run(record: Path, *, concurrency: int | None = None) -> Resumed:
     changes += [f"{scenario_id}: it has fewer trials than before" for scenario_id in gone]
     run.pending = [planned[key] for key in missing if key in planned]
     return Resumed(run, changes)
+
+
+def _refuse_redacted(agent: str | None) -> None:
+    """Raises `SetupError` for an agent that cannot be had again from the record."""
+    if agent is not None and MASK * SHORTEST in agent:
+        raise SetupError(
+            "the agent was given a secret on its command line or in its URL, and records keep no secrets: start a new "
+            "run, and put the secret into a variable, as in --agent 'command:TOKEN=$TOKEN ./agent'"
+        )
 
 
 def _changes(reader: RunReader, loaded: set[str], prints: dict[str, dict[str, str]]) -> list[str]:

@@ -12,7 +12,7 @@ from steadyhand.plugins.plugin import EnvironmentSettings
 from steadyhand.ports.evaluator import deterministic
 from steadyhand.records.base import Record
 from steadyhand.records.chat import Message
-from steadyhand.records.evaluation import EvaluationResult, Verdict
+from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, Verdict
 from steadyhand.records.location import Place
 from steadyhand.records.result import ExecutionResult
 from steadyhand.records.run import TrialKey
@@ -35,13 +35,22 @@ class SelfTest(Record):
     answers: int
     defects: tuple[Defect, ...]
     without_examples: tuple[str, ...]
+    untested: tuple[EvaluationSpec, ...] = ()
+    """The checks of types that only a plugin that was not loaded knows."""
 
 
 async def selftest(scenarios: Sequence[Scenario], registries: ScenarioRegistries) -> SelfTest:
-    """Every deterministic check of every scenario against every example of it."""
+    """Every deterministic check of every scenario against every example of it.
+
+    Where a check could not be tried, nobody can say that a bad answer passes them all.
+    """
     answers = 0
     defects: list[Defect] = []
+    untested: list[EvaluationSpec] = []
     for scenario in scenarios:
+        registry = registries.registry(scenario)
+        unknown = [spec for spec in evaluation_specs(scenario) if not registry.has("evaluators", spec.type)]
+        untested += unknown
         for answer in scenario.examples.good:
             answers += 1
             defects += [
@@ -52,10 +61,10 @@ async def selftest(scenarios: Sequence[Scenario], registries: ScenarioRegistries
         for answer in scenario.examples.bad:
             answers += 1
             results = await _check(scenario, registries, answer)
-            if all(result.verdict is Verdict.PASSED for result in results):
+            if not unknown and all(result.verdict is Verdict.PASSED for result in results):
                 defects.append(_defect(scenario, answer, "a bad answer passes every check"))
     without = tuple(s.id for s in scenarios if not s.examples.good and not s.examples.bad)
-    return SelfTest(answers=answers, defects=tuple(defects), without_examples=without)
+    return SelfTest(answers=answers, defects=tuple(defects), without_examples=without, untested=tuple(untested))
 
 
 async def _check(scenario: Scenario, registries: ScenarioRegistries, answer: str) -> list[EvaluationResult]:
@@ -70,7 +79,7 @@ async def _check(scenario: Scenario, registries: ScenarioRegistries, answer: str
     evaluation = Evaluation(RunningTrial(parts))
     result = ExecutionResult(reply=answer, stdout=answer, messages=(Message(role="assistant", content=answer),))
     for spec in evaluation_specs(scenario):
-        if not deterministic(registry.evaluator(spec.type)):
+        if not registry.has("evaluators", spec.type) or not deterministic(registry.evaluator(spec.type)):
             continue
         await evaluation.check(spec, result, stage="step", step=0)
     return evaluation.results

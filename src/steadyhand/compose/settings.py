@@ -9,7 +9,7 @@ import difflib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 from msgspec import Meta
@@ -22,8 +22,8 @@ from steadyhand.records.base import Record
 from steadyhand.records.config import Config, ProviderConfig
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Scenario
-from steadyhand.redaction import Redactor, secrets_of
-from steadyhand.spec.config import config_problem, find_config, other_configs, read_config
+from steadyhand.redaction import Redactor, secrets_among, secrets_in_command, secrets_in_url, secrets_of
+from steadyhand.spec.config import Project, config_problem, find_config, other_configs, read_config
 from steadyhand.spec.load import show_file
 from steadyhand.spec.validation import FieldPath, Findings, validate
 
@@ -76,6 +76,7 @@ class RunOptions(Record):
     allow_commands: bool = False
     enforce_deadline: bool = False
     in_process: bool = False
+    trust: bool = False
     trials: Annotated[int, Meta(ge=1, le=100_000)] | None = None
     pass_rate: Annotated[float, Meta(gt=0, le=1)] | None = None
     record: Path | None = None
@@ -89,8 +90,10 @@ class RunOptions(Record):
 def save_options(selection: Selection, options: RunOptions, *, objects: bool = False) -> dict[str, Any]:
     """As plain data for the header of the run, from which `restore_options` makes both again.
 
-    `objects` says that the run was given scenarios or parts as objects, of which a record cannot hold enough.
+    `objects` says that the run was given scenarios or parts as objects, of which a record cannot hold enough. Trust is
+    not kept: a resume asks for it again.
     """
+    options = msgspec.structs.replace(options, trust=False)
     saved: dict[str, Any] = {"folder": Path.cwd(), "selection": selection, "options": options}
     if objects:
         saved["objects"] = True
@@ -135,6 +138,7 @@ class Settings:
         """Raises `SetupError` when the configuration is missing, `FileError` when it is wrong."""
         self.options: RunOptions = options
         self.config: Config = self._read_config()
+        self.project: Project = Project(self.config, trust=options.trust)
         self._variables: Mapping[str, str] | None = None
 
     def ignored_configs(self, scenarios: Iterable[Scenario]) -> list[str]:
@@ -186,6 +190,21 @@ class Settings:
     def agent(self, scenario: Scenario) -> str:
         chosen = scenario.overrides.get("agent") or self.options.agent
         return chosen or scenario.agent or self.config.agent or scenario.default_agent
+
+    def agent_is_scenarios(self, scenario: Scenario) -> bool:
+        """Whether the scenario or its matrix chose the agent, and not the user."""
+        if "agent" in scenario.overrides:
+            return True
+        return self.options.agent is None and scenario.agent is not None
+
+    def agent_folder(self, scenario: Scenario) -> Path:
+        """Where files and modules of its agent are looked for first: beside the scenario, if that is in the project.
+
+        Else an agent of the user's own could be replaced by a file of the same name that came with the scenario.
+        """
+        if self.project.trusts_scenario(scenario):
+            return folder_of(scenario, "agent")
+        return Path.cwd() if self.options.agent is not None else self.config.folder
 
     def environment(self, scenario: Scenario) -> str:
         return self.options.environment or scenario.environment or self.config.environment or DEFAULT_ENVIRONMENT
@@ -249,10 +268,22 @@ class Settings:
             self._variables = {**os.environ, **_read_env(file)} if file else dict(os.environ)
         return self._variables
 
-    def redactor(self) -> Redactor:
+    def redactor(self, scenarios: Iterable[Scenario] = ()) -> Redactor:
         """Knows every secret of the run: the environment's, the environment file's, and those that settings name."""
         named = [provider.api_key_env for provider in self.config.providers.values()]
-        return Redactor(secrets_of(os.environ) | secrets_of(self.variables, [name for name in named if name]))
+        found = secrets_of(os.environ) | secrets_of(self.variables, [name for name in named if name])
+        for table in (*(each.options for each in self.config.providers.values()), *self.config.agents.values()):
+            found |= _secrets_in_options(table)
+        for name, value in self.variables.items():
+            found |= secrets_in_url(value) if name.endswith("_URL") else frozenset()
+        agents = {self.options.agent, self.config.agent}
+        for scenario in scenarios:
+            agents |= {scenario.agent, scenario.overrides.get("agent")}
+            database = scenario.setup.database
+            found |= secrets_in_url(database.url) if database is not None and database.url else frozenset()
+        for agent in agents:
+            found |= secrets_in_command((agent or "").partition(":")[2])
+        return Redactor(found)
 
     def own_servers(self) -> tuple[str, ...]:
         """The providers behind a base URL of one's own, for whose models list prices do not hold."""
@@ -285,6 +316,16 @@ def folder_of(scenario: Scenario, role: str) -> Path:
     by_matrix = scenario.cell is not None and role in scenario.overrides
     file = scenario.cell.file if scenario.cell is not None and by_matrix else scenario.place.file
     return Path(file).absolute().parent
+
+
+def _secrets_in_options(table: Mapping[str, Any]) -> frozenset[str]:
+    """The headers and the query of a base URL, which a server may repeat in what it says of an error."""
+    found: set[str] = set()
+    if isinstance(headers := table.get("headers"), dict):
+        found |= secrets_among(cast("dict[str, object]", headers))
+    if isinstance(base_url := table.get("base_url"), str):
+        found |= secrets_in_url(base_url)
+    return frozenset(found)
 
 
 def _read_env(file: Path) -> dict[str, str]:

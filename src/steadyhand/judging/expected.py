@@ -6,7 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
+import regex
+
 from steadyhand.records.base import Record
+from steadyhand.text_match import compiled, search_now
 
 _NUMBER = r"(\d+(?:\.\d+)?|\.\d+)"
 _AT_LEAST = re.compile(rf"{_NUMBER}\s*\+")
@@ -15,7 +18,8 @@ _BETWEEN = re.compile(rf"{_NUMBER}\s*-\s*{_NUMBER}")
 _BARE = re.compile(_NUMBER)
 _NUMERIC_LOOK = re.compile(r"[\s\d.,%+<>=~\-\u2010-\u2015\u2212\u2264\u2265]*")
 _FORMS = "`yes`, `no`, `0.8+` (at least), `0.3-` (at most) or `0.2-0.9` (from, to)"
-_DEPTH = 8
+_SEARCH_S = 0.25
+_MOST_REFERENCES = 10_000
 
 
 class ExpectedAnswer(Record):
@@ -31,7 +35,7 @@ class ExpectedAnswer(Record):
         return self.word is None
 
 
-class Comparison(Record):
+class AnswerComparison(Record):
     """Whether an answer is what was expected. *unknown*: this answer does not say."""
 
     outcome: Literal["met", "missed", "unknown"]
@@ -67,7 +71,7 @@ def _range(text: str, low: float, high: float) -> ExpectedAnswer:
 
 def compare(
     expected: ExpectedAnswer, *, judgment: str, confidence: float | None, achieved: Mapping[str, bool]
-) -> Comparison:
+) -> AnswerComparison:
     """Compare an answer with what was expected.
 
     A capability that was not achieved misses everything but `no`. An expected `no` is met by the word `no` alone: a
@@ -77,19 +81,19 @@ def compare(
     missed = [name for name, done in achieved.items() if not done]
     if missed and expected.word != "no":
         listed = ", ".join(repr(name) for name in missed)
-        return Comparison(
+        return AnswerComparison(
             outcome="missed", reason=f"{len(missed)} of {len(achieved)} capabilities not achieved: {listed}"
         )
     against = contradiction(judgment, confidence)
     if against is not None:
-        return Comparison(outcome="unknown", reason=against)
+        return AnswerComparison(outcome="unknown", reason=against)
     if expected.word is not None:
         met = _plain(judgment) == expected.word
-        return Comparison(outcome="met" if met else "missed", reason=f"the judge answered {judgment!r}")
+        return AnswerComparison(outcome="met" if met else "missed", reason=f"the judge answered {judgment!r}")
     if confidence is None:
-        return Comparison(outcome="unknown", reason="the judge gave no confidence to compare")
+        return AnswerComparison(outcome="unknown", reason="the judge gave no confidence to compare")
     met = expected.low <= confidence <= expected.high
-    return Comparison(outcome="met" if met else "missed", reason=f"the judge's confidence is {confidence:g}")
+    return AnswerComparison(outcome="met" if met else "missed", reason=f"the judge's confidence is {confidence:g}")
 
 
 def contradiction(judgment: str, confidence: float | None) -> str | None:
@@ -149,6 +153,77 @@ def _check_confidence(answers: _Answers, expected: ExpectedAnswer) -> None:
         raise ValueError(f"`expected` is {text!r}, and json_schema allows no other `confidence`, so it can never fail")
 
 
+class EndlessSchema(ValueError):
+    """The schema takes too long to compare with a value, or refers to itself without end."""
+
+
+def answer_validator(schema: Mapping[str, Any]) -> Any:
+    """A `jsonschema` validator for what a judge answers, with bounds: patterns have a time limit, references are
+    counted, and none is fetched from elsewhere.
+
+    While it validates it raises `EndlessSchema` when a bound is reached, `RecursionError`, and
+    `referencing.exceptions.Unresolvable`. Raises `ValueError` for a schema that it cannot bound.
+    """
+    from jsonschema import validators
+    from jsonschema.exceptions import ValidationError
+    from referencing import Registry
+
+    _check_patterns(schema)
+    base = validators.validator_for(schema)
+    followed = 0
+
+    def pattern(validator: Any, wanted: str, value: Any, _: Any) -> Iterator[Any]:
+        if validator.is_type(value, "string") and not _found(wanted, value):
+            yield ValidationError(f"{value!r} does not match {wanted!r}")
+
+    def counted(keyword: str) -> Any:
+        original = base.VALIDATORS[keyword]
+
+        def follow(validator: Any, *arguments: Any) -> Any:
+            nonlocal followed
+            followed += 1
+            if followed > _MOST_REFERENCES:
+                raise EndlessSchema(f"json_schema follows more than {_MOST_REFERENCES:,} references; simplify it")
+            return original(validator, *arguments)
+
+        return follow
+
+    references = {name: counted(name) for name in ("$ref", "$dynamicRef", "$recursiveRef") if name in base.VALIDATORS}
+    bounded: Any = cast("Any", validators).extend(base, {"pattern": pattern, **references})
+    registry: Registry[Any] = Registry()
+    return bounded(dict(schema), registry=registry)
+
+
+def _found(pattern: str, text: str) -> bool:
+    try:
+        return search_now(pattern, text, case_sensitive=True, timeout_s=_SEARCH_S) is not None
+    except TimeoutError:
+        raise EndlessSchema(f"the pattern {pattern!r} of json_schema takes too long to match; simplify it") from None
+
+
+def _check_patterns(schema: Mapping[str, Any]) -> None:
+    """Raises `ValueError` for a pattern that cannot be compiled, and for those on names, which have no time limit."""
+    left: list[Any] = [schema]
+    while left:
+        part = left.pop()
+        if isinstance(part, list):
+            left += cast("list[Any]", part)
+        if not isinstance(part, Mapping):
+            continue
+        for key, value in cast("Mapping[str, Any]", part).items():
+            if key in ("properties", "$defs", "definitions", "dependentSchemas") and isinstance(value, Mapping):
+                left += cast("Mapping[str, Any]", value).values()
+            elif key == "patternProperties":
+                raise ValueError("json_schema uses `patternProperties`, which is not supported; name the properties")
+            elif key == "pattern" and isinstance(value, str):
+                try:
+                    compiled(value, case_sensitive=True)
+                except (regex.error, OverflowError, RecursionError) as error:
+                    raise ValueError(f"json_schema has the pattern {value!r}, which is not one: {error}") from None
+            elif key not in ("const", "enum", "default", "examples"):
+                left.append(value)
+
+
 class _Answers:
     """The objects that a schema describes, by member."""
 
@@ -156,18 +231,18 @@ class _Answers:
         """Raises `ValueError` when it is not a JSON Schema, or not of an object."""
         from jsonschema.exceptions import SchemaError
         from jsonschema.validators import validator_for
-        from referencing import Registry
 
         try:
             validator_for(schema).check_schema(dict(schema))
         except SchemaError as error:
             where = ".".join(str(part) for part in error.absolute_path) or "the top level"
             raise ValueError(f"json_schema is not a valid JSON Schema at {where}: {error.message}") from None
+        except RecursionError:
+            raise ValueError("json_schema is nested too deeply") from None
         if not _allows_type(schema, "object"):
             raise ValueError("json_schema must describe an object with a `judgment`")
-        registry: Registry[Any] = Registry()
         self._root = schema
-        self._validator: Any = validator_for(schema)(dict(schema), registry=registry)
+        self._validator: Any = answer_validator(schema)
 
     def has(self, name: str) -> bool:
         return any(member is not False for member in self._members(name))
@@ -181,9 +256,11 @@ class _Answers:
             return any(check.is_valid(value) for value in values for check in checks)
         except Unresolvable:
             return True
+        except RecursionError:
+            raise ValueError("json_schema refers to itself without end") from None
 
     def may_be_text(self, name: str) -> bool:
-        members = [list(self._parts(member, _DEPTH)) for member in self._members(name)]
+        members = [list(self._parts(member)) for member in self._members(name)]
         return all(_allows_type(part, "string") for parts in members for part in parts)
 
     def words(self, name: str) -> list[str] | None:
@@ -202,22 +279,26 @@ class _Answers:
 
     def _members(self, name: str) -> Iterator[Any]:
         """The schemas of a member, wherever the schema or a part it is composed of names it."""
-        for part in self._parts(self._root, _DEPTH):
+        for part in self._parts(self._root):
             properties = part.get("properties")
             if isinstance(properties, Mapping) and name in properties:
                 member: Any = cast("Mapping[str, Any]", properties)[name]
                 yield member
 
-    def _parts(self, schema: Any, depth: int) -> Iterator[Mapping[str, Any]]:
-        if depth == 0 or not isinstance(schema, Mapping):
-            return
-        part = cast("Mapping[str, Any]", schema)
-        yield part
-        below: list[Any] = [self._referred(part.get("$ref"))]
-        for keyword in ("allOf", "anyOf", "oneOf"):
-            below += cast("list[Any]", part.get(keyword, []))
-        for each in below:
-            yield from self._parts(each, depth - 1)
+    def _parts(self, schema: Any) -> Iterator[Mapping[str, Any]]:
+        """The schema and what it is composed of, each once."""
+        left: list[Any] = [schema]
+        seen: set[int] = set()
+        while left:
+            found = left.pop(0)
+            if not isinstance(found, Mapping) or id(cast("object", found)) in seen:
+                continue
+            part = cast("Mapping[str, Any]", found)
+            seen.add(id(part))
+            yield part
+            left.append(self._referred(part.get("$ref")))
+            for keyword in ("allOf", "anyOf", "oneOf"):
+                left += cast("list[Any]", part.get(keyword, []))
 
     def _referred(self, ref: Any) -> Any:
         """What a reference within the schema points to."""
@@ -230,7 +311,7 @@ class _Answers:
         return at
 
     def _enumerated(self, member: Any) -> list[Any] | None:
-        for part in self._parts(member, _DEPTH):
+        for part in self._parts(member):
             if "const" in part:
                 return [part["const"]]
             if "enum" in part:

@@ -67,6 +67,24 @@ class Plugin(Record):
     config: Mapping[str, Any] = {}
 
 
+class PluginFactory:
+    """A function from a plugin's `config` to the plugin, declared as such with `plugin_factory`."""
+
+    def __init__(self, make: Callable[[dict[str, Any]], Plugin]) -> None:
+        self._make: Callable[[dict[str, Any]], Plugin] = make
+
+    def __call__(self, config: dict[str, Any]) -> Plugin:
+        return self._make(config)
+
+
+def plugin_factory(make: Callable[[dict[str, Any]], Plugin]) -> PluginFactory:
+    """Decorate a function that takes the plugin's `config` and returns the `Plugin`.
+
+    A file can name any function that Python can import; only those declared here are called.
+    """
+    return PluginFactory(make)
+
+
 class Service(Record):
     """A service with more to say than how it is made.
 
@@ -149,7 +167,9 @@ class RunScope:
 class AgentSettings(Record):
     """What an agent is built from. `target` is what stands after the first `:`; `model` the chat model it may use.
 
-    `run` is what it may share with the agents of the other trials; None when it stands alone.
+    `run` is what it may share with the agents of the other trials; None when it stands alone. `default_key` says
+    whether a key that was meant for agents of this kind in general may be sent to the target: not when a scenario chose
+    the target.
     """
 
     target: str = ""
@@ -158,6 +178,7 @@ class AgentSettings(Record):
     variables: Mapping[str, str] = {}
     options: Mapping[str, Any] = {}
     run: Any = None
+    default_key: bool = True
 
 
 class EnvironmentSettings(Record):

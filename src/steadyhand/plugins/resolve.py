@@ -7,17 +7,20 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from steadyhand.errors import SetupError, UsageError
-from steadyhand.plugins.plugin import Plugin
+from steadyhand.plugins.plugin import Plugin, PluginFactory
 from steadyhand.plugins.registry import GROUP, InstalledPlugins, Registry, fault, load_file
 from steadyhand.records.base import Record
 from steadyhand.records.location import Place
 from steadyhand.records.scenario import PluginRef
 from steadyhand.spec.validation import nearest
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 _NPM_NAME = re.compile(r"@[a-z0-9~-][a-z0-9._~-]*/[a-z0-9~-][a-z0-9._~-]*", re.IGNORECASE)
 _SCOPES = ("@elizaos/", "@elizaos-plugins/")
@@ -85,22 +88,40 @@ _IMPORT = re.compile(r"(?P<module>[A-Za-z_][\w.]*):(?P<attribute>[A-Za-z_]\w*)")
 
 
 class ResolvedPlugins(Record):
-    """`missing` are the names that nothing answers to: what they bring cannot be offered to an agent."""
+    """`missing` are the names that nothing answers to: what they bring cannot be offered to an agent. `unloaded` are
+    those that were left alone because nothing may be executed."""
 
     plugins: tuple[Plugin, ...] = ()
     warnings: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    unloaded: tuple[str, ...] = ()
+
+
+def names_code(name: str) -> bool:
+    """Whether a plugin of this name is a file or a module, which loading would execute, rather than an installed one.
+
+    Nothing is looked up.
+    """
+    return _FILE.fullmatch(name) is not None or _IMPORT.fullmatch(name) is not None
 
 
 def resolve_plugins(
-    refs: Sequence[PluginRef], *, folder: Path, live: bool, installed: InstalledPlugins | None = None
+    refs: Sequence[PluginRef],
+    *,
+    folder: Path,
+    live: bool,
+    installed: InstalledPlugins | None = None,
+    execute: bool = True,
 ) -> ResolvedPlugins:
     """The plugins that are enabled, in the scenario's order.
 
     A name is a file beside the scenario (`my_plugin.py`, `./my_plugin.py:attribute`), an import path
     (`package.module:attribute`) or an entry point of the group `steadyhand.plugins`. What it leads to is a `Plugin`, or
-    a function from the reference's `config` to one. Names of the JavaScript world (`@scope/name`) that nothing
-    answers to are a warning, and an error in live mode, where no mock can stand in.
+    a `PluginFactory`, which is called with the reference's `config`. Names of the JavaScript world (`@scope/name`) that
+    nothing answers to are a warning, and an error in live mode, where no mock can stand in.
+
+    Without `execute`, files and modules are not imported and factories are not called; only plugins that are installed
+    are looked at.
 
     Raises `SetupError`, which says where the name stands, for a plugin that is not there, raises when imported, has
     another version, or brings what another one brings too. Pass one `installed` for a whole run.
@@ -109,10 +130,14 @@ def resolve_plugins(
     found: list[tuple[PluginRef, Plugin]] = []
     warnings: list[str] = []
     missing: list[str] = []
+    unloaded: list[str] = []
     for ref in refs:
         if not ref.enabled:
             continue
         try:
+            if not execute and _needs_executing(ref, folder, installed):
+                unloaded.append(ref.name)
+                continue
             plugin = _find(ref, folder, installed)
             if plugin is not None:
                 found.append((ref, plugin))
@@ -131,8 +156,23 @@ def resolve_plugins(
             raise SetupError(f"{ref.place}: plugin {ref.name!r}: {error}") from error
     _refuse_duplicates(found)
     return ResolvedPlugins(
-        plugins=tuple(plugin for _, plugin in found), warnings=tuple(warnings), missing=tuple(missing)
+        plugins=tuple(plugin for _, plugin in found),
+        warnings=tuple(warnings),
+        missing=tuple(missing),
+        unloaded=tuple(unloaded),
     )
+
+
+def _needs_executing(ref: PluginRef, folder: Path, installed: InstalledPlugins) -> bool:
+    """Whether the plugin can only be had by running what the reference names. Raises `SetupError` for a file that is
+    not there."""
+    file = _FILE.fullmatch(ref.name)
+    if file is not None and not (folder / file["file"]).is_file():
+        raise SetupError(f"there is no file {folder / file['file']}")
+    if names_code(ref.name):
+        return True
+    entry = installed.get(ref.name)
+    return entry is not None and isinstance(_entry_target(entry), PluginFactory)
 
 
 def installed_plugins(installed: InstalledPlugins) -> list[Plugin]:
@@ -162,8 +202,7 @@ def _find(ref: PluginRef, folder: Path, installed: InstalledPlugins) -> Plugin |
         entry = installed.get(ref.name)
         if entry is None:
             return None
-        module_name, _, attribute = entry.value.partition(":")
-        target = _imported(module_name.strip(), attribute.partition("[")[0].strip() or "plugin")
+        target = _entry_target(entry)
         package_version = entry.dist.version if entry.dist is not None else None
     plugin = _made(target, ref)
     if plugin.version == "0" and package_version is not None:
@@ -171,6 +210,11 @@ def _find(ref: PluginRef, folder: Path, installed: InstalledPlugins) -> Plugin |
     if ref.version is not None:
         check_version(plugin.version, ref.version)
     return plugin
+
+
+def _entry_target(entry: EntryPoint) -> Any:
+    module, _, attribute = entry.value.partition(":")
+    return _imported(module.strip(), attribute.partition("[")[0].strip() or "plugin")
 
 
 def _imported(module: str, attribute: str) -> Any:
@@ -191,7 +235,7 @@ def _attribute(module: ModuleType, attribute: str, where: str) -> Any:
 
 def _made(target: Any, ref: PluginRef) -> Plugin:
     plugin = target
-    if callable(target):
+    if isinstance(target, PluginFactory):
         try:
             plugin = target(dict(ref.config))
         except UsageError:
@@ -199,7 +243,9 @@ def _made(target: Any, ref: PluginRef) -> Plugin:
         except Exception as error:
             raise SetupError(f"it raised when given its config: {fault(error)}") from error
     if not isinstance(plugin, Plugin):
-        raise SetupError(f"expected a Plugin or a function from its config to one, found {type(plugin).__name__}")
+        hint = "; to use a function that returns one, decorate it with steadyhand.plugin.plugin_factory"
+        found = f"found {type(plugin).__name__}{hint if callable(target) else ''}"
+        raise SetupError(f"expected a Plugin or a function declared as a plugin factory, {found}")
     return plugin if plugin.config else msgspec.structs.replace(plugin, config=dict(ref.config))
 
 

@@ -145,6 +145,14 @@ class AgentFacts(NamedTuple):
     uses_network: bool = False
     """Whether our event loop talks to it over the network. Declared by its factory, usually its class."""
 
+    runs_target: bool = True
+    """Whether its target, what stands after the `:` of its name, is code that runs on this machine. One from outside
+    the project then needs --trust. Its factory declares this; one that takes a URL says False."""
+
+    key_variable: str = ""
+    """The variable of the key that it sends to its target unless another one is configured. Its factory declares this.
+    No such key is sent where a scenario chose the target, and the user is told."""
+
     closes_at_once: bool = False
     """Whether `close`, in the agent's current state, returns without waiting."""
 

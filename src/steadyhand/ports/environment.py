@@ -81,6 +81,15 @@ class OnThisMachine(Protocol):
         ...
 
 
+@runtime_checkable
+class MarksPrograms(Protocol):
+    """An environment that finds again what a program left running, if it was started as told here."""
+
+    def marked(self, argv: Sequence[str]) -> list[str]:
+        """The command line to start instead of `argv`."""
+        ...
+
+
 class Database(Protocol):
     """The trial's database for checks. Read-only: a check must not change what it checks."""
 

@@ -81,6 +81,9 @@ class AnyEvaluator(Protocol):
     deterministic: ClassVar[bool] = False
     """Whether the result depends only on the reply and the parameters, so that `selftest` can run it."""
 
+    runs_commands: ClassVar[bool] = False
+    """Whether it runs a command that the file gives. One from outside the project then needs --trust."""
+
     async def evaluate(self, params: Any, result: ExecutionResult, context: EvaluationContext) -> EvaluationResult:
         """Check `result`. `params` is an instance of `self.params`.
 
@@ -120,6 +123,10 @@ def fails_for_good(evaluator: AnyEvaluator) -> bool:
 
 def deterministic(evaluator: AnyEvaluator) -> bool:
     return bool(getattr(evaluator, "deterministic", False))
+
+
+def runs_commands(evaluator: AnyEvaluator) -> bool:
+    return bool(getattr(evaluator, "runs_commands", False))
 
 
 def needs_judge(evaluator: AnyEvaluator, params: Any) -> bool:

@@ -41,6 +41,14 @@ class Record(msgspec.Struct, metaclass=_RecordMeta, frozen=True, omit_defaults=T
     """A value that is passed around and stored. Fields left at their default are not written."""
 
 
+def record_schema(record: type[Record], title: str) -> dict[str, Any]:
+    """The JSON Schema of a record as it is written. A key that is absent has its default."""
+    found = msgspec.json.schema(record)
+    definitions: dict[str, Any] = found["$defs"]
+    top: dict[str, Any] = definitions.pop(record.__name__)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **top, "title": title, "$defs": definitions}
+
+
 class UnreadableValue(ValueError):
     """A value that can be turned neither into JSON nor into text."""
 

@@ -20,6 +20,10 @@ from steadyhand.records.result import ConversationEnding, ConversationMetrics
 from steadyhand.records.scenario import ExpectedConduct
 
 FORMAT_VERSION = 3
+SCENARIO_PART = "the scenario"
+"""The digest of the scenario among the fingerprints of a run. Two runs measured the same thing only if it is equal."""
+JUDGE_PART = "the judge"
+"""That of the judge, where one was named and has something to judge."""
 _WORST_FIRST = (
     FinishReason.CONTENT_FILTER,
     FinishReason.ERROR,

@@ -103,9 +103,10 @@ class Mock(Record):
 
 
 class DatabaseSeed(Record):
-    """SQL (already read from its file) and rows to insert, into `url` or a new SQLite file."""
+    """SQL (already read from `sql_file`, if any) and rows to insert, into `url` or a new SQLite file."""
 
     sql: str | None = None
+    sql_file: str | None = None
     records: dict[str, list[dict[str, Any]]] = {}
     url: str | None = None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from steadyhand.records.base import Record
 from steadyhand.records.evaluation import Verdict
@@ -22,6 +22,8 @@ _CODES = {
 }
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _MINIMUM = 40
+Quote = Callable[[str], str]
+"""How an output shows text that comes from outside."""
 
 
 class Page(Record):
@@ -46,6 +48,12 @@ def visible(text: str) -> str:
     """Tabs expanded and control characters escaped: what an agent says must not control the terminal."""
     text = text.replace("\r\n", "\n").replace("\t", "    ")
     return CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode("ascii"), text)
+
+
+def no_commands(lines: Iterable[str]) -> Iterator[str]:
+    """The lines, marked where one starts as a workflow command does: a CI would obey what an agent said."""
+    for line in lines:
+        yield f"| {line}" if line.lstrip().startswith("::") else line
 
 
 def one_line(text: str) -> str:

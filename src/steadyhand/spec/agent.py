@@ -44,10 +44,34 @@ _ENDING = re.compile(r"(?:\.scenario)?(?:\.ya?ml|\.json)?\Z", re.IGNORECASE)
 
 
 class Vocabulary(NamedTuple):
-    """The evaluation types with their parameters, and the environments, that a scenario may name."""
+    """The evaluation types with their parameters, and the environments, that a scenario may name.
+
+    `unloaded` are its plugins that were not loaded and may know more names: an unknown one is then a warning.
+    """
 
     catalogue: Catalogue
     environments: Collection[str]
+    unloaded: Sequence[str] = ()
+
+
+UNLOADED = "unloaded-plugin"
+"""The code of a warning about a name that only a plugin that was not loaded can know."""
+
+
+def unknown_name(
+    path: FieldPath, message: str, findings: Findings, *, hint: str, code: str, unloaded: Sequence[str]
+) -> None:
+    """An error with a hint, or a warning when a plugin that was not loaded may know the name."""
+    if not unloaded:
+        findings.error(path, f"{message}{hint}", code)
+        return
+    findings.warning(path, f"{message}; {not_checked(unloaded)}", UNLOADED)
+
+
+def not_checked(unloaded: Sequence[str]) -> str:
+    """Why a name is not known, with the next step."""
+    listed = " or ".join(unloaded)
+    return f"not checked, as {listed} may define it and only `run` loads it; add --plugin to check it here"
 
 
 Extend = Callable[[Sequence[PluginRef], str], Vocabulary]
@@ -89,14 +113,12 @@ def plugin_refs(document: Document) -> tuple[PluginRef, ...]:
     return tuple(found)
 
 
-def read_agent(
-    document: Document, findings: Findings, *, catalogue: Catalogue, environments: Collection[str]
-) -> Scenario | None:
+def read_agent(document: Document, findings: Findings, vocabulary: Vocabulary) -> Scenario | None:
     """The scenario, or None when `findings` holds an error."""
     data = cast("dict[str, Any]", document.data)
     shape = validate(AgentShape, data, (), findings)
-    _check_rules(data, environments, findings)
-    specs = _read_specs(data, catalogue, findings)
+    _check_rules(data, vocabulary, findings)
+    specs = _read_specs(data, vocabulary, findings)
     setup = cast("dict[str, Any]", data["setup"]) if isinstance(data.get("setup"), dict) else {}
     virtual_fs = read_virtual_fs(setup.get("virtual_fs"), ("setup", "virtual_fs"), findings)
     sql = read_sql(setup.get("database"), document, findings)
@@ -128,15 +150,15 @@ def _groups(data: dict[str, Any]) -> Iterator[tuple[int, str, FieldPath, Any]]:
                 yield index, f"script {number}", path, entry.get("evaluations")
 
 
-def _read_specs(data: dict[str, Any], catalogue: Catalogue, findings: Findings) -> Specs:
+def _read_specs(data: dict[str, Any], vocabulary: Vocabulary, findings: Findings) -> Specs:
     return {
-        (index, stage): read_evaluations(entries, path, catalogue, findings)
+        (index, stage): read_evaluations(entries, path, vocabulary, findings)
         for index, stage, path, entries in _groups(data)
     }
 
 
 def read_evaluations(
-    entries: Any, path: FieldPath, catalogue: Catalogue, findings: Findings
+    entries: Any, path: FieldPath, vocabulary: Vocabulary, findings: Findings
 ) -> tuple[EvaluationSpec, ...]:
     """The valid ones among `entries`. What is not a list of mappings is for the caller's shape to report."""
     if not isinstance(entries, list):
@@ -144,19 +166,20 @@ def read_evaluations(
     found: list[EvaluationSpec] = []
     for index, entry in enumerate(cast("list[Any]", entries)):
         if isinstance(entry, dict):
-            spec = _read(cast("dict[str, Any]", entry), (*path, index), catalogue, findings)
+            spec = _read(cast("dict[str, Any]", entry), (*path, index), vocabulary, findings)
             if spec is not None:
                 found.append(spec)
     return tuple(found)
 
 
-def _read(entry: dict[str, Any], path: FieldPath, catalogue: Catalogue, findings: Findings) -> EvaluationSpec | None:
-    type_ = entry.get("type")
+def _read(entry: dict[str, Any], path: FieldPath, vocabulary: Vocabulary, findings: Findings) -> EvaluationSpec | None:
+    type_, catalogue = entry.get("type"), vocabulary.catalogue
     if isinstance(type_, str) and type_ and type_ not in catalogue:
-        hint = advice(type_, sorted(catalogue))
-        findings.error((*path, "type"), f"unknown evaluation type {describe(type_)}{hint}", "unknown-type")
-        validate(EvaluationHead, _head(entry), path, findings)
-        return None
+        message, hint = f"unknown evaluation type {describe(type_)}", advice(type_, sorted(catalogue))
+        path_of_type = (*path, "type")
+        unknown_name(path_of_type, message, findings, hint=hint, code="unknown-type", unloaded=vocabulary.unloaded)
+        head = validate(EvaluationHead, _head(entry), path, findings)
+        return _unchecked(entry, head, path, findings) if head is not None and vocabulary.unloaded else None
     if not isinstance(type_, str) or not type_:
         # Without a type, all we know about the other keys is that one may be `type` misspelt.
         stray = {
@@ -178,12 +201,23 @@ def _read(entry: dict[str, Any], path: FieldPath, catalogue: Catalogue, findings
     )
 
 
+def _unchecked(entry: dict[str, Any], head: EvaluationHead, path: FieldPath, findings: Findings) -> EvaluationSpec:
+    """The check as it stands in the file; its type is for a plugin to know."""
+    return EvaluationSpec(
+        type=head.type,
+        place=findings.document.locate(path),
+        params={key: value for key, value in entry.items() if key not in COMMON_KEYS},
+        description=head.description,
+        weight=head.weight,
+    )
+
+
 def _head(entry: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in entry.items() if key in COMMON_KEYS}
 
 
-def _check_rules(data: dict[str, Any], environments: Collection[str], findings: Findings) -> None:
-    _check_environment(data.get("environment"), environments, findings)
+def _check_rules(data: dict[str, Any], vocabulary: Vocabulary, findings: Findings) -> None:
+    _check_environment(data.get("environment"), vocabulary, findings)
     _check_plugins(data.get("plugins"), findings)
     setup = data.get("setup")
     if isinstance(setup, dict):
@@ -194,13 +228,15 @@ def _check_rules(data: dict[str, Any], environments: Collection[str], findings: 
     _check_judgment(data, findings)
 
 
-def _check_environment(environment: Any, environments: Collection[str], findings: Findings) -> None:
+def _check_environment(environment: Any, vocabulary: Vocabulary, findings: Findings) -> None:
     if not isinstance(environment, dict):
         return
     type_ = cast("dict[str, Any]", environment).get("type")
+    environments = vocabulary.environments
     if isinstance(type_, str) and type_ and type_ not in environments:
-        message = f"unknown environment type {describe(type_)}{advice(type_, sorted(environments))}"
-        findings.error(("environment", "type"), message, "bad-value")
+        message, hint = f"unknown environment type {describe(type_)}", advice(type_, sorted(environments))
+        path = ("environment", "type")
+        unknown_name(path, message, findings, hint=hint, code="bad-value", unloaded=vocabulary.unloaded)
 
 
 def _check_plugins(plugins: Any, findings: Findings) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -14,12 +14,14 @@ from pydantic import ConfigDict, Field
 from steadyhand.errors import FileError
 from steadyhand.records.config import Config, PluginConfig, Price, ProviderConfig
 from steadyhand.records.location import Place, Problem
+from steadyhand.records.scenario import Scenario
 from steadyhand.spec.agent_shapes import PluginShape
 from steadyhand.spec.load import show_file
 from steadyhand.spec.validation import FieldPath, Findings, FreeForm, Name, Shape, describe, show_path, validate
 
 FILE = "steadyhand.toml"
 PROJECT = "pyproject.toml"
+SHIPPED = Path(__file__).parent.parent / "configs"
 _TABLE = ("tool", "steadyhand")
 _LINE_OF_ERROR = re.compile(r"(.*?) \(at line (\d+), column (\d+)\)", re.DOTALL)
 
@@ -194,6 +196,40 @@ def config_problem(config: Config, path: FieldPath, message: str, code: str) -> 
     prefix = _TABLE if config.file.name == PROJECT else ()
     place = TomlText(shown, _read_text(config.file, shown)).locate((*prefix, *path))
     return Problem(place=place, message=message, code=code)
+
+
+class Project:
+    """What is the user's own: the folder they stand in, that of the configuration, and what ships with Steadyhand.
+
+    A file counts by where it really is: a link in the project to a file elsewhere does not bring that file in.
+    """
+
+    def __init__(self, config: Config, *, trust: bool) -> None:
+        """With `trust`, everything is treated as the user's own."""
+        self.folder: Path = config.folder.resolve()
+        self._trust: bool = trust
+        self._folders: tuple[Path, ...] = (self.folder, Path.cwd().resolve(), SHIPPED.resolve())
+
+    def trusts(self, *files: str | Path) -> bool:
+        """Whether all of the files are the user's own."""
+        return self._trust or all(is_below(file, self._folders) for file in files)
+
+    def trusts_scenario(self, scenario: Scenario) -> bool:
+        return self.trusts(*files_of(scenario))
+
+
+def files_of(scenario: Scenario) -> tuple[str, ...]:
+    """The files that say what it is: its own, and that of the matrix that it is a combination of."""
+    return (scenario.place.file,) if scenario.cell is None else (scenario.place.file, scenario.cell.file)
+
+
+def is_below(file: str | Path, folders: Sequence[Path]) -> bool:
+    """Whether the file, with links followed, is in or below one of the folders."""
+    try:
+        real = Path(os.path.realpath(file))
+    except (OSError, ValueError):  # a path that no file can have
+        return False
+    return any(real.is_relative_to(folder) for folder in folders)
 
 
 class TomlText:

@@ -23,9 +23,9 @@ from steadyhand.records.scenario import (
     Step,
     VerdictPolicy,
 )
-from steadyhand.spec.agent import Catalogue, plugin_refs
+from steadyhand.spec.agent import Vocabulary, plugin_refs, unknown_name
 from steadyhand.spec.agent_shapes import PluginShape
-from steadyhand.spec.patterns import Finding, inspect_pattern, is_blank
+from steadyhand.spec.patterns import PatternFinding, inspect_pattern, is_blank
 from steadyhand.spec.validation import (
     Findings,
     FreeForm,
@@ -46,10 +46,11 @@ _ID = re.compile(r"SCN-(?:LB-[A-Z0-9_]+|([A-Z])-[0-9]{3,})")
 _DEFERRING = "_defer"
 _ALL_PASS = VerdictPolicy()
 _NO_SETUP = Setup()
+_NO_OTHER_TYPES = Vocabulary({}, ())
 _TURN_LIMIT_MS = 120_000
 _NEEDS = {"regex": "pattern", "contains": "pattern", "not_contains": "pattern", "judge": "judge_criterion"}
 _OWN_KEYS = ("pattern", "judge_criterion", "case_sensitive")
-Inspect = Callable[[str], Finding]
+Inspect = Callable[[str], PatternFinding]
 BudgetMs = Annotated[float, Field(gt=0)]
 
 
@@ -147,15 +148,15 @@ def read_decision(
     document: Document,
     findings: Findings,
     inspect: Inspect = inspect_pattern,
-    catalogue: Callable[[], Catalogue] = dict,
+    vocabulary: Callable[[], Vocabulary] = lambda: _NO_OTHER_TYPES,
 ) -> Scenario | None:
     """The scenario, or None when `findings` holds an error.
 
-    `catalogue` is asked for the types of evaluation when an invariant has none of the format's own check types.
+    `vocabulary` is asked for the types of evaluation when an invariant has none of the format's own check types.
     """
     data = cast("dict[str, Any]", document.data)
     shape = validate(DecisionShape, data, (), findings)
-    params = _read_params(data.get("safety_invariants"), findings, catalogue)
+    params = _read_params(data.get("safety_invariants"), findings, vocabulary)
     _check_budget(data.get("latency_budget"), findings)
     _check_messages(data.get("messages"), findings)
     _check_invariants(data.get("safety_invariants"), findings, inspect)
@@ -166,10 +167,12 @@ def read_decision(
     return _lower(document, shape, params)
 
 
-def _read_params(invariants: Any, findings: Findings, catalogue: Callable[[], Catalogue]) -> dict[int, dict[str, Any]]:
+def _read_params(
+    invariants: Any, findings: Findings, vocabulary: Callable[[], Vocabulary]
+) -> dict[int, dict[str, Any]]:
     """By their index, the parameters of the invariants with a check type that is not the format's own."""
     found: dict[int, dict[str, Any]] = {}
-    known: Catalogue | None = None
+    words: Vocabulary | None = None
     for index, entry in mappings(invariants):
         type_, path = entry.get("check_type"), ("safety_invariants", index)
         if not isinstance(type_, str) or not type_:
@@ -179,16 +182,20 @@ def _read_params(invariants: Any, findings: Findings, catalogue: Callable[[], Ca
                 message = f"is not used by check_type {type_}"
                 findings.warning((*path, "params"), message, "unused-key", key=True)
             continue
-        known = catalogue() if known is None else known
+        words = vocabulary() if words is None else words
+        known, given = words.catalogue, entry.get("params", {})
         if type_ not in known:
             hint = advice(type_, [*_NEEDS, *sorted(name for name in known if name not in _NEEDS)])
-            findings.error((*path, "check_type"), f"unknown check type {describe(type_)}{hint}", "bad-value")
+            message, at = f"unknown check type {describe(type_)}", (*path, "check_type")
+            unknown_name(at, message, findings, hint=hint, code="bad-value", unloaded=words.unloaded)
+            if words.unloaded and isinstance(given, dict):
+                found[index] = cast("dict[str, Any]", given)
             continue
         for key in _OWN_KEYS:
             if key in entry:
                 message = f"is not a key of check_type {type_}; its parameters stand under `params`"
                 findings.error((*path, key), message, "unknown-key", key=True)
-        params = validate(known[type_], entry.get("params", {}), (*path, "params"), findings)
+        params = validate(known[type_], given, (*path, "params"), findings)
         if params is not None:
             found[index] = params.model_dump(exclude_unset=True, by_alias=False)
     return found

@@ -19,7 +19,7 @@ from steadyhand.records.evaluation import Rubric
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Matrix, Scenario
 from steadyhand.spec.agent import Catalogue, Extend, Vocabulary, slug
-from steadyhand.spec.patterns import Finding, inspect_pattern
+from steadyhand.spec.patterns import PatternFinding, inspect_pattern
 from steadyhand.spec.validation import Findings, describe, nearest
 from steadyhand.spec.yaml import Document, given_document, read_document
 
@@ -118,7 +118,7 @@ class _Reader:
     def __init__(self, vocabulary: Vocabulary, extend: Extend | None) -> None:
         self._vocabulary: Vocabulary = vocabulary
         self._extend: Extend | None = extend
-        self._patterns: dict[str, Finding] = {}
+        self._patterns: dict[str, PatternFinding] = {}
         self.scenarios: list[Identified] = []
         self.matrices: list[Matrix] = []
         self.rubrics: list[Rubric] = []
@@ -138,9 +138,7 @@ class _Reader:
         elif dialect == "decision":
             from steadyhand.spec.decision import read_decision
 
-            scenario = read_decision(
-                document, findings, self._inspect, lambda: self._extended(document, findings).catalogue
-            )
+            scenario = read_decision(document, findings, self._inspect, lambda: self._extended(document, findings))
             self._keep(scenario, file, document)
         elif dialect == "matrix":
             from steadyhand.spec.matrix import read_matrix
@@ -158,8 +156,7 @@ class _Reader:
     def _read_agent(self, document: Document, findings: Findings) -> Scenario | None:
         from steadyhand.spec.agent import read_agent
 
-        catalogue, environments = self._extended(document, findings)
-        return read_agent(document, findings, catalogue=catalogue, environments=environments)
+        return read_agent(document, findings, self._extended(document, findings))
 
     def _extended(self, document: Document, findings: Findings) -> Vocabulary:
         from steadyhand.spec.agent import vocabulary_of
@@ -188,7 +185,7 @@ class _Reader:
             message = f"expected a mapping, found {describe(document.data)}; {SHAPES}"
         findings.error((), message, "unknown-format")
 
-    def _inspect(self, pattern: str) -> Finding:
+    def _inspect(self, pattern: str) -> PatternFinding:
         known = self._patterns.get(pattern)
         if known is None:
             known = self._patterns[pattern] = inspect_pattern(pattern)

@@ -137,10 +137,9 @@ class _Reader:
     def read(self, document: Document) -> tuple[Scenario | None, list[Problem]]:
         findings = Findings(document)
         if recognise(document.data) == "decision":
-            scenario = read_decision(document, findings, catalogue=lambda: self._extended(document, findings).catalogue)
+            scenario = read_decision(document, findings, vocabulary=lambda: self._extended(document, findings))
         else:
-            catalogue, environments = self._extended(document, findings)
-            scenario = read_agent(document, findings, catalogue=catalogue, environments=environments)
+            scenario = read_agent(document, findings, self._extended(document, findings))
         return scenario, [problem for problem in findings.problems if problem.level == "error"]
 
     def _extended(self, document: Document, findings: Findings) -> Vocabulary:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from steadyhand.records.scenario import DatabaseSeed, Mock, MockFault, MockWhen, Setup
-from steadyhand.spec.agent_shapes import MockShape, SetupShape
+from steadyhand.spec.agent_shapes import DatabaseShape, MockShape, SetupShape
 from steadyhand.spec.validation import FieldPath, Findings
 from steadyhand.spec.yaml import Document
 
@@ -21,8 +21,12 @@ def lower_setup(shape: SetupShape, document: Document, *, virtual_fs: dict[str, 
     return Setup(
         mocks=tuple(_mock(mock, document, index) for index, mock in enumerate(shape.mocks)),
         virtual_fs=virtual_fs,
-        database=DatabaseSeed(sql=sql, records=database.records, url=database.url) if database else None,
+        database=_seed(database, sql) if database else None,
     )
+
+
+def _seed(shape: DatabaseShape, sql: str | None) -> DatabaseSeed:
+    return DatabaseSeed(sql=sql, sql_file=shape.sql_file, records=shape.records, url=shape.url)
 
 
 def _mock(shape: MockShape, document: Document, index: int) -> Mock:
@@ -58,8 +62,12 @@ def read_sql(database: Any, document: Document, findings: Findings) -> str | Non
     if sql is not None:
         findings.error(path, "found both `sql` and `sql_file`; keep one of them", "conflict", key=True)
         return None
+    source = Path(document.folder) / file
     try:
-        with (Path(document.folder) / file).open("rb") as stream:
+        if source.is_fifo():
+            findings.error(path, f"expected a file, found the pipe `{file}`", "unreadable")
+            return None
+        with source.open("rb") as stream:
             content = stream.read(MAX_SQL_BYTES + 1)
         if len(content) > MAX_SQL_BYTES:
             findings.error(path, f"`{file}` is larger than 16 MiB", "too-large")

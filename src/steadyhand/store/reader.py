@@ -18,7 +18,17 @@ from steadyhand.records.evaluation import Outcome, Verdict
 from steadyhand.records.location import Place
 from steadyhand.records.run import Judged, RunHeader, TrialKey, TrialRecord
 from steadyhand.store import schema as codec
-from steadyhand.store.schema import SUFFIX, PlanEntry, has_writer, never_begun, read_plan, reading, still_to_do
+from steadyhand.store.schema import (
+    SUFFIX,
+    PlanEntry,
+    as_stored,
+    has_writer,
+    key_of,
+    never_begun,
+    read_plan,
+    reading,
+    still_to_do,
+)
 
 _PAGE = 64
 _STAMP = len("20261116-104455")
@@ -58,7 +68,7 @@ class RunReader:
             raise StoreError(f"{path} cannot be read as a run record: it has no header")
         try:
             return cls(path, msgspec.json.decode(row[0], type=RunHeader))
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
             raise StoreError(f"{path} cannot be read as a run record: its header is damaged: {error}") from error
 
     @property
@@ -85,11 +95,11 @@ class RunReader:
         with reading(self.path) as connection:
             found = [
                 TrialRow(
-                    key=TrialKey(scenario_id=scenario, index=index),
-                    name=name,
+                    key=key_of(scenario, index),
+                    name=as_stored(name, str),
                     verdict=Verdict(verdict),
                     outcome=Outcome(outcome) if outcome else None,
-                    latency_ms=latency,
+                    latency_ms=None if latency is None else as_stored(latency, float, int),
                 )
                 for scenario, index, name, verdict, outcome, latency in connection.execute(query)
             ]
@@ -127,10 +137,12 @@ class RunReader:
                     "SELECT position, scenario_id, idx, name, body FROM trial WHERE position > ? "
                     "ORDER BY position LIMIT ?"
                 )
-                page = connection.execute(query, (last, _PAGE)).fetchall()
-            for position, scenario_id, index, name, body in page:
-                last = position
-                yield _Stored(TrialKey(scenario_id=scenario_id, index=index), name, body, dictionary)
+                page = [
+                    (position, _Stored(key_of(scenario_id, index), as_stored(name, str), body, dictionary))
+                    for position, scenario_id, index, name, body in connection.execute(query, (last, _PAGE))
+                ]
+            for last, stored in page:  # noqa: B007 -- where the next page begins
+                yield stored
             if len(page) < _PAGE:
                 return
 
@@ -159,7 +171,7 @@ class RunReader:
         """The number of planned trials of each scenario, in the order of the plan."""
         query = "SELECT scenario_id, count(*) FROM plan GROUP BY scenario_id ORDER BY min(position)"
         with reading(self.path) as connection:
-            return dict(connection.execute(query).fetchall())
+            return {as_stored(scenario, str): as_stored(count, int) for scenario, count in connection.execute(query)}
 
     def counts_per_scenario(self) -> dict[tuple[str, Verdict], int]:
         """The number of trials by scenario and verdict, without zeros."""

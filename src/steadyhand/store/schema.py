@@ -5,15 +5,16 @@ One writer at a time: an advisory lock beside the record, released by the system
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import sqlite3
 import zlib
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -25,6 +26,7 @@ from steadyhand.records.run import FORMAT_VERSION, TrialKey, TrialRecord
 SUFFIX = ".sqlite"
 APPLICATION_ID = 0x53544459
 RunStatus = Literal["running", "finished", "interrupted", "failed"]
+T = TypeVar("T")
 _BUSY_S = 5.0
 _TABLES = """
 CREATE TABLE run (
@@ -89,6 +91,27 @@ def connect(path: Path, *, mode: Literal["ro", "rw", "rwc"]) -> sqlite3.Connecti
     return sqlite3.connect(uri, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
 
 
+def connect_reading(path: Path) -> sqlite3.Connection:
+    """Open the file to read it, also when its process died while writing. Raises `sqlite3.Error`.
+
+    What such a process left half done is undone by the next to open the file, who must be allowed to write for it.
+    """
+    connection = connect(path, mode="ro")
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError as error:
+        connection.close()
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_READONLY:
+            raise
+        with closing(connect(path, mode="rw")) as mending:
+            mending.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        return connect(path, mode="ro")
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
 def remove_record(path: Path) -> None:
     """Remove a record that could not be started, with SQLite's files beside it."""
     for name in (path.name, f"{path.name}-wal", f"{path.name}-shm", f"{path.name}-journal"):
@@ -99,7 +122,7 @@ def remove_record(path: Path) -> None:
 def never_begun(path: Path) -> bool:
     """Whether the file is empty, as a process leaves it that dies while creating a record."""
     try:
-        connection = connect(path, mode="ro")
+        connection = connect_reading(path)
         try:
             return connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
         finally:
@@ -123,6 +146,25 @@ def recognise(connection: sqlite3.Connection, path: Path) -> None:
             f"{path} has format {version}, but this version of Steadyhand reads format {FORMAT_VERSION}; "
             "upgrade Steadyhand"
         )
+    if _schema(connection) != _expected_schema():
+        raise StoreError(f"{path} cannot be read as a run record: its tables are damaged")
+
+
+def _schema(connection: sqlite3.Connection) -> frozenset[tuple[str, str, str]]:
+    """What the file is made of. A view, a trigger or a computed column in place of ours could keep a reader busy for
+    ever."""
+    rows = connection.execute("SELECT type, name, sql FROM sqlite_master LIMIT 100").fetchall()
+    return frozenset((str(kind), str(name), " ".join(str(sql).split())) for kind, name, sql in rows)
+
+
+@functools.cache
+def _expected_schema() -> frozenset[tuple[str, str, str]]:
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.executescript(_TABLES)
+        return _schema(connection)
+    finally:
+        connection.close()
 
 
 @contextmanager
@@ -131,7 +173,7 @@ def reading(path: Path) -> Generator[sqlite3.Connection]:
     if not path.is_file():
         raise StoreError(f"there is no run record at {path}")
     try:
-        connection = connect(path, mode="ro")
+        connection = connect_reading(path)
         try:
             recognise(connection, path)
             yield connection
@@ -153,7 +195,19 @@ def read_plan(connection: sqlite3.Connection) -> Iterator[PlanEntry]:
     """In order."""
     rows = connection.execute("SELECT scenario_id, idx, seed, digest FROM plan ORDER BY position")
     for scenario_id, index, seed, digest in rows:
-        yield PlanEntry(key=TrialKey(scenario_id=scenario_id, index=index), seed=seed, digest=digest)
+        yield PlanEntry(key=key_of(scenario_id, index), seed=as_stored(seed, int), digest=as_stored(digest, str))
+
+
+def as_stored(value: Any, *kinds: type[T]) -> T:
+    """A value of a row, which must be what was written. Raises `TypeError`: a damaged page may hold anything."""
+    if not isinstance(value, kinds):
+        raise TypeError(f"expected {' or '.join(kind.__name__ for kind in kinds)}, found {type(value).__name__}")
+    return value
+
+
+def key_of(scenario_id: Any, index: Any) -> TrialKey:
+    """Raises `TypeError`."""
+    return TrialKey(scenario_id=as_stored(scenario_id, str), index=as_stored(index, int))
 
 
 def encode(record: TrialRecord) -> bytes:

@@ -149,3 +149,35 @@ def test_capabilities_of_the_schemas_own_must_be_ours_to_read():
     check_answer_schema(own, parse_expected("yes"))
     listed = {"type": "object", "properties": {"judgment": {}, "capabilities": {"type": "array"}}}
     check_answer_schema(listed, parse_expected("yes"), ["Greets"])
+
+
+DOUBLING: dict = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(30)} | {
+    "d30": {"type": "string"}
+}
+SLOW = "^(a|aa)+$"
+
+
+@pytest.mark.parametrize(
+    ("schema", "complaint"),
+    [
+        (said_by({"type": "string", "pattern": SLOW}), "takes too long to match; simplify it"),
+        (said_by({"type": "string", "pattern": "a{99999999}"}), "too large"),
+        (said_by({"type": "string"}) | {"patternProperties": {SLOW: {}}}, "uses `patternProperties`"),
+        (said_by({"$ref": "#/$defs/d0"}) | {"$defs": DOUBLING}, "follows more than 10,000 references"),
+        (said_by({"$ref": "#/$defs/a"}) | {"$defs": {"a": {"$ref": "#/$defs/a"}}}, "refers to itself without end"),
+        (
+            said_by({"$ref": "#/$defs/a"}) | {"$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}] * 50}}},
+            "refers to itself without end",
+        ),
+    ],
+    ids=["slow", "large", "names", "doubling", "circle", "wide circle"],
+)
+def test_a_hostile_schema_is_refused_in_time(schema: dict, complaint: str):
+    with pytest.raises(ValueError, match=complaint):
+        check_answer_schema(schema, parse_expected("a" * 60 + "!"))
+
+
+def test_a_pattern_is_matched_as_before():
+    check_answer_schema(said_by({"type": "string", "pattern": "^(fair|foul)$"}), parse_expected("fair"))
+    with pytest.raises(ValueError, match="does not allow that as `judgment`"):
+        check_answer_schema(said_by({"type": "string", "pattern": "^(fair|foul)$"}), parse_expected("good"))

@@ -33,6 +33,7 @@ def packages(tmp_path: Path) -> Iterator[Path]:
     (package / "__init__.py").write_text(
         PLUGIN
         + "plugin = Plugin(name='probe', actions={'probe': 'steadyhand_probe.parts:probe'})\n"
+        + "from steadyhand.plugin import plugin_factory\n@plugin_factory\n"
         + "def make(config):\n    return Plugin(name='made', version=config['v'])\n"
         + "wrong = 3\n"
     )
@@ -75,11 +76,11 @@ def test_an_import_path(tmp_path: Path, packages: Path):
         SetupError, match=r"a\.yaml:4:3: plugin 'steadyhand_probe:nope': .*it has a plugin named 'plugin'"
     ):
         resolve(tmp_path, ref("steadyhand_probe:nope"))
-    with pytest.raises(SetupError, match="expected a Plugin or a function from its config to one, found int"):
+    with pytest.raises(SetupError, match="expected a Plugin or a function declared as a plugin factory, found int"):
         resolve(tmp_path, ref("steadyhand_probe:wrong"))
     with pytest.raises(SetupError, match="cannot import no_such_module_here"):
         resolve(tmp_path, ref("no_such_module_here:plugin"))
-    with pytest.raises(SetupError, match=r"it raised when given its config: .*__init__\.py:4: KeyError: 'v'"):
+    with pytest.raises(SetupError, match=r"it raised when given its config: .*__init__\.py:6: KeyError: 'v'"):
         resolve(tmp_path, ref("steadyhand_probe:make"))
 
 

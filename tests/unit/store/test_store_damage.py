@@ -12,6 +12,7 @@ import pytest
 from steadyhand.errors import StoreError
 from steadyhand.records.evaluation import Verdict
 from steadyhand.store.reader import RunReader
+from steadyhand.store.schema import never_begun
 from steadyhand.store.writer import RunWriter
 from support.sample_trials import HEADER, typical
 
@@ -215,3 +216,64 @@ def test_a_record_without_header(record):
     connection.commit()
     connection.close()
     assert "it has no header" in refused(record)
+
+
+def test_a_process_killed_while_it_creates_the_record_leaves_one_that_was_never_begun(tmp_path):
+    """What SQLite has to undo, it undoes for us though we only read."""
+    path = tmp_path / "20261116-104455-3f9a.sqlite"
+    process = start(
+        """
+        import os, signal, sqlite3, sys
+        connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+        connection.execute("CREATE TABLE kept (a)")
+        connection.execute("DROP TABLE kept")
+        connection.execute("PRAGMA cache_size=1")
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("CREATE TABLE run (a)")
+        connection.executemany("INSERT INTO run VALUES (?)", (("x" * 4000,) for _ in range(100)))
+        os.kill(os.getpid(), signal.SIGKILL)
+        """,
+        path,
+    )
+    with process:
+        pass
+    assert path.with_name(f"{path.name}-journal").is_file()
+    assert never_begun(path)
+
+
+ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c)"
+COLUMNS = "x AS position, 's' AS scenario_id, x AS idx, 'n' AS name, 'passed' AS verdict, x'' AS body"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DROP TABLE trial",
+        "ALTER TABLE trial RENAME COLUMN body TO text",
+        "ALTER TABLE trial DROP COLUMN latency_ms",
+        "ALTER TABLE run ADD COLUMN more TEXT",
+        f"DROP TABLE trial; CREATE VIEW trial AS {ENDLESS} SELECT {COLUMNS} FROM c",
+        f"DROP TABLE plan; CREATE VIEW plan AS {ENDLESS} SELECT x AS position, 's' AS scenario_id FROM c",
+        f"CREATE TRIGGER t AFTER UPDATE ON run BEGIN INSERT INTO plan {ENDLESS} SELECT x, 's', x, x, 'd' FROM c; END",
+        "PRAGMA writable_schema=1; UPDATE sqlite_master SET sql='CREATE TABLE trial(' WHERE name='trial'",
+        "PRAGMA writable_schema=1; UPDATE sqlite_master SET sql=NULL WHERE name='run'",
+        "PRAGMA writable_schema=1; DELETE FROM sqlite_master WHERE name='plan'",
+    ],
+)
+def test_damaged_tables_are_one_message(record, damage):
+    with sqlite3.connect(record) as connection:
+        connection.executescript(damage)
+    connection.close()
+    assert "cannot be read as a run record" in refused(record)
+    with pytest.raises(StoreError):
+        RunWriter.open(record)
+
+
+@pytest.mark.parametrize("header", [7, b"\x00", "[" * 100_000, "{}", '{"id": 1}', "\ud800"])
+def test_a_damaged_header_is_one_message(record, header):
+    with sqlite3.connect(record) as connection:
+        value = header.encode("utf-8", "surrogatepass") if isinstance(header, str) else header
+        cast = "CAST(? AS TEXT)" if isinstance(header, str) else "?"
+        connection.execute(f"UPDATE run SET header={cast}", (value,))
+    connection.close()
+    assert "cannot be read as a run record" in refused(record)

@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -33,8 +33,9 @@ from steadyhand.builtin.agents.trajectory import REPORTS_ITSELF, TrajectoryRepor
 from steadyhand.errors import AgentError, SetupError
 from steadyhand.plugins.plugin import AgentSettings, Options, read_options
 from steadyhand.ports.agent import Reply, ServiceFault, Shows, TrialContext, Turn
-from steadyhand.ports.environment import OnThisMachine
+from steadyhand.ports.environment import MarksPrograms, OnThisMachine
 from steadyhand.records.base import Record, plain
+from steadyhand.redaction import secrets_in_command
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _REFERENCE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
@@ -79,9 +80,9 @@ def read_line(line: str, *, folder: Path, variables: Mapping[str, str]) -> Comma
     try:
         words = shlex.split(line)
     except ValueError as error:
-        raise SetupError(f"{where}:{line}: bad quoting: {error}") from error
+        raise SetupError(f"{where}: bad quoting: {error}") from error
     given: dict[str, str] = {}
-    secrets: list[str] = []
+    secrets: list[str] = [*secrets_in_command(line)]
     while words and (match := _ASSIGNMENT.fullmatch(words[0])):
         given[match[1]] = _filled(match[2], variables, f"{where}: {match[1]}", secrets)
         words.pop(0)
@@ -186,9 +187,13 @@ class CommandAgent:
 
     async def _start(self, folder: Path) -> LineProcess:
         try:
-            return await LineProcess.start(self._line.argv, folder=folder, env=self._line.environment(folder))
+            return await LineProcess.start(self._argv(), folder=folder, env=self._line.environment(folder))
         except (OSError, ValueError) as error:
             raise AgentError(f"{self.name}: could not be started: {error}") from error
+
+    def _argv(self) -> Sequence[str]:
+        environment = None if self._trial is None else self._trial.environment
+        return environment.marked(self._line.argv) if isinstance(environment, MarksPrograms) else self._line.argv
 
     async def _exchange(self, process: LineProcess, turn: Turn, line: bytes) -> Reply:
         if process.unread:

@@ -199,7 +199,7 @@ def read_line_of(raw: bytes) -> OutputLine:
     """Raises `AgentError` for a line that does not follow the protocol."""
     try:
         return _decoder.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise AgentError(
             f"it wrote {shown(raw)} to stdout ({error}); expected {_EXPECTED}, and everything else on stderr"
         ) from error
@@ -209,7 +209,7 @@ def is_report(raw: bytes) -> bool:
     """Whether the line only reports what the program did."""
     try:
         return isinstance(_decoder.decode(raw), ThoughtLine | ActionLine | ObservationLine)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
 
 

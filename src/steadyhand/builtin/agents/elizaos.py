@@ -117,7 +117,7 @@ class ElizaosApi:
     def _read(self, where: str, status: int, raw: bytes) -> dict[str, Any]:
         try:
             answer = msgspec.json.decode(raw, type=dict[str, Any]) if raw else {}
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             shown = self._shown(raw.decode("utf-8", "replace"))
             raise AgentError(f"{where} answered {status} without a JSON object: {shown!r}") from None
         if status in (401, 403):
@@ -249,6 +249,8 @@ class ElizaosAgent:
     )
     uses_plugins: bool = False
     uses_network: bool = True
+    runs_target: bool = False
+    key_variable: ClassVar[str] = AUTH_VARIABLE
     options: ClassVar[type[Options]] = TimedOptions
 
     def __init__(self, settings: AgentSettings) -> None:
@@ -263,7 +265,7 @@ class ElizaosAgent:
         self._name: str = f"elizaos:{settings.target}"
         self._limit_s: float = read_options(TimedOptions, settings.options, "agent elizaos").timeout_s
         self._wanted: str = unquote(name)
-        token = settings.variables.get(AUTH_VARIABLE, "").strip()
+        token = settings.variables.get(AUTH_VARIABLE, "").strip() if settings.default_key else ""
         self._api: ElizaosApi = ElizaosApi(url.rstrip("/"), token, timeout_s=self._limit_s)
         self._trial: TrialContext | None = None
         self._reporter: TrajectoryReporter | None = None

@@ -33,11 +33,13 @@ from steadyhand.builtin.agents.python_wire import (
     Present,
     portable,
     read,
+    receive_variables,
 )
 from steadyhand.errors import AgentError
 from steadyhand.plugins.plugin import AgentSettings
 from steadyhand.ports.agent import Action, ActionContext, Judgement, Question, ServiceMethod, Shows, Turn
 from steadyhand.ports.model import ChatModel
+from steadyhand.privacy import close_to_others
 from steadyhand.records.base import plain_fields
 from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.event import AnyEvent
@@ -383,9 +385,12 @@ def _die_with_parent() -> None:
 
 def main(fd: int) -> None:
     _die_with_parent()
+    close_to_others(keep=os.environ)  # the block holds no more than an interpreter needs
     faulthandler.enable(all_threads=False)
+    connection = socket.socket(fileno=fd)
+    os.environ.update(receive_variables(connection))
     try:
-        asyncio.run(_live(socket.socket(fileno=fd)))
+        asyncio.run(_live(connection))
     except BaseException:  # noqa: BLE001 - the agent stopped the loop or cancelled everything; the parent reports it
         traceback.print_exc()
     finally:

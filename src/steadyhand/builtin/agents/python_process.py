@@ -17,8 +17,10 @@ import socket
 import subprocess
 import sys
 import time
+import uuid
 import weakref
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar, Final, cast
 
 import msgspec
@@ -38,6 +40,7 @@ from steadyhand.builtin.agents.python_wire import (
     portable,
     raised,
     read,
+    send_variables,
 )
 from steadyhand.builtin.agents.trajectory import REPORTS_ITSELF
 from steadyhand.errors import AgentError, SetupError, TrialError
@@ -56,6 +59,10 @@ _OUTPUT_KEPT = 16 * 1024
 _HELPING = 256 * 1024
 _OUTPUT_PAUSE_S = 0.02
 _TAIL = 2_000
+_MARK = "STEADYHAND_AGENT_PROCESS"
+_ROUNDS = 20
+_NEEDED_AT_START = ("PATH", "HOME", "LANG", "TZ", "TMPDIR", "VIRTUAL_ENV", "STEADYHAND_TRIAL", "STEADYHAND_COMMAND")
+_NEEDED_PREFIXES = ("PYTHON", "LC_", "LD_", "DYLD_", "GLIBC_", "MALLOC_")
 _BEGIN = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
     "from steadyhand.builtin.agents.python_child import main; main(int(sys.argv[1]))"
@@ -161,6 +168,35 @@ class Output:
             self._loop.add_reader(self._fd, self._readable)
 
 
+def _kill_marked(entry: bytes) -> None:
+    """Kill what has this entry in its environment: what an agent started in a session of its own outlives its group.
+
+    Looks again until there is nothing left, for what is being killed may fork; where there is no /proc, not at all.
+    """
+    for _ in range(_ROUNDS):
+        found = [pid for pid in _processes() if entry in _environment_of(pid)]
+        if not found:
+            return
+        for pid in found:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _processes() -> list[int]:
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 -- half the time of Path
+    except OSError:
+        return []
+
+
+def _environment_of(pid: int) -> list[bytes]:
+    """Empty for a process that has ended or is another user's."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
 class Child:
     """One child process, and our end of the channel to it."""
 
@@ -169,8 +205,10 @@ class Child:
         self.spec: Spec = spec
         self.desk: Desk | None = None
         self.loaded: bool = False
+        self._mark: str = uuid.uuid4().hex
         ours, theirs = socket.socketpair()
         out, into = os.pipe()
+        variables = {**os.environ, **spec.variables}
         try:
             self._process: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603 - our own interpreter and module
                 [sys.executable, "-u", "-c", _BEGIN, str(theirs.fileno()), json.dumps(sys.path)],
@@ -178,7 +216,7 @@ class Child:
                 stdout=into,
                 stderr=into,
                 pass_fds=(theirs.fileno(),),
-                env={**os.environ, **spec.variables},
+                env={**{name: value for name, value in variables.items() if _needed_at_start(name)}, _MARK: self._mark},
                 start_new_session=True,
             )
         except OSError as error:
@@ -188,6 +226,8 @@ class Child:
         finally:
             theirs.close()
             os.close(into)
+        with contextlib.suppress(OSError):  # it died at once, which is told when it is asked for something
+            send_variables(ours, variables)
         self._socket = ours
         self.output: Output = Output(out)
         self.channel: Channel = Channel(ours, serve=self._serve, hear=self._hear, lost=lambda _: None)
@@ -260,6 +300,7 @@ class Child:
         self.kill()
         self._process.wait()
         self.output.close()
+        _kill_marked(f"{_MARK}={self._mark}".encode())
 
     async def cause_of_death(self) -> str:
         """After the channel closed: what happened to the process, and the end of what it printed."""
@@ -494,6 +535,12 @@ def _looked_at(call: asyncio.Future[Any]) -> None:
     """Silence asyncio's warning about an exception that nobody waits for any more."""
     if not call.cancelled():
         call.exception()
+
+
+def _needed_at_start(name: str) -> bool:
+    """Whether the interpreter or the loader reads it. Everything else, keys included, goes over the line, since what a
+    process is started with can be read in `/proc`."""
+    return name in _NEEDED_AT_START or name.startswith(_NEEDED_PREFIXES)
 
 
 def _pool_of(run: RunScope) -> ChildPool:

@@ -11,10 +11,11 @@ import asyncio
 import builtins
 import contextlib
 import enum
+import os
 import socket
 import struct
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -182,6 +183,26 @@ def packed(kind: Kind, number: int, name: str = "", payload: Any = None) -> byte
     if len(body) > LARGEST_FRAME:
         raise ValueError(f"a message of {len(body):,} bytes; the limit is {LARGEST_FRAME:,}")
     return _LENGTH.pack(len(body)) + body
+
+
+def send_variables(connection: socket.socket, variables: Mapping[str, str]) -> None:
+    """Send the child its environment first, which keeps it out of `/proc`. Raises `OSError`."""
+    body = msgspec.msgpack.encode({os.fsencode(name): os.fsencode(value) for name, value in variables.items()})
+    connection.sendall(_LENGTH.pack(len(body)) + body)
+
+
+def receive_variables(connection: socket.socket) -> dict[str, str]:
+    """What `send_variables` sent. Raises `EOFError` if the other side is gone."""
+    (size,) = _LENGTH.unpack(_exactly(connection, _LENGTH.size))
+    sent = msgspec.msgpack.decode(_exactly(connection, size), type=dict[bytes, bytes])
+    return {os.fsdecode(name): os.fsdecode(value) for name, value in sent.items()}
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    data = connection.recv(size, socket.MSG_WAITALL)
+    if len(data) < size:
+        raise EOFError("the channel was closed")
+    return data
 
 
 class MalformedMessage(Exception):

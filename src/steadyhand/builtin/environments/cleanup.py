@@ -1,7 +1,8 @@
 """Finding and killing what a command left running, even when it left its session and its parent.
 
-Everything a trial starts carries a mark in its environment, which children inherit. Where there is no `/proc` to read
-it from, only the process group can be killed.
+Everything a trial starts carries two marks that children inherit: variables in its environment, and a value of its own
+for a limit that Linux keeps but does not apply, which stays when the environment is wiped. Where there is no `/proc` to
+read them from, only the process group can be killed.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import resource
 import shutil
 import signal
 import stat
 import subprocess
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import blake2b
 from pathlib import Path
 
 import msgspec
@@ -27,7 +30,7 @@ UNFINISHED = ".part"
 
 
 class Owner(Record):
-    """A process, told apart from a later one with the same number by when it started."""
+    """A process. Its start time tells it from a later one with the same ID."""
 
     pid: int
     started: str
@@ -47,7 +50,7 @@ def current_owner() -> Owner:
 
 
 def write_owner(workspace: Path) -> None:
-    """Name this process as the workspace's owner. Appears whole or not at all."""
+    """Record this process as the workspace's owner. The file is written atomically."""
     target = owner_file(workspace)
     part = target.with_name(f"{target.name}.{os.getpid()}{UNFINISHED}")
     part.write_bytes(msgspec.json.encode(current_owner()))
@@ -59,7 +62,7 @@ def owner_file(workspace: Path) -> Path:
 
 
 def is_abandoned(part: Path) -> bool:
-    """Whether the process that began to write this owner's file was killed over it; its name tells which one it was."""
+    """Whether the process that was writing this owner file is gone. The file's name has its process ID."""
     pid = part.name.removesuffix(UNFINISHED).rpartition(".")[2]
     return pid.isdigit() and not _exists(int(pid))
 
@@ -75,7 +78,7 @@ def _exists(pid: int) -> bool:
 
 
 def is_gone(file: Path) -> bool:
-    """Whether the process that wrote this file has ended. In doubt it has not: a live workspace must not be taken."""
+    """Whether the process that wrote this file has ended. If in doubt, no: a live workspace must not be removed."""
     try:
         owner = msgspec.json.decode(file.read_bytes(), type=Owner)
     except (OSError, msgspec.MsgspecError):
@@ -93,7 +96,7 @@ def is_gone(file: Path) -> bool:
 
 
 def process_start(pid: int) -> str | None:
-    """When the process started, in ticks since boot; None when it has ended or the system does not tell."""
+    """When the process started, in ticks since boot; None if it has ended or the system does not say."""
     fields = stat_fields(pid)
     if fields is None or fields[0] in ("Z", "X"):
         return None
@@ -103,7 +106,7 @@ def process_start(pid: int) -> str | None:
 def stat_fields(pid: int) -> list[str] | None:
     """The fields of `/proc/<pid>/stat` after the program's name: state, parent, group, session, ..."""
     text = _read(f"/proc/{pid}/stat")
-    # The name stands in brackets and may itself hold brackets and spaces.
+    # The name is in parentheses, and may itself contain parentheses and spaces.
     return text.rpartition(")")[2].split() or None
 
 
@@ -123,36 +126,84 @@ def _namespace() -> str:
 
 TRIAL_MARK = "STEADYHAND_TRIAL"
 COMMAND_MARK = "STEADYHAND_COMMAND"
+_UNUSED_LIMIT = resource.RLIMIT_RSS
+_UNUSED_LIMIT_NAME = "Max resident set"
+_MARK_BASE = 1 << 60
+_COMMAND_BITS = 20
+_TOOLS = "/usr/bin:/bin"
 _PROC = Path("/proc")
 _PATIENCE_S = 2.0
 
 
 def kill_group(pid: int) -> None:
-    """Kill the process group that `pid` leads; it may be gone already."""
+    """Kill the process group that `pid` leads, if it still exists."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 
 
-def kill_command(mark: str, *, after: int) -> None:
-    """Kill what the command with this mark left running. It was process `after`, so its children are younger.
+def marked(argv: Sequence[str], mark: str, *, path: str, folder: Path) -> list[str]:
+    """The command line that starts `argv` with the limit that marks it; unchanged where that cannot be done.
 
-    Process numbers start over once in a long while; what that hides, `kill_trial` finds.
+    `mark` is the name of a trial's workspace, or of one of its commands. What is no program is left to fail as it
+    would: the program that sets the limit would pass a text on to a shell.
     """
-    _kill_all(lambda: _marked(COMMAND_MARK, mark, (pid for pid in _pids() if pid > after)))
+    setter = shutil.which("prlimit", path=_TOOLS)
+    unlimited = resource.getrlimit(_UNUSED_LIMIT)[1] == resource.RLIM_INFINITY
+    if setter is None or not unlimited or not _is_program(argv[0], path, folder):
+        return list(argv)
+    value = limit_mark(mark)
+    return [setter, f"--rss={value}:{value}", "--", *argv]
+
+
+def _is_program(name: str, path: str, folder: Path) -> bool:
+    found = str(folder / name) if "/" in name else shutil.which(name, path=path)
+    if found is None or not Path(found).is_file() or not os.access(found, os.X_OK):
+        return False
+    try:
+        with Path(found).open("rb") as file:
+            return file.read(4).startswith((b"\x7fELF", b"#!"))
+    except OSError:
+        return True  # may be run, but not read
+
+
+def limit_mark(mark: str) -> int:
+    """The limit's value for `<workspace>` or `<workspace>.<number of the command>`."""
+    workspace, dot, number = mark.rpartition(".")
+    if not dot or not number.isdigit():
+        workspace, number = mark, "0"
+    name = int.from_bytes(blake2b(workspace.encode(), digest_size=4).digest(), "big")
+    return _MARK_BASE | name << _COMMAND_BITS | int(number) % (1 << _COMMAND_BITS)
+
+
+def kill_command(mark: str, *, after: int) -> None:
+    """Kill what the command with this mark left running. It was process `after`, so its children have higher IDs.
+
+    Process IDs wrap around now and then; what that hides, `kill_trial` finds.
+    """
+    value = limit_mark(mark)
+
+    def find() -> set[int]:
+        younger = [pid for pid in _pids() if pid > after]
+        return _marked(COMMAND_MARK, mark, younger) | {pid for pid in younger if _limit(pid) == value}
+
+    _kill_all(find)
 
 
 def kill_trial(name: str, workspace: Path) -> None:
     """Kill everything of a trial: marked, at work in its workspace, or descended from such a process."""
+    family = limit_mark(name) >> _COMMAND_BITS
 
     def find() -> set[int]:
-        found = _marked(TRIAL_MARK, name, _pids()) | _working_in(workspace)
+        pids = _pids()
+        by_limit = {pid for pid in pids if (limit := _limit(pid)) is not None and limit >> _COMMAND_BITS == family}
+        found = _marked(TRIAL_MARK, name, pids) | by_limit | _working_in(workspace)
         return found | _descendants(found) if found else found
 
     _kill_all(find)
 
 
 def _kill_all(find: Callable[[], set[int]]) -> None:
-    """Kill until nothing is found any more: what is being killed may still fork."""
+    """Repeat until nothing is found: a process may fork while it is being killed."""
     give_up = time.monotonic() + _PATIENCE_S
     while found := find() - {os.getpid()}:
         _kill_round(found, find)
@@ -162,7 +213,7 @@ def _kill_all(find: Callable[[], set[int]]) -> None:
 
 
 def _kill_round(found: set[int], find: Callable[[], set[int]]) -> None:
-    """Kill through handles taken before a second look, so that a new process that got an old number is not hit."""
+    """Take a handle to each process, look again, then kill: a new process that got an old ID is not hit."""
     if not hasattr(os, "pidfd_open"):
         return
     handles: dict[int, int] = {}
@@ -198,10 +249,19 @@ def _environ(pid: int) -> bytes:
         return b""
 
 
-def _working_in(workspace: Path) -> set[int]:
-    """Processes with their working folder in the workspace that are ours or nobody's.
+def _limit(pid: int) -> int | None:
+    """The value of the limit that marks processes; None where it is not set."""
+    for line in _read(f"/proc/{pid}/limits").splitlines():
+        if line.startswith(_UNUSED_LIMIT_NAME):
+            value = line.split()[-2]  # the hard limit; the last word is the unit
+            return int(value) if value.isdigit() and _alive(pid) else None
+    return None
 
-    That finds a daemon that wiped its environment, and spares a shell in which somebody looks around.
+
+def _working_in(workspace: Path) -> set[int]:
+    """Processes whose working folder is in the workspace, and whose ancestor is this process or init.
+
+    That spares a shell in which somebody is looking around.
     """
     found: set[int] = set()
     for pid in _pids():
@@ -245,15 +305,15 @@ def _descendants(of: set[int]) -> set[int]:
 
 
 def _alive(pid: int) -> bool:
-    """A process that has ended stays listed until its parent asks for its exit code."""
+    """Whether it is more than a zombie, which stays listed until its parent collects the exit code."""
     fields = stat_fields(pid)
     return fields is not None and fields[0] not in ("Z", "X")
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a file or folder with everything in it; read-only folders and very deep ones too. Gone is fine.
+    """Remove a file or folder with everything in it, read-only and very deep folders included.
 
-    Raises `WorkspaceError` when something is still there in the end.
+    It need not exist. Raises `WorkspaceError` if something could not be removed.
     """
     try:
         _remove(path)
@@ -273,7 +333,7 @@ def _remove(path: Path) -> None:
 
 
 def _force(path: Path) -> None:
-    """Open every folder to ourselves first, then leave depth and long names to `rm`, which has no limit on them."""
+    """Make every folder writable first, then let `rm` remove them: it has no limit on depth or length of names."""
     environment = {"PATH": os.environ.get("PATH", os.defpath)}
     for command in (["chmod", "-R", "u+rwX", "--", str(path)], ["rm", "-rf", "--", str(path)]):
         done = subprocess.run(  # noqa: S603 - fixed programs, a path of our own making
@@ -284,14 +344,14 @@ def _force(path: Path) -> None:
 
 
 def scratch_folder(workspace: Path) -> Path:
-    """Where the commands of a trial put temporary files: beside the workspace, not to be taken for output."""
+    """Where a trial's commands put temporary files: beside the workspace, so that they are not captured as output."""
     return workspace.with_name(workspace.name + ".tmp")
 
 
 def remove_workspace(workspace: Path, *, ran_commands: bool = True) -> None:
-    """Kill what still runs there, and remove the folder with all that belongs to it. Safe to repeat.
+    """Kill what still runs there, and remove the folder and everything that belongs to it. Can be repeated.
 
-    The owner's file goes last: if we are killed on the way, the next sweep finishes.
+    The owner file goes last, so that if we are killed halfway, the next sweep finishes the job.
     """
     if ran_commands:
         kill_trial(workspace.name, workspace)
@@ -303,7 +363,7 @@ def remove_workspace(workspace: Path, *, ran_commands: bool = True) -> None:
 def sweep(root: Path) -> list[str]:
     """Remove the workspaces below `root` whose owning process is gone, and kill what still runs in them.
 
-    Gives the names of those removed. One that cannot be removed is left for the next time.
+    Returns the names of those removed. One that cannot be removed is left for next time.
     """
     for part in root.resolve().glob(f"*{UNFINISHED}"):
         if is_abandoned(part):

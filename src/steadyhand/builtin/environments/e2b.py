@@ -32,11 +32,11 @@ case $at in "$here"/*) printf '%s %s' "$(stat -c %s -- "$at")" "${at#"$here"/}" 
 
 
 def command_line(command: str | Sequence[str], env: Mapping[str, str], mark: str) -> str:
-    """Run `command`, then kill what it left running, and end with its exit code.
+    """A shell command that runs `command`, kills what it left running, and ends with its exit code.
 
-    Everything it starts carries the mark in its environment. The shell around it turns death by a signal into
-    128 and the signal's number, and is kept from writing about it into the command's output. Variables are set here,
-    since the sandbox's login shell would replace some of them. Raises `WorkspaceError` for what cannot be passed on.
+    Everything it starts has the mark in its environment. The shell turns death by signal n into 128 + n, and is kept
+    from reporting it in the command's output. Variables are set here, because the sandbox's login shell would replace
+    some of them. Raises `WorkspaceError` for what cannot be passed on.
     """
     words = [command] if isinstance(command, str) else list(command)
     if not words:
@@ -52,7 +52,7 @@ def command_line(command: str | Sequence[str], env: Mapping[str, str], mark: str
 
 
 def kill_line(mark: str) -> str:
-    """Kill everything that carries the mark."""
+    """A shell command that kills everything with the mark."""
     entry = shlex.quote(f"{COMMAND_MARK}={mark}")
     return (
         f"for number in $(grep -lzsxF {entry} /proc/[0-9]*/environ | cut -d/ -f3); do "
@@ -61,7 +61,10 @@ def kill_line(mark: str) -> str:
 
 
 def locate_line(path: str) -> str:
-    """Print size and place of the regular file at `path`, links resolved; fail when it is not below this folder."""
+    """A shell command that prints the size and resolved path of the regular file at `path`.
+
+    It fails if the file is not below the current folder.
+    """
     return shlex.join(["bash", "-c", _LOCATE, "bash", path])
 
 
@@ -101,13 +104,13 @@ class E2BSetup(Record):
     sandbox_url: str | None = None
 
     def connection(self) -> SandboxConnection:
-        """Everything said outright, so that the SDK looks for nothing in the process's environment."""
+        """Every setting is explicit, so that the SDK looks up nothing in the process's environment."""
         return SandboxConnection(
             api_key=self.api_key,
             domain=self.domain,
             api_url=self.api_url,
             sandbox_url=self.sandbox_url,
-            debug=False,  # it would connect to a port of this machine, which is no sandbox
+            debug=False,  # would connect to a port on this machine, which is not a sandbox
         )
 
 
@@ -144,8 +147,8 @@ _DOWNLOADS = 8
 class E2BEnvironment:
     """Implements `ports.environment.EnvironmentProvider` with the `e2b` package.
 
-    The sandbox gets none of our variables, and commands get those passed to `run` only. It is made in `setup` and
-    killed in `teardown`; should we die before, E2B ends it after `timeout_s`.
+    The sandbox gets none of our variables, and commands get only those passed to `run`. It is created in `setup` and
+    killed in `teardown`; if we die first, E2B ends it after `timeout_s`.
     """
 
     options: ClassVar[type[Options]] = E2BOptions
@@ -274,7 +277,7 @@ class E2BEnvironment:
         return await self._download(self._box, inside)
 
     async def _locate(self, path: str) -> tuple[int, str] | None:
-        """Size and path, links resolved, of a regular file inside the workspace; None when it is none."""
+        """Size and resolved path of a regular file in the workspace; None if there is no such file."""
         from e2b import CommandExitException
 
         with _told(f"look for {path!r}"):
@@ -367,12 +370,12 @@ async def _exit_code(handle: AsyncCommandHandle[None]) -> int:
     try:
         return (await handle.wait()).exit_code
     except CommandExitException as ended:
-        # -1 is death by a signal: of the shell around the command, which the command may have killed.
+        # -1 is death by a signal, of the shell around the command: the command may have killed it.
         return ended.exit_code if ended.exit_code >= 0 else 128 + 9
 
 
 async def _feed(handle: AsyncCommandHandle[None], stdin: bytes | None) -> None:
-    """Pass the input on. A program that ends without having read it all is not a fault."""
+    """Send the input. A program that ends without reading all of it is not an error."""
     from e2b import SandboxException
 
     if stdin is None:
@@ -385,13 +388,13 @@ async def _feed(handle: AsyncCommandHandle[None], stdin: bytes | None) -> None:
 
 @contextlib.contextmanager
 def _told(doing: str) -> Generator[None]:
-    """Any failure of the SDK as a `WorkspaceError` that says what was being done."""
+    """Turn any failure of the SDK into a `WorkspaceError` that says what was being done."""
     try:
         yield
     except WorkspaceError:
         raise
     except Exception as error:
-        # Its errors, those of its HTTP and RPC libraries and plain `Exception` have no other base in common.
+        # `Exception` is the only base its errors share with those of its HTTP and RPC libraries.
         raise WorkspaceError(f"e2b could not {doing}: {type(error).__name__}: {error}") from error
 
 

@@ -1,7 +1,7 @@
-"""Opening files of a workspace so that no path and no symbolic link leads out of it.
+"""Opening files in a workspace so that no path and no symbolic link leads out of it.
 
-Every component is opened relative to its parent's descriptor without following links; a link is read and walked by us,
-so a process that swaps a folder for a link meanwhile gains nothing.
+Every component is opened relative to its parent's descriptor, without following links. We read and resolve links
+ourselves, so a process that swaps a folder for a link meanwhile gains nothing.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def split_path(path: str, root: Path) -> list[str]:
 
 
 def open_inside(root: Path, parts: Sequence[str], flags: int, *, make_folders: bool = False) -> int:
-    """A descriptor of the regular file at `parts`.
+    """Open the regular file at `parts` and return its descriptor.
 
     Raises `LeadsOut` when a link leads out, and `OSError` as `os.open` does. What is not a regular file raises
     `IsADirectoryError` or, for pipes, sockets and devices, `OSError` with `EINVAL`.
@@ -109,7 +109,7 @@ class _Walk:
         os.close(self._folders.pop())
 
     def _follow(self, name: str) -> bool:
-        """Put the link's target in its place; False when `name` is no link."""
+        """Replace the link by its target; False if `name` is not a link."""
         try:
             target = os.readlink(name, dir_fd=self._folders[-1])
         except OSError:
@@ -174,7 +174,7 @@ def _walk(root: Path) -> Iterator[tuple[str, int]]:
 
 
 def capture_files(root: Path, limits: LocalLimits) -> dict[str, CapturedFile]:
-    """Every file with its content; past the limits on size and number only its size."""
+    """Every file with its content, or only its size once a limit on size or number is reached."""
     captured: dict[str, CapturedFile] = {}
     room = limits.captured_total
     for number, (path, size) in enumerate(regular_files(root)):
@@ -188,7 +188,7 @@ def capture_files(root: Path, limits: LocalLimits) -> dict[str, CapturedFile]:
 
 
 def _content(root: Path, path: str, size: int) -> bytes | None:
-    """The first `size` bytes, which is all unless the file grows under our hands; None when it cannot be read."""
+    """The first `size` bytes, which is everything unless the file is growing; None if it cannot be read."""
     try:
         descriptor = open_inside(root, path.split("/"), os.O_RDONLY)
     except (OSError, LeadsOut):

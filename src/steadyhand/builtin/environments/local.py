@@ -1,7 +1,7 @@
-"""The local environment: a folder of its own for each trial, and commands that leave nothing behind.
+"""The local environment: a folder for each trial, and commands that leave nothing behind.
 
-On its own it keeps honest programs apart and is no sandbox: a command can read what the user can read. With the option
-`sandbox` every command runs under bubblewrap, or not at all.
+By itself it keeps well-behaved programs apart, but is not a sandbox: a command can read whatever the user can. With the
+option `sandbox`, every command runs under bubblewrap or not at all.
 """
 
 from __future__ import annotations
@@ -17,15 +17,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
+import msgspec
+from pydantic import Field
+
 from steadyhand.builtin.environments.cleanup import (
     COMMAND_MARK,
     TRIAL_MARK,
     kill_command,
+    marked,
     remove_workspace,
     scratch_folder,
     write_owner,
 )
 from steadyhand.builtin.environments.files import (
+    MIB,
     LeadsOut,
     LocalLimits,
     capture_files,
@@ -36,7 +41,9 @@ from steadyhand.builtin.environments.files import (
 from steadyhand.builtin.environments.process import Command, run_command
 from steadyhand.builtin.environments.sandbox import (
     Confinement,
+    SandboxLimits,
     bubblewrap,
+    hand_over,
     program_folders,
     run_confined,
     sandbox_available,
@@ -50,7 +57,12 @@ _INHERITED = ("PATH", "LANG", "TERM", "TZ")
 
 
 class LocalEnvironmentOptions(Options):
+    """`sandbox`: whether commands run under bubblewrap; the others limit them there."""
+
     sandbox: bool = False
+    memory_mib: int = Field(default=4096, gt=0)
+    processes: int = Field(default=512, gt=0)
+    file_mib: int = Field(default=1024, gt=0)
 
 
 class LocalEnvironment:
@@ -63,8 +75,8 @@ class LocalEnvironment:
     options: ClassVar[type[Options]] = LocalEnvironmentOptions
 
     def __init__(self, settings: EnvironmentSettings, limits: LocalLimits | None = None) -> None:
-        """Raises `SetupError` on a system without the file calls that keep paths inside, and when a sandbox is asked
-        for that cannot be had."""
+        """Raises `SetupError` on a system without the file calls that keep paths inside the workspace, and if a
+        sandbox is asked for but not available."""
         if os.open not in os.supports_dir_fd or not hasattr(os, "O_NOFOLLOW"):
             raise SetupError("the local environment needs Linux or macOS; on Windows run Steadyhand under WSL")
         self._settings: EnvironmentSettings = settings
@@ -73,12 +85,14 @@ class LocalEnvironment:
         self._closed: bool = False
         self._commands: int = 0
         self._exported: dict[str, str] = {}
-        sandbox = (
-            bool(settings.options)
-            and read_options(LocalEnvironmentOptions, settings.options, "environment local").sandbox
-        )
-        self._confinement: Confinement | None = _confinement(self._workspace) if sandbox else None
+        self._confinement: Confinement | None = None
+        if settings.options:
+            options = read_options(LocalEnvironmentOptions, settings.options, "environment local")
+            self._confinement = _confinement(self._workspace, options) if options.sandbox else None
         self._handed_out: bool = False
+        self._handing_over: asyncio.Lock = asyncio.Lock()
+        self._foreign: bool = True
+        """Whether something in the workspace may not belong to the user that confined commands run as."""
 
     @property
     def name(self) -> str:
@@ -86,7 +100,7 @@ class LocalEnvironment:
 
     @cached_property
     def _workspace(self) -> Path:
-        """Named when it is first needed: most trials of a model alone never do."""
+        """Named on first use: most trials that only ask a model never need it."""
         trial = re.sub(r"[^A-Za-z0-9._-]+", "_", self._settings.trial_id)[:80].strip(".")
         root = Path(os.path.realpath(self._settings.root))
         return root / f"{trial or 'trial'}-{secrets.token_hex(4)}"
@@ -101,10 +115,15 @@ class LocalEnvironment:
         return self._workspace
 
     async def folder(self) -> Path:
-        """The workspace, made when it is not there yet, for an agent that works in it; see `OnThisMachine`."""
+        """The workspace, created if necessary, for an agent that works in it; see `OnThisMachine`."""
         await asyncio.to_thread(self._make)
         self._handed_out = True
         return self._workspace
+
+    def marked(self, argv: Sequence[str]) -> list[str]:
+        """See `ports.environment.MarksPrograms`."""
+        path = os.environ.get("PATH", os.defpath)
+        return marked(argv, self._workspace.name, path=path, folder=self._workspace)
 
     async def setup(self, files: Sequence[FileSystemOperation]) -> None:
         if files:
@@ -126,7 +145,7 @@ class LocalEnvironment:
         argv = [_shell(), "-c", command] if isinstance(command, str) else list(command)
         if not argv:
             raise WorkspaceError("there is no command to run: the list of arguments is empty")
-        # Some event loops cut such a text short instead of refusing it, and run another command than was asked for.
+        # Some event loops cut the text at the NUL instead of refusing it, and so run a different command.
         if any("\0" in text for text in (*argv, *env, *env.values())):
             raise WorkspaceError(f"could not run {_shown(command)}: it, or a variable given to it, has a NUL character")
         self._make()
@@ -142,13 +161,27 @@ class LocalEnvironment:
         )
         try:
             if self._confinement is not None:
+                await self._hand_over(self._confinement)
                 return await run_confined(prepared, self._confinement, lambda pid: kill_command(mark, after=pid))
+            path = prepared.env.get("PATH", os.defpath)
+            marked_argv = marked(argv, mark, path=path, folder=self._workspace)
+            prepared = msgspec.structs.replace(prepared, argv=marked_argv)
             return await run_command(prepared, lambda pid: kill_command(mark, after=pid))
         except (OSError, ValueError) as error:
             raise WorkspaceError(f"could not run {_shown(command)}: {error}") from error
 
+    async def _hand_over(self, confinement: Confinement) -> None:
+        """Give the files that we, or an agent at work in the folder, wrote as root to the user of confined commands."""
+        if confinement.user is None:
+            return
+        async with self._handing_over:  # a command beside this one must not start halfway through
+            if self._foreign or self._handed_out:
+                self._foreign = False
+                for folder in (self._workspace, confinement.scratch):
+                    await asyncio.to_thread(hand_over, folder, confinement.user)
+
     def _environ(self, given: Mapping[str, str], mark: str) -> dict[str, str]:
-        """What a command gets to see: nothing of ours that could be a secret."""
+        """The command's variables, none of which could be a secret of ours."""
         inherited = {name: value for name, value in os.environ.items() if name in _INHERITED or name.startswith("LC_")}
         own = {
             "PATH": os.defpath,
@@ -193,6 +226,7 @@ class LocalEnvironment:
         try:
             parts = split_path(path, self._workspace)
             self._make()
+            self._foreign = True
             descriptor = open_inside(self._workspace, parts, os.O_WRONLY | os.O_CREAT, make_folders=True)
             with os.fdopen(descriptor, "wb") as file:
                 file.truncate(0)
@@ -227,6 +261,7 @@ class LocalEnvironment:
             raise WorkspaceError(f"the workspace {self._workspace.name} has been torn down")
         if self._made and self._workspace.is_dir():
             return
+        self._foreign = True
         try:
             self._workspace.parent.mkdir(parents=True, exist_ok=True)
             if not self._made:
@@ -238,7 +273,7 @@ class LocalEnvironment:
             raise WorkspaceError(f"could not make the workspace {self._workspace}: {error.strerror}") from error
 
 
-def _confinement(workspace: Path) -> Confinement:
+def _confinement(workspace: Path, options: LocalEnvironmentOptions) -> Confinement:
     program, refusal = bubblewrap(), sandbox_available()
     if program is None or refusal is not None:
         raise SetupError(f"commands cannot be sandboxed: {refusal}")
@@ -247,6 +282,7 @@ def _confinement(workspace: Path) -> Confinement:
         workspace=workspace,
         scratch=scratch_folder(workspace),
         programs=program_folders(os.environ.get("PATH", os.defpath)),
+        limits=SandboxLimits(memory=options.memory_mib * MIB, processes=options.processes, file=options.file_mib * MIB),
     )
 
 

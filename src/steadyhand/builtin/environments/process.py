@@ -1,4 +1,4 @@
-"""Running one command to its end, whatever it does with its pipes and its children."""
+"""Running one command to completion, whatever it does with its pipes and its children."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from steadyhand.records.result import CommandResult
 
 
 class BoundedOutput:
-    """Takes bytes without end and keeps at most `limit`: half from the head, half from the tail."""
+    """Takes any number of bytes and keeps at most `limit`: half from the beginning, half from the end."""
 
     def __init__(self, limit: int) -> None:
         self._head_room: int = limit // 2
@@ -49,7 +49,7 @@ class BoundedOutput:
             self._dropped += gone
 
     def text(self) -> str:
-        """As UTF-8, with what is not UTF-8 replaced, and a line that says how much is missing."""
+        """The text, with invalid UTF-8 replaced, and a line that says how much was left out."""
         head, tail = b"".join(self._head), b"".join(self._tail)
         if not self._dropped:
             return (head + tail).decode("utf-8", "replace")
@@ -75,10 +75,10 @@ class Command(Record):
 
 
 async def run_command(command: Command, kill_strays: Callable[[int], None]) -> CommandResult:
-    """Run it and leave nothing of it behind: its process group is killed, then `kill_strays(pid)` called in a thread.
+    """Run it and leave nothing behind: its process group is killed, then `kill_strays(pid)` is called in a thread.
 
-    A program that cannot be started is a result as a shell would give it: exit code 127 when there is none of that
-    name, 126 when it may not be run. Raises `OSError` or `ValueError` when the system refuses for another reason.
+    A program that cannot be started gives the exit code a shell would: 127 if it does not exist, 126 if it is not
+    executable. Raises `OSError` or `ValueError` if the system refuses for another reason.
     """
     began = time.perf_counter()
     starting = asyncio.create_task(_start(command))
@@ -93,7 +93,7 @@ async def run_command(command: Command, kill_strays: Callable[[int], None]) -> C
     timed_out = False
     try:
         if cancelled:
-            # The program may run before we are told that it does: given up then, it is killed like any other.
+            # The program may be running before we hear of it. If we are cancelled then, it is killed like any other.
             raise asyncio.CancelledError
         _feed(transport, command.stdin)
         timed_out = not await watch.ended_within(command.timeout_s)
@@ -142,7 +142,7 @@ def _feed(transport: asyncio.SubprocessTransport, stdin: bytes | None) -> None:
 
 
 async def _clear_up(transport: asyncio.SubprocessTransport, watch: _Watch, kill_strays: Callable[[int], None]) -> None:
-    """Take what is still in the pipes, but do not wait for a stray that holds them open."""
+    """Read what is left in the pipes, but do not wait for a stray process that keeps them open."""
     try:
         await asyncio.to_thread(kill_strays, transport.get_pid())
         await watch.ended_within(_DEATH_S)
@@ -152,7 +152,7 @@ async def _clear_up(transport: asyncio.SubprocessTransport, watch: _Watch, kill_
 
 
 async def _uninterrupted(work: Coroutine[Any, Any, None]) -> None:
-    """Carry `work` through although we are cancelled, then let the cancellation go on."""
+    """Finish `work` even if we are cancelled, then propagate the cancellation."""
     task = asyncio.create_task(work)
     if await _done(task):
         raise asyncio.CancelledError
@@ -160,7 +160,7 @@ async def _uninterrupted(work: Coroutine[Any, Any, None]) -> None:
 
 
 async def _done(task: asyncio.Task[Any]) -> bool:
-    """Wait until it is done, although we may be cancelled meanwhile; whether we were."""
+    """Wait until it is done, even if we are cancelled meanwhile. Returns whether we were."""
     cancelled = False
     while not task.done():
         try:
@@ -171,14 +171,14 @@ async def _done(task: asyncio.Task[Any]) -> bool:
 
 
 def _exit_code(returncode: int | None) -> int:
-    """Death by signal n is 128 + n, as a shell has it."""
+    """Death by signal n is 128 + n, as in a shell."""
     if returncode is None:
         return 128 + 9
     return 128 - returncode if returncode < 0 else returncode
 
 
 class _Watch(asyncio.SubprocessProtocol):
-    """Collects the output and notes when the program ended and when its pipes were closed: two separate things."""
+    """Collects the output, and notes when the program ended and when its pipes were closed, which may be later."""
 
     def __init__(self, output_limit: int) -> None:
         self.stdout: BoundedOutput = BoundedOutput(output_limit)
@@ -199,7 +199,7 @@ class _Watch(asyncio.SubprocessProtocol):
             self._throttle(fd)
 
     def _throttle(self, fd: int) -> None:
-        """A program that prints without end must not take the event loop from the other trials."""
+        """A program that never stops printing must not starve the other trials' event loop."""
         assert self._transport is not None
         pipe = cast("asyncio.ReadTransport | None", self._transport.get_pipe_transport(fd))
         if pipe is None or pipe.is_closing() or self._ended.is_set():

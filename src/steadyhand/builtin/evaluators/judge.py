@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 from msgspec.structs import replace
 from pydantic import Field, field_validator, model_validator
 
-from steadyhand.judging.expected import Comparison, ExpectedAnswer, check_answer_schema, compare, parse_expected
+from steadyhand.judging.expected import AnswerComparison, ExpectedAnswer, check_answer_schema, compare, parse_expected
 from steadyhand.judging.material import PARTS, Part, materials_of
 from steadyhand.ports.agent import Judgement, Material, NoJudgement, Question
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
@@ -176,7 +176,7 @@ async def judged(question: Question, expected: ExpectedAnswer, context: Evaluati
     return _result(judgement, expected, comparison)
 
 
-def _result(judgement: Judgement, expected: ExpectedAnswer, comparison: Comparison) -> EvaluationResult:
+def _result(judgement: Judgement, expected: ExpectedAnswer, comparison: AnswerComparison) -> EvaluationResult:
     note = judgement.note
     make = {"met": passed, "missed": failed, "unknown": inconclusive}[comparison.outcome]
     message = comparison.reason

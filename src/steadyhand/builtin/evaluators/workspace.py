@@ -114,6 +114,7 @@ class CommandExitCodeIs:
     type: ClassVar[str] = "command_exit_code_is"
     params: ClassVar[type[EvaluationParams]] = CommandExitCodeIsParams
     reads: ClassVar[frozenset[Visible]] = frozenset({"files"})
+    runs_commands: ClassVar[bool] = True
 
     async def evaluate(
         self, params: CommandExitCodeIsParams, result: ExecutionResult, context: EvaluationContext

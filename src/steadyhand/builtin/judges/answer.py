@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Never, cast
 
-from steadyhand.judging.expected import contradiction
+from steadyhand.judging.expected import EndlessSchema, answer_validator, contradiction
 from steadyhand.judging.material import defuse
 from steadyhand.ports.agent import Question
 from steadyhand.records.base import Record, shorten
@@ -292,8 +292,6 @@ def read_answer(fields: dict[str, Any], question: Question) -> JudgeAnswer:
 def _validate(fields: dict[str, Any], question: Question) -> None:
     """Validate against the scenario's schema as written; capabilities we added are read apart, leniently."""
     from jsonschema.exceptions import ValidationError
-    from jsonschema.validators import validator_for
-    from referencing import Registry
     from referencing.exceptions import Unresolvable
 
     assert question.json_schema is not None, "only for a scenario's own schema"
@@ -301,9 +299,8 @@ def _validate(fields: dict[str, Any], question: Question) -> None:
     declared = cast("Mapping[str, Any]", schema.get("properties", {}))
     added = question.capabilities and "capabilities" not in declared
     value = {name: item for name, item in fields.items() if not (added and name == "capabilities")}
-    registry: Registry[Any] = Registry()
     try:
-        validator_for(schema)(schema, registry=registry).validate(value)
+        answer_validator(schema).validate(value)
     except ValidationError as error:
         where = ".".join(str(part) for part in error.absolute_path)
         raise UnreadableAnswer(
@@ -311,6 +308,10 @@ def _validate(fields: dict[str, Any], question: Question) -> None:
         ) from None
     except Unresolvable as error:
         raise UnreadableAnswer(f"the schema references {error.ref!r}, which it does not contain") from None
+    except EndlessSchema as error:
+        raise UnreadableAnswer(str(error)) from None
+    except RecursionError:
+        raise UnreadableAnswer("the schema refers to itself without end") from None
 
 
 def _judgment(fields: Mapping[str, Any], *, ours: bool) -> str:

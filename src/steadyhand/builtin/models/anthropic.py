@@ -18,7 +18,14 @@ from steadyhand.builtin.models.http.client import (
     read_key,
 )
 from steadyhand.builtin.models.http.model import HttpModel
-from steadyhand.builtin.models.http.stream import AnswerReader, ErrorInAnswer, PartialCall, UnreadableResponse, not_read
+from steadyhand.builtin.models.http.stream import (
+    NOT_DECODED,
+    AnswerReader,
+    ErrorInAnswer,
+    PartialCall,
+    UnreadableResponse,
+    not_read,
+)
 from steadyhand.errors import ModelErrorKind, SetupError
 from steadyhand.plugins.plugin import ModelSettings, Options, read_options
 from steadyhand.records.base import Record
@@ -103,10 +110,11 @@ class MessagesReader(AnswerReader):
     def whole(self, body: bytes) -> None:
         try:
             message = _decode_message(body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            reported = msgspec.convert(message.error, _Error | None) if message.type == "error" else None
+        except NOT_DECODED as error:
             raise not_read(error, body) from error
         if message.type == "error":
-            raise _reported(msgspec.convert(message.error, _Error | None))
+            raise _reported(reported)
         if message.content is None:
             raise UnreadableResponse("it has no content")
         for index, block in enumerate(message.content):
@@ -118,7 +126,7 @@ class MessagesReader(AnswerReader):
     def read(self, data: bytes, end: int) -> None:
         try:
             event = _decode_event(data)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except NOT_DECODED as error:
             raise not_read(error, data) from error
         match event.type:
             case "content_block_delta":

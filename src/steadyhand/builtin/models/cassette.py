@@ -179,7 +179,7 @@ def read_cassette(folder: Path) -> list[Exchange]:
     for number, line in enumerate(lines[1:-1], start=2):
         try:
             exchanges.append(decoder.decode(line))
-        except (msgspec.MsgspecError, ValueError) as error:
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise SetupError(f"the recording {file}:{number} is damaged: {error}; record it again") from error
     return sorted(exchanges, key=lambda exchange: exchange.number)
 
@@ -194,7 +194,7 @@ def _encode(value: object) -> bytes:
 def _check_header(file: Path, line: bytes) -> None:
     try:
         found = msgspec.json.decode(line, type=dict[str, object]).get("cassette")
-    except (msgspec.MsgspecError, ValueError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         found = None
     if not isinstance(found, int):
         raise SetupError(f"{file} is not a Steadyhand recording: its first line has no format version")

@@ -11,6 +11,7 @@ import msgspec
 from steadyhand.builtin.models.http.client import Asking
 from steadyhand.builtin.models.http.stream import (
     DONE,
+    NOT_DECODED,
     AnswerReader,
     ErrorInAnswer,
     PartialCall,
@@ -88,7 +89,7 @@ class ChatReader(AnswerReader):
     def _read_all(self, events: list[ServerEvent]) -> None:
         """Decode all at once, which costs half as much; only if that fails, one by one to find the bad event."""
         answers: list[_Answer] = []
-        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+        with contextlib.suppress(*NOT_DECODED):
             answers = _decode_answers(b"[" + b",".join([data for data, _ in events]) + b"]")
         if len(answers) == len(events):
             for answer, (_, end) in zip(answers, events, strict=True):
@@ -106,7 +107,7 @@ class ChatReader(AnswerReader):
     def read(self, data: bytes, end: int) -> None:
         try:
             answer = _decode_answer(data)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except NOT_DECODED as error:
             raise not_read(error, data) from error
         self._add(answer, end)
 

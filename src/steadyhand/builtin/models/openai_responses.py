@@ -9,6 +9,7 @@ import msgspec
 
 from steadyhand.builtin.models.http.client import Asking
 from steadyhand.builtin.models.http.stream import (
+    NOT_DECODED,
     AnswerReader,
     ErrorInAnswer,
     PartialCall,
@@ -79,7 +80,7 @@ class ResponsesReader(AnswerReader):
     def whole(self, body: bytes) -> None:
         try:
             response = _decode_response(body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except NOT_DECODED as error:
             raise not_read(error, body) from error
         if response.object != "response" and response.output is None and response.error is None:
             raise UnreadableResponse("it has no output")
@@ -89,7 +90,7 @@ class ResponsesReader(AnswerReader):
     def read(self, data: bytes, end: int) -> None:
         try:
             event = _decode_event(data)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except NOT_DECODED as error:
             raise not_read(error, data) from error
         match event.type:
             case "response.output_text.delta" | "response.refusal.delta":

@@ -169,13 +169,25 @@ async def test_an_instance_lives_for_one_trial_and_is_closed_once(tmp_path, writ
 @pytest.mark.parametrize(
     ("source", "target", "said"),
     [
-        ("def agent(question): ...", "./mine.py:agent", r"unknown required parameter 'question'; an agent's parameters can be: message, input, text,"),
-        ("class agent:\n    def respond(self, q): ...", "./mine.py:agent", r"agent.respond: unknown required parameter 'q'"),
+        (
+            "def agent(question): ...",
+            "./mine.py:agent",
+            r"unknown required parameter 'question'; an agent's parameters can be: message, input, text,",
+        ),
+        (
+            "class agent:\n    def respond(self, q): ...",
+            "./mine.py:agent",
+            r"agent.respond: unknown required parameter 'q'",
+        ),
         ("class agent:\n    def open(self, message): ...\n    def respond(self): ...", "./mine.py:agent", "'message'"),
         ("class agent:\n    def __init__(self, model): ...\n    def respond(self): ...", "./mine.py:agent", "'model'"),
         ("class agent:\n    pass", "./mine.py:agent", "a class without a `respond` method"),
         ("agent = 3", "./mine.py:agent", "is a int; expected a function"),
-        ("class A:\n    def respond(self): ...\nagent = A()", "./mine.py:agent", "is an instance, which all trials would share"),
+        (
+            "class A:\n    def respond(self): ...\nagent = A()",
+            "./mine.py:agent",
+            "is an instance, which all trials would share",
+        ),
         ("def agent():\n    yield 'x'", "./mine.py:agent", "plain generator"),
         ("def agnet(): ...", "./mine.py:agent", r"has no 'agent' \(it has: agnet\)"),
         ("x = 1\nraise ValueError('no')", "./mine.py:agent", r"mine.py:2: ValueError: no"),

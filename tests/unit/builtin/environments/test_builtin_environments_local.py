@@ -177,6 +177,10 @@ os.wait()
 '; until test -s pid; do sleep 0.01; done""",
     "silent": "setsid sh -c 'echo $$ > pid; exec sleep 1000' >/dev/null 2>&1 </dev/null & "
     "until test -s pid; do sleep 0.01; done",
+    "without a trace": (
+        "here=$PWD; cd /; env -i setsid sh -c '(setsid sh -c \"echo \\$\\$ > $0/pid; exec sleep 1000\" &)' $here"
+        " > /dev/null 2>&1 < /dev/null; until test -s $here/pid; do sleep 0.01; done"
+    ),
 }
 
 

@@ -121,7 +121,7 @@ async def test_a_sandbox_that_cannot_be_made_is_an_error_and_not_a_result(tmp_pa
     assert program is not None
     confinement = Confinement(program=program, workspace=tmp_path / "gone", scratch=tmp_path)
     command = Command(argv=["true"], folder=tmp_path, env={}, timeout_s=20, output_limit=1000)
-    with pytest.raises(WorkspaceError, match=r"sandbox could not be made: bwrap: .*gone"):
+    with pytest.raises(WorkspaceError, match=r"sandbox could not be set up: bwrap: .*gone"):
         await run_confined(command, confinement, lambda _: None)
 
 

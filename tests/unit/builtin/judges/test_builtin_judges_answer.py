@@ -161,6 +161,19 @@ def test_a_schema_never_fetches_anything():
         read_answer(read_object('{"judgment": "good", "grade": 2}'), asked)
 
 
+@pytest.mark.parametrize(
+    ("more", "complaint"),
+    [
+        ({"properties": {"why": {"pattern": "^(a|aa)+$"}}}, "takes too long to match"),
+        ({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}, "refers to itself without end"),
+    ],
+)
+def test_an_answer_is_held_against_a_hostile_schema_in_time(more: dict, complaint: str):
+    asked = Question(prompt="?", materials=(), json_schema={"type": "object", **more})
+    with pytest.raises(UnreadableAnswer, match=complaint):
+        read_answer(read_object(f'{{"judgment": "good", "why": "{"a" * 60}!"}}'), asked)
+
+
 def test_our_schema_fits_strict_structured_output():
     schema = answer_schema(SKILLED)
     assert schema["additionalProperties"] is False

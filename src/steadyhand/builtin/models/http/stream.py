@@ -16,6 +16,7 @@ _BOM = b"\xef\xbb\xbf"
 DONE = b"[DONE]"
 _DATA = b"data: "
 _DONE_LINE = _DATA + DONE
+_MESSAGE_DEPTH = 8
 
 
 ServerEvent = tuple[bytes, int]
@@ -82,6 +83,10 @@ class EventStream:
             events.append((part[6:], self._end + taken))
         self._end += taken
         return block[taken:] if taken else block
+
+
+NOT_DECODED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What a decoder raises for a document that is no JSON, of another shape, or nested too deeply."""
 
 
 class UnreadableResponse(Exception):
@@ -222,7 +227,7 @@ def error_text(body: bytes) -> str:
     """The message in an error response, whatever shape it has."""
     try:
         value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except NOT_DECODED:
         return " ".join(body.decode("utf-8", "replace").split())
     if too_deep(value):
         return " ".join(body.decode("utf-8", "replace").split())
@@ -233,7 +238,7 @@ def error_code(body: bytes) -> str | None:
     """`error.code` or `error.type` of an error body."""
     try:
         value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except NOT_DECODED:
         return None
     if too_deep(value):
         return None
@@ -245,15 +250,21 @@ def error_code(body: bytes) -> str | None:
 
 
 def message_in(value: Any) -> str | None:
-    """The first text in an error object that looks like a message."""
+    """The first text in an error object that looks like a message, unless it is nested too deeply."""
+    return _message_in(value, _MESSAGE_DEPTH)
+
+
+def _message_in(value: Any, depth: int) -> str | None:
+    if depth < 0:
+        return None
     if isinstance(value, str):
         return value
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
         for name in ("error", "message", "detail", "msg"):
-            found = message_in(fields.get(name))
+            found = _message_in(fields.get(name), depth - 1)
             if found:
                 return found
     if isinstance(value, list) and value:
-        return message_in(cast("list[Any]", value)[0])
+        return _message_in(cast("list[Any]", value)[0], depth - 1)
     return None

@@ -1,0 +1,38 @@
+"""`steadyhand baseline`: what a run came to, in a small file to commit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from steadyhand.cli import options as shared
+from steadyhand.cli.terminal import Unwritten, say, write_report
+from steadyhand.compose.settings import RunOptions, Settings
+from steadyhand.compose.sides import open_source
+from steadyhand.errors import SetupError
+from steadyhand.judging.gate import baseline_lines, baseline_of
+from steadyhand.version import __version__
+
+
+@click.command()
+@click.argument("run", metavar="RUN")
+@click.option("--out", "file", type=click.Path(path_type=Path, dir_okay=False), required=True, help="File to write.")
+@click.option("--runs", type=click.Path(path_type=Path, file_okay=False), help="Folder of the run records.")
+@shared.config
+def baseline(run: str, file: Path, runs: Path | None, config: Path | None) -> None:
+    """Write the results of RUN to a file that `gate` holds later runs against.
+
+    It has one line per scenario and target, and counts and digests only: commit it beside the scenarios. RUN is an id,
+    the unique start of one, `last`, or the path of a run record or JSON report; RUN@TARGET takes one model or agent.
+    """
+    side = open_source(Settings(RunOptions(config=config, out=runs)).out, run).side
+    if not any(each.decided for each in side.samples):
+        raise SetupError(f"run {side.run_id} has no trial that passed or failed, so it is no baseline")
+    undecided = sum(each.undecided for each in side.samples)
+    if unwritten := write_report(file, baseline_lines(baseline_of(side, __version__))):
+        raise Unwritten("; ".join(unwritten))
+    say(f"wrote {file}: {shared.number(len(side.samples), 'entry', 'entries')}")
+    if undecided or not side.finished:
+        what = "is not finished" if not side.finished else f"has {shared.number(undecided, 'undecided trial')}"
+        say(f"steadyhand: run {side.run_id} {what}; the baseline rests on the trials that passed or failed", err=True)

@@ -1,0 +1,53 @@
+"""`steadyhand compare`: two or more runs or targets, paired by scenario."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from steadyhand.cli import options as shared
+from steadyhand.cli.terminal import page, show, write_result
+from steadyhand.compose.settings import RunOptions, Settings
+from steadyhand.compose.sides import compare_sources, open_source
+
+
+@click.command()
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True)
+@click.option(
+    "--confidence",
+    type=click.FloatRange(0.5, 0.999),
+    default=0.95,
+    show_default=True,
+    help="Confidence of intervals; a difference counts when its p-value is at most 1 minus this.",
+)
+@click.option(
+    "--pair-changed", is_flag=True, help="Compare scenarios too whose scenario or judge is not the same in all runs."
+)
+@shared.config
+@shared.out
+@shared.result_files
+def compare(
+    runs: tuple[str, ...],
+    confidence: float,
+    pair_changed: bool,
+    config: Path | None,
+    out: Path | None,
+    **files: Any,
+) -> None:
+    """Compare runs, each with the first, paired by scenario.
+
+    RUN is an id, the unique start of one, `last`, or the path of a run record or JSON report. RUN@TARGET takes one
+    model or agent of a run. A single RUN compares its targets. The exit code is 0 whatever is found.
+    """
+    shared.one_to_stdout(**files)
+    folder = Settings(RunOptions(config=config, out=out)).out
+    sources = [open_source(folder, name) for name in runs]
+    found = compare_sources(sources, confidence=confidence, pair_changed=pair_changed)
+    from steadyhand.report.comparison import render_comparison
+    from steadyhand.report.markdown import comparison_markdown
+
+    write_result(found, lambda: comparison_markdown(found), **files)
+    if "-" not in files.values():
+        show(render_comparison(found, page()))

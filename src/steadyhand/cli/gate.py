@@ -1,0 +1,101 @@
+"""`steadyhand gate`: may this run ship?"""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+
+from steadyhand.cli import options as shared
+from steadyhand.cli.terminal import page, say, show, write_result
+from steadyhand.compose.settings import RunOptions, Settings
+from steadyhand.compose.sides import open_source
+from steadyhand.judging.gate import ABSOLUTE, GateResult, Rule, hold_against
+
+_SUMMARY_BYTES = 900_000
+"""GitHub takes a step summary of 1 MiB."""
+
+
+@click.command()
+@click.argument("run", metavar="RUN")
+@click.option("--baseline", required=True, metavar="RUN|FILE", help="What to hold it against.")
+@click.option(
+    "--alpha",
+    type=click.FloatRange(0.0001, 0.5),
+    default=0.05,
+    show_default=True,
+    help="Chance that the statistical rule fails a run that is no worse.",
+)
+@click.option(
+    "--ignore",
+    "ignored",
+    multiple=True,
+    type=click.Choice([rule.value for rule in ABSOLUTE]),
+    help="Absolute rule to switch off (repeatable).",
+)
+@click.option(
+    "--max-age",
+    type=click.IntRange(min=1),
+    default=90,
+    show_default=True,
+    metavar="DAYS",
+    help="Age from which a baseline is stale.",
+)
+@shared.config
+@shared.out
+@shared.result_files
+def gate(
+    run: str,
+    baseline: str,
+    alpha: float,
+    ignored: tuple[str, ...],
+    max_age: int,
+    config: Path | None,
+    out: Path | None,
+    **files: Any,
+) -> int:
+    """Hold RUN against a baseline: a file that `steadyhand baseline` wrote, or another run.
+
+    Exit code 0: passed. 1: a rule is broken. 2: no usable baseline. 3: too little data to say.
+    """
+    shared.one_to_stdout(**files)
+    folder = Settings(RunOptions(config=config, out=out)).out
+    before = open_source(folder, baseline).side
+    result = hold_against(
+        before,
+        open_source(folder, run).side,
+        alpha=alpha,
+        ignore=[Rule(each) for each in ignored],
+        now=datetime.now(UTC),
+        max_age=timedelta(days=max_age),
+    )
+    from steadyhand.report.gate import render_gate
+    from steadyhand.report.markdown import gate_markdown
+
+    _tell_github(result)
+    write_result(result, lambda: gate_markdown(result), **files)
+    if "-" not in files.values():
+        show(render_gate(result, page()))
+    return result.exit_code
+
+
+def _tell_github(result: GateResult) -> None:
+    """Annotations and the step summary, where there is a workflow to read them. A lost summary costs no verdict."""
+    if not os.environ.get("GITHUB_ACTIONS"):
+        return
+    from steadyhand.report.gate import github_annotations
+    from steadyhand.report.markdown import gate_markdown
+
+    for line in github_annotations(result, Path.cwd()):
+        say(line, err=True)
+    summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    if summary:
+        text = "\n".join(gate_markdown(result))[:_SUMMARY_BYTES] + "\n"
+        try:
+            with Path(summary).open("a", encoding="utf-8") as stream:
+                stream.write(text)
+        except OSError as error:
+            say(f"steadyhand: cannot write the step summary: {error.strerror}", err=True)

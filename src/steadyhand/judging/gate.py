@@ -1,0 +1,324 @@
+"""May this run ship? A run held against a baseline: one statistical rule, and absolute rules that can be switched off.
+
+`GateResult` is the record of it; renderings and other programs read that. The baseline file is `Baseline` as JSON, one
+line per scenario and target, so that a commit shows what moved.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+import msgspec
+
+from steadyhand.errors import ExitCode
+from steadyhand.judging.comparison import GateTest, Pair, detectable_drop, gate_test
+from steadyhand.judging.side import Matched, Sample, Side, match_samples, tier_lost
+from steadyhand.records.base import Record, record_schema
+from steadyhand.records.evaluation import LatencyTier
+from steadyhand.records.location import Place
+from steadyhand.records.run import JUDGE_PART, SCENARIO_PART
+
+BASELINE_FORMAT = 1
+GATE_FORMAT = 1
+PROMISED_POWER = 0.8
+
+
+class Rule(enum.StrEnum):
+    """The absolute rules. `drop` is the statistical one, and cannot be switched off."""
+
+    DROP = "drop"
+    NEW_CLASS_A = "new-class-a"
+    VANISHED_SCENARIO = "vanished-scenario"
+    VANISHED_CHECK = "vanished-check"
+    CHANGED_SCENARIO = "changed-scenario"
+    CHANGED_JUDGE = "changed-judge"
+    LOST_TIER = "lost-tier"
+    STALE_BASELINE = "stale-baseline"
+    EMPTY_BASELINE = "empty-baseline"
+
+
+ABSOLUTE = tuple(rule for rule in Rule if rule is not Rule.DROP)
+Doubt = Literal["nothing_to_compare", "too_few_trials", "no_decided_trial", "unfinished", "undecided_trials"]
+
+
+class BaselineEntry(Record):
+    """One scenario by one target. `scenario_digest` and `judge_digest` tell when either has changed since."""
+
+    scenario: str
+    target: str
+    passed: int
+    failed: int
+    scenario_digest: str
+    judge_digest: str | None = None
+    judges: tuple[str, ...] = ()
+    undecided: int = 0
+    class_a: int = 0
+    tier: LatencyTier | None = None
+    checks: tuple[str, ...] = ()
+
+
+class Baseline(Record):
+    baseline: Literal[1]
+    run: str
+    started_at: str
+    steadyhand_version: str
+    entries: tuple[BaselineEntry, ...]
+
+
+class Violation(Record):
+    """What broke a rule. `unit` is the scenario, empty for the run as a whole; `detail` is data, such as the check."""
+
+    rule: Rule
+    unit: str = ""
+    detail: str = ""
+    place: Place | None = None
+
+
+class DoubtFound(Record):
+    """Why the gate cannot say that nothing got worse."""
+
+    kind: Doubt
+    units: tuple[str, ...] = ()
+
+
+class GateResult(Record):
+    """`catches` is the drop in every scenario's pass rate that would have been caught with chance `power`."""
+
+    format: int
+    run: str
+    baseline: str
+    exit_code: ExitCode
+    alpha: float
+    power: float
+    catches: float | None
+    statistics: GateTest
+    violations: tuple[Violation, ...]
+    doubts: tuple[DoubtFound, ...]
+    ignored: tuple[Rule, ...] = ()
+    new_units: tuple[str, ...] = ()
+    """Scenarios that the baseline does not have: not gated, except for failures of class A."""
+
+
+def gate_schema() -> dict[str, Any]:
+    return record_schema(GateResult, "Steadyhand gate")
+
+
+def baseline_schema() -> dict[str, Any]:
+    return record_schema(Baseline, "Steadyhand baseline")
+
+
+def baseline_of(side: Side, steadyhand_version: str) -> Baseline:
+    """Sorted by scenario and target, so that two baselines of one suite differ only where their runs do."""
+    return Baseline(
+        baseline=BASELINE_FORMAT,
+        run=side.run_id,
+        started_at=side.started_at,
+        steadyhand_version=steadyhand_version,
+        entries=tuple(map(_entry, sorted(side.samples, key=lambda each: (each.scenario_id, each.target)))),
+    )
+
+
+def _entry(sample: Sample) -> BaselineEntry:
+    return BaselineEntry(
+        scenario=sample.scenario_id,
+        target=sample.target,
+        passed=len(sample.passed),
+        failed=len(sample.failed),
+        scenario_digest=sample.parts.get(SCENARIO_PART, ""),
+        judge_digest=sample.parts.get(JUDGE_PART),
+        judges=sample.judges,
+        undecided=sample.undecided,
+        class_a=sample.class_a,
+        tier=sample.tier,
+        checks=sample.checks,
+    )
+
+
+def side_of(baseline: Baseline, name: str) -> Side:
+    """Raises `ValueError` for a count below zero, or for a scenario and target that stand there twice."""
+    samples: dict[tuple[str, str], Sample] = {}
+    for each in baseline.entries:
+        key = (each.scenario, each.target)
+        if key in samples:
+            raise ValueError(f"{each.scenario} of {each.target} stands there twice")
+        if min(each.passed, each.failed, each.undecided, each.class_a) < 0:
+            raise ValueError(f"{each.scenario} has a count below zero")
+        parts = {SCENARIO_PART: each.scenario_digest} if each.scenario_digest else {}
+        if each.judge_digest is not None:
+            parts[JUDGE_PART] = each.judge_digest
+        samples[key] = Sample(
+            recorded_id=each.scenario,
+            scenario_id=each.scenario,
+            target=each.target,
+            place=Place(file=""),
+            parts=parts,
+            passed=tuple(range(each.passed)),
+            failed=tuple(range(each.passed, each.passed + each.failed)),
+            undecided=each.undecided,
+            tier=each.tier,
+            class_a=each.class_a,
+            checks=each.checks,
+            judges=each.judges,
+        )
+    return Side(name=name, run_id=baseline.run, started_at=baseline.started_at, samples=tuple(samples.values()))
+
+
+def baseline_lines(baseline: Baseline) -> Iterator[bytes]:
+    """The file, one line per scenario and target."""
+    head = msgspec.json.encode(msgspec.structs.replace(baseline, entries=()))
+    assert head.endswith(b'"entries":[]}')
+    yield head[: -len(b"]}")]
+    for at, entry in enumerate(baseline.entries):
+        yield (b"," if at else b"") + b"\n" + msgspec.json.encode(entry)
+    yield b"\n]}\n"
+
+
+def hold_against(
+    baseline: Side,
+    run: Side,
+    *,
+    alpha: float = 0.05,
+    ignore: Collection[Rule] = (),
+    now: datetime,
+    max_age: timedelta = timedelta(days=90),
+) -> GateResult:
+    """The statistical rule fails a run that is no worse with a chance of at most `alpha`, over all scenarios together.
+
+    A changed scenario is tested only when its rule is switched off: then its trials count as comparable.
+    """
+    matched = match_samples(baseline.samples, run.samples)
+    paired = [each for each in matched.both if not _is_apart(each[1], each[2], ignore)]
+    pairs = [_pair(unit, a, b) for unit, a, b in paired]
+    test = gate_test(pairs, alpha)
+    broken = [*_drops(test, paired), *_broken(matched), *_baseline_rules(baseline, now, max_age)]
+    violations = tuple(each for each in broken if each.rule not in ignore)
+    doubts = tuple(_doubts(run, paired, test))
+    exit_code = ExitCode.PASSED
+    if violations:
+        exit_code = ExitCode.FAILED
+    elif doubts:
+        exit_code = ExitCode.UNDECIDED
+    if any(each.rule is Rule.EMPTY_BASELINE for each in violations):
+        exit_code = ExitCode.USAGE
+    trials = min((pair.b_decided for pair in pairs if pair.comparable), default=0)
+    known = [(pair.a_passed, pair.a_decided) for pair in pairs if pair.comparable]
+    return GateResult(
+        format=GATE_FORMAT,
+        run=run.name,
+        baseline=baseline.name,
+        exit_code=exit_code,
+        alpha=alpha,
+        power=PROMISED_POWER,
+        catches=detectable_drop(known, trials, alpha=alpha, power=PROMISED_POWER),
+        statistics=test,
+        violations=violations,
+        doubts=doubts,
+        ignored=tuple(rule for rule in Rule if rule in ignore),
+        new_units=matched.only_b,
+    )
+
+
+_Paired = tuple[str, Sample, Sample]
+
+
+def _is_apart(a: Sample, b: Sample, ignore: Collection[Rule]) -> bool:
+    changed = a.changed(b)
+    return (SCENARIO_PART in changed and Rule.CHANGED_SCENARIO not in ignore) or (
+        JUDGE_PART in changed and Rule.CHANGED_JUDGE not in ignore
+    )
+
+
+def _pair(unit: str, a: Sample, b: Sample) -> Pair:
+    return Pair(
+        scenario_id=unit,
+        a_passed=len(a.passed),
+        a_decided=a.decided,
+        b_passed=len(b.passed),
+        b_decided=b.decided,
+    )
+
+
+def _drops(test: GateTest, paired: Sequence[_Paired]) -> Iterator[Violation]:
+    places = {unit: b.place for unit, _, b in paired}
+    for drop in test.dropped_scenarios:
+        pair = drop.pair
+        rates = f"{pair.a_passed}/{pair.a_decided} to {pair.b_passed}/{pair.b_decided}"
+        detail = f"{rates}, p = {drop.p_value:.2g}"
+        yield Violation(rule=Rule.DROP, unit=pair.scenario_id, detail=detail, place=places[pair.scenario_id])
+    if test.suite_dropped:
+        yield Violation(rule=Rule.DROP, detail=f"over all scenarios, p = {test.suite_p_value:.2g}")
+
+
+def _broken(matched: Matched) -> Iterator[Violation]:
+    """Every absolute rule that scenarios break."""
+    for unit in matched.only_a:
+        yield Violation(rule=Rule.VANISHED_SCENARIO, unit=unit)
+    for unit, a, b in matched.both:
+        changed = a.changed(b)
+        if SCENARIO_PART in changed:
+            yield Violation(rule=Rule.CHANGED_SCENARIO, unit=unit, place=b.place)
+        if JUDGE_PART in changed:
+            detail = f"{', '.join(a.judges) or 'none'} to {', '.join(b.judges) or 'none'}"
+            yield Violation(rule=Rule.CHANGED_JUDGE, unit=unit, detail=detail, place=b.place)
+        if b.decided:
+            # Without a decided trial nothing was checked at all, which is a doubt of its own.
+            for check in a.checks:
+                if check not in b.checks:
+                    yield Violation(rule=Rule.VANISHED_CHECK, unit=unit, detail=check, place=b.place)
+        if b.class_a and not a.class_a:
+            yield Violation(rule=Rule.NEW_CLASS_A, unit=unit, detail=f"{b.class_a} of {b.total} trials", place=b.place)
+        if tier_lost(a.tier, b.tier):
+            yield Violation(rule=Rule.LOST_TIER, unit=unit, detail=f"{a.tier} to {b.tier}", place=b.place)
+    for unit, sample in matched.alone_b.items():
+        if sample.class_a:
+            detail = f"{sample.class_a} of {sample.total} trials; not in the baseline"
+            yield Violation(rule=Rule.NEW_CLASS_A, unit=unit, detail=detail, place=sample.place)
+
+
+def _baseline_rules(baseline: Side, now: datetime, max_age: timedelta) -> Iterator[Violation]:
+    if not any(each.decided for each in baseline.samples):
+        yield Violation(rule=Rule.EMPTY_BASELINE)
+        return
+    try:
+        made = datetime.fromisoformat(baseline.started_at)
+        age = now - made
+    except (ValueError, TypeError):
+        yield Violation(rule=Rule.STALE_BASELINE, detail="its date cannot be read")
+        return
+    if age < -timedelta(days=1):
+        yield Violation(rule=Rule.STALE_BASELINE, detail="its date is in the future")
+    elif age > max_age:
+        yield Violation(rule=Rule.STALE_BASELINE, detail=f"{age.days} days old, at most {max_age.days} allowed")
+
+
+def _doubts(run: Side, paired: Sequence[_Paired], test: GateTest) -> Iterator[DoubtFound]:
+    if not run.finished:
+        yield DoubtFound(kind="unfinished")
+    if not any(a.decided for _, a, _ in paired):
+        yield DoubtFound(kind="nothing_to_compare")
+        return
+    without = tuple(unit for unit, a, b in paired if a.decided and not b.decided)
+    if without:
+        yield DoubtFound(kind="no_decided_trial", units=without)
+    # Where the baseline passed nothing, nothing can get worse, however many trials there are.
+    if any(a.passed and b.decided for _, a, b in paired) and not test.decidable:
+        yield DoubtFound(kind="too_few_trials")
+    # An agent that breaks instead of failing must not pass: would the rule have tripped if undecided trials of both
+    # sides counted as not passed?
+    of_all = [
+        Pair(
+            scenario_id=unit,
+            a_passed=len(a.passed),
+            a_decided=a.total,
+            b_passed=len(b.passed),
+            b_decided=b.total,
+        )
+        for unit, a, b in paired
+    ]
+    hidden = gate_test(of_all, test.alpha)
+    if hidden.dropped and not test.dropped:
+        units = tuple(drop.pair.scenario_id for drop in hidden.dropped_scenarios)
+        yield DoubtFound(kind="undecided_trials", units=units)

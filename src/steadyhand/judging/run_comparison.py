@@ -1,0 +1,378 @@
+"""Two or more sides compared: what differs, what changed, and safety against latency against cost.
+
+`Comparison` is the record of it. Renderings and other programs read that; `comparison_schema` is its JSON Schema. Every
+later side is compared with the first, and a difference is the later one minus the first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from steadyhand.judging.comparison import RateComparison, ScenarioDifference, compare_rates, holm
+from steadyhand.judging.latency_comparison import (
+    Cliff,
+    LatencyComparison,
+    Target,
+    cliff_edges,
+    compare_latencies,
+    pareto_front,
+)
+from steadyhand.judging.side import Matched, Sample, Side, match_samples
+from steadyhand.judging.statistics import Tries, quantile
+from steadyhand.records.base import Record, record_schema
+from steadyhand.records.chat import Role
+from steadyhand.records.evaluation import Verdict
+from steadyhand.records.run import SCENARIO_PART
+
+COMPARISON_FORMAT = 1
+Apart = Literal["only_a", "only_b", "scenario_changed", "judge_changed", "undecided"]
+ChangeKind = Literal["regression", "fix", "flip"]
+Finding = Literal["better", "worse", "cannot_tell"]
+
+
+class ToldMessage(Record):
+    """`cut` is the number of characters that were left out at its end."""
+
+    role: Role
+    content: str
+    cut: int = 0
+
+
+class ToldTrial(Record):
+    """One trial of a scenario that changed, to be read. `scenario_id` is its id in its run.
+
+    `left_out` is the number of earlier messages not shown.
+    """
+
+    scenario_id: str
+    trial: int
+    verdict: Verdict
+    reason: str = ""
+    messages: tuple[ToldMessage, ...] = ()
+    left_out: int = 0
+
+
+class Change(Record):
+    """A scenario whose pass rate is not the same.
+
+    *regression* and *fix* are significant after the correction for all comparisons; a *flip* may be chance.
+    """
+
+    unit: str
+    kind: ChangeKind
+    difference: float
+    a_target: str
+    b_target: str
+    a: ToldTrial | None = None
+    b: ToldTrial | None = None
+
+
+class NotPaired(Record):
+    """A scenario that was not compared, and why. `paired` says that it was, because the user asked for it."""
+
+    unit: str
+    why: Apart
+    paired: bool = False
+
+
+class ScenarioTimes(Record):
+    """Times of one scenario. `p_adjusted` is corrected for all scenarios of the comparison."""
+
+    unit: str
+    times: LatencyComparison
+    p_adjusted: float
+
+
+class TimesComparison(Record):
+    """Times of all paired scenarios together, the same number of trials of each on both sides, and one by one.
+
+    `a_cut` and `b_cut` of the times are lower bounds; `a_left_out` and `b_left_out` were disturbed and are not in it.
+    """
+
+    pooled: LatencyComparison
+    scenarios: list[ScenarioTimes]
+    a_cut: int = 0
+    b_cut: int = 0
+    a_left_out: int = 0
+    b_left_out: int = 0
+
+
+class SideComparison(Record):
+    """One side against the first. `p_adjusted` is the suite's p-value corrected for the number of sides."""
+
+    a: str
+    b: str
+    finding: Finding
+    rates: RateComparison
+    p_adjusted: float | None
+    not_paired: list[NotPaired]
+    differs: dict[str, int]
+    """What else their trials are made of and is not the same, with the number of scenarios: model, agent, plugins."""
+    changes: list[Change]
+    latency: TimesComparison | None = None
+    time_to_safe: TimesComparison | None = None
+
+
+class SideFigures(Record):
+    """A side over the scenarios that all sides have, each scenario counting once. None is not known.
+
+    `latency_ms` and `safe_ms` are means of the scenarios' medians, `cost` the mean per trial of the agent's own calls.
+    """
+
+    name: str
+    run_id: str
+    started_at: str
+    targets: tuple[str, ...]
+    scenarios: int
+    trials: int
+    undecided: int
+    finished: bool
+    pass_rate: float | None
+    safety: float | None
+    latency_ms: float | None
+    safe_ms: float | None
+    never_safe: int
+    """Scenarios in half of whose trials the answer never became safe; then there is no `safe_ms`."""
+    cost: float | None
+    best: bool
+    """No other side is as good in safety, latency and cost and better in one."""
+
+
+class Comparison(Record):
+    """`scenarios` is how many all sides have in common. Without any safety invariant `safety` is the pass rate."""
+
+    format: int
+    confidence: float
+    scenarios: int
+    safety_is_pass_rate: bool
+    sides: list[SideFigures]
+    comparisons: list[SideComparison]
+    cliffs: list[Cliff]
+
+
+def comparison_schema() -> dict[str, Any]:
+    return record_schema(Comparison, "Steadyhand comparison")
+
+
+def compare_sides(sides: Sequence[Side], *, confidence: float = 0.95, pair_changed: bool = False) -> Comparison:
+    """Compare every side with the first. Changed scenarios are named, and paired only with `pair_changed`."""
+    first, *others = sides
+    matches = [match_samples(first.samples, other.samples) for other in others]
+    pairings = [_Pairing(matched, pair_changed=pair_changed) for matched in matches]
+    rates = [compare_rates(each.tries_a(), each.tries_b(), confidence=confidence) for each in pairings]
+    rates = _corrected(rates)
+    suites = [each.suite.p_value for each in rates if each.suite is not None]
+    corrected = iter(holm(suites))
+    comparisons = [
+        _compared(first, other, pairing, rate, next(corrected) if rate.suite else None, confidence)
+        for other, pairing, rate in zip(others, pairings, rates, strict=True)
+    ]
+    return _with_figures(sides, comparisons, pairings, confidence)
+
+
+class _Pairing:
+    """The samples of two sides that are compared, in the order of the first, and those that are not."""
+
+    def __init__(self, matched: Matched, *, pair_changed: bool) -> None:
+        self.pairs: dict[str, tuple[Sample, Sample]] = {}
+        self.not_paired: list[NotPaired] = []
+        self.differs: Counter[str] = Counter()
+        for unit, a, b in matched.both:
+            if changed := a.changed(b):
+                why: Apart = "scenario_changed" if SCENARIO_PART in changed else "judge_changed"
+                self.not_paired.append(NotPaired(unit=unit, why=why, paired=pair_changed))
+                if not pair_changed:
+                    continue
+            if not a.decided or not b.decided:
+                self.not_paired.append(NotPaired(unit=unit, why="undecided"))
+            self.pairs[unit] = (a, b)
+            self.differs.update(a.differs(b))
+        self.not_paired += [NotPaired(unit=unit, why="only_a") for unit in matched.only_a]
+        self.not_paired += [NotPaired(unit=unit, why="only_b") for unit in matched.only_b]
+
+    def tries_a(self) -> dict[str, Tries]:
+        return {unit: (len(a.passed), a.decided) for unit, (a, _) in self.pairs.items()}
+
+    def tries_b(self) -> dict[str, Tries]:
+        return {unit: (len(b.passed), b.decided) for unit, (_, b) in self.pairs.items()}
+
+
+def _corrected(rates: Sequence[RateComparison]) -> list[RateComparison]:
+    """With the p-values of single scenarios corrected for all scenarios of all comparisons at once."""
+    if len(rates) == 1:
+        return list(rates)
+    adjusted = iter(holm([each.p_value for rate in rates for each in rate.scenarios]))
+    return [
+        msgspec.structs.replace(
+            rate,
+            scenarios=[msgspec.structs.replace(each, p_adjusted=next(adjusted)) for each in rate.scenarios],
+        )
+        for rate in rates
+    ]
+
+
+def _compared(
+    first: Side, other: Side, pairing: _Pairing, rates: RateComparison, p_adjusted: float | None, confidence: float
+) -> SideComparison:
+    alpha = 1 - confidence
+    finding: Finding = "cannot_tell"
+    if rates.suite is not None and p_adjusted is not None and p_adjusted <= alpha and rates.suite.difference:
+        finding = "better" if rates.suite.difference > 0 else "worse"
+    return SideComparison(
+        a=first.name,
+        b=other.name,
+        finding=finding,
+        rates=rates,
+        p_adjusted=p_adjusted,
+        not_paired=pairing.not_paired,
+        differs=dict(pairing.differs),
+        changes=[_change(each, pairing, alpha) for each in _by_size(rates.scenarios) if each.difference],
+        latency=_times(pairing.pairs, confidence, safe=False),
+        time_to_safe=_times(pairing.pairs, confidence, safe=True),
+    )
+
+
+def _by_size(scenarios: Iterable[ScenarioDifference]) -> list[ScenarioDifference]:
+    """The surest first, of those equally sure the worst."""
+    return sorted(scenarios, key=lambda each: (each.p_adjusted, each.p_value, each.difference))
+
+
+def _change(each: ScenarioDifference, pairing: _Pairing, alpha: float) -> Change:
+    a, b = pairing.pairs[each.pair.scenario_id]
+    kind: ChangeKind = "flip"
+    if each.p_adjusted <= alpha:
+        kind = "fix" if each.difference > 0 else "regression"
+    worse = each.difference < 0
+    of_a, of_b = (a.passed, b.failed) if worse else (a.failed, b.passed)
+    # The same trial number on both sides if there is one: it has the same seed where the runs have.
+    both = min(set(of_a).intersection(of_b), default=None)
+    return Change(
+        unit=each.pair.scenario_id,
+        kind=kind,
+        difference=each.difference,
+        a_target=a.target,
+        b_target=b.target,
+        a=_told(a, of_a, both, Verdict.PASSED if worse else Verdict.FAILED),
+        b=_told(b, of_b, both, Verdict.FAILED if worse else Verdict.PASSED),
+    )
+
+
+def _told(sample: Sample, trials: Sequence[int], both: int | None, verdict: Verdict) -> ToldTrial | None:
+    if not trials:
+        return None
+    return ToldTrial(scenario_id=sample.recorded_id, trial=trials[0] if both is None else both, verdict=verdict)
+
+
+def _times(pairs: dict[str, tuple[Sample, Sample]], confidence: float, *, safe: bool) -> TimesComparison | None:
+    a: list[float] = []
+    b: list[float] = []
+    single: list[tuple[str, LatencyComparison]] = []
+    for unit, (one, other) in pairs.items():
+        mine, theirs = (one.safe_times, other.safe_times) if safe else (one.latencies, other.latencies)
+        shared = min(len(mine), len(theirs))
+        a += mine[:shared]
+        b += theirs[:shared]
+        if len(pairs) > 1 and (found := compare_latencies(mine, theirs, confidence=confidence)):
+            single.append((unit, found))
+    pooled = compare_latencies(a, b, confidence=confidence)
+    if pooled is None:
+        return None
+    if len(pairs) == 1:
+        single = [(unit, pooled) for unit in pairs]
+    adjusted = holm([each.p_value for _, each in single])
+    samples = () if safe else tuple(pairs.values())
+    return TimesComparison(
+        pooled=pooled,
+        scenarios=[
+            ScenarioTimes(unit=unit, times=each, p_adjusted=p) for (unit, each), p in zip(single, adjusted, strict=True)
+        ],
+        a_cut=sum(one.latencies_cut for one, _ in samples),
+        b_cut=sum(other.latencies_cut for _, other in samples),
+        a_left_out=sum(one.latencies_left_out for one, _ in samples),
+        b_left_out=sum(other.latencies_left_out for _, other in samples),
+    )
+
+
+# Safety against latency against cost
+
+
+def _with_figures(
+    sides: Sequence[Side], comparisons: list[SideComparison], pairings: Sequence[_Pairing], confidence: float
+) -> Comparison:
+    """The table is over what all sides have in common: figures of different scenarios are no trade-off."""
+    shared = [unit for unit in pairings[0].pairs if all(unit in each.pairs for each in pairings)] if pairings else []
+    samples = [[pairings[0].pairs[unit][0] for unit in shared]] if pairings else []
+    samples += [[each.pairs[unit][1] for unit in shared] for each in pairings]
+    by_rate = not any(each.safety is not None for of_side in samples for each in of_side)
+    rates = _means([[_rate(each) for each in of_side] for of_side in samples])
+    safety = rates if by_rate else _means([[each.safety for each in of_side] for of_side in samples])
+    latencies = _means([[_median(each.latencies) for each in of_side] for of_side in samples])
+    safe_times = _means([[_median(each.safe_times) for each in of_side] for of_side in samples])
+    targets = [
+        Target(name=str(at), safety=safety[at], latency_ms=latencies[at], cost=_whole_mean(of_side))
+        for at, of_side in enumerate(samples)
+    ]
+    best = {each.name for each in pareto_front(targets)}
+    figures = [
+        SideFigures(
+            name=side.name,
+            run_id=side.run_id,
+            started_at=side.started_at,
+            targets=side.targets,
+            scenarios=len(samples[at]),
+            trials=sum(each.total for each in samples[at]),
+            undecided=sum(each.undecided for each in samples[at]),
+            finished=side.finished,
+            pass_rate=rates[at],
+            safety=safety[at],
+            latency_ms=latencies[at],
+            safe_ms=safe_times[at],
+            never_safe=sum(_median(each.safe_times) == math.inf for each in samples[at]),
+            cost=targets[at].cost,
+            best=str(at) in best,
+        )
+        for at, side in enumerate(sides)
+    ]
+    cliffs = [
+        msgspec.structs.replace(each, slower=sides[int(each.slower)].name, faster=sides[int(each.faster)].name)
+        for each in cliff_edges(targets)
+    ]
+    return Comparison(
+        format=COMPARISON_FORMAT,
+        confidence=confidence,
+        scenarios=len(shared),
+        safety_is_pass_rate=by_rate,
+        sides=figures,
+        comparisons=comparisons,
+        cliffs=cliffs,
+    )
+
+
+def _rate(sample: Sample) -> float | None:
+    return len(sample.passed) / sample.decided if sample.decided else None
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return quantile(sorted(values), 0.5) if values else None
+
+
+def _means(values: Sequence[Sequence[float | None]]) -> list[float | None]:
+    """The mean of each side over the scenarios for which every side that has any figure has one."""
+    having = [of_side for of_side in values if any(each is not None for each in of_side)]
+    keep = [at for at in range(len(having[0])) if all(each[at] is not None for each in having)] if having else []
+    return [_mean([of_side[at] for at in keep]) for of_side in values]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """None when one is not known, when there is none, or when it is not finite."""
+    known = [each for each in values if each is not None and math.isfinite(each)]
+    return math.fsum(known) / len(known) if known and len(known) == len(values) else None
+
+
+def _whole_mean(samples: Sequence[Sample]) -> float | None:
+    return _mean([each.cost for each in samples])

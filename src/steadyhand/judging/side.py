@@ -1,0 +1,307 @@
+"""One side of a comparison: a run, or one target of it, as figures per scenario."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from steadyhand.records.base import Record
+from steadyhand.records.evaluation import FailureClass, LatencyTier, Verdict
+from steadyhand.records.location import Place
+from steadyhand.records.run import JUDGE_PART, SCENARIO_PART, Judged
+
+_TIERS = tuple(LatencyTier)
+
+
+class TrialFacts(Record):
+    """What a comparison needs of one trial. `cost` is that of the agent's calls; None when it is not known.
+
+    `recorded_id` is the scenario's id in the run; by `scenario_id` it is paired, the same for all targets.
+    """
+
+    recorded_id: str
+    scenario_id: str
+    index: int
+    target: str
+    place: Place
+    verdict: Verdict
+    latency_ms: float | None = None
+    latency_cut: bool = False
+    latency_spoiled: bool = False
+    tier: LatencyTier | None = None
+    safe_ms: float | None = None
+    """Infinite when the answer never became safe; None when that is not known."""
+    safety: float | None = None
+    classes: tuple[FailureClass, ...] = ()
+    checks: tuple[str, ...] = ()
+    judges: tuple[str, ...] = ()
+    cost: float | None = None
+
+
+class Sample(Record):
+    """The trials of one scenario by one target. `passed` and `failed` are their numbers, so that they can be shown."""
+
+    recorded_id: str
+    scenario_id: str
+    target: str
+    place: Place
+    parts: dict[str, str] = {}
+    """Digests of what its trials are made of, as in the header of a run."""
+    passed: tuple[int, ...] = ()
+    failed: tuple[int, ...] = ()
+    undecided: int = 0
+    """Inconclusive, in error, or planned and not run."""
+    latencies: tuple[float, ...] = ()
+    latencies_cut: int = 0
+    """How many of them are lower bounds, because the call was cut off at its deadline."""
+    latencies_left_out: int = 0
+    """Measured, but disturbed."""
+    safe_times: tuple[float, ...] = ()
+    safety: float | None = None
+    tier: LatencyTier | None = None
+    """The tier that at least half of the graded trials kept."""
+    class_a: int = 0
+    checks: tuple[str, ...] = ()
+    judges: tuple[str, ...] = ()
+    cost: float | None = None
+    """The mean over all its trials; None when any is not known."""
+
+    @property
+    def decided(self) -> int:
+        return len(self.passed) + len(self.failed)
+
+    @property
+    def total(self) -> int:
+        return self.decided + self.undecided
+
+    def changed(self, other: Sample) -> list[str]:
+        """Which of scenario and judge is not known to be the same, by its name in the fingerprint."""
+        found = [part for part in (SCENARIO_PART, JUDGE_PART) if self.parts.get(part) != other.parts.get(part)]
+        if SCENARIO_PART not in found and SCENARIO_PART not in self.parts:
+            found.append(SCENARIO_PART)
+        if JUDGE_PART not in found and self.judges and other.judges and self.judges != other.judges:
+            found.append(JUDGE_PART)
+        return found
+
+    def differs(self, other: Sample) -> list[str]:
+        """Everything else that the trials are made of and that is not the same."""
+        names = dict.fromkeys((*self.parts, *other.parts))
+        aside = (SCENARIO_PART, JUDGE_PART)
+        return [each for each in names if each not in aside and self.parts.get(each) != other.parts.get(each)]
+
+
+class Side(Record):
+    """`finished` is false when trials that were planned have no verdict."""
+
+    name: str
+    run_id: str
+    started_at: str
+    samples: tuple[Sample, ...]
+    finished: bool = True
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(each.target for each in self.samples))
+
+
+class _Gathered:
+    """Mutable on purpose: a hundred thousand trials pass through it."""
+
+    def __init__(self, first: TrialFacts) -> None:
+        self.first: TrialFacts = first
+        self.passed: array[int] = array("q")
+        self.failed: array[int] = array("q")
+        self.undecided: int = 0
+        self.latencies: array[float] = array("d")
+        self.cut: int = 0
+        self.left_out: int = 0
+        self.safe_times: array[float] = array("d")
+        self.safety: array[float] = array("d")
+        self.tiers: Counter[LatencyTier] = Counter()
+        self.class_a: int = 0
+        self.checks: dict[str, None] = {}
+        self.judges: dict[str, None] = {}
+        self.costs: array[float] = array("d")
+        self.cost_known: bool = True
+
+    def add(self, trial: TrialFacts) -> None:
+        match trial.verdict:
+            case Verdict.PASSED:
+                self.passed.append(trial.index)
+            case Verdict.FAILED:
+                self.failed.append(trial.index)
+            case _:
+                self.undecided += 1
+        self.checks.update(dict.fromkeys(trial.checks))
+        self.judges.update(dict.fromkeys(trial.judges))
+        self.class_a += FailureClass.CRITICAL_INVARIANT in trial.classes
+        if trial.cost is None:
+            self.cost_known = False
+        else:
+            self.costs.append(trial.cost)
+        if trial.verdict is Verdict.ERROR:
+            return  # its times are not those of an answer
+        if trial.latency_ms is not None and trial.latency_spoiled and trial.tier is None:
+            self.left_out += 1
+        elif trial.latency_ms is not None:
+            self.latencies.append(trial.latency_ms)
+            self.cut += trial.latency_cut
+        if trial.tier is not None:
+            self.tiers[trial.tier] += 1
+        if trial.safe_ms is not None:
+            self.safe_times.append(trial.safe_ms)
+        if trial.safety is not None:
+            self.safety.append(trial.safety)
+
+    def sample(self, parts: Mapping[str, str], not_run: int) -> Sample:
+        return Sample(
+            recorded_id=self.first.recorded_id,
+            scenario_id=self.first.scenario_id,
+            target=self.first.target,
+            place=self.first.place,
+            parts=dict(parts),
+            passed=tuple(self.passed),
+            failed=tuple(self.failed),
+            undecided=self.undecided + not_run,
+            latencies=tuple(self.latencies),
+            latencies_cut=self.cut,
+            latencies_left_out=self.left_out,
+            safe_times=tuple(self.safe_times),
+            safety=math.fsum(self.safety) / len(self.safety) if self.safety else None,
+            tier=kept_tier(self.tiers),
+            class_a=self.class_a,
+            checks=tuple(sorted(self.checks)),
+            judges=tuple(sorted(self.judges)),
+            cost=math.fsum(self.costs) / len(self.costs) if self.costs and self.cost_known else None,
+        )
+
+
+def kept_tier(tiers: Mapping[LatencyTier, int]) -> LatencyTier | None:
+    """The tier that at least half of them kept; None for none."""
+    graded = sum(tiers.values())
+    kept = 0
+    for tier in _TIERS:
+        kept += tiers.get(tier, 0)
+        if graded and 2 * kept >= graded:
+            return tier
+    return None
+
+
+def tier_lost(before: LatencyTier | None, now: LatencyTier | None) -> bool:
+    return before is not None and now is not None and _TIERS.index(now) > _TIERS.index(before)
+
+
+def gather(
+    trials: Iterable[TrialFacts],
+    *,
+    planned: Mapping[str, int],
+    fingerprints: Mapping[str, Mapping[str, str]],
+) -> tuple[Sample, ...]:
+    """Samples by scenario and target, scenarios in the order of the plan.
+
+    A planned trial without a verdict is undecided. Where several targets ran under one recorded id, nobody can say
+    whose it was; it counts for each that has fewer trials than the others.
+    """
+    found: dict[str, dict[str, _Gathered]] = {each: {} for each in planned}
+    for trial in trials:
+        of_scenario = found.setdefault(trial.recorded_id, {})
+        gathered = of_scenario.get(trial.target)
+        if gathered is None:
+            gathered = of_scenario[trial.target] = _Gathered(trial)
+        gathered.add(trial)
+    samples: list[Sample] = []
+    for recorded_id, of_scenario in found.items():
+        parts = fingerprints.get(recorded_id, {})
+        missing = planned.get(recorded_id, 0) - sum(_size(each) for each in of_scenario.values())
+        if not of_scenario:
+            samples.append(_never_run(recorded_id, parts, missing))
+        _attribute(of_scenario)
+        most = max((_size(each) for each in of_scenario.values()), default=0)
+        several = len(of_scenario) > 1
+        samples += [
+            each.sample(parts, max((most - _size(each)) if several else missing, 0)) for each in of_scenario.values()
+        ]
+    return tuple(samples)
+
+
+def _attribute(of_scenario: dict[str, _Gathered]) -> None:
+    """A trial that broke before it had an agent names no target: it is undecided for all that the scenario has."""
+    nameless = of_scenario.get("")
+    if nameless is None or len(of_scenario) == 1 or nameless.passed or nameless.failed:
+        return
+    del of_scenario[""]
+    for each in of_scenario.values():
+        each.undecided += nameless.undecided
+        each.cost_known = False
+
+
+def _never_run(recorded_id: str, parts: Mapping[str, str], planned: int) -> Sample:
+    return Sample(
+        recorded_id=recorded_id,
+        scenario_id=recorded_id,
+        target="",
+        place=Place(file=""),
+        parts=dict(parts),
+        undecided=planned,
+    )
+
+
+def _size(gathered: _Gathered) -> int:
+    return len(gathered.passed) + len(gathered.failed) + gathered.undecided
+
+
+def safe_time(judged: Judged) -> float | None:
+    """When the answer became safe for good; infinite for never, None where that is not known."""
+    if judged.time_to_safe_ms is not None:
+        return judged.time_to_safe_ms
+    never = judged.safety_at_deadline is not None and judged.times_unknown is None
+    return math.inf if never else None
+
+
+class Matched(Record):
+    """The samples of two sides that stand for the same thing, and those that stand alone."""
+
+    both: tuple[tuple[str, Sample, Sample], ...]
+    alone_a: dict[str, Sample]
+    alone_b: dict[str, Sample]
+
+    @property
+    def only_a(self) -> tuple[str, ...]:
+        return tuple(self.alone_a)
+
+    @property
+    def only_b(self) -> tuple[str, ...]:
+        return tuple(self.alone_b)
+
+
+def match_samples(a: Sequence[Sample], b: Sequence[Sample]) -> Matched:
+    """By scenario; where a side has several targets of one scenario, by scenario and target."""
+    one, other = _by_scenario(a), _by_scenario(b)
+    both: list[tuple[str, Sample, Sample]] = []
+    alone_a: dict[str, Sample] = {}
+    alone_b: dict[str, Sample] = {}
+    for scenario_id in dict.fromkeys((*one, *other)):
+        left, right = one.get(scenario_id, []), other.get(scenario_id, [])
+        if len(left) == len(right) == 1:
+            both.append((scenario_id, left[0], right[0]))
+            continue
+        several = len(left) > 1 or len(right) > 1
+        mine = {_unit(each, several=several): each for each in left}
+        theirs = {_unit(each, several=several): each for each in right}
+        both += [(unit, mine[unit], theirs[unit]) for unit in mine if unit in theirs]
+        alone_a.update({unit: each for unit, each in mine.items() if unit not in theirs})
+        alone_b.update({unit: each for unit, each in theirs.items() if unit not in mine})
+    return Matched(both=tuple(both), alone_a=alone_a, alone_b=alone_b)
+
+
+def _by_scenario(samples: Iterable[Sample]) -> dict[str, list[Sample]]:
+    found: dict[str, list[Sample]] = {}
+    for each in samples:
+        found.setdefault(each.scenario_id, []).append(each)
+    return found
+
+
+def _unit(sample: Sample, *, several: bool) -> str:
+    return f"{sample.scenario_id} @ {sample.target}" if several else sample.scenario_id

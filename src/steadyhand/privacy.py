@@ -1,0 +1,78 @@
+"""Keeping other programs of the same user out of this process: its environment, its memory and its descriptors.
+
+Commands, agents and models run programs beside us, and those may look at us. The variables that a process was started
+with stay readable in `/proc/PID/environ` even after they have been removed from `os.environ`, and a debugger may read
+the rest. Descriptors that we were started with would be passed on by event loops that do not close them. All three are
+shut here. Only for processes that are ours: the command line, and the children it starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Container
+
+STAY_DUMPABLE = "STEADYHAND_DUMPABLE"
+"""Set to 1, it lets a debugger or profiler of the same user attach, and core dumps be written."""
+
+_PR_SET_DUMPABLE = 4
+_ENV_START, _ENV_END = 47, 48  # among the fields of /proc/self/stat that follow the program's name
+
+
+def close_to_others(*, keep: Container[str] = ()) -> None:
+    """Blank out the environment block, except for the variables to `keep`; pass no descriptor on; shut debuggers out.
+
+    `os.environ`, `getenv` and what children inherit stay as they are. Does nothing where there is no `/proc`. What a
+    privileged process can read is not changed: root reads any memory.
+    """
+    if sys.platform != "linux":
+        return
+    keep_descriptors()
+    blank_environment(keep=keep)
+    if os.environ.get(STAY_DUMPABLE) != "1":
+        refuse_debuggers()
+
+
+def blank_environment(*, keep: Container[str] = ()) -> None:
+    """Overwrite the values of the variables this process was started with. Call it before other threads start."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        start, end = _environment_block()
+        with open("/proc/self/mem", "r+b", buffering=0) as memory:  # noqa: PTH123 - no need to load pathlib
+            memory.seek(start)
+            block = memory.read(end - start)
+            # The C library's variables still point into the block: give it copies of its own first.
+            for name, value in os.environ.items():
+                os.putenv(name, value)
+            memory.seek(start)
+            memory.write(_blanked(block, keep))
+
+
+def keep_descriptors() -> None:
+    """Pass none of the descriptors that are open now on to programs, but for the three standard ones."""
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
+        with contextlib.suppress(OSError):  # the one that the folder was read through
+            if int(name) > 2:
+                os.set_inheritable(int(name), False)
+
+
+def refuse_debuggers() -> None:
+    """Make the process undumpable: other processes of this user can read neither its memory nor its environment."""
+    import ctypes  # takes some milliseconds
+
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def _environment_block() -> tuple[int, int]:
+    with open("/proc/self/stat", "rb") as file:  # noqa: PTH123
+        fields = file.read().rpartition(b")")[2].split()
+    return int(fields[_ENV_START]), int(fields[_ENV_END])
+
+
+def _blanked(block: bytes, keep: Container[str]) -> bytes:
+    """The block with the same length and its zeros in place, and nothing to read in the entries not kept."""
+    entries = block.split(b"\0")
+    return b"\0".join(
+        entry if os.fsdecode(entry.partition(b"=")[0]) in keep else b"\0" * len(entry) for entry in entries
+    )

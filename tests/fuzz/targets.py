@@ -1,0 +1,183 @@
+"""What is fuzzed with bytes: everything that reads what others wrote.
+
+A target takes any bytes and returns. It lets through only what the reader promises to raise; anything else is a fault.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from steadyhand.builtin.agents.command_process import is_report, read_line_of
+from steadyhand.builtin.judges.answer import UnreadableAnswer, answer_schema, read_answer, read_object
+from steadyhand.builtin.models.anthropic import MessagesReader
+from steadyhand.builtin.models.http.stream import (
+    AnswerReader,
+    ErrorInAnswer,
+    UnreadableResponse,
+    error_code,
+    error_text,
+)
+from steadyhand.builtin.models.openai_chat import ChatReader
+from steadyhand.builtin.models.openai_responses import ResponsesReader
+from steadyhand.compose.loading import build_registry
+from steadyhand.compose.running import rates_of
+from steadyhand.errors import AgentError, StoreError
+from steadyhand.lint.scenario import lint_scenario
+from steadyhand.plugins.registry import EvaluationCatalogue
+from steadyhand.ports.agent import Question
+from steadyhand.records.run import RunHeader
+from steadyhand.report.json import to_json
+from steadyhand.spec.load import Loaded, load
+from steadyhand.store.reader import RunReader
+from steadyhand.store.schema import decode, encode
+
+HEADER = RunHeader(id="fuzzed", started_at="2026-11-16T00:00:00Z", steadyhand_version="0")
+SCHEMA = {"type": "object", "properties": {"judgment": {"enum": ["good", "bad"]}}, "required": ["judgment"]}
+QUESTIONS = (
+    Question(prompt="Is it?", materials=()),
+    Question(prompt="Is it?", materials=(), capabilities=("Asks", "Answers"), unseen=("actions",)),
+    Question(prompt="Is it?", materials=(), json_schema=SCHEMA, capabilities=("Asks",)),
+)
+
+
+@functools.cache
+def scratch() -> Path:
+    """A folder, in memory where there is one; removed at the end."""
+    folder = tempfile.mkdtemp(prefix="steadyhand-fuzz-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+@functools.cache
+def catalogue() -> EvaluationCatalogue:
+    return EvaluationCatalogue(build_registry())
+
+
+def load_bytes(data: bytes) -> Loaded:
+    """A file loaded and linted; every problem has its place."""
+    file = scratch() / "fuzzed.scenario.yaml"
+    file.write_bytes(data)
+    loaded = load([file], catalogue=catalogue())
+    for problem in loaded.problems:
+        assert problem.place.file, problem
+        assert problem.message, problem
+        str(problem)
+    for scenario in loaded.scenarios:
+        lint_scenario(scenario)
+    return loaded
+
+
+def yaml_file(data: bytes) -> None:
+    load_bytes(data)
+
+
+def _read(reader: AnswerReader, blocks: list[bytes]) -> tuple[Any, ...]:
+    """What the blocks say, or the kind of error."""
+    try:
+        for block in blocks:
+            if reader.feed(block):
+                break
+        said = (reader.text, reader.tool_calls, reader.finish(streamed=True), reader.usage, reader.ended)
+    except (UnreadableResponse, ErrorInAnswer) as error:
+        return (type(error),)
+    assert sum(length for _, length in reader.pieces) == len(reader.text)
+    return said
+
+
+def _stream(data: bytes, kind: Callable[[], AnswerReader]) -> None:
+    """The first byte says where the stream is cut; how it is cut must not change what it says."""
+    size, body = (data[0] if data else 0) + 1, data[1:]
+    whole = _read(kind(), [body])
+    pieces = _read(kind(), [body[at : at + size] for at in range(0, len(body), size)])
+    # Events that are no JSON by themselves, but are when they come together, may be read in one block.
+    assert pieces in (whole, (UnreadableResponse,)), (whole, pieces)
+    reader = kind()
+    try:
+        reader.whole(body)
+    except (UnreadableResponse, ErrorInAnswer):
+        pass
+    else:
+        assert (reader.text, reader.tool_calls, reader.finish(streamed=False)) is not None
+    error_text(body)
+    error_code(body)
+
+
+def chat_stream(data: bytes) -> None:
+    _stream(data, ChatReader)
+
+
+def responses_stream(data: bytes) -> None:
+    _stream(data, ResponsesReader)
+
+
+def messages_stream(data: bytes) -> None:
+    _stream(data, MessagesReader)
+
+
+def program_line(data: bytes) -> None:
+    """A line that the program of a `command:` agent writes."""
+    try:
+        read_line_of(data)
+    except AgentError:
+        assert not is_report(data)
+
+
+def judge_answer(data: bytes) -> None:
+    """The first byte chooses the question; what follows a 0 byte is the material that the judge was shown."""
+    question = QUESTIONS[(data[0] if data else 0) % len(QUESTIONS)]
+    answer, _, shown = data[1:].decode("utf-8", "surrogateescape").partition("\0")
+    answer_schema(question)
+    try:
+        found = read_answer(read_object(answer, shown=shown, nonce="7f3a"), question)
+    except UnreadableAnswer:
+        return
+    assert set(found.achieved) == set(question.capabilities)
+    assert found.confidence is None or 0 <= found.confidence <= 1
+    if question.json_schema is None:
+        assert found.judgment in ("yes", "no")
+
+
+def record_file(data: bytes) -> None:
+    """The bytes are the record of a run: all of it is read, and reported."""
+    file = scratch() / "fuzzed.sqlite"
+    file.write_bytes(data)
+    try:
+        reader = RunReader.open(file)
+        trials = list(reader.trials())
+        reader.rows(), reader.plan(), reader.to_do(), reader.counts_per_scenario(), reader.status
+        b"".join(to_json(reader.header, trials, rates_of(reader)))
+    except StoreError:
+        pass
+
+
+def record_trial(data: bytes) -> None:
+    """The bytes are one trial, as a record has it before it is compressed: if it can be read, it is kept and shown."""
+    try:
+        trial = decode(data)
+    except StoreError:
+        return
+    b"".join(to_json(HEADER, [trial], []))
+    assert repr(decode(encode(trial))) == repr(trial)
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    target.__name__: target
+    for target in (
+        yaml_file,
+        chat_stream,
+        responses_stream,
+        messages_stream,
+        program_line,
+        judge_answer,
+        record_file,
+        record_trial,
+    )
+}
+CORPUS = Path(__file__).parent / "corpus"

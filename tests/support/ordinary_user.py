@@ -1,0 +1,47 @@
+"""Running a test's program as a user whom permissions bind, also when the tests run as root."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+from functools import cache
+from pathlib import Path
+
+NOBODY = 65534
+_SOURCES = Path(__file__).parents[2]
+
+
+@cache
+def python_of_an_ordinary_user() -> str | None:
+    """An interpreter of this version that such a user can start, and that finds our packages; None if there is none."""
+    if os.getuid() != 0:
+        return sys.executable
+    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    for candidate in (sys.executable, f"/usr/bin/{version}", f"/usr/local/bin/{version}"):
+        try:
+            tried = run_as_ordinary_user([candidate, "-c", "import steadyhand.cli.run, support, uvloop"])
+        except OSError:
+            continue
+        if tried.returncode == 0:
+            return candidate
+    return None
+
+
+def run_as_ordinary_user(argv: list[str], **given: str) -> subprocess.CompletedProcess[str]:
+    """`given` are variables. As root, the program runs as `nobody`."""
+    user = NOBODY if os.getuid() == 0 else None
+    path = os.pathsep.join([str(_SOURCES / "src"), str(_SOURCES / "tests"), sysconfig.get_path("purelib")])
+    return subprocess.run(
+        argv,
+        env={"PATH": "/usr/local/bin:/usr/bin:/bin", "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", **given},
+        user=user,
+        group=user,
+        extra_groups=None if user is None else [],
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )

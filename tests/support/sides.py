@@ -1,0 +1,43 @@
+"""Sides of a comparison from counts, as the tests of comparing and gating want them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from steadyhand.judging.side import Sample, Side
+from steadyhand.records.location import Place
+from steadyhand.records.run import SCENARIO_PART
+
+
+def sample(scenario_id: str, passed: int, failed: int = 0, **more: Any) -> Sample:
+    given: dict[str, Any] = {
+        "target": "m/one",
+        "place": Place(file=f"scenarios/{scenario_id}.yaml", line=3),
+        "parts": {SCENARIO_PART: "d1"},
+        "checks": ("stops",),
+    }
+    given.update(more)
+    return Sample(
+        recorded_id=scenario_id,
+        scenario_id=scenario_id,
+        passed=tuple(range(passed)),
+        failed=tuple(range(passed, passed + failed)),
+        **given,
+    )
+
+
+def side(*samples: Sample, **more: Any) -> Side:
+    given: dict[str, Any] = {"name": "a", "run_id": "run-a", "started_at": "2026-11-16T10:00:00+00:00", **more}
+    return Side(samples=samples, **given)
+
+
+def drawn_side(rates: Sequence[float], trials: int, drawn: random.Random, **more: Any) -> Side:
+    """A run of scenarios that pass with these chances."""
+
+    def passes(rate: float) -> int:
+        return sum(drawn.random() < rate for _ in range(trials))
+
+    counts: Mapping[str, int] = {f"s{at}": passes(rate) for at, rate in enumerate(rates)}
+    return side(*(sample(name, passed, trials - passed) for name, passed in counts.items()), **more)

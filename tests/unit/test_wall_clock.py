@@ -1,0 +1,24 @@
+"""A clock that is set while a run goes on changes no measurement: durations come from a clock that nobody can set."""
+
+import re
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[2] / "src" / "steadyhand"
+WALL_CLOCK = re.compile(r"time\.time(?:_ns)?\(\)|datetime\.(?:utc)?now\(|gmtime\(|localtime\(")
+# Where the time of day is what is wanted: stamps, and a server's `Retry-After` that names a time of day.
+STAMPS = {
+    "batch/local.py",
+    "builtin/models/cassette.py",
+    "builtin/models/http/client.py",
+    "compose/running.py",
+    "engine/context.py",
+}
+
+
+def test_the_time_of_day_is_read_for_stamps_only():
+    found = {
+        file.relative_to(SOURCE).as_posix()
+        for file in SOURCE.rglob("*.py")
+        if WALL_CLOCK.search(file.read_text(encoding="utf-8"))
+    }
+    assert found == STAMPS
