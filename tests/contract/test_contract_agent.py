@@ -345,7 +345,7 @@ async def test_a_cancelled_turn_leaves_nothing_behind(build, trial):
     await agent.close()
     await asyncio.sleep(0)
     left = {task.get_coro().__qualname__ for task in asyncio.all_tasks() - before}
-    assert left <= {"Connection._serve"}, "only the server we asked may still be at it"
+    assert left <= {"ServerConnection._serve"}, "only the server we asked may still be at it"
 
 
 async def test_the_next_turn_is_not_answered_with_the_one_that_was_cancelled(build, trial):
