@@ -19,8 +19,9 @@ import msgspec
 
 from steadyhand.compose.loading import Given, combinations_of, load_files, open_registries
 from steadyhand.compose.running import Run, quick_loop, rates_of
-from steadyhand.compose.settings import RunOptions, Selection, Settings
+from steadyhand.compose.settings import RunOptions, Selection, Settings, under_test
 from steadyhand.errors import ExitCode, SetupError, StoreError
+from steadyhand.judging.figures import FigureCollector, RunFigures
 from steadyhand.judging.rates import ScenarioRate, rates_exit_code
 from steadyhand.judging.run_comparison import Comparison
 from steadyhand.plugins.plugin import AgentSettings, Plugin
@@ -38,6 +39,7 @@ StrPath = str | os.PathLike[str]
 Source = StrPath | Mapping[str, Any] | Scenario
 """A file, folder, glob or library; a scenario in the shape of its file; or one that `load` gave."""
 
+AnyAgent = str | Callable[..., Any]
 T = TypeVar("T")
 _AUTO = "auto"
 _CALLABLE = "callable"
@@ -50,7 +52,7 @@ class RunArguments(TypedDict, total=False):
     tags: Sequence[str]
     expression: str | None
     filters: Sequence[str]
-    model: str | None
+    model: str | Sequence[str] | None
     judge: str | None
     user_model: str | None
     environment: str | None
@@ -62,6 +64,7 @@ class RunArguments(TypedDict, total=False):
     timeout_s: float | None
     retries: int | None
     strict_judge: bool
+    judge_canaries: StrPath | None
     sandbox: bool
     allow_commands: bool
     enforce_deadline: bool
@@ -69,6 +72,8 @@ class RunArguments(TypedDict, total=False):
     trust: bool
     trials: int | None
     pass_rate: float | None
+    until: Literal["decided"] | None
+    alpha: float | None
     record: StrPath | None
     replay: StrPath | None
     replay_time: Literal["zero", "original"]
@@ -79,7 +84,7 @@ class RunArguments(TypedDict, total=False):
 def run(
     scenarios: Source | Iterable[Source],
     *,
-    agent: str | Callable[..., Any] | None = None,
+    agent: AnyAgent | Sequence[AnyAgent] | None = None,
     config: StrPath | None = None,
     plugins: Sequence[Plugin | str] = (),
     observer: RunObserver | None = None,
@@ -87,9 +92,10 @@ def run(
 ) -> RunResult:
     """Run scenarios to the end and give what they came to.
 
-    `agent` is a kind such as `runtime`, or a function or class of yours that is called in this process. `config` is a
-    configuration file, or `auto` to look for one as the command does; without it none is read. `plugins` are objects,
-    or names as `--plugin` takes them. The other options are those of the command.
+    `agent` is a kind such as `runtime`, or a function or class of yours that is called in this process. A list of
+    agents or of models makes every combination a target of its own. `config` is a configuration file, or `auto` to look
+    for one as the command does; without it none is read. `plugins` are objects, or names as `--plugin` takes them. The
+    other options are those of the command.
 
     The run has a thread and an event loop of its own, so that this works wherever it is called. Raises `UsageError`
     when it cannot start, and `StoreError` when its record cannot be written.
@@ -102,7 +108,7 @@ def run(
 async def run_async(
     scenarios: Source | Iterable[Source],
     *,
-    agent: str | Callable[..., Any] | None = None,
+    agent: AnyAgent | Sequence[AnyAgent] | None = None,
     config: StrPath | None = None,
     plugins: Sequence[Plugin | str] = (),
     observer: RunObserver | None = None,
@@ -323,6 +329,14 @@ class RunResult:
         return rates_of(self._reader)
 
     @property
+    def figures(self) -> RunFigures:
+        """How often, how fast and how surely, for each scenario, each target and the suite. Reads every trial."""
+        collector = FigureCollector()
+        for trial in self._reader.trials():
+            collector.add(trial)
+        return collector.figures(self.header, self.rates)
+
+    @property
     def exit_code(self) -> ExitCode:
         """What the command would have ended with: 0 only for a finished record, every trial of which was read back."""
         code = rates_exit_code(self.rates)
@@ -333,6 +347,15 @@ class RunResult:
     def passed(self) -> bool:
         """Whether every scenario passed. False also when one could not be decided; `rates` tells these apart."""
         return self.exit_code is ExitCode.PASSED
+
+    def to_pandas(self, table: Literal["trials", "evaluations", "calls"] = "trials") -> Any:
+        """A table of the run as a pandas `DataFrame`, with the columns of docs/export.md.
+
+        Raises `SetupError` when pandas is not installed.
+        """
+        from steadyhand.report.export import frame_of
+
+        return frame_of(table, self._reader.header, self._reader.trials())
 
     def __iter__(self) -> Iterator[Trial]:
         return map(Trial, self._reader.trials())
@@ -422,7 +445,7 @@ def _sorted_out(scenarios: Source | Iterable[Source], plugins: Sequence[Plugin])
 def _prepare(
     scenarios: Source | Iterable[Source],
     *,
-    agent: str | Callable[..., Any] | None,
+    agent: AnyAgent | Sequence[AnyAgent] | None,
     config: StrPath | None,
     plugins: Sequence[Plugin | str],
     options: RunArguments,
@@ -434,11 +457,9 @@ def _prepare(
             raise TypeError(f"run() has no option {name!r}" + (f"; did you mean {near!r}?" if near else ""))
     names, objects = _plugins(plugins)
     named: dict[str, Any] = {**options, **_configuration(config), "plugins": names}
-    if callable(agent):
-        objects = (*objects, _agent_plugin(agent))
-        named["agent"] = f"{_CALLABLE}:{_name_of(agent)}"
-    else:
-        named["agent"] = agent
+    agents, callers = _agents(_several(agent))
+    objects = (*objects, *callers)
+    named |= under_test(_several(named.pop("model", None)), agents)
     files, given = _sorted_out(scenarios, objects)
     selection, run_options = _records(files, named)
     return Run(selection, run_options, given=given)
@@ -459,14 +480,35 @@ def _configuration(config: StrPath | None) -> dict[str, Any]:
     return {"config": None if config == _AUTO else config, "ignore_config": config is None}
 
 
-def _agent_plugin(agent: Callable[..., Any]) -> Plugin:
+def _several(value: Any) -> tuple[Any, ...]:
+    """One or several, or None for none."""
+    if value is None:
+        return ()
+    return tuple(cast("Iterable[Any]", value)) if isinstance(value, list | tuple) else (value,)
+
+
+def _agents(given: Sequence[AnyAgent]) -> tuple[list[str], list[Plugin]]:
+    """Their names, and a plugin for each that is an object."""
+    names: list[str] = []
+    plugins: list[Plugin] = []
+    for each in given:
+        if callable(each):
+            kind = f"{_CALLABLE}-{len(plugins) + 1}" if plugins else _CALLABLE
+            plugins.append(_agent_plugin(each, kind))
+            names.append(f"{kind}:{_name_of(each)}")
+        else:
+            names.append(each)
+    return names, plugins
+
+
+def _agent_plugin(agent: Callable[..., Any], kind: str) -> Plugin:
     from steadyhand.builtin.agents.python import PythonAgent
 
     class CallersAgent(PythonAgent):
         def __init__(self, settings: AgentSettings) -> None:
             super().__init__(settings, found=agent)
 
-    return Plugin(name="the caller", agents={_CALLABLE: CallersAgent})
+    return Plugin(name="the caller", agents={kind: CallersAgent})
 
 
 def _name_of(agent: Callable[..., Any]) -> str:

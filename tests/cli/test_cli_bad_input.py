@@ -125,7 +125,7 @@ def test_an_out_folder_that_cannot_be_written(shell):
 @pytest.mark.parametrize(
     ("command", "values"),
     [
-        (["run", "."], ("--model", "a", "b")),
+        (["run", "."], ("--user-model", "a", "b")),
         (["matrix", "."], ("--judge", "a", "a")),
         (["scenario", "run", "."], ("--seed", "1", "2")),
         (["list", "."], ("-k", "a", "b")),

@@ -87,7 +87,10 @@ def test_a_cell_acts_exactly_as_the_scenario_alone(batch):
     assert [check["verdict"] for check in other[0]["evaluations"]][-1] == "failed"
     by_id = {each["id"]: each for each in after["scenarios"]}
     first = by_id[next(iter(cells))]
-    assert {**first, "id": "mocked", "matrix": None} == before["scenarios"][0]
+    told = before["scenarios"][0]
+    apart = {"id": "mocked", "matrix": None, "figures": told["figures"], "target": {**first["target"], "cell": {}}}
+    assert {**first, **apart} == told
+    assert first["figures"]["trials"] == told["figures"]["trials"]
 
 
 def test_a_matrix_axis_goes_before_what_a_check_asks_for(batch):

@@ -78,10 +78,13 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_options_are_those_of_the_command() -> None:
-    """`paths`, `agent`, `config` and `plugins` are parameters of their own; `command` is what was typed."""
+    """`paths`, `agent`, `config` and `plugins` are parameters of their own; `command` is what was typed; several models
+    or agents are given where one is. `rejudge`, `rubric` and `votes` belong to another command."""
     ours = set(RunArguments.__annotations__)
+    rejudging = {"rejudge", "rubric", "votes"}
     records = {*Selection.__struct_fields__, *RunOptions.__struct_fields__}
-    assert ours == records - {"paths", "agent", "config", "ignore_config", "plugins", "command"}
+    beside = {"paths", "agent", "agents", "models", "config", "ignore_config", "plugins", "command", *rejudging}
+    assert ours == records - beside
     reports = {"json_file", "junit_file", "transcripts", "no_progress", "dry_run"}
     assert ours | {"paths", "agent", "config", "plugins"} == {each.name for each in run_command.params} - reports
 
@@ -89,7 +92,8 @@ def test_the_options_are_those_of_the_command() -> None:
 def test_the_options_have_the_types_of_the_record() -> None:
     theirs = {**get_type_hints(Selection), **get_type_hints(RunOptions)}
     for name, ours in get_type_hints(RunArguments).items():
-        assert _members(ours) == _members(theirs[name]), name
+        one_or_several = {tuple[str, ...]} if name == "model" else set()
+        assert _members(ours) == _members(theirs[name]) | one_or_several, name
 
 
 def _members(hint: Any) -> set[Any]:
@@ -106,6 +110,27 @@ def test_a_callable_is_the_agent(agent: Any) -> None:
     assert result.exit_code is steadyhand.ExitCode.PASSED
     assert result.passed
     result.assert_passed()
+
+
+def test_several_agents_are_several_targets() -> None:
+    result = steadyhand.run(scenario(), agent=[polite, curt])
+    assert [(each.scenario_id.partition("[")[0], each.verdict.value) for each in result.rates] == [
+        ("greeting", "passed"),
+        ("greeting", "failed"),
+    ]
+    assert [each.agent for each in result] == [f"python:{__name__}:polite", f"python:{__name__}:curt"]
+    assert len({each.name for each in result.header.targets.values()}) == 2
+
+
+def test_trials_end_when_it_is_decided() -> None:
+    result = steadyhand.run(scenario(), agent=polite, trials=60, pass_rate=0.5, until="decided", concurrency=1)
+    (rate,) = result.rates
+    assert (result.passed, len(result) + rate.saved, rate.not_run) == (True, 60, 0)
+    assert rate.saved > 30
+    assert result.figures.suite is not None
+    assert (result.figures.suite.rate, result.figures.suite.saved) == (1.0, rate.saved)
+    with pytest.raises(steadyhand.SetupError, match="alpha"):
+        steadyhand.run(scenario(), agent=polite, until="decided", alpha=1.5)
 
 
 def test_trials_are_typed() -> None:

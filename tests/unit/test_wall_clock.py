@@ -10,6 +10,7 @@ STAMPS = {
     "batch/local.py",
     "builtin/models/cassette.py",
     "builtin/models/http/client.py",
+    "cli/gate.py",
     "compose/running.py",
     "engine/context.py",
 }

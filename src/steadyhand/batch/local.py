@@ -5,51 +5,58 @@ from __future__ import annotations
 import asyncio
 import signal
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Self
 
-from steadyhand.batch.plan import PlannedTrial
+from steadyhand.batch.plan import Plan, PlannedTrial
 from steadyhand.engine.context import TrialParts
 from steadyhand.engine.trial import run_until_measured
 from steadyhand.ports.observer import RunObserver
 from steadyhand.records.base import plain_text
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.event import ErrorHappened
-from steadyhand.records.run import Judged, TrialRecord
+from steadyhand.records.run import Judged, TrialKey, TrialRecord
 
 Build = Callable[[PlannedTrial], TrialParts]
+Perform = Callable[[PlannedTrial], Awaitable[TrialRecord]]
 
 
 class LocalBatch:
     """Runs planned trials with `concurrency` workers. `keep` is called with each finished trial; observers are told
     what it returns.
 
-    Once `stopping` says so no further trial is begun; those in flight are finished and kept.
+    `perform` is how a trial is carried out, when not by running what `build` makes.
+
+    Once `stopping` says so no further trial is begun; those in flight are finished and kept. Where a trial is not
+    `wanted` when its turn comes, neither are the others of its scenario.
     """
 
     def __init__(
         self,
         *,
         build: Build,
+        perform: Perform | None = None,
         keep: Callable[[TrialRecord], TrialRecord],
         observers: Sequence[RunObserver] = (),
         concurrency: int = 1,
         stopping: Callable[[], bool] = lambda: False,
+        wanted: Callable[[TrialKey], bool] | None = None,
     ) -> None:
-        self._build = build
+        self._perform: Perform = perform or _running(build)
         self._keep = keep
         self._observers = observers
         self._concurrency = max(1, concurrency)
         self._stopping = stopping
+        self._wanted = wanted
         self._outer: asyncio.Task[object] | None = None
         self._failing: bool = False
 
     async def run(self, trials: Sequence[PlannedTrial]) -> None:
         """Returns when every trial that was begun has been kept. An exception out of `keep` ends the run; whatever
         else a trial raises is that trial's error."""
-        waiting = iter(trials)
+        waiting = self._wanted_of(trials)
         self._outer = asyncio.current_task()
         try:
             async with asyncio.TaskGroup() as group:
@@ -73,10 +80,18 @@ class LocalBatch:
                 self._failing = True
                 raise
 
+    def _wanted_of(self, trials: Sequence[PlannedTrial]) -> Iterator[PlannedTrial]:
+        if self._wanted is None:
+            return iter(trials)
+        if isinstance(trials, Plan):
+            return trials.wanted(self._wanted)
+        wanted = self._wanted
+        return (each for each in trials if wanted(each.key))
+
     async def _carried_out(self, planned: PlannedTrial) -> TrialRecord:
         """Raises nothing but the cancellation of the whole batch: what one trial does must not take others along."""
         try:
-            return await run_until_measured(lambda: self._build(planned))
+            return await self._perform(planned)
         except asyncio.CancelledError as error:
             if self._failing or self._outer is None or self._outer.cancelling():
                 raise
@@ -85,6 +100,13 @@ class LocalBatch:
             return _broken_off(planned, error, "its task was cancelled by the trial itself")
         except (Exception, GeneratorExit, SystemExit) as error:  # noqa: BLE001 - told in the record
             return _broken_off(planned, error, f"unexpected {type(error).__name__}: {error}")
+
+
+def _running(build: Build) -> Perform:
+    async def perform(planned: PlannedTrial) -> TrialRecord:
+        return await run_until_measured(lambda: build(planned))
+
+    return perform
 
 
 def _broken_off(planned: PlannedTrial, error: BaseException, reason: str) -> TrialRecord:

@@ -34,8 +34,8 @@ class Plan(Sequence[PlannedTrial]):
     """Every scenario as often as `trials`, else the scenario itself, asks for, in order.
 
     Trials are made when they are asked for: a long run takes no more memory than a short one. A trial's seed depends on
-    the run's seed and on its key alone. In a combination of a matrix the chance of mocks depends on the key that the
-    trial would have in the base scenario: a service fails in all combinations alike.
+    the run's seed and on its key alone. In a combination of a matrix, and for each of several targets, the chance of
+    mocks depends on the key that the trial would have in the base scenario: a service fails for all of them alike.
     """
 
     def __init__(self, scenarios: Sequence[Scenario], *, seed: int, trials: int | None = None) -> None:
@@ -50,6 +50,24 @@ class Plan(Sequence[PlannedTrial]):
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
+
+    def per_scenario(self) -> dict[str, int]:
+        """The number of trials of each scenario, in order."""
+        begins = [0, *self._ends]
+        return {
+            scenario.id: end - begin for scenario, begin, end in zip(self._scenarios, begins, self._ends, strict=False)
+        }
+
+    def wanted(self, wants: Callable[[TrialKey], bool]) -> Iterator[PlannedTrial]:
+        """As they are asked for. A scenario ends with its first trial that is not wanted then: making the rest, only to
+        pass them over, would hold up the event loop."""
+        begin = 0
+        for scenario, end in zip(self._scenarios, self._ends, strict=True):
+            for index in range(end - begin):
+                if not wants(TrialKey(scenario_id=scenario.id, index=index)):
+                    break
+                yield self._trial(scenario, index)
+            begin = end
 
     def __iter__(self) -> Iterator[PlannedTrial]:
         begin = 0
@@ -77,8 +95,9 @@ class Plan(Sequence[PlannedTrial]):
     def _trial(self, scenario: Scenario, index: int) -> PlannedTrial:
         key = TrialKey(scenario_id=scenario.id, index=index)
         own = mocks = trial_seed(self._seed, key)
-        if scenario.cell is not None:
-            mocks = trial_seed(self._seed, TrialKey(scenario_id=scenario.cell.base_id, index=index))
+        base = scenario.cell or scenario.target
+        if base is not None:
+            mocks = trial_seed(self._seed, TrialKey(scenario_id=base.base_id, index=index))
         return PlannedTrial(scenario=scenario, key=key, seed=own, mock_seed=mocks)
 
 

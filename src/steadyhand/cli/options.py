@@ -105,20 +105,24 @@ class PassRateRange(click.FloatRange):
 
 def selection(command: F) -> F:
     """PATH..., --tag, -k and --filter, which select scenarios."""
+    return paths(filters(command))
+
+
+def filters(command: F) -> F:
+    """--tag, -k and --filter."""
     command = click.option(
         "--filter",
         "filters",
         multiple=True,
         metavar="PARAM=VALUE",
-        help="Only matrix combinations with this value (repeatable).",
+        help="Only matrix combinations or targets with this value (repeatable).",
     )(command)
     command = click.option(
         "-k", "expression", metavar="EXPR", help="Only scenarios whose id or name matches, as in 'stemi and not slow'."
     )(command)
-    command = click.option(
+    return click.option(
         "--tag", "tags", multiple=True, metavar="TAG", help="Only scenarios with this tag (repeatable)."
     )(command)
-    return paths(command)
 
 
 def number(count: int, noun: str, plural: str = "") -> str:

@@ -10,7 +10,6 @@ import asyncio
 import gc
 import shlex
 import sys
-from collections import Counter
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +23,7 @@ from steadyhand.cli import options as shared
 from steadyhand.cli.main import tell_bug
 from steadyhand.cli.terminal import Unwritten, page, progress_stream, say, show, takes_control, write_report
 from steadyhand.compose.running import Run, quick_loop, rates_of
-from steadyhand.compose.settings import RunOptions, Selection
+from steadyhand.compose.settings import RunOptions, Selection, under_test
 from steadyhand.errors import ExitCode, SetupError, SteadyhandError
 from steadyhand.judging.rates import rates_exit_code
 from steadyhand.report.details import Transcripts
@@ -168,13 +167,24 @@ def _resume(run: Run) -> str:
 @click.command()
 @shared.selection
 @shared.project
-@click.option("--model", metavar="NAME", help="Model under test, as provider/model.")
+@click.option(
+    "--model",
+    multiple=True,
+    metavar="NAME",
+    help="Model under test, as provider/model (repeatable: each is a target of its own).",
+)
 @click.option("--judge", metavar="NAME", help="Judge model, as provider/model.")
 @click.option("--user-model", metavar="NAME", help="Model that simulates the user.")
-@click.option("--agent", metavar="KIND", help="Agent under test.")
+@click.option("--agent", multiple=True, metavar="KIND", help="Agent under test (repeatable).")
 @click.option("--environment", metavar="TYPE", help="Environment to run in, overriding the scenario.")
 @click.option(
     "--strict-judge", is_flag=True, help="Refuse to let a model be judged by itself or by a model of the same vendor."
+)
+@click.option(
+    "--judge-canaries",
+    type=_FILE,
+    metavar="LABELS",
+    help="Ask the judge about these labelled cases too, and report how many it got right.",
 )
 @click.option("--sandbox", is_flag=True, help="Run commands with no network and a read-only system.")
 @click.option("--allow-commands", is_flag=True, help="Allow commands written by a model to run on this machine.")
@@ -193,6 +203,16 @@ def _resume(run: Run) -> str:
     "--pass-rate",
     type=shared.PassRateRange(0, 1, min_open=True),
     help="Share of trials that must pass. [default: set by the scenario, or 1]",
+)
+@click.option(
+    "--until",
+    type=click.Choice(["decided"]),
+    help="Run a scenario's trials only until its pass rate is decided; --trials is the most.",
+)
+@click.option(
+    "--alpha",
+    type=shared.PassRate(0, 1, min_open=True, max_open=True),
+    help="With --until, the chance of a wrong decision. [default: 0.05]",
 )
 @click.option("--dry-run", is_flag=True, help="List what would run, with an estimate of the model calls, and stop.")
 @click.option("--concurrency", type=click.IntRange(min=1), help="Number of trials to run at once. [default: 8]")
@@ -232,6 +252,7 @@ def run(ctx: click.Context, /, **given: Any) -> None:
     silent, dry_run = given.pop("no_progress"), given.pop("dry_run")
     if dry_run:
         _refuse_reports(files)
+    given |= under_test(given.pop("model"), given.pop("agent"))
     prepared = Run(Selection(**chosen), RunOptions(command=tuple(sys.argv[1:]), **given), checking=dry_run)
     if dry_run:
         show_plan(prepared)
@@ -249,8 +270,7 @@ def _refuse_reports(files: dict[str, Any]) -> None:
 
 def show_plan(run: Run) -> None:
     """One line per scenario or combination, then the estimate."""
-    counts = Counter(each.key.scenario_id for each in run.planned)
-    for scenario_id, trials in counts.items():
+    for scenario_id, trials in run.planned.per_scenario().items():
         say(f"{trials} x {scenario_id}" if trials > 1 else scenario_id)
     settings = run.settings
     found = estimate(
@@ -259,5 +279,5 @@ def show_plan(run: Run) -> None:
         asks_judge=run.asks_judge,
         scores_rubric=lambda scenario: scenario.rubric is not None and settings.judge(scenario) is not None,
     )
-    say(f"would run {found}")
+    say(f"would run {'at most ' if run.header.until else ''}{found}")
     say(f"up to {settings.concurrency} trials at once")

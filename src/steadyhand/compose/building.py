@@ -7,7 +7,7 @@ import itertools
 import random
 import secrets
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +28,7 @@ from steadyhand.compose.settings import Settings, part_options
 from steadyhand.engine.context import ScoreRubric, TrialParts
 from steadyhand.engine.limits import LagMonitor, SpendingLimit, SystemClock
 from steadyhand.engine.model_call import RetryPolicy
+from steadyhand.engine.rejudgement import StoredAgent, StoredEnvironment
 from steadyhand.errors import FileError, SetupError
 from steadyhand.judging.rubric import timeliness_of
 from steadyhand.plugins.plugin import (
@@ -56,6 +57,7 @@ from steadyhand.ports.model import ChatModel, Clock, Gate
 from steadyhand.ports.observer import EventSink
 from steadyhand.records.evaluation import LatencyTier, Material, RubricScore
 from steadyhand.records.location import Problem
+from steadyhand.records.run import TrialRecord
 from steadyhand.records.scenario import Converse, Mock, Scenario, evaluation_specs
 from steadyhand.runtime.mocks import MockSource, MockTable
 from steadyhand.runtime.runtime import AgentRuntime
@@ -71,6 +73,7 @@ class _Shared(NamedTuple):
     retry: RetryPolicy
     needs_services: bool
     missing_plugins: tuple[str, ...]
+    doubts: Mapping[int, str]
 
 
 class Builder:
@@ -86,6 +89,7 @@ class Builder:
         gate: Gate,
         tape: Tape,
         budget: SpendingLimit,
+        doubts: Callable[[Scenario, Judges], Mapping[int, str]] = lambda scenario, judges: {},
     ) -> None:
         self._registries = registries
         self._settings = settings
@@ -96,6 +100,7 @@ class Builder:
         self._sinks: tuple[EventSink, ...] = (budget,) if budget.limited else ()
         self._models = Models(registries, settings, tape)
         self._judges = Judges(self._models, settings, registries)
+        self._doubts = doubts
         self._rubrics = Rubrics(settings)
         self._services: TrialServices | None = None
         self._notes: dict[str, tuple[str, ...]] = {}
@@ -105,6 +110,7 @@ class Builder:
         """What some scenarios set up and their agents never get, and how many scenarios that is said of."""
         self._checked: dict[int, Any] = {}
         self._text_checks: dict[int, Any] = {}
+        self._digests: dict[int, str] = {}
         # A mark of the run and a count tell workspaces apart; asking the system for chance is slow.
         self._mark: str = secrets.token_hex(4)
         self._count = itertools.count()
@@ -137,6 +143,50 @@ class Builder:
                 raise SetupError(f"{scenario.cell.file}: {scenario.id}: {error}") from error
         self._budget.check(self._models.names)
 
+    def prepare_judging(self, scenarios: Sequence[Scenario]) -> None:
+        """The same for trials that are only judged again: no agent, user or environment is built.
+
+        Raises `UsageError`.
+        """
+        importlib.import_module("jsonschema")
+        for scenario in scenarios:
+            overrides = self._judges.overrides(scenario)
+            self.notices.update(dict.fromkeys(overrides))
+            self._notes[scenario.id] = (*self._judges.warnings(scenario), *overrides)
+            if self._judges.needed(scenario):
+                self._judges.get(scenario)
+                self._doubts(scenario, self._judges)
+            self._rubric_scorer(scenario)
+            for spec in evaluation_specs(scenario):
+                self._registries.registry(scenario).evaluator(spec.type)
+        self._budget.check(self._models.names)
+
+    def build_stored(self, scenario: Scenario, stored: TrialRecord) -> TrialParts:
+        """The parts that judge a stored trial of the scenario."""
+        registry = self._registries.registry(scenario)
+        agent = StoredAgent(stored.agent, stored.shows) if stored.shows is not None else None
+        return TrialParts(
+            scenario=scenario,
+            key=stored.key,
+            environment=StoredEnvironment(),
+            evaluator=registry.evaluator,
+            checked=self._checked,
+            text_checks=self._text_checks,
+            digests=self._digests,
+            doubts=self._doubts(scenario, self._judges),
+            agent=agent,
+            judge=self._judges.get(scenario) if self._judges.needed(scenario) else None,
+            model_name=stored.model,
+            seed=stored.seed,
+            score_rubric=self._rubric_scorer(scenario),
+            lag=self._lag,
+            gate=self._gate,
+            retry=RetryPolicy(retries=self._settings.retries),
+            sinks=self._sinks,
+            notes=self._notes.get(scenario.id, ()),
+            missing_plugins=stored.missing_plugins,
+        )
+
     def _prepare(self, scenario: Scenario) -> None:
         overrides = self._judges.overrides(scenario)
         self.notices.update(dict.fromkeys(overrides))
@@ -149,6 +199,7 @@ class Builder:
         self._notes[scenario.id] = tuple(warnings)
         if self._judges.needed(scenario):
             self._judges.get(scenario)
+            self._doubts(scenario, self._judges)
         self._rubric_scorer(scenario)
         self._user(scenario)
         self._database(scenario, self._environment(scenario, "prepare"))
@@ -178,6 +229,8 @@ class Builder:
             evaluator=registry.evaluator,
             checked=self._checked,
             text_checks=self._text_checks,
+            digests=self._digests,
+            doubts=shared.doubts,
             termination=registry.termination,
             user=self._user(scenario),
             agent=self._agent(scenario),
@@ -207,6 +260,7 @@ class Builder:
             retry=RetryPolicy(retries=self._settings.retries),
             needs_services=needs_services(scenario, self._registries.registry(scenario)),
             missing_plugins=self._missing_plugins(scenario),
+            doubts=self._doubts(scenario, self._judges),
         )
 
     def _missing_plugins(self, scenario: Scenario) -> tuple[str, ...]:

@@ -183,6 +183,21 @@ class Fingerprints:
         }
         return {SCENARIO_PART: scenario.digest, **{name: short(what) for name, what in told.items() if what}}
 
+    def judge(self, ref: ModelRef, scenario: Scenario) -> str:
+        """Of a judge: the model, where it is asked and with which options."""
+        return short(self._model(ref, scenario))
+
+    def judge_settings(self) -> str:
+        """Of how judges are asked: kind, options and votes."""
+        config = self._settings.config
+        kind = config.judge_kind
+        options = config.judges.get(kind, {}) if kind else config.judges
+        return short([kind, self._settings.votes, self._clean(options)])
+
+    def rubric(self, scenario: Scenario) -> str:
+        """Empty where none is scored."""
+        return self._rubric(scenario) or ""
+
     def _model(self, ref: ModelRef | None, scenario: Scenario) -> list[Any] | None:
         """Its name, where it is asked and with which options, or what the file says that it answers from."""
         if ref is None:

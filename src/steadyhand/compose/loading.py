@@ -148,9 +148,17 @@ def library_path(path: str) -> str:
 
 
 def load_scenarios(
-    selection: Selection, registries: ScenarioRegistries, given: Given = NOTHING_GIVEN
+    selection: Selection,
+    registries: ScenarioRegistries,
+    given: Given = NOTHING_GIVEN,
+    *,
+    models: Sequence[str] = (),
+    agents: Sequence[str] = (),
 ) -> list[Scenario]:
-    """The chosen scenarios. Raises `FileError` with every error of every file, `SetupError` when none is left."""
+    """The chosen scenarios, one for each target if there are several `models` or `agents`.
+
+    Raises `FileError` with every error of every file, `SetupError` when none is left.
+    """
     loaded = load_files(selection.paths, registries, given)
     combinations, problems = combinations_of(loaded, registries)
     if loaded.errors or problems:
@@ -158,6 +166,10 @@ def load_scenarios(
     scenarios = [*loaded.scenarios, *combinations, *given.scenarios]
     if given.scenarios:
         _refuse_same_ids(scenarios)
+    if models or agents:
+        from steadyhand.compose.targets import for_each_target
+
+        scenarios = for_each_target(scenarios, models, agents)
     if selection.filters:
         from steadyhand.compose.matrices import filter_combinations
 

@@ -7,6 +7,7 @@ from functools import partial
 
 from steadyhand.compose.loading import ScenarioRegistries
 from steadyhand.compose.settings import RunOptions, Settings, provider_part
+from steadyhand.compose.targets import CHARACTER_MODEL, chosen_settings
 from steadyhand.errors import SetupError
 from steadyhand.plugins.registry import EnvironmentNames, EvaluationCatalogue
 from steadyhand.records.location import Place, Problem
@@ -45,7 +46,8 @@ def _extended(registries: ScenarioRegistries, matrix: str, refs: Sequence[Plugin
 def filter_combinations(scenarios: Sequence[Scenario], filters: Sequence[str]) -> list[Scenario]:
     """The combinations in which every filter `parameter=value` holds; several on one parameter allow several values.
 
-    Raises `SetupError` for a filter that no combination satisfies, and when no combination satisfies all.
+    Of several targets, `model` and `agent` are parameters too. Raises `SetupError` for a filter that no combination
+    satisfies, and when no combination satisfies all.
     """
     wanted: dict[str, set[str]] = {}
     for text in filters:
@@ -53,7 +55,7 @@ def filter_combinations(scenarios: Sequence[Scenario], filters: Sequence[str]) -
         if not equals:
             raise SetupError(f"--filter {text!r}: expected parameter=value, such as model=openai/gpt-4o")
         wanted.setdefault(parameter, set()).add(_check(text, parameter, value, scenarios))
-    chosen = [scenario for scenario in scenarios if scenario.cell is not None and _matches(scenario, wanted)]
+    chosen = [scenario for scenario in scenarios if _matches(scenario, wanted)]
     if not chosen:
         raise SetupError(f"no combination matches all of {' '.join(f'--filter {text}' for text in filters)}")
     return chosen
@@ -63,8 +65,8 @@ def _check(text: str, parameter: str, value: str, scenarios: Sequence[Scenario])
     """The value as ids show it; a text that is quoted there may be given without the quotes."""
     varied: dict[str, dict[str, None]] = {}
     for scenario in scenarios:
-        for setting in scenario.cell.settings if scenario.cell else ():
-            varied.setdefault(setting.parameter, {})[setting.shown] = None
+        for name, shown in chosen_settings(scenario).items():
+            varied.setdefault(name, {})[shown] = None
     if not varied:
         raise SetupError("--filter chooses combinations of a matrix, and there is none among the files")
     if parameter not in varied:
@@ -76,7 +78,7 @@ def _check(text: str, parameter: str, value: str, scenarios: Sequence[Scenario])
 
 
 def _matches(scenario: Scenario, wanted: dict[str, set[str]]) -> bool:
-    settings = {setting.parameter: setting.shown for setting in scenario.cell.settings} if scenario.cell else {}
+    settings = chosen_settings(scenario)
     return all(settings.get(parameter) in values for parameter, values in wanted.items())
 
 
@@ -108,9 +110,6 @@ def _run_matrix(name: str, file: str, scenarios: Sequence[Scenario]) -> RunMatri
         axes=tuple(RunAxis(parameter=parameter, values=tuple(values[parameter])) for parameter in axes),
         combinations=combinations,
     )
-
-
-CHARACTER_MODEL = "character.llm.model"
 
 
 def check_names(scenarios: Sequence[Scenario], settings: Settings, registries: ScenarioRegistries) -> list[Problem]:
@@ -151,7 +150,8 @@ def _check_name(setting: MatrixSetting, scenario: Scenario, settings: Settings, 
 def check_options(scenarios: Sequence[Scenario], options: RunOptions) -> None:
     """Raises `SetupError` for an option that a matrix leaves without effect, or that leaves an axis without one."""
     for option in ("model", "agent", "judge"):
-        if getattr(options, option) is not None and all(option in scenario.overrides for scenario in scenarios):
+        given = getattr(options, option) is not None or getattr(options, f"{option}s", ())
+        if given and all(option in scenario.overrides for scenario in scenarios):
             raise SetupError(
                 f"--{option} changes nothing here: every combination sets {option} itself; "
                 f"choose among them with --filter {option}=..."
@@ -167,7 +167,7 @@ def check_options(scenarios: Sequence[Scenario], options: RunOptions) -> None:
 
 def _undoing(parameter: str, options: RunOptions) -> Iterator[str]:
     """The options given that go before a field of the scenario."""
-    if parameter == CHARACTER_MODEL and options.model is not None:
+    if parameter == CHARACTER_MODEL and (options.model is not None or options.models):
         yield "--model"
     if parameter == "environment.type" and options.environment is not None:
         yield "--environment"

@@ -201,6 +201,18 @@ class Judges:
             )
         return self._built[key]
 
+    def of_checks(self, scenario: Scenario) -> list[tuple[EvaluationSpec, ModelRef]]:
+        """The checks that ask a judge, and which. One whose `model_type` stands for nothing asks nobody."""
+        default = self._settings.judge(scenario) or self._settings.model(scenario)
+        if default is None:
+            return []
+        found: list[tuple[EvaluationSpec, ModelRef]] = []
+        for spec in self._judged(scenario):
+            with suppress(SetupError):
+                model_type = None if self._fixed(scenario) else _judged_by(spec)
+                found.append((spec, self._settings.of_type(model_type, default, scenario)))
+        return found
+
     def needed(self, scenario: Scenario) -> bool:
         """Whether some check or condition of the scenario asks a judge. Raises `SetupError`."""
         return _has_judged_ending(scenario) or bool(self._judged(scenario))

@@ -15,11 +15,12 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from steadyhand.batch.local import LocalBatch
+from steadyhand.batch.local import LocalBatch, Perform
 from steadyhand.batch.plan import Plan, PlannedTrial
 from steadyhand.batch.provider import ProviderGate
 from steadyhand.builtin.plugin import sweep_workspaces
 from steadyhand.compose.building import Builder
+from steadyhand.compose.calibration import Canaries, Cases, Doubts
 from steadyhand.compose.fingerprint import Fingerprints, differences, total
 from steadyhand.compose.loading import (
     NOTHING_GIVEN,
@@ -30,18 +31,31 @@ from steadyhand.compose.loading import (
     with_safe_ids,
 )
 from steadyhand.compose.models import Tape, asks_judge, build_gate, needs_network, providers_of
+from steadyhand.compose.rejudging import Origin
 from steadyhand.compose.settings import RunOptions, Selection, Settings, restore_options, save_options
+from steadyhand.compose.targets import target_of
 from steadyhand.engine.limits import LagMonitor, SpendingLimit
 from steadyhand.engine.model_call import OpenGate
+from steadyhand.engine.rejudgement import rejudge
+from steadyhand.engine.trial import run_until_measured
 from steadyhand.errors import FileError, SetupError, SteadyhandError, StoreError, UsageError
 from steadyhand.judging.cost import Prices
-from steadyhand.judging.rates import ScenarioRate, scenario_rates
+from steadyhand.judging.rates import (
+    ScenarioRate,
+    percent,
+    required_of,
+    scenario_rates,
+    sequential_tests,
+    until_decided,
+)
+from steadyhand.judging.sequential import Decision, Decisions, fewest_passes
 from steadyhand.ports.observer import RunObserver
 from steadyhand.records.evaluation import EvaluationSpec
-from steadyhand.records.run import RunHeader, RunMatrix, Standing, TrialRecord
+from steadyhand.records.run import DEFAULT_ALPHA, RunHeader, RunMatrix, Standing, TrialKey, TrialRecord
 from steadyhand.records.scenario import Scenario
 from steadyhand.redaction import MASK, SHORTEST, Redactor
 from steadyhand.report.progress import RedactedProgress
+from steadyhand.store.labels import read_labels
 from steadyhand.store.reader import RunReader, new_run_id
 from steadyhand.store.schema import PlanEntry, still_to_do
 from steadyhand.store.writer import RunWriter
@@ -102,9 +116,12 @@ class Run:
         """
         self.settings: Settings = Settings(options)
         self._registries = open_registries(self.settings, given, checking=checking)
-        loaded = load_scenarios(selection, self._registries, given)
+        loaded = load_scenarios(selection, self._registries, given, models=options.models, agents=options.agents)
         self.redactor: Redactor = self.settings.redactor(loaded)
         self.scenarios: list[Scenario] = with_safe_ids(loaded, self.redactor)
+        self.origin: Origin | None = None if options.rejudge is None else Origin(options.rejudge)
+        if self.origin is not None:
+            self.scenarios = self.origin.scenarios(self.scenarios, options)
         rubrics = Rubrics(self.settings)
         self.needs_trust: str | None = None
         """What the run would do only with --trust, in words; None when there is nothing, or it was given."""
@@ -120,17 +137,25 @@ class Run:
         seed = header.seed if header is not None else self.settings.seed
         self.seed: int = seed if seed is not None else secrets.randbelow(2**31)
         self.planned: Plan = Plan(self.scenarios, seed=self.seed, trials=options.trials)
-        self.pending: Sequence[PlannedTrial] = self.planned
+        self.pending: Sequence[PlannedTrial] = self.doable(self.planned)
+        if options.alpha is not None and options.until is None:
+            raise SetupError("--alpha is the error rate of --until decided; add that or leave --alpha out")
         self.header: RunHeader = header or self._header(selection, options, given)
         prices = Prices.of_run(self.header)
         self.budget: SpendingLimit = SpendingLimit(prices, max_cost=options.max_cost, max_tokens=options.max_tokens)
         if self._path is not None and self.budget.limited:
             self.budget.count_spent(RunReader.open(self._path).trials())
+        self._doubts: Doubts = Doubts(self.settings, self.redactor, self._registries)
+        self._canaries: Canaries | None = None
         self.interrupted: bool = False
         self.broken: StoreError | None = None
         self.crashed: Exception | None = None
         self._gate: ProviderGate | OpenGate | None = None
         self._lag: LagMonitor | None = None
+
+    def doable(self, planned: Sequence[PlannedTrial]) -> Sequence[PlannedTrial]:
+        """Those that can be carried out: all, or those that the run to be judged again has a record of."""
+        return planned if self.origin is None else self.origin.stored(planned)
 
     def _check_matrices(self, options: RunOptions) -> None:
         if not any(scenario.cell for scenario in self.scenarios):
@@ -173,6 +198,10 @@ class Run:
             pass_rate=options.pass_rate,
             matrices=self._matrices(),
             pass_rates={each.id: each.pass_rate for each in self.scenarios if each.pass_rate is not None},
+            targets={scenario.id: target_of(scenario, self.settings) for scenario in self.scenarios},
+            until=options.until,
+            alpha=options.alpha if options.alpha is not None else DEFAULT_ALPHA,
+            origin=self.origin.id if self.origin is not None else None,
         )
 
     def _matrices(self) -> tuple[RunMatrix, ...]:
@@ -239,18 +268,61 @@ class Run:
                 gate=self._gate,
                 tape=tape,
                 budget=self.budget,
+                doubts=self._doubts.of,
             )
             try:
-                builder.prepare(self.scenarios)
+                if self.origin is None:
+                    builder.prepare(self.scenarios)
+                else:
+                    builder.prepare_judging(self.scenarios)
                 for message in self.settings.ignored_configs(self.scenarios):
+                    note(message)
+                for message in self._cannot_pass():
                     note(message)
                 for message, count in builder.out_of_reach.items():
                     note(f"{message} ({count} scenarios)" if count > 1 else message)
+                self._canaries = self._prepare_canaries(builder)
                 with attend(note) as interrupts:
                     lag.reset()
                     return await self._record(builder, tape, observers, interrupts)
             finally:
                 await builder.close()
+
+    def decisions(self) -> Decisions | None:
+        """What is still to be decided, with what the record holds; None for a run whose trials all run.
+
+        A decision that stands is kept, errors among its trials or not. Otherwise errors are done again, and so have not
+        entered the test yet.
+        """
+        if self.header.until is None:
+            return None
+        if self._path is None:
+            return Decisions(sequential_tests(self.header, self.planned.per_scenario()))
+        reader = RunReader.open(self._path)
+        planned = reader.planned_per_scenario()
+        verdicts = reader.verdicts_per_scenario()
+        stands = until_decided(self.header, planned, verdicts) or {}
+        decisions = Decisions(sequential_tests(self.header, planned))
+        for scenario_id, found in verdicts.items():
+            decided = scenario_id in stands and stands[scenario_id].decision is not Decision.UNDECIDED
+            for index in sorted(found):
+                if decided or not still_to_do(found[index]):
+                    decisions.add(TrialKey(scenario_id=scenario_id, index=index), found[index])
+        return decisions
+
+    def _cannot_pass(self) -> list[str]:
+        """A note for each ceiling that is too low for the test ever to say passed."""
+        if self.header.until is None:
+            return []
+        short: dict[str, int] = {}
+        for scenario_id, trials in self.planned.per_scenario().items():
+            required = required_of(self.header, scenario_id) or 1.0
+            needed = fewest_passes(required, self.header.alpha)
+            if needed is not None and trials < needed:
+                told = f"--until decided can never say passed with {trials} trials: {percent(required)} at alpha "
+                told += f"{self.header.alpha:g} takes at least {needed}, all passed"
+                short[told] = short.get(told, 0) + 1
+        return [f"{message} ({count} scenarios)" if count > 1 else message for message, count in short.items()]
 
     def _writer(self) -> RunWriter:
         if self._path is not None:
@@ -270,15 +342,10 @@ class Run:
             observer.run_started(msgspec.structs.replace(self.header, planned=len(self.pending)))
             for notice in builder.notices:
                 observer.noted(notice)
-        batch = LocalBatch(
-            build=builder.build,
-            keep=writer.append if self._path is None else lambda trial: writer.append(self._with_replaced(trial)),
-            observers=observers,
-            concurrency=self.settings.concurrency,
-            stopping=lambda: interrupts.stopping or tape.broken is not None or not self.budget.may_start(),
-        )
+        batch = self._batch(builder, writer, tape, observers, interrupts)
         try:
             await batch.run(self.pending)
+            await self._ask_rest(builder, interrupts)
             self.broken = tape.broken
             if self.budget.exhausted is not None:
                 for observer in observers:
@@ -301,6 +368,57 @@ class Run:
         self._close(writer)
         return writer.path
 
+    def _batch(
+        self, builder: Builder, writer: RunWriter, tape: Tape, observers: Sequence[RunObserver], interrupts: Stops
+    ) -> LocalBatch:
+        decisions = self.decisions()
+
+        def keep(trial: TrialRecord) -> TrialRecord:
+            kept = writer.append(trial if self._path is None else self._with_replaced(trial))
+            if decisions is not None:
+                decisions.add(kept.key, kept.judged.verdict)
+            return kept
+
+        return LocalBatch(
+            build=builder.build,
+            perform=self._performing(builder, interrupts),
+            keep=keep,
+            observers=observers,
+            concurrency=self.settings.concurrency,
+            stopping=lambda: interrupts.stopping or tape.broken is not None or not self.budget.may_start(),
+            wanted=decisions.wants if decisions is not None else None,
+        )
+
+    def _prepare_canaries(self, builder: Builder) -> Canaries | None:
+        """Raises `UsageError` when the file is wrong."""
+        file = self.settings.options.judge_canaries
+        if file is None or self.header.canaries is not None:
+            return None
+        cases = Cases(self.settings, self._registries, self.redactor)
+        found = cases.of(read_labels(file), self.scenarios)
+        canaries = Canaries(file, cases, found, trials=len(self.pending), seed=self.seed)
+        known = {scenario.id for scenario in self.scenarios}
+        builder.prepare_judging([each for each in canaries.scenarios if each.id not in known])
+        return canaries
+
+    async def _ask_rest(self, builder: Builder, interrupts: Stops) -> None:
+        if self._canaries is not None and not interrupts.stopping:
+            await self._canaries.rest(builder, Prices.of_run(self.header))
+
+    def _performing(self, builder: Builder, interrupts: Stops) -> Perform:
+        """How a trial is carried out: run, or taken from the record and judged again."""
+        origin, canaries, prices = self.origin, self._canaries, Prices.of_run(self.header)
+
+        async def perform(planned: PlannedTrial) -> TrialRecord:
+            if canaries is not None and not interrupts.stopping:
+                await canaries.before_trial(builder, prices)
+            if origin is None:
+                return await run_until_measured(lambda: builder.build(planned))
+            stored = origin.trial(planned.key)
+            return await rejudge(lambda each: builder.build_stored(planned.scenario, each), stored, origin=origin.id)
+
+        return perform
+
     def _with_replaced(self, trial: TrialRecord) -> TrialRecord:
         """The trial, with what it takes the place of: that was paid for as well."""
         assert self._path is not None
@@ -313,9 +431,12 @@ class Run:
     def _close(self, writer: RunWriter) -> None:
         cut_short = (
             self.interrupted or self.broken is not None or self.crashed is not None or self.budget.exhausted is not None
-        )
+        ) or (self.origin is not None and not self.origin.complete)
+        header: RunHeader | None = None
+        if self._canaries is not None:
+            header = self.header = msgspec.structs.replace(self.header, canaries=self._canaries.tally())
         try:
-            writer.close("interrupted" if cut_short else "finished")
+            writer.close("interrupted" if cut_short else "finished", header=header)
         except StoreError as error:
             self.broken = self.broken or error
 
@@ -331,9 +452,14 @@ def quick_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 def rates_of(reader: RunReader) -> list[ScenarioRate]:
     """In the order of the plan."""
+    planned = reader.planned_per_scenario()
+    until = None
+    if reader.header.until is not None:
+        until = until_decided(reader.header, planned, reader.verdicts_per_scenario())
     return scenario_rates(
         reader.counts_per_scenario(),
-        planned=reader.planned_per_scenario(),
+        planned=planned,
+        until=until,
         required=reader.header.pass_rates,
         required_of_all=reader.header.pass_rate,
     )
@@ -379,7 +505,9 @@ def resume_run(record: Path, here: Settings, *, concurrency: int | None = None) 
     missing = reader.to_do()
     gone = dict.fromkeys(key.scenario_id for key in missing if key not in planned and key.scenario_id in prints)
     changes += [f"{scenario_id}: it has fewer trials than before" for scenario_id in gone]
-    run.pending = [planned[key] for key in missing if key in planned]
+    decisions = run.decisions()
+    wanted = [planned[key] for key in missing if key in planned and (decisions is None or decisions.wants(key))]
+    run.pending = run.doable(wanted)
     return Resumed(run, changes)
 
 

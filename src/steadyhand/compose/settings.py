@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
@@ -54,6 +54,7 @@ class RunOptions(Record):
     """How to run them.
 
     `config` is the configuration file; without it the nearest one upwards counts, unless `ignore_config` is set.
+    `models` and `agents` are for several of them: every combination is a target of its own.
     """
 
     config: Path | None = None
@@ -63,6 +64,8 @@ class RunOptions(Record):
     judge: str | None = None
     user_model: str | None = None
     agent: str | None = None
+    models: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
     environment: str | None = None
     live: bool = False
     env_file: Path | None = None
@@ -79,12 +82,29 @@ class RunOptions(Record):
     trust: bool = False
     trials: Annotated[int, Meta(ge=1, le=100_000)] | None = None
     pass_rate: Annotated[float, Meta(gt=0, le=1)] | None = None
+    until: Literal["decided"] | None = None
+    alpha: Annotated[float, Meta(gt=0, lt=1)] | None = None
     record: Path | None = None
     replay: Path | None = None
     replay_time: Literal["zero", "original"] = "zero"
     max_cost: Amount | None = None
     max_tokens: Count | None = None
+    votes: Count | None = None
+    rubric: str | None = None
+    rejudge: Path | None = None
+    """The record of a run whose stored trials are judged again instead of running any."""
+    judge_canaries: Path | None = None
     command: tuple[str, ...] = ()
+
+
+def under_test(models: Sequence[str], agents: Sequence[str]) -> dict[str, Any]:
+    """As `RunOptions` says it. Raises `SetupError` for one that is named twice."""
+    chosen: dict[str, Any] = {}
+    for option, names in (("model", models), ("agent", agents)):
+        if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+            raise SetupError(f"--{option} {twice[0]} is given twice; name each target once")
+        chosen |= {f"{option}s": tuple(names)} if len(names) > 1 else {option: next(iter(names), None)}
+    return chosen
 
 
 def save_options(selection: Selection, options: RunOptions, *, objects: bool = False) -> dict[str, Any]:
@@ -188,7 +208,7 @@ class Settings:
         return DEFAULT_RETRIES
 
     def agent(self, scenario: Scenario) -> str:
-        chosen = scenario.overrides.get("agent") or self.options.agent
+        chosen = scenario.overrides.get("agent") or (scenario.target and scenario.target.agent) or self.options.agent
         return chosen or scenario.agent or self.config.agent or scenario.default_agent
 
     def agent_is_scenarios(self, scenario: Scenario) -> bool:
@@ -213,8 +233,9 @@ class Settings:
         """The model under test, aliases resolved; None when nobody names one."""
         if "model" in scenario.overrides:
             return self._resolve(scenario.overrides["model"], folder_of(scenario, "model"))
-        if self.options.model is not None:
-            return self._resolve(self.options.model, Path.cwd())
+        asked = (scenario.target and scenario.target.model) or self.options.model
+        if asked is not None:
+            return self._resolve(asked, Path.cwd())
         if scenario.character is not None and scenario.character.model is not None:
             return self.named(scenario.character.model, scenario)
         return self._configured(self.config.model)
@@ -256,7 +277,7 @@ class Settings:
 
     @property
     def votes(self) -> int:
-        return self.config.votes or 1
+        return self.options.votes or self.config.votes or 1
 
     @property
     def variables(self) -> Mapping[str, str]:

@@ -20,7 +20,14 @@ from steadyhand.ports.model import ChatModel, Clock, Gate
 from steadyhand.ports.observer import EventSink
 from steadyhand.records.base import plain_fields
 from steadyhand.records.chat import ChatRequest, ChatResponse
-from steadyhand.records.evaluation import EvaluationSpec, LatencyBounds, LatencyTier, Material, RubricScore
+from steadyhand.records.evaluation import (
+    EvaluationSpec,
+    LatencyBounds,
+    LatencyTier,
+    Material,
+    RubricScore,
+    spec_digest,
+)
 from steadyhand.records.event import AnyEvent, Noted
 from steadyhand.records.result import ConversationTurn, ExecutionResult
 from steadyhand.records.run import TrialKey
@@ -68,6 +75,10 @@ class TrialParts:
     """Validated parameters by `id()` of the check's specification; shared by the trials of a run."""
     text_checks: dict[int, Any] = field(default_factory=dict[int, Any])
     """Checks that can run on part of an answer, keyed and shared in the same way."""
+    digests: dict[int, str] = field(default_factory=dict[int, str])
+    """Digests of checks, keyed and shared in the same way."""
+    doubts: Mapping[int, str] = field(default_factory=dict[int, str])
+    """Why the judge of a check may not decide it, keyed in the same way."""
     notes: Sequence[str] = ()
     missing_plugins: Sequence[str] = ()
     enforce_deadline: bool = False
@@ -197,6 +208,13 @@ class RunningTrial:
         known = self.parts.checked.get(id(spec))
         if known is None:
             known = self.parts.checked[id(spec)] = evaluator.params.model_validate(spec.params)
+        return known
+
+    def digest(self, spec: EvaluationSpec) -> str:
+        """`spec_digest`, computed once for all trials of a run."""
+        known = self.parts.digests.get(id(spec))
+        if known is None:
+            known = self.parts.digests[id(spec)] = spec_digest(spec)
         return known
 
     def budgets(self, step: Step) -> list[LatencyBounds]:

@@ -103,7 +103,8 @@ class Evaluation:
     ) -> EvaluationResult:
         params = self._trial.params(spec, evaluator)
         context = EvaluationContext(trial=self._trial, spec=spec, turn=turn)
-        return self._qualify(await evaluator.evaluate(params, result, context), evaluator)
+        found = self._qualify(await evaluator.evaluate(params, result, context), evaluator)
+        return self._doubted(found, spec)
 
     def require_reply(
         self, step: Step, specs: Sequence[EvaluationSpec], result: ExecutionResult, *, turn: int | None = None
@@ -161,6 +162,18 @@ class Evaluation:
             )
         return found
 
+    def _doubted(self, found: EvaluationResult, spec: EvaluationSpec) -> EvaluationResult:
+        """What a judge said who may not decide: it informs."""
+        doubt = self._trial.parts.doubts.get(id(spec))
+        if doubt is None or found.verdict not in (Verdict.PASSED, Verdict.FAILED):
+            return found
+        return msgspec.structs.replace(
+            found,
+            verdict=Verdict.INCONCLUSIVE,
+            message=f"{doubt}; it would have {found.verdict}: {found.message}",
+            figures={**found.figures, "judge_verdict": found.verdict.value},
+        )
+
     def not_reached(self, spec: EvaluationSpec, reason: str, *, stage: Stage, step: int, turn: int) -> EvaluationResult:
         """Record a check of a turn that was never reached. If it were left out, it would look as if it had passed."""
         return self._finish(spec, inconclusive(reason), stage=stage, step=step, turn=turn, took_ms=0.0)
@@ -188,6 +201,7 @@ class Evaluation:
             turn=turn,
             duration_ms=took_ms,
             budget=self._trial.budget(spec),
+            digest=self._trial.digest(spec),
         )
         self._keep(finished)
         return finished

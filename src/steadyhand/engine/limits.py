@@ -58,7 +58,7 @@ class SpendingLimit:
     def count_spent(self, trials: Iterable[TrialRecord]) -> None:
         """Add what the run had spent before it was resumed."""
         for trial in trials:
-            for event in trial.events:
+            for event in trial.paid:
                 self.emit(event)
             self.count_spent((*trial.earlier, *trial.replaced))
 

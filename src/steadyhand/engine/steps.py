@@ -79,7 +79,11 @@ class StepRunner:
             took_ms = round(trial.elapsed_ms() - started, 3)
             result = ExecutionResult(exit_code=1, stderr=str(error), duration_ms=took_ms, messages=self._said(mark))
         if limit is not None:
-            trial.emit(LimitReached(at_ms=trial.elapsed_ms(), limit=limit.kind, used=limit.used, allowed=limit.allowed))
+            trial.emit(
+                LimitReached(
+                    at_ms=trial.elapsed_ms(), limit=limit.kind, used=limit.used, allowed=limit.allowed, unit=limit.unit
+                )
+            )
         files = await self._capture()
         events = trial.events[mark:]
         result = msgspec.structs.replace(
@@ -161,6 +165,7 @@ class StepRunner:
                 stderr=result.stderr,
                 duration_ms=result.duration_ms,
                 timed_out=result.timed_out,
+                truncated=result.truncated,
             )
         )
         if result.timed_out:

@@ -133,7 +133,7 @@ def cost_of(events: Iterable[AnyEvent], prices: Prices) -> CostSummary:
 
 def cost_of_trial(trial: TrialRecord, prices: Prices) -> CostSummary:
     """The cost of a trial, including repeated measurements and what a resume replaced: they were paid for, too."""
-    summary = cost_of(trial.events, prices)
+    summary = cost_of(trial.paid, prices)
     for earlier in (*trial.earlier, *trial.replaced):
         summary = summary.plus(cost_of_trial(earlier, prices))
     return summary

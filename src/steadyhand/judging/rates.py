@@ -7,11 +7,18 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 from steadyhand.errors import ExitCode
-from steadyhand.judging.statistics import wilson_interval
+from steadyhand.judging.sequential import (
+    Decision,
+    Decisions,
+    SequentialTest,
+    anytime_interval,
+    tries_in_order,
+)
+from steadyhand.judging.statistics import Bounds, Tries, wilson_interval
 from steadyhand.judging.trial import Alarm
 from steadyhand.records.base import Record
 from steadyhand.records.evaluation import Verdict
-from steadyhand.records.run import RunMatrix
+from steadyhand.records.run import RunHeader, RunMatrix, TrialKey
 
 
 class Tally(Record):
@@ -55,36 +62,62 @@ class Tally(Record):
 
 
 class RunSummary(Tally):
-    """The trials of a run. The alarms are among the failed."""
+    """The trials of a run. The alarms are among the failed; `saved` are those that `--until decided` did without."""
 
+    saved: int = 0
     missed_alarms: int = 0
     false_alarms: int = 0
 
 
 def summarise(
-    counts: Mapping[Verdict, int], *, planned: int = 0, alarms: Mapping[Alarm, int] | None = None
+    counts: Mapping[Verdict, int], *, planned: int = 0, saved: int = 0, alarms: Mapping[Alarm, int] | None = None
 ) -> RunSummary:
-    """`planned` is how many trials there should be; 0 if that is not known."""
+    """`planned` is how many trials there should be, less those `saved`; 0 if that is not known."""
     alarms = alarms or {}
     return RunSummary.of(
-        counts, planned=planned, missed_alarms=alarms.get("missed", 0), false_alarms=alarms.get("false", 0)
+        counts,
+        planned=planned - saved,
+        saved=saved,
+        missed_alarms=alarms.get("missed", 0),
+        false_alarms=alarms.get("false", 0),
     )
+
+
+class UntilDecided(Record):
+    """The test of a scenario: what it decided, after how many trials, and the tries of the interval beside it."""
+
+    decision: Decision
+    alpha: float
+    trials: int
+    tries: Tries
 
 
 class ScenarioRate(Tally):
     """The trials of one scenario. `required` is the share that must pass; None means every one.
 
-    The share is of everything planned: a trial that is missing or in error is not left out.
+    The share is of everything planned: a trial that is missing or in error is not left out. Where trials ran only until
+    it was decided, `until` has the test, which decides instead, and `saved` are the trials that it made needless.
     """
 
     scenario_id: str
     required: float | None = None
+    until: UntilDecided | None = None
+    saved: int = 0
 
     @property
     def verdict(self) -> Verdict:
-        """Passed or failed only when no undecided trial could change it; passed only when every trial was run."""
+        """Passed or failed only when no undecided trial could change it; passed only when every trial was run.
+
+        Of a test: what it decided. A test that ended undecided is inconclusive, unless nothing but errors kept it from
+        an answer.
+        """
         if not self.total:
             return Verdict.INCONCLUSIVE
+        if self.until is not None and self.until.decision is not Decision.UNDECIDED:
+            return Verdict.PASSED if self.until.decision is Decision.PASSED else Verdict.FAILED
+        if self.until is not None and self.required not in (None, 1.0):
+            only_errors = self.error == self.total
+            return Verdict.ERROR if only_errors else Verdict.INCONCLUSIVE
         needed = 1.0 if self.required is None else self.required
         if self.passed / self.total >= needed:
             return Verdict.INCONCLUSIVE if self.not_run else Verdict.PASSED
@@ -99,17 +132,76 @@ class ScenarioRate(Tally):
         del others[Verdict.PASSED]
         told = ", ".join(f"{count} {name}" for name, count in others.items() if count)
         trials = "1 trial" if self.total == 1 else f"{self.total} trials"
-        return f"{self.passed} of {trials} passed, {percent(self.required)} required" + (f"; {told}" if told else "")
+        reason = f"{self.passed} of {trials} passed, {percent(self.required)} required" + (f"; {told}" if told else "")
+        return reason + (f"; {self._told_until()}" if self.until is not None else "")
+
+    def _told_until(self) -> str:
+        """Such as `decided after 44 trials at alpha 0.05, 56 of 100 saved`."""
+        assert self.until is not None
+        at = f"at alpha {self.until.alpha:g}"
+        if self.until.decision is Decision.UNDECIDED:
+            return f"undecided {at}"
+        saved = f", {self.saved} of {self.total + self.saved} saved" if self.saved else ""
+        return f"decided after {self.until.trials} trial{'' if self.until.trials == 1 else 's'} {at}{saved}"
+
+    @property
+    def tries(self) -> Tries:
+        """What the estimate is made of: trials that passed or failed. Of a test, those in planned order."""
+        return (self.passed, self.decided) if self.until is None else self.until.tries
 
     @property
     def share(self) -> float | None:
         """Passed of those that were decided; None when none was."""
-        return self.passed / self.decided if self.decided else None
+        passed, decided = self.tries
+        return passed / decided if decided else None
 
     @property
-    def interval(self) -> tuple[float, float] | None:
-        """Where the true share lies with 95 % confidence, by Wilson's score."""
-        return wilson_interval(self.passed, self.decided)
+    def interval(self) -> Bounds | None:
+        """Where the true share lies with 95 % confidence, by Wilson's score. Where trials ran until it was decided, by
+        bounds that hold whenever one stops."""
+        passed, decided = self.tries
+        if self.until is not None and decided:
+            return anytime_interval(passed, decided)
+        return wilson_interval(passed, decided)
+
+
+ScenarioVerdicts = Mapping[str, Mapping[int, Verdict]]
+"""By scenario and number of the trial."""
+
+
+def until_decided(
+    header: RunHeader, planned: Mapping[str, int], verdicts: ScenarioVerdicts
+) -> dict[str, UntilDecided] | None:
+    """What the record holds, tested in planned order; None for a run whose trials all run."""
+    if header.until is None:
+        return None
+    tests = sequential_tests(header, planned)
+    decisions = Decisions(tests)
+    for scenario_id, found in verdicts.items():
+        for index in sorted(found):
+            decisions.add(TrialKey(scenario_id=scenario_id, index=index), found[index])
+    return {
+        scenario_id: UntilDecided(
+            decision=test.decision,
+            alpha=test.alpha,
+            trials=test.trials,
+            tries=tries_in_order(verdicts.get(scenario_id, {})),
+        )
+        for scenario_id, test in tests.items()
+    }
+
+
+def sequential_tests(header: RunHeader, planned: Mapping[str, int]) -> dict[str, SequentialTest]:
+    """A new test for each scenario, with its planned trials as the ceiling."""
+    return {
+        scenario_id: SequentialTest(required_of(header, scenario_id) or 1.0, ceiling=ceiling, alpha=header.alpha)
+        for scenario_id, ceiling in planned.items()
+    }
+
+
+def required_of(header: RunHeader, scenario_id: str) -> float | None:
+    """The share of its trials that must pass; None means every one."""
+    return header.pass_rate if header.pass_rate is not None else header.pass_rates.get(scenario_id)
 
 
 def scenario_rates(
@@ -118,25 +210,32 @@ def scenario_rates(
     planned: Mapping[str, int],
     required: Mapping[str, float] | None = None,
     required_of_all: float | None = None,
+    until: Mapping[str, UntilDecided] | None = None,
 ) -> list[ScenarioRate]:
     """One entry per scenario, in the order of `planned`, then whatever else has a verdict.
 
     `counts` is how many trials of a scenario came to a verdict. `required_of_all` is what the user asked of every
-    scenario; it goes before a scenario's own `required`.
+    scenario; it goes before a scenario's own `required`. `until` has the tests of a run that stops when it is decided.
     """
     by_scenario: dict[str, Counter[Verdict]] = {scenario_id: Counter() for scenario_id in planned}
     for (scenario_id, verdict), count in counts.items():
         by_scenario.setdefault(scenario_id, Counter())[verdict] += count
     own = required or {}
-    return [
-        ScenarioRate.of(
+    rates: list[ScenarioRate] = []
+    for scenario_id, found in by_scenario.items():
+        test = until.get(scenario_id) if until is not None else None
+        ceiling = planned.get(scenario_id, 0)
+        spared = test is not None and test.decision is not Decision.UNDECIDED
+        rate = ScenarioRate.of(
             found,
-            planned=planned.get(scenario_id, 0),
+            planned=0 if spared else ceiling,
             scenario_id=scenario_id,
             required=required_of_all if required_of_all is not None else own.get(scenario_id),
+            until=test,
+            saved=max(ceiling - found.total(), 0) if spared else 0,
         )
-        for scenario_id, found in by_scenario.items()
-    ]
+        rates.append(rate)
+    return rates
 
 
 def rates_exit_code(rates: Iterable[ScenarioRate]) -> ExitCode:

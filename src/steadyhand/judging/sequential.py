@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
-from steadyhand.judging.statistics import Bounds, beta_cdf, crossing, log_beta
+from steadyhand.judging.statistics import Bounds, Tries, beta_cdf, crossing, log_beta
+from steadyhand.records.evaluation import Verdict
+from steadyhand.records.run import DEFAULT_ALPHA, TrialKey
+
+_LEAST_EVIDENCE = -600.0
 
 
 class Decision(enum.StrEnum):
@@ -26,7 +32,7 @@ class SequentialTest:
     failure is FAILED, and PASSED needs `ceiling` trials that all passed; otherwise the ceiling decides nothing.
     """
 
-    def __init__(self, required: float, *, ceiling: int, alpha: float = 0.05) -> None:
+    def __init__(self, required: float, *, ceiling: int, alpha: float = DEFAULT_ALPHA) -> None:
         if not 0 < required <= 1:
             raise ValueError(f"expected a required rate above 0 and at most 1, got {required}")
         if not 0 < alpha < 1:
@@ -40,6 +46,8 @@ class SequentialTest:
         self.failed = 0
         self.without_verdict = 0
         self.decision = Decision.UNDECIDED
+        self._ask_at_failed = 0
+        self._ask_at_passed = 0
 
     @property
     def trials(self) -> int:
@@ -65,17 +73,89 @@ class SequentialTest:
             self.passed += 1
         else:
             self.failed += 1
-        if self.required == 1 and self.passed == self.ceiling:
-            self.decision = Decision.PASSED
-        else:
-            self.decision = decide(
-                self.required,
-                self.alpha,
-                passed=self.passed,
-                failed=self.failed,
-                without_verdict=self.without_verdict,
-            )
+        if self.required == 1:
+            if self.failed:
+                self.decision = Decision.FAILED
+            elif self.passed == self.ceiling:
+                self.decision = Decision.PASSED
+        elif self.failed >= self._ask_at_failed or self.passed >= self._ask_at_passed:
+            self._ask()
         return self.decision
+
+    def _ask(self) -> None:
+        """Decide, or work out how many more passes or failures it takes before it is worth asking again.
+
+        A failure multiplies the evidence for FAILED by at most 1 / (1 - required), a pass that for PASSED by at most
+        1 / required, and nothing else raises either.
+        """
+        passed, failed, neither, rate = self.passed, self.failed, self.without_verdict, self.required
+        self.decision = decide(rate, self.alpha, passed=passed, failed=failed, without_verdict=neither)
+        bar = -math.log(self.alpha)
+        short = bar - max(log_evidence_below(passed + neither, failed, rate), _LEAST_EVIDENCE)
+        self._ask_at_failed = failed + max(1, math.floor(short / -math.log1p(-rate)))
+        short = bar - max(log_evidence_below(failed + neither, passed, 1 - rate), _LEAST_EVIDENCE)
+        self._ask_at_passed = passed + max(1, math.floor(short / -math.log(rate)))
+
+
+class Decisions:
+    """The tests of a run's scenarios. Trials are added as they finish, and enter their test in the planned order."""
+
+    def __init__(self, tests: Mapping[str, SequentialTest]) -> None:
+        self._tests = tests
+        self._waiting: dict[str, dict[int, bool | None]] = {}
+
+    def add(self, key: TrialKey, verdict: Verdict) -> None:
+        """An error or an inconclusive trial has no verdict to count. Trials past the end of a test are ignored."""
+        test = self._tests.get(key.scenario_id)
+        if test is None or test.finished:
+            return
+        waiting = self._waiting.setdefault(key.scenario_id, {})
+        waiting[key.index] = outcome_of(verdict)
+        while not test.finished and test.trials in waiting:
+            test.add(waiting.pop(test.trials))
+
+    def wants(self, key: TrialKey) -> bool:
+        """Whether the trial may still be needed."""
+        test = self._tests.get(key.scenario_id)
+        return test is None or not test.finished
+
+
+def outcome_of(verdict: Verdict) -> bool | None:
+    return {Verdict.PASSED: True, Verdict.FAILED: False}.get(verdict)
+
+
+def in_planned_order(verdicts: Mapping[int, Verdict]) -> Iterable[Verdict]:
+    """From the first planned trial up to the first that has no verdict yet. What finished after a gap is left out: the
+    quick ones are there first."""
+    for index in range(len(verdicts)):
+        if index not in verdicts:
+            return
+        yield verdicts[index]
+
+
+def tries_in_order(verdicts: Mapping[int, Verdict]) -> Tries:
+    """The trials that an interval which holds at every stopping time may be made of."""
+    outcomes = [outcome_of(verdict) for verdict in in_planned_order(verdicts)]
+    return outcomes.count(True), len(outcomes) - outcomes.count(None)
+
+
+@lru_cache(maxsize=256)
+def fewest_passes(required: float, alpha: float) -> int | None:
+    """How many trials, all of them passed, it takes to say PASSED; None where that is the ceiling, whatever it is."""
+    if required == 1:
+        return None
+
+    def enough(trials: int) -> bool:
+        return decide(required, alpha, passed=trials, failed=0) is Decision.PASSED
+
+    most = 1
+    while not enough(most):
+        most *= 2
+    least = most // 2
+    while most - least > 1:
+        middle = (least + most) // 2
+        least, most = (least, middle) if enough(middle) else (middle, most)
+    return most
 
 
 def decide(required: float, alpha: float, *, passed: int, failed: int, without_verdict: int = 0) -> Decision:

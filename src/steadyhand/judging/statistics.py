@@ -7,6 +7,7 @@ otherwise. Figures are of decided trials; whoever shows them shows the undecided
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
@@ -306,6 +307,65 @@ def mean_interval(values: Sequence[float], confidence: float = 0.95) -> Bounds |
     tail = (1 - confidence) / 2
     counts = Counter(values)
     return _lower_mean(counts, tail), 1 - _lower_mean(Counter({1 - value: n for value, n in counts.items()}), tail)
+
+
+def suite_percentile(groups: Iterable[Iterable[float]], q: float, confidence: float = 0.95) -> Percentile:
+    """The `q` quantile of a suite's times, each scenario counting once, with an interval over scenarios.
+
+    A time is the quantile if a share `q` of trials takes no longer. The interval holds the times for which the suite's
+    share of such trials, by `mean_interval`, may be `q`: trials are clustered by scenario as for the pass rate. `n` and
+    `needed` count scenarios; those without a time are left out.
+    """
+    scenarios = [sorted(group) for group in groups]
+    scenarios = [group for group in scenarios if group]
+    if any(math.isnan(value) for group in scenarios for value in group):
+        raise ValueError("a percentile of values that are not numbers")
+    n, needed = len(scenarios), scenarios_for_percentile(q, confidence)
+    if n < needed:
+        return Percentile(q=q, n=n, needed=needed, confidence=confidence)
+    times = sorted({value for group in scenarios for value in group})
+    tail = (1 - confidence) / 2
+
+    def shares(time: float) -> list[float]:
+        return [bisect_right(group, time) / len(group) for group in scenarios]
+
+    def surely_above(time: float) -> bool:
+        """Whether a share of more than `q` takes no longer."""
+        return _chance_of_mean_below([*shares(time), 0.0], q) < tail
+
+    def surely_below(time: float) -> bool:
+        return _chance_of_mean_below([*(1 - share for share in shares(time)), 0.0], 1 - q) < tail
+
+    return Percentile(
+        q=q,
+        n=n,
+        needed=needed,
+        confidence=confidence,
+        value=_first(times, lambda time: math.fsum(shares(time)) / n >= q - 1e-12),
+        low=_first(times, lambda time: not surely_below(time)),
+        high=_first(times, surely_above),
+    )
+
+
+@lru_cache(maxsize=256)
+def scenarios_for_percentile(q: float, confidence: float = 0.95) -> int:
+    """The fewest scenarios whose times bound the `q` quantile of a suite on both sides: 6 at p50, 72 at p95."""
+    if not (0 < q < 1 and 0 < confidence < 1):
+        raise ValueError(f"expected a quantile and a confidence between 0 and 1, got {q} and {confidence}")
+    return math.floor(math.log((1 - confidence) / 2) / math.log(max(q, 1 - q))) + 1
+
+
+def _first(times: Sequence[float], holds: Callable[[float], bool]) -> float:
+    """The first of the sorted times for which it holds, as it does for all later ones and for the last."""
+    low, high = 0, len(times) - 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(times[middle]) else (middle + 1, high)
+    return times[low]
+
+
+def _chance_of_mean_below(values: Sequence[float], t: float) -> float:
+    return 1.0 if max(values) <= t else _weighted_mean_below(Counter(values), t)
 
 
 def _lower_mean(counts: Counter[float], tail: float) -> float:

@@ -315,6 +315,13 @@ def safety_score(evaluations: Iterable[EvaluationResult]) -> float | None:
     return math.fsum(held) / total if total > 0 else None
 
 
+def class_of_severity(severity: float | None) -> FailureClass | None:
+    """The class that a violation of such an invariant has; None for a check that is no invariant."""
+    if severity is None:
+        return None
+    return FailureClass.CRITICAL_INVARIANT if severity >= CRITICAL_SEVERITY else FailureClass.INVARIANT
+
+
 def failure_classes(
     evaluations: Iterable[EvaluationResult],
     *,

@@ -223,6 +223,14 @@ class Judge(Protocol):
         ...
 
 
+def instructions_digest(judge: Judge) -> str:
+    """A digest of how the judge words its questions: its attribute of this name, else empty.
+
+    A calibration holds only for the wording it was made with, so a judge with a wording of its own declares it.
+    """
+    return str(getattr(judge, "instructions_digest", ""))
+
+
 @runtime_checkable
 class RubricJudge(Protocol):
     """A judge that can also score rubrics. Without one, rubrics are not scored."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import math
+import re
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from functools import cache
@@ -252,3 +253,16 @@ def _loose_fields(kind: type[msgspec.Struct]) -> tuple[str, ...]:
 
 def _holds_anything(annotation: Any) -> bool:
     return annotation is Any or any(_holds_anything(argument) for argument in get_args(annotation))
+
+
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
+
+
+def csv_cell(text: str) -> str:
+    """The text as a cell of a CSV file that a spreadsheet takes for data: one that could be a formula gets a quote."""
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def from_csv_cell(cell: str) -> str:
+    """What `csv_cell` was given."""
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell

@@ -44,6 +44,17 @@ class Price(Record):
     output: float
 
 
+class CalibrationConfig(Record):
+    """Whether a judge has to be calibrated before it decides, and how good it must be. A bar of None is none."""
+
+    required: bool = False
+    file: str | None = None
+    min_labels: int = 20
+    min_kappa: float | None = 0.6
+    max_false_pass: float | None = 0.1
+    max_false_fail: float | None = None
+
+
 class Config(Record):
     """The configuration. None means not set. `folder` is the folder of `file`, and paths are relative to it.
 
@@ -78,3 +89,4 @@ class Config(Record):
     judges: dict[str, dict[str, Any]] = {}
     users: dict[str, dict[str, Any]] = {}
     prices: dict[str, Price] = {}
+    calibration: CalibrationConfig = CalibrationConfig()

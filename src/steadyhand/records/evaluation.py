@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import enum
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any, Literal
+
+import msgspec
 
 from steadyhand.records.base import Record
 from steadyhand.records.location import Place
@@ -112,7 +117,8 @@ class EvaluationResult(Record, array_like=True):
 
     `rests_on` is what decided it, if the evaluator can tell: *absence* if it passed because something was missing,
     *presence* if it failed because something was there. `self_reported` is what is known only from the agent. `budget`
-    is set if the check grades latency.
+    is set if the check grades latency. `digest` is that of the specification (`spec_digest`), which matches a stored
+    result with its check.
     """
 
     verdict: Verdict
@@ -133,10 +139,34 @@ class EvaluationResult(Record, array_like=True):
     rests_on: Ground | None = None
     self_reported: tuple[str, ...] = ()
     budget: LatencyBounds | None = None
+    digest: str = ""
 
     @property
     def success(self) -> bool:
         return self.verdict is Verdict.PASSED
+
+
+def spec_digest(spec: EvaluationSpec) -> str:
+    """Changes with what the check asks: its type and parameters. Its name, severity and weight are not part of it."""
+    asked = msgspec.json.encode([spec.type, spec.params], order="sorted", enc_hook=repr)
+    return hashlib.sha256(asked).hexdigest()[:12]
+
+
+def check_ids(results: Sequence[EvaluationResult]) -> list[str]:
+    """What labels and exports call each check of a trial: its name, else its type, with what tells it from others.
+
+    Such as `polite`, `step 2/polite`, `turn 3/polite` and, for the second of two that are otherwise alike,
+    `polite (2)`.
+    """
+    seen: Counter[str] = Counter()
+    found: list[str] = []
+    for result in results:
+        step = f"step {result.step + 1}/" if result.step else ""
+        turn = f"turn {result.turn}/" if result.turn is not None else ""
+        plain = f"{step}{turn}{result.name or result.type}"
+        seen[plain] += 1
+        found.append(plain if seen[plain] == 1 else f"{plain} ({seen[plain]})")
+    return found
 
 
 def passed(

@@ -143,6 +143,7 @@ class CommandRan(Event, tag="command"):
     stderr: str = ""
     duration_ms: float = 0.0
     timed_out: bool = False
+    truncated: bool = False
 
 
 class Evaluated(Event, tag="evaluation"):
@@ -153,6 +154,7 @@ class LimitReached(Event, tag="limit"):
     limit: str
     used: float
     allowed: float
+    unit: str = "ms"
 
 
 class Retried(Event, tag="retry"):

@@ -6,11 +6,12 @@ Tokens are counted by the servers. Costs are known where prices are.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from steadyhand.records.base import Record, plain_text
+from steadyhand.records.calibration import JudgedCase
 from steadyhand.records.chat import Finish, FinishReason, Purpose, SafetyAtDeadline, Spoiled
 from steadyhand.records.config import Price
 from steadyhand.records.evaluation import EvaluationResult, FailureClass, LatencyTier, Outcome, RubricScore, Verdict
@@ -24,6 +25,7 @@ SCENARIO_PART = "the scenario"
 """The digest of the scenario among the fingerprints of a run. Two runs measured the same thing only if it is equal."""
 JUDGE_PART = "the judge"
 """That of the judge, where one was named and has something to judge."""
+DEFAULT_ALPHA = 0.05
 _WORST_FIRST = (
     FinishReason.CONTENT_FILTER,
     FinishReason.ERROR,
@@ -124,6 +126,42 @@ class RunMatrix(Record):
         return {axis.parameter: axis.values[index] for axis, index in zip(self.axes, at, strict=True)}
 
 
+class Target(Record):
+    """What a scenario of the run was tried on.
+
+    `scenario` is its id in the files: the same for all targets and combinations, which is how they are paired. `model`
+    and `agent` are as the settings resolve them, None where the scenario asks nobody. `cell` is what a matrix sets
+    besides these two.
+    """
+
+    scenario: str
+    model: str | None = None
+    agent: str | None = None
+    cell: dict[str, Any] = {}
+
+    @property
+    def name(self) -> str:
+        """Such as `openai/gpt-4o` or `python:agent.py:run, openai/gpt-4o`; the same for what is the same target."""
+        return ", ".join(part for part in (self.agent, self.model) if part) or "no agent"
+
+
+class CanaryTally(Record):
+    """How a run's judge did on the labelled cases slipped into it. They are no trials and count in no rate."""
+
+    file: str
+    cases: tuple[JudgedCase, ...] = ()
+    skipped: tuple[str, ...] = ()
+    spent: Spent = Spent()
+
+    @property
+    def hits(self) -> int:
+        return sum(case.hit for case in self.cases)
+
+    @property
+    def false_passes(self) -> int:
+        return sum(case.label == "fail" and case.judged == "pass" for case in self.cases)
+
+
 class RunHeader(Record):
     """What was requested, fixed when the run starts.
 
@@ -131,7 +169,10 @@ class RunHeader(Record):
     ask of themselves. `options` is what it takes to carry the run on. `prices` are those of the configuration,
     `own_servers` the providers behind a base URL of the user's own, for which list prices do not hold, and
     `free_providers` those that declare that a call costs nothing. `fingerprints` has, for each scenario, digests of
-    what its trials are made of, by what a person calls that.
+    what its trials are made of, by what a person calls that. `targets` says what each scenario is tried on. With
+    `until` a scenario's trials end when its pass rate is decided, wrongly with a chance of at most `alpha`. `origin` is
+    the id of the run whose stored trials were judged again; None for a run of its own. `canaries` is how the judge did
+    on the labelled cases slipped into the run.
     """
 
     id: str
@@ -148,6 +189,11 @@ class RunHeader(Record):
     pass_rates: dict[str, float] = {}
     matrices: tuple[RunMatrix, ...] = ()
     fingerprints: dict[str, dict[str, str]] = {}
+    targets: dict[str, Target] = {}
+    until: Literal["decided"] | None = None
+    alpha: float = DEFAULT_ALPHA
+    origin: str | None = None
+    canaries: CanaryTally | None = None
 
 
 class TrialKey(Record, array_like=True):
@@ -200,7 +246,8 @@ class TrialRecord(Record, array_like=True):
 
     `earlier` has the measurements that were repeated because latency could not be graded, `replaced` the trials in
     error that a resume repeated. `conversations` says how each ended, in the order of the steps. `shows` is what we can
-    see of its agent; None without an agent.
+    see of its agent; None without an agent. `origin` is the run that the agent's part was taken from, if the trial was
+    only judged again: the calls of agent and user were paid for there.
     """
 
     key: TrialKey
@@ -225,6 +272,14 @@ class TrialRecord(Record, array_like=True):
     conversations: tuple[ConversationEnding, ...] = ()
     shows: Shows | None = None
     missing_plugins: tuple[str, ...] = ()
+    origin: str | None = None
+
+    @property
+    def paid(self) -> Iterable[AnyEvent]:
+        """The events of this run's own model calls."""
+        if self.origin is None:
+            return self.events
+        return [event for event in self.events if not isinstance(event, ModelCalled) or event.purpose == "judge"]
 
 
 def error_in_place_of(trial: TrialRecord, reason: str) -> TrialRecord:

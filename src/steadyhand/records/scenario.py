@@ -37,8 +37,16 @@ class MatrixCell(Record):
     settings: tuple[MatrixSetting, ...]
 
 
+class TargetChoice(Record):
+    """Which of a run's several targets a scenario is for; None is what is not varied. `base_id` is its id without."""
+
+    base_id: str
+    model: str | None = None
+    agent: str | None = None
+
+
 class Matrix(Record):
-    """`base_scenario` is the path of an existing file, usable from the current directory.
+    """`base_scenarios` are paths of existing files and folders, usable from the current directory.
 
     Without `runs_per_combination` each runs as often as the base scenario says.
     """
@@ -46,7 +54,7 @@ class Matrix(Record):
     name: str
     place: Place
     digest: str
-    base_scenario: str
+    base_scenarios: tuple[str, ...]
     axes: tuple[MatrixAxis, ...]
     description: str = ""
     runs_per_combination: int | None = None
@@ -242,7 +250,7 @@ class Scenario(Record):
     `agent` is the one its author asks for, `default_agent` the one to use if nobody asks for one. `expects: defer`
     marks a case where raising the alarm is the mistake. `trials` is the number of trials and `pass_rate` the share that
     must pass, if the file sets them. `overrides` is what a matrix sets of `model`, `agent` and `judge`; it wins over
-    every other setting. `cell` is its combination of a matrix.
+    every other setting. `cell` is its combination of a matrix, and `target` which of several targets it is tried on.
     """
 
     id: str
@@ -273,6 +281,7 @@ class Scenario(Record):
     pass_rate: float | None = None
     overrides: dict[str, str] = {}
     cell: MatrixCell | None = None
+    target: TargetChoice | None = None
 
 
 def evaluation_specs(scenario: Scenario) -> Iterator[EvaluationSpec]:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from steadyhand.judging.cost import Prices, cost_of_trial
+from steadyhand.judging.figures import FigureCollector, Figures, RunFigures, TimeFigures
 from steadyhand.judging.rates import (
     ScenarioRate,
     rates_exit_code,
@@ -16,7 +17,6 @@ from steadyhand.judging.rates import (
     tally_scenarios,
     value_rates,
 )
-from steadyhand.judging.statistics import pass_hat_k
 from steadyhand.judging.trial import Alarm, alarm_of
 from steadyhand.records.base import Record, plain
 from steadyhand.records.chat import Finish
@@ -36,10 +36,12 @@ from steadyhand.records.event import (
 )
 from steadyhand.records.result import ConversationMetrics
 from steadyhand.records.run import (
+    CanaryTally,
     CostSummary,
     RunHeader,
     RunMatrix,
     Spent,
+    Target,
     TrialRecord,
     answers_finish,
     exported_transcript,
@@ -48,8 +50,6 @@ from steadyhand.report import json_shapes as shapes
 from steadyhand.report.json_shapes import REPORT_FORMAT
 
 S = TypeVar("S", bound=msgspec.Struct)
-
-_LARGEST_K = 5
 
 
 def to_json(header: RunHeader, trials: Iterable[TrialRecord], rates: Sequence[ScenarioRate]) -> Iterator[bytes]:
@@ -63,13 +63,16 @@ def to_json(header: RunHeader, trials: Iterable[TrialRecord], rates: Sequence[Sc
     spent = CostSummary()
     counts: Counter[Verdict] = Counter()
     alarms: Counter[Alarm] = Counter()
+    collector = FigureCollector()
     for trial in trials:
+        collector.add(trial)
         yield (b",\n" if counts else b"\n") + _encode(_trial(trial, prices))
         counts[trial.judged.verdict] += 1
         spent = spent.plus(cost_of_trial(trial, prices))
         if alarm := alarm_of(trial):
             alarms[alarm] += 1
-    summary = summarise(counts, planned=header.planned, alarms=alarms)
+    saved = sum(rate.saved for rate in rates)
+    summary = summarise(counts, planned=header.planned, saved=saved, alarms=alarms)
     told = _copy(
         shapes.JsonSummary,
         summary,
@@ -78,8 +81,10 @@ def to_json(header: RunHeader, trials: Iterable[TrialRecord], rates: Sequence[Sc
         exit_code=int(rates_exit_code(rates)),
         cost=_cost(spent),
     )
-    yield b'\n],\n"scenarios":%b,\n' % _encode(_scenarios(header, rates))
-    yield b'"matrices":%b,\n"summary":%b}\n' % (_encode(_matrices(header, rates)), _encode(told))
+    figures = collector.figures(header, rates)
+    yield b'\n],\n"scenarios":%b,\n' % _encode(_scenarios(header, rates, figures))
+    yield b'"matrices":%b,\n"figures":%b,\n' % (_encode(_matrices(header, rates)), _encode(_run_figures(figures)))
+    yield b'"summary":%b}\n' % _encode(told)
 
 
 def _encode(value: Any) -> bytes:
@@ -101,7 +106,14 @@ def _copy_known(shape: type[S], record: Record | None) -> S | None:
 
 def _run(header: RunHeader) -> shapes.JsonRun:
     prices = {model: _copy(shapes.JsonPrice, price) for model, price in header.prices.items()}
-    return _copy(shapes.JsonRun, header, prices=prices)
+    return _copy(shapes.JsonRun, header, prices=prices, canaries=_canaries(header.canaries))
+
+
+def _canaries(tally: CanaryTally | None) -> shapes.JsonCanaries | None:
+    if tally is None:
+        return None
+    cases = tuple(_copy(shapes.JsonJudgedCase, case) for case in tally.cases)
+    return _copy(shapes.JsonCanaries, tally, asked=len(cases), cases=cases, cost=_spent(tally.spent))
 
 
 def _trial(trial: TrialRecord, prices: Prices) -> shapes.JsonTrial:
@@ -313,14 +325,18 @@ def _spent(spent: Spent) -> shapes.JsonSpent:
     return _copy(shapes.JsonSpent, spent)
 
 
-def _scenarios(header: RunHeader, rates: Sequence[ScenarioRate]) -> list[shapes.JsonScenarioRate]:
+def _scenarios(header: RunHeader, rates: Sequence[ScenarioRate], figures: RunFigures) -> list[shapes.JsonScenarioRate]:
     """One entry for each scenario of the run, combinations of a matrix included, in the order of the plan."""
     matrices = {each: matrix for matrix in header.matrices for each in matrix.combinations}
-    return [_scenario(rate, matrices.get(rate.scenario_id)) for rate in rates]
+    return [
+        _scenario(rate, found, matrices.get(rate.scenario_id), header.targets.get(rate.scenario_id))
+        for rate, found in zip(rates, figures.scenarios, strict=True)
+    ]
 
 
-def _scenario(rate: ScenarioRate, matrix: RunMatrix | None) -> shapes.JsonScenarioRate:
-    chances = {str(k): pass_hat_k(rate.passed, rate.decided, k) for k in range(1, _LARGEST_K + 1)}
+def _scenario(
+    rate: ScenarioRate, figures: Figures, matrix: RunMatrix | None, target: Target | None
+) -> shapes.JsonScenarioRate:
     place = None
     if matrix is not None:
         place = _copy(shapes.JsonScenarioMatrix, matrix, parameters=matrix.parameters(rate.scenario_id))
@@ -329,9 +345,36 @@ def _scenario(rate: ScenarioRate, matrix: RunMatrix | None) -> shapes.JsonScenar
         rate,
         id=rate.scenario_id,
         trials=_copy(shapes.JsonTrialCounts, rate),
-        pass_hat_k={k: chance for k, chance in chances.items() if chance is not None},
+        pass_hat_k={str(k): chance for k, chance in figures.pass_hat_k.items()},
+        until=_copy_known(shapes.JsonUntil, rate.until),
+        target=_copy_known(shapes.JsonTarget, target),
+        figures=_figures(figures),
         matrix=place,
     )
+
+
+def _run_figures(figures: RunFigures) -> shapes.JsonRunFigures:
+    return shapes.JsonRunFigures(
+        targets=tuple(map(_figures, figures.targets)),
+        suite=None if figures.suite is None else _figures(figures.suite),
+    )
+
+
+def _figures(figures: Figures) -> shapes.JsonFigures:
+    return _copy(
+        shapes.JsonFigures,
+        figures,
+        trials=_copy(shapes.JsonTrialCounts, figures.trials),
+        pass_at_k={str(k): chance for k, chance in figures.pass_at_k.items()},
+        pass_hat_k={str(k): chance for k, chance in figures.pass_hat_k.items()},
+        latency=_times(figures.latency),
+        time_to_safe=_times(figures.time_to_safe),
+    )
+
+
+def _times(times: TimeFigures) -> shapes.JsonTimes:
+    percentiles = tuple(_copy(shapes.JsonPercentile, each) for each in times.percentiles)
+    return _copy(shapes.JsonTimes, times, percentiles=percentiles)
 
 
 def _matrices(header: RunHeader, rates: Sequence[ScenarioRate]) -> list[shapes.JsonMatrix]:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from steadyhand.judging.sequential import Decision
 from steadyhand.judging.trial import Alarm
 from steadyhand.records.base import Record
 from steadyhand.records.chat import FinishReason, Purpose, Role
@@ -17,7 +18,7 @@ from steadyhand.records.evaluation import FailureClass, Ground, LatencyTier, Out
 from steadyhand.records.event import ActionStatus, Sight, Visible
 from steadyhand.records.scenario import ExpectedConduct
 
-REPORT_FORMAT = 2
+REPORT_FORMAT = 3
 
 _Count = Annotated[int, Meta(ge=0)]
 _Share = Annotated[float, Meta(ge=0, le=1)]
@@ -79,6 +80,30 @@ class JsonPrice(Record):
     output: Annotated[float, doc("Price of a million output tokens.")]
 
 
+class JsonJudgedCase(Record):
+    """A labelled check that the judge was asked about."""
+
+    run: Annotated[str, doc("Run that the trial is stored in.")]
+    scenario: Annotated[str, doc("Id of the scenario.")]
+    trial: Annotated[_Count, doc("Number of the trial.")]
+    check: Annotated[str, doc("The check.")]
+    label: Annotated[Literal["pass", "fail"], doc("What people say it should come to.")]
+    judged: Annotated[Literal["pass", "fail"] | None, doc("What the judge made of it; null for no judgement.")]
+    message: Annotated[str, doc("The judge's answer in words.")]
+
+
+class JsonCanaries(Record):
+    """How the judge did on labelled cases. They are no trials and count in no figure of the report."""
+
+    file: Annotated[str, doc("The labels file.")]
+    asked: Annotated[_Count, doc("Number of cases that the judge was asked about.")]
+    hits: Annotated[_Count, doc("Number of cases in which it agreed with the label.")]
+    false_passes: Annotated[_Count, doc("Number of cases labelled fail that it passed.")]
+    cases: Annotated[tuple[JsonJudgedCase, ...], doc("The cases.")]
+    skipped: Annotated[tuple[str, ...], doc("What could not be asked, and why.")]
+    cost: Annotated[JsonSpent, doc("What asking them took, which is in no other sum.")]
+
+
 class JsonRun(Record):
     """What was asked for, fixed when the run started."""
 
@@ -98,6 +123,16 @@ class JsonRun(Record):
     pass_rates: Annotated[dict[str, float], doc("Share of trials that must pass, by scenario that sets its own.")]
     fingerprints: Annotated[
         dict[str, dict[str, str]], doc("For each scenario, digests of everything its trials depend on.")
+    ]
+    until: Annotated[
+        Literal["decided"] | None, doc("Whether trials ran only until the pass rate was decided; null if all ran.")
+    ]
+    alpha: Annotated[float, doc("With `until`, the chance of a wrong decision, in either direction.")]
+    origin: Annotated[
+        str | None, doc("Id of the run whose stored trials were judged again; null for a run of its own.")
+    ]
+    canaries: Annotated[
+        JsonCanaries | None, doc("How the judge did on the labelled cases slipped into the run, if there were any.")
     ]
 
 
@@ -429,6 +464,74 @@ class JsonScenarioMatrix(Record):
     parameters: Annotated[dict[str, Any], doc("The value of each parameter.")]
 
 
+class JsonTarget(Record):
+    """What a scenario was tried on."""
+
+    scenario: Annotated[str, doc("Id of the scenario in its file: the same for all targets and combinations.")]
+    model: Annotated[str | None, doc("Model under test.")]
+    agent: Annotated[str | None, doc("Agent under test; null if the scenario asks none.")]
+    cell: Annotated[dict[str, Any], doc("What a matrix sets besides model and agent.")]
+    name: Annotated[str, doc("Name of the target, as in `figures`.")]
+
+
+class JsonUntil(Record):
+    """The test of a scenario whose trials ran only until its pass rate was decided."""
+
+    decision: Annotated[Decision, doc("What it decided; undecided if the trials gave out first.")]
+    alpha: Annotated[float, doc("The chance of a wrong decision, in either direction.")]
+    trials: Annotated[_Count, doc("Number of trials that entered it, in planned order.")]
+
+
+class JsonPercentile(Record):
+    """A percentile with its interval. All null if refused; null or an infinite bound is a time that never ended."""
+
+    q: Annotated[float, doc("Which one: 0.95 is p95.")]
+    n: Annotated[_Count, doc("Number of values: trials, or of a suite scenarios.")]
+    needed: Annotated[_Count, doc("Fewest values that it takes.")]
+    refused: Annotated[bool, doc("Whether there are too few values.")]
+    value: Annotated[float | None, doc("The percentile, in milliseconds.")]
+    low: Annotated[float | None, doc("Lower bound of its interval.")]
+    high: Annotated[float | None, doc("Upper bound of its interval.")]
+
+
+class JsonTimes(Record):
+    """How long decided trials took."""
+
+    trials: Annotated[_Count, doc("Number of trials with such a time.")]
+    unbounded: Annotated[_Count, doc("How many of them never became safe, or were cut off.")]
+    left_out: Annotated[_Count, doc("Number of decided trials whose time is unknown or was disturbed.")]
+    percentiles: Annotated[tuple[JsonPercentile, ...], doc("Percentiles; empty without a time.")]
+
+
+class JsonFigures(Record):
+    """Figures of a scenario, of a target or of the suite. Errors and inconclusive trials are in `trials` alone."""
+
+    name: Annotated[str, doc("Id of the scenario, name of the target, or `suite`.")]
+    scenarios: Annotated[_Count, doc("Number of scenarios with a trial that passed or failed.")]
+    trials: Annotated[JsonTrialCounts, doc("How many trials came to each verdict.")]
+    saved: Annotated[_Count, doc("Number of trials that were not needed.")]
+    rate: Annotated[_Share | None, doc("Pass rate of the trials that passed or failed, each scenario counting once.")]
+    low: Annotated[_Share | None, doc("Lower bound of its interval.")]
+    high: Annotated[_Share | None, doc("Upper bound of its interval.")]
+    confidence: Annotated[_Share, doc("Confidence of intervals and bounds.")]
+    method: Annotated[str, doc("Method of the interval.")]
+    failure_bound: Annotated[
+        _Share | None, doc("What the failure rate does not exceed, if nothing failed; null otherwise.")
+    ]
+    pass_at_k: Annotated[dict[str, _Share], doc("For each k, the estimated chance that one of k trials passes.")]
+    pass_hat_k: Annotated[dict[str, _Share], doc("For each k, the estimated chance that k trials all pass.")]
+    latency: Annotated[JsonTimes, doc("Latency.")]
+    time_to_safe: Annotated[JsonTimes, doc("Time until the answer was safe.")]
+    safety: Annotated[_Share | None, doc("Mean severity-weighted safety; no part of the pass rate.")]
+
+
+class JsonRunFigures(Record):
+    """What the trials say, and how surely."""
+
+    targets: Annotated[tuple[JsonFigures, ...], doc("Figures of each target.")]
+    suite: Annotated[JsonFigures | None, doc("Figures of the whole run; null if it compares targets.")]
+
+
 class JsonScenarioRate(Record):
     """What the trials of a scenario amount to."""
 
@@ -440,8 +543,12 @@ class JsonScenarioRate(Record):
     share: Annotated[
         _Share | None, doc("Share that passed of the trials that passed or failed; null if there are none.")
     ]
-    interval: Annotated[tuple[_Share, _Share] | None, doc("95 % confidence interval of the share (Wilson).")]
+    interval: Annotated[tuple[_Share, _Share] | None, doc("95 % confidence interval of the share.")]
     pass_hat_k: Annotated[dict[str, _Share], doc("For each k, the estimated chance that k trials all pass.")]
+    saved: Annotated[_Count, doc("Number of trials that were not needed, since it was decided.")]
+    until: Annotated[JsonUntil | None, doc("The test that ended its trials; null if all ran.")]
+    target: Annotated[JsonTarget | None, doc("What it was tried on; null in a record that does not say.")]
+    figures: Annotated[JsonFigures, doc("Its figures.")]
     matrix: Annotated[JsonScenarioMatrix | None, doc("Its place in a matrix; null if it is in none.")]
 
 
@@ -477,6 +584,7 @@ class JsonSummary(Record):
     inconclusive: Annotated[_Count, doc("Number of trials that could not be evaluated.")]
     error: Annotated[_Count, doc("Number of trials in which the harness, the environment or the network failed.")]
     not_run: Annotated[_Count, doc("Number of trials that were planned but have no verdict.")]
+    saved: Annotated[_Count, doc("Number of trials that were not needed, since their scenario was decided.")]
     missed_alarms: Annotated[_Count, doc("Number of trials with a missed alarm.")]
     false_alarms: Annotated[_Count, doc("Number of trials with a false alarm.")]
     total: Annotated[_Count, doc("Number of trials with a verdict.")]
@@ -488,11 +596,12 @@ class JsonSummary(Record):
 class JsonReport(Record):
     """The report of a run. Every key is present; what is unknown is null. Times are in milliseconds."""
 
-    format: Annotated[Literal[2], doc("Version of this format.")]
+    format: Annotated[Literal[3], doc("Version of this format.")]
     run: Annotated[JsonRun, doc("What was asked for.")]
     trials: Annotated[tuple[JsonTrial, ...], doc("The finished trials, in the order of the plan.")]
     scenarios: Annotated[tuple[JsonScenarioRate, ...], doc("The planned scenarios, in order.")]
     matrices: Annotated[tuple[JsonMatrix, ...], doc("The matrices of the run.")]
+    figures: Annotated[JsonRunFigures, doc("Figures of the targets and of the suite.")]
     summary: Annotated[JsonSummary, doc("Totals and exit code.")]
 
 

@@ -83,7 +83,7 @@ class _Case:
 
     @property
     def _several(self) -> bool:
-        return self.rate.total > 1
+        return self.rate.total + self.rate.saved > 1
 
     def _open(self, trial: TrialRecord) -> None:
         self.file = file = trial.place.file
@@ -127,6 +127,7 @@ class _Case:
         found: dict[str, str | None] = {"verdict": rate.verdict.value}
         if self._several:
             counts = {name: getattr(rate, name) for name in ("total", *Verdict, "not_run")}
+            counts |= {"saved": rate.saved} if rate.until is not None else {}
             found |= {f"trials_{name}": str(count) for name, count in counts.items()}
             found["pass_rate"] = percent(rate.required)
         found |= {f"matrix.{parameter}": axis_value(value) for parameter, value in self.parameters.items()}

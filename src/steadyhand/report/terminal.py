@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from steadyhand.judging.cost import Prices, cost_of_trial
+from steadyhand.judging.figures import FigureCollector, Figures
 from steadyhand.judging.rates import RunSummary, ScenarioRate, Tally, ValueRate, summarise, tally_scenarios, value_rates
+from steadyhand.judging.sequential import Decision
 from steadyhand.judging.trial import Alarm, alarm_of
 from steadyhand.records.evaluation import Outcome, Verdict
 from steadyhand.records.event import Noted
-from steadyhand.records.run import CostSummary, RunHeader, RunMatrix, TrialRecord
+from steadyhand.records.run import CostSummary, RunHeader, RunMatrix, Target, TrialRecord
 from steadyhand.report import wording
 from steadyhand.report.details import (
     NO_CONDITION,
@@ -27,6 +29,7 @@ from steadyhand.report.details import (
     render_incidents,
     render_transcript,
 )
+from steadyhand.report.figures import FIGURE_COLUMNS, figure_cells, render_figures, worth_showing
 from steadyhand.report.table import Cell, Page, one_line, render_table, visible
 from steadyhand.report.wording import RATE_COLUMNS, axis_value, cost_line, rate_cells
 from steadyhand.spec.matrix_axes import parse_path
@@ -57,26 +60,38 @@ _DETAILED = 20
 _RUN_COLUMNS = ("run", "started", "status", "passed", "failed", "inconclusive", "error", "not run", "command")
 
 
-def render_scenarios(header: RunHeader, rates: Sequence[ScenarioRate], page: Page) -> Iterator[str]:
-    """Tables of scenarios and matrices, each after an empty line; nothing if every scenario has a single trial."""
+def render_scenarios(
+    header: RunHeader, rates: Sequence[ScenarioRate], page: Page, collector: FigureCollector
+) -> Iterator[str]:
+    """Tables of scenarios with several trials, matrices, and figures, each after an empty line."""
+    if not worth_showing(rates):
+        return
+    figures = collector.figures(header, rates)
     in_matrix = {each for matrix in header.matrices for each in matrix.combinations}
     several = [rate for rate in rates if rate.total > 1 and rate.scenario_id not in in_matrix]
     if several:
         yield ""
-        yield from _several(several, page)
+        yield from _several(several, page, {each.name: each for each in figures.scenarios})
     if header.matrices:
         by_id = {rate.scenario_id: rate for rate in rates}
         for matrix in header.matrices:
             yield ""
-            yield from render_matrix(matrix, by_id, page)
+            yield from render_matrix(matrix, by_id, page, header.targets)
+    if told := list(render_figures(figures, page)):
+        yield ""
+        yield from told
 
 
 def scenarios_line(header: RunHeader, rates: Sequence[ScenarioRate], page: Page) -> str | None:
     """Such as `2 scenarios: 1 passed, 1 failed`, which decides the exit code; None if the trials say so already."""
-    if all(rate.total <= 1 for rate in rates):
+    if all(rate.total + rate.saved <= 1 for rate in rates):
         return None
     noun = "combination" if sum(len(each.combinations) for each in header.matrices) == len(rates) else "scenario"
-    return f"{len(rates)} {noun}{'s' if len(rates) > 1 else ''}: {_counts(tally_scenarios(rates), page)}"
+    line = f"{len(rates)} {noun}{'s' if len(rates) > 1 else ''}: {_counts(tally_scenarios(rates), page)}"
+    if header.until is None:
+        return line
+    undecided = sum(rate.until is not None and rate.until.decision is Decision.UNDECIDED for rate in rates)
+    return f"{line} (until decided at alpha {header.alpha:g}" + (f": {undecided} undecided)" if undecided else ")")
 
 
 def _counts(tally: Tally, page: Page) -> str:
@@ -85,7 +100,7 @@ def _counts(tally: Tally, page: Page) -> str:
     return ", ".join(page.paint(f"{count} {verdict}", verdict) for verdict, count in counts if count)
 
 
-def _several(rates: Sequence[ScenarioRate], page: Page) -> Iterator[str]:
+def _several(rates: Sequence[ScenarioRate], page: Page, figures: Mapping[str, Figures]) -> Iterator[str]:
     shown = rates
     if len(rates) > _MOST_RATES:
         shown = sorted(rates, key=lambda rate: rate.verdict is Verdict.PASSED)[:_MOST_RATES]
@@ -94,10 +109,12 @@ def _several(rates: Sequence[ScenarioRate], page: Page) -> Iterator[str]:
             Cell(text=rate.verdict, style=rate.verdict),
             Cell(text=one_line(rate.scenario_id)),
             *rate_cells(rate),
+            *figure_cells(figures[rate.scenario_id]),
         )
         for rate in shown
     ]
-    yield from render_table(("verdict", "scenario", *RATE_COLUMNS), rows, page, giving_way=1)
+    columns = ("verdict", "scenario", *RATE_COLUMNS, *FIGURE_COLUMNS)
+    yield from render_table(columns, rows, page, giving_way=1, optional=range(len(columns) - 1, len(columns) - 4, -1))
     if len(rates) > _MOST_RATES:
         yield f"({len(rates) - _MOST_RATES} more scenarios not listed)"
 
@@ -124,6 +141,7 @@ class _Gathered:
         self.warnings: Counter[str] = Counter()
         self.counts: Counter[Verdict] = Counter()
         self.alarms: Counter[Alarm] = Counter()
+        self.figures: FigureCollector = FigureCollector()
         self.incidents: Incidents = Incidents()
         self.endings: Counter[str] = Counter()
         self.unscored: Counter[str] = Counter()
@@ -133,6 +151,7 @@ class _Gathered:
         self.counts[verdict] += 1
         self.spent = self.spent.plus(cost_of_trial(trial, self._prices))
         self.incidents.add(trial)
+        self.figures.add(trial)
         self.rows.append(_row(trial))
         for talk in trial.conversations:
             early = " (early)" if talk.terminated_early else ""
@@ -195,25 +214,38 @@ def render_run(
     if happened := list(render_incidents(found.incidents, page)):
         yield ""
         yield from happened
-    yield from render_scenarios(header, rates, page)
+    yield from render_scenarios(header, rates, page, found.figures)
     yield ""
-    yield summary_line(summarise(found.counts, planned=header.planned, alarms=found.alarms), page)
+    saved = sum(rate.saved for rate in rates)
+    yield summary_line(summarise(found.counts, planned=header.planned, saved=saved, alarms=found.alarms), page)
     decided = scenarios_line(header, rates, page)
     if decided is not None:
         yield decided
     if found.spent.total.tokens:
         yield cost_line(found.spent)
+    yield from _provenance(header, record)
+
+
+def _provenance(header: RunHeader, record: Path | None) -> Iterator[str]:
+    """What is to be known of the judge and of where the trials come from, and where the record is."""
+    if header.canaries is not None:
+        from steadyhand.report.calibration import render_canaries
+
+        yield from render_canaries(header.canaries)
+    if header.origin is not None:
+        yield f"judged again from run {visible(header.origin)}; no agent was run"
     if record is not None:
         yield f"record: {record}"
 
 
 def summary_line(summary: RunSummary, page: Page) -> str:
-    """Such as `3 trials: 2 passed, 1 failed (1 missed alarm)`."""
+    """Such as `3 trials: 2 passed, 1 failed (1 missed alarm); 97 saved`."""
     trials = "1 trial" if summary.finished == 1 else f"{summary.finished} trials"
     line = f"{trials}: {_counts(summary, page)}" if summary.finished else "no trials were run"
     alarms = {"missed": summary.missed_alarms, "false": summary.false_alarms}
     found = [f"{count} {kind} alarm{'s' if count > 1 else ''}" for kind, count in alarms.items() if count]
     line += f" ({', '.join(found)})" if found else ""
+    line += f"; {summary.saved} saved" if summary.saved else ""
     return line + (f"; {summary.not_run} planned but not run" if summary.not_run else "")
 
 
@@ -280,12 +312,20 @@ def _warnings(warnings: Counter[str], page: Page) -> Iterator[str]:
         yield from (" " * len("warning: ") + line for line in lines[1:])
 
 
-def render_runs(runs: Sequence[RunEntry], page: Page) -> Iterator[str]:
-    """One line per run, in the order given. A record that cannot be read is listed with the reason."""
+def render_runs(runs: Sequence[RunEntry], page: Page, *, saved: Mapping[str, int] | None = None) -> Iterator[str]:
+    """One line per run, in the order given. A record that cannot be read is listed with the reason.
+
+    `saved` is, by run, how many trials were not needed.
+    """
     if not runs:
         yield "no runs recorded yet"
         return
-    yield from render_table(_RUN_COLUMNS, [_run_row(run) for run in runs], page, giving_way=len(_RUN_COLUMNS) - 1)
+    yield from render_table(
+        _RUN_COLUMNS,
+        [_run_row(run, (saved or {}).get(run.id, 0)) for run in runs],
+        page,
+        giving_way=len(_RUN_COLUMNS) - 1,
+    )
 
 
 def render_stored_run(
@@ -299,27 +339,37 @@ def render_stored_run(
         yield f"status: {reader.status}"
 
 
-def _run_row(run: RunEntry) -> tuple[Cell, ...]:
+def _run_row(run: RunEntry, saved: int) -> tuple[Cell, ...]:
     if run.header is None:
         blank = [Cell()] * (len(_RUN_COLUMNS) - 4)
         return (Cell(text=run.id), Cell(), Cell(text="unreadable", style="bad"), *blank, Cell(text=run.problem or ""))
-    tally = Tally.of(run.counts, planned=run.header.planned)
+    tally = Tally.of(run.counts, planned=run.header.planned - saved)
     return (
         Cell(text=run.id),
         Cell(text=run.header.started_at[:19].replace("T", " ")),
         Cell(text=run.status, style="good" if run.status == "finished" else "fair"),
         *(_count(count, verdict) for verdict, count in tally.by_verdict.items()),
         _count(tally.not_run, "fair"),
-        Cell(text=one_line(" ".join(run.header.command))),
+        Cell(text=_command(run.header)),
     )
+
+
+def _command(header: RunHeader) -> str:
+    command = " ".join(header.command)
+    return one_line(command if header.origin is None else f"from {header.origin}: {command}")
 
 
 def _count(count: int, style: str) -> Cell:
     return Cell(text=str(count), style=style) if count else Cell()
 
 
-def render_matrix(matrix: RunMatrix, rates: Mapping[str, ScenarioRate], page: Page) -> Iterator[str]:
-    """The lines. If there are too many combinations to list, those that did not pass come first."""
+def render_matrix(
+    matrix: RunMatrix, rates: Mapping[str, ScenarioRate], page: Page, targets: Mapping[str, Target]
+) -> Iterator[str]:
+    """The lines. If there are too many combinations to list, those that did not pass come first.
+
+    `targets` tell combinations of several scenarios or targets apart.
+    """
     count = len(matrix.combinations)
     varied = [axis.parameter for axis in matrix.axes if len(axis.values) > 1]
     same = [f"{axis.parameter}={axis_value(axis.values[0])}" for axis in matrix.axes if len(axis.values) == 1]
@@ -328,15 +378,31 @@ def render_matrix(matrix: RunMatrix, rates: Mapping[str, ScenarioRate], page: Pa
     listed = list(matrix.combinations)
     if count > _ROWS:
         listed = sorted(listed, key=lambda each: rates[each].verdict == "passed")[:_ROWS]
-    columns = varied or [axis.parameter for axis in matrix.axes]
-    rows = [_matrix_row(matrix.parameters(each), columns, rates[each]) for each in listed]
+    beside = _told_apart(matrix, targets)
+    parameters = {each: {**beside.get(each, {}), **matrix.parameters(each)} for each in listed}
+    told_apart = list(beside[listed[0]]) if beside else []
+    columns = [*told_apart, *(varied or [axis.parameter for axis in matrix.axes])]
+    rows = [_matrix_row(parameters[each], columns, rates[each]) for each in listed]
     widest = max(range(len(columns)), key=lambda at: max(len(row[1 + at].text) for row in rows))
     yield from render_table(("verdict", *_short_names(columns), *RATE_COLUMNS), rows, page, giving_way=1 + widest)
     if count > len(listed):
         yield f"({count - len(listed)} more combinations not listed)"
-    if len(varied) > 1:
+    if len(varied) > 1 or (varied and beside):
         yield ""
         yield from _by_value([each for each in value_rates(matrix, rates) if each.parameter in varied], page)
+
+
+def _told_apart(matrix: RunMatrix, targets: Mapping[str, Target]) -> dict[str, dict[str, str]]:
+    """What else differs between combinations, by their id: the base scenario, and a model or agent that is no axis."""
+    known = {each: targets[each] for each in matrix.combinations if each in targets}
+    axes = {axis.parameter for axis in matrix.axes}
+    found = {
+        "scenario": {each: target.scenario for each, target in known.items()},
+        "agent": {each: target.agent or "" for each, target in known.items()},
+        "model": {each: target.model or "" for each, target in known.items()},
+    }
+    differing = {name: values for name, values in found.items() if name not in axes and len(set(values.values())) > 1}
+    return {each: {name: values[each] for name, values in differing.items()} for each in known} if differing else {}
 
 
 def _matrix_row(parameters: Mapping[str, Any], columns: Sequence[str], rate: ScenarioRate) -> tuple[Cell, ...]:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, cast
 from pydantic import ConfigDict, Field
 
 from steadyhand.errors import FileError
-from steadyhand.records.config import Config, PluginConfig, Price, ProviderConfig
+from steadyhand.records.config import CalibrationConfig, Config, PluginConfig, Price, ProviderConfig
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Scenario
 from steadyhand.spec.agent_shapes import PluginShape
@@ -45,6 +45,17 @@ class PriceShape(Shape):
     output: float = Field(ge=0)
 
 
+class CalibrationShape(Shape):
+    """Whether a judge must be calibrated before it decides, and how good it must be."""
+
+    required: bool = Field(default=False, description="A judge without a good calibration informs and does not decide")
+    file: Name | None = Field(default=None, description="Where calibrations are kept. Default: calibration.json")
+    min_labels: int = Field(default=CalibrationConfig().min_labels, ge=1)
+    min_kappa: float | None = Field(default=CalibrationConfig().min_kappa, ge=-1, le=1)
+    max_false_pass: float | None = Field(default=CalibrationConfig().max_false_pass, ge=0, le=1)
+    max_false_fail: float | None = Field(default=CalibrationConfig().max_false_fail, ge=0, le=1)
+
+
 class ConfigShape(Shape):
     """Settings of a project. Paths are relative to the file; command-line flags override it."""
 
@@ -74,6 +85,7 @@ class ConfigShape(Shape):
     judges: dict[str, FreeForm] = Field(default={}, description="Options of judges, by kind")
     users: dict[str, FreeForm] = Field(default={}, description="Options of simulated users, by kind")
     prices: dict[str, PriceShape] = Field(default={}, description="By provider/model")
+    calibration: CalibrationShape = CalibrationShape()
 
 
 def find_config(folder: Path) -> Config:
@@ -168,7 +180,7 @@ def _read_text(file: Path, shown: str) -> str:
 
 
 def _lower(shape: ConfigShape, file: Path) -> Config:
-    shaped = {"providers", "prices", "plugins"}
+    shaped = {"providers", "prices", "plugins", "calibration"}
     plain = {name: getattr(shape, name) for name in ConfigShape.model_fields if name not in shaped}
     return Config(
         folder=file.absolute().parent,
@@ -179,6 +191,7 @@ def _lower(shape: ConfigShape, file: Path) -> Config:
             for each in shape.plugins
         ),
         prices={name: Price(input=price.input, output=price.output) for name, price in shape.prices.items()},
+        calibration=CalibrationConfig(**shape.calibration.model_dump()),
         **plain,
     )
 

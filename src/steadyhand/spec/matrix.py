@@ -5,18 +5,19 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
 import os.path
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 import msgspec
-from pydantic import Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Matrix, MatrixAxis, MatrixCell, MatrixSetting, Scenario
 from steadyhand.spec.agent import Extend, Vocabulary, default_id, read_agent, vocabulary_of
 from steadyhand.spec.decision import read_decision
-from steadyhand.spec.load import recognise
+from steadyhand.spec.load import Identified, discover, misspelt, recognise, settle_ids
 from steadyhand.spec.matrix_axes import OVERRIDES, Axis, read_axes, with_value
 from steadyhand.spec.validation import FieldPath, Findings, Name, Shape, Trials, mappings, validate
 from steadyhand.spec.yaml import Document, read_document
@@ -32,12 +33,25 @@ class MatrixAxisShape(Shape):
     values: list[Any] = Field(min_length=1)
 
 
+def _one_or_several(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+_PATH = {"type": "string", "minLength": 1}
+Bases = Annotated[
+    list[Name],
+    Field(min_length=1),
+    BeforeValidator(_one_or_several),
+    WithJsonSchema({"anyOf": [_PATH, {"type": "array", "items": _PATH, "minItems": 1}]}),
+]
+
+
 class MatrixShape(Shape):
-    """A scenario to run in every combination of some values."""
+    """Scenarios to run in every combination of some values."""
 
     name: Name | None = Field(default=None, description="Default: made from the file's name")
     description: str = ""
-    base_scenario: Name = Field(description="Path of the scenario, relative to this file")
+    base_scenario: Bases = Field(description="A scenario, a folder of them, or a list; paths are relative to this file")
     runs_per_combination: Trials | None = Field(
         default=None, description="Default: the base scenario's trials, or 1. --trials overrides it"
     )
@@ -48,7 +62,7 @@ def read_matrix(document: Document, findings: Findings) -> Matrix | None:
     """The matrix, or None when `findings` holds an error."""
     data = cast("dict[str, Any]", document.data)
     shape = validate(MatrixShape, data, (), findings)
-    base = _check_base(data.get("base_scenario"), document, findings)
+    bases = _check_bases(data.get("base_scenario"), document, findings)
     _check_axes(data.get("matrix"), findings)
     if shape is None or findings.failed:
         return None
@@ -56,7 +70,7 @@ def read_matrix(document: Document, findings: Findings) -> Matrix | None:
         name=shape.name or default_id(document.file),
         place=document.locate(()),
         digest=document.digest,
-        base_scenario=base,
+        base_scenarios=bases,
         axes=tuple(
             MatrixAxis(parameter=axis.parameter, values=tuple(axis.values), place=document.locate(("matrix", index)))
             for index, axis in enumerate(shape.matrix)
@@ -66,14 +80,22 @@ def read_matrix(document: Document, findings: Findings) -> Matrix | None:
     )
 
 
-def _check_base(base: Any, document: Document, findings: Findings) -> str:
-    if not isinstance(base, str) or not base:
-        return ""
-    path = os.path.normpath(os.path.join(document.folder, base))  # noqa: PTH118  # `..` must go without following links
-    if not os.path.isfile(path):  # noqa: PTH113
-        message = f"expected a scenario file, relative to the matrix file; found none at `{path}`"
-        findings.error(("base_scenario",), message, "missing-file")
-    return path
+def _check_bases(given: Any, document: Document, findings: Findings) -> tuple[str, ...]:
+    several = isinstance(given, list)
+    bases = cast("list[Any]", given if several else [given])
+    paths: dict[str, None] = {}
+    for index, base in enumerate(bases):
+        if not isinstance(base, str) or not base:
+            continue
+        at: FieldPath = ("base_scenario", index) if several else ("base_scenario",)
+        path = os.path.normpath(os.path.join(document.folder, base))  # noqa: PTH118  # `..` must go without following links
+        if not os.path.exists(path):  # noqa: PTH110
+            message = f"expected a scenario file or a folder, relative to the matrix file; found none at `{path}`"
+            findings.error(at, message, "missing-file")
+        if path in paths:
+            findings.error(at, f"`{base}` is listed twice", "duplicate-value")
+        paths[path] = None
+    return tuple(paths)
 
 
 def _check_axes(axes: Any, findings: Findings) -> None:
@@ -97,34 +119,68 @@ class Expanded(NamedTuple):
 
 
 def expand(matrix: Matrix, vocabulary: Vocabulary, extend: Extend | None = None) -> Expanded:
-    """Every combination, with the last axis varying fastest. Their ids are `<base id>[parameter=value,...]`.
+    """Every combination of every base, with the last axis varying fastest.
 
-    `vocabulary` and `extend` are as for `load`. Problems are located in the matrix file, or in the base scenario when
-    that is wrong by itself.
+    Their ids are `<base id>[parameter=value,...]`. `vocabulary` and `extend` are as for `load`. Problems are located in
+    the matrix file, or in a base scenario when that is wrong by itself.
     """
-    base, problems = read_document(matrix.base_scenario, matrix.base_scenario)
-    own, _ = read_document(matrix.place.file, matrix.place.file)
-    if base is None or own is None:
+    own, problems = read_document(matrix.place.file, matrix.place.file)
+    if own is None:
         return Expanded([], problems)
-    if recognise(base.data) not in ("agent", "decision"):
-        message = f"expected a scenario as the base, but {matrix.base_scenario} is not one"
-        return Expanded([], [Problem(place=own.locate(("base_scenario",)), message=message, code="not-a-scenario")])
     reader = _Reader(vocabulary, extend)
-    scenario, errors = reader.read(base)
-    if scenario is None or problems:
-        return Expanded([], [*problems, *errors])
-    axes, problems = read_axes(matrix, own, base)
-    count = matrix.runs_per_combination or 1
-    for axis in axes:
-        count *= len(axis.settings)
+    bases, problems = _read_bases(matrix, own, reader)
+    if problems:
+        return Expanded([], problems)
+    count = len(bases) * (matrix.runs_per_combination or 1) * math.prod(len(axis.values) for axis in matrix.axes)
     if count > MAX_TRIALS:
         message = f"found {count} trials, expected at most {MAX_TRIALS}; vary fewer values"
-        return Expanded([], [*problems, Problem(place=own.locate(("matrix",)), message=message, code="too-many")])
-    found = _Expansion(matrix, axes, base, scenario, reader).run(own.locate(("matrix",)))
-    if not problems:
-        return found
-    problems = sorted([*problems, *found.problems], key=lambda problem: (problem.place.line, problem.place.column))
-    return Expanded([], problems)
+        return Expanded([], [Problem(place=own.locate(("matrix",)), message=message, code="too-many")])
+    scenarios: list[Scenario] = []
+    found: dict[Problem, None] = {}
+    for base, scenario in bases:
+        axes, problems = read_axes(matrix, own, base)
+        expanded = _Expansion(matrix, axes, base, scenario, reader).run(own.locate(("matrix",)))
+        scenarios += expanded.scenarios
+        for problem in (*problems, *expanded.problems):
+            told = f"{problem.message} ({base.file})" if len(bases) > 1 else problem.message
+            found[msgspec.structs.replace(problem, message=told)] = None
+    if found:
+        return Expanded([], sorted(found, key=lambda problem: (problem.place.line, problem.place.column)))
+    return Expanded(scenarios, [])
+
+
+def _read_bases(
+    matrix: Matrix, own: Document, reader: _Reader
+) -> tuple[list[tuple[Document, Scenario]], list[Problem]]:
+    """The base scenarios with distinct ids, or what is wrong. In a folder, matrices, rubrics and other YAML are left
+    out."""
+    place = own.locate(("base_scenario",))
+    found, problems = discover(matrix.base_scenarios)
+    documents: list[Document] = []
+    entries: list[Identified] = []
+    for file in found:
+        document, faults = read_document(file.path, file.file)
+        problems += faults
+        if document is None:
+            continue
+        dialect = recognise(document.data)
+        if dialect not in ("agent", "decision"):
+            if file.named or (dialect is None and (file.must_load or misspelt(document.data))):
+                message = f"expected a scenario as the base, but {file.file} is not one"
+                problems.append(Problem(place=place, message=message, code="not-a-scenario"))
+            continue
+        scenario, errors = reader.read(document)
+        problems += errors
+        if scenario is not None:
+            documents.append(document)
+            defaulted = "id" not in document.data
+            entries.append(Identified(scenario, file.path, scenario.place, defaulted))
+    if not entries and not problems:
+        message = f"found no scenario in {', '.join(matrix.base_scenarios)}"
+        problems.append(Problem(place=place, message=message, code="no-scenarios"))
+    scenarios, clashes = settle_ids(entries)
+    problems += clashes
+    return ([] if problems else list(zip(documents, scenarios, strict=True))), problems
 
 
 class _Reader:

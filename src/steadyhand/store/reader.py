@@ -183,6 +183,17 @@ class RunReader:
         counts = Counter((row.key.scenario_id, row.verdict) for row in self.rows())
         return dict(counts)
 
+    def verdicts_per_scenario(self) -> dict[str, dict[int, Verdict]]:
+        """The verdict of every trial, by scenario and number."""
+        unreadable = self.unreadable()
+        found: dict[str, dict[int, Verdict]] = {}
+        with reading(self.path) as connection:
+            for scenario_id, index, verdict in connection.execute("SELECT scenario_id, idx, verdict FROM trial"):
+                found.setdefault(scenario_id, {})[index] = Verdict(verdict)
+        for key in unreadable:
+            found[key.scenario_id][key.index] = Verdict.ERROR
+        return found
+
     def trial(self, key: TrialKey) -> TrialRecord | None:
         """One trial, or None if the record does not have it."""
         with reading(self.path) as connection:

@@ -62,6 +62,10 @@ def _give_up_unreadable(connection: sqlite3.Connection, path: Path) -> None:
         )
 
 
+def _header_text(header: RunHeader, redactor: Redactor) -> str:
+    return msgspec.json.encode(redactor.value(header), enc_hook=repr).decode()
+
+
 class RunWriter:
     """Appends trials to a run record; a thread commits what arrived within 50 ms in one transaction.
 
@@ -117,7 +121,7 @@ class RunWriter:
             raise StoreError(f"the run record {path} cannot be created: {error}") from error
         try:
             begin_tables(connection)
-            text = msgspec.json.encode(redactor.value(header), enc_hook=repr).decode()
+            text = _header_text(header, redactor)
             connection.execute("INSERT INTO run (id, header, status) VALUES (?, ?, 'running')", (header.id, text))
             write_plan(connection, plan)
             connection.execute("COMMIT")
@@ -217,8 +221,10 @@ class RunWriter:
         done.wait()
         self._check()
 
-    def close(self, status: RunStatus = "finished") -> None:
+    def close(self, status: RunStatus = "finished", *, header: RunHeader | None = None) -> None:
         """Commit what is queued, record the status and close the file. Safe to call twice.
+
+        `header` replaces the one that the run was started with, for what is known only when it ends.
 
         Raises `StoreError` if not everything could be written.
         """
@@ -230,6 +236,8 @@ class RunWriter:
         self._thread.join()
         try:
             if self._failure is None:
+                if header is not None:
+                    self._connection.execute("UPDATE run SET header=?", (_header_text(header, self._redactor),))
                 self._connection.execute("UPDATE run SET status=?", (status,))
                 self._tidy_up()
         except sqlite3.Error as error:

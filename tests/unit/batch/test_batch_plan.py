@@ -4,6 +4,7 @@ import pytest
 
 from steadyhand.batch.plan import Plan
 from steadyhand.errors import SetupError
+from steadyhand.records.run import TrialKey
 from steadyhand.spec.load import load
 
 DECISION = """\
@@ -78,3 +79,24 @@ def test_a_plan_is_a_sequence_that_makes_its_trials_when_asked(tmp_path: Path):
     with pytest.raises(IndexError):
         _ = planned[6]
     assert list(Plan([], seed=1)) == []
+
+
+def test_a_scenario_that_is_decided_is_left_at_once(tmp_path: Path):
+    for name, trials in (("a", 100_000), ("b", 3)):
+        (tmp_path / f"{name}.yaml").write_text(f"id: {name}\n{AGENT}trials: {trials}\n")
+    scenarios = load([tmp_path], catalogue={}).scenarios
+    plan = Plan(scenarios, seed=1)
+    decided: set[str] = set()
+    asked: list[TrialKey] = []
+
+    def wants(key: TrialKey) -> bool:
+        asked.append(key)
+        return key.scenario_id not in decided
+
+    found = []
+    for each in plan.wanted(wants):
+        found.append(str(each.key))
+        decided |= {"a"} if len(found) == 2 else set()
+    assert found == ["a#0", "a#1", "b#0", "b#1", "b#2"]
+    assert len(asked) == 6
+    assert list(plan.wanted(lambda key: True))[:2] == plan[:2]

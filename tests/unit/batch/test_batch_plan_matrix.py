@@ -273,3 +273,79 @@ def test_a_long_or_ragged_value_is_cut_and_told_apart(expanded):
     ids = [each.id for each in scenarios]
     assert len(set(ids)) == 2
     assert all(len(each) < 80 for each in ids)
+
+
+@pytest.fixture
+def suite(tmp_path, monkeypatch):
+    """A matrix over `base`, in a folder with two scenarios, a rubric and another matrix below `cases`."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cases" / "deep").mkdir(parents=True)
+    (tmp_path / "cases" / "talk.yaml").write_text(BASE)
+    (tmp_path / "cases" / "deep" / "pain.yaml").write_text(DECISION)
+    (tmp_path / "cases" / "other.yaml").write_text("kind: Deployment\n")
+    (tmp_path / "cases" / "own.matrix.yaml").write_text(
+        "base_scenario: talk.yaml\nmatrix: [{parameter: model, values: [openai/z]}]\n"
+    )
+
+    def run(base, axes='  - {parameter: model, values: ["openai/a", "openai/b"]}\n'):
+        (tmp_path / "m.matrix.yaml").write_text(f"name: m\nbase_scenario: {base}\nmatrix:\n{axes}")
+        registry = build_registry()
+        catalogue = EvaluationCatalogue(registry)
+        loaded = load(["m.matrix.yaml"], catalogue=catalogue)
+        if loaded.errors:
+            return [], list(loaded.errors)
+        return expand(loaded.matrices[0], Vocabulary(catalogue, registry.names("environments")))
+
+    return run
+
+
+@pytest.mark.parametrize("base", ["cases", "[cases/talk.yaml, cases/deep/pain.yaml]", "[cases/talk.yaml, cases/deep]"])
+def test_a_matrix_over_several_scenarios(suite, base):
+    scenarios, problems = suite(base)
+    assert problems == []
+    assert [each.id for each in scenarios] == [
+        f"{scenario}[model=openai/{model}]" for scenario in ("talk", "SCN-C-001") for model in "ab"
+    ]
+    assert [each.cell.base_id for each in scenarios] == ["talk", "talk", "SCN-C-001", "SCN-C-001"]
+    assert {each.cell.matrix for each in scenarios} == {"m"}
+
+
+def test_an_axis_must_fit_every_base(suite):
+    scenarios, (problem,) = suite("cases", '  - {parameter: "run[0].input", values: [a]}\n')
+    assert scenarios == []
+    assert "(cases/deep/pain.yaml)" in problem.message
+    assert problem.place.file == "m.matrix.yaml"
+
+
+@pytest.mark.parametrize(
+    ("base", "message"),
+    [
+        ("nowhere", "found none at `nowhere`"),
+        ("[cases, nowhere]", "found none at `nowhere`"),
+        ("[cases, cases]", "`cases` is listed twice"),
+        ("cases/own.matrix.yaml", "expected a scenario as the base, but cases/own.matrix.yaml is not one"),
+        ("[]", "at least"),
+        ("12", "base_scenario"),
+    ],
+)
+def test_a_base_that_cannot_be(suite, base, message):
+    scenarios, problems = suite(base)
+    assert scenarios == []
+    assert any(message in str(problem) for problem in problems), problems
+
+
+def test_a_bad_scenario_in_the_folder_is_told_at_its_place(suite, tmp_path):
+    (tmp_path / "cases" / "bad.scenario.yaml").write_text("id: bad\nrun: [{input: x}]\nnonsense: 1\n")
+    scenarios, problems = suite("cases")
+    assert scenarios == []
+    assert {problem.place.file for problem in problems} == {"cases/bad.scenario.yaml"}
+    (tmp_path / "cases" / "bad.scenario.yaml").write_text("id: talk\n" + BASE.partition("\n")[2])
+    scenarios, (problem,) = suite("cases")
+    assert (scenarios, problem.code) == ([], "duplicate-id")
+
+
+def test_an_empty_folder_is_no_base(suite, tmp_path):
+    (tmp_path / "empty").mkdir()
+    scenarios, (problem,) = suite("empty")
+    assert scenarios == []
+    assert "contains no .yaml" in problem.message

@@ -6,8 +6,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from steadyhand.judging.sequential import Decision, SequentialTest, anytime_interval, decide, log_evidence_below
+from steadyhand.judging.sequential import (
+    Decision,
+    Decisions,
+    SequentialTest,
+    anytime_interval,
+    decide,
+    fewest_passes,
+    log_evidence_below,
+    outcome_of,
+    tries_in_order,
+)
 from steadyhand.judging.statistics import wilson_interval
+from steadyhand.records.evaluation import Verdict
+from steadyhand.records.run import TrialKey
 
 steady = settings(deadline=None, derandomize=True, database=None, max_examples=60)
 
@@ -174,3 +186,80 @@ def test_the_anytime_interval_is_wider_than_a_fixed_one(decided: int, data: st.D
     assert 0 <= low <= fixed_low + 0.02
     assert fixed_high - 0.02 <= high <= 1
     assert low <= passed / decided <= high
+
+
+@steady
+@given(
+    st.lists(st.sampled_from([True, False, None]), max_size=300),
+    st.sampled_from([0.3, 0.5, 0.8, 0.9, 0.99]),
+    st.sampled_from([0.01, 0.05, 0.2]),
+)
+def test_asking_only_when_it_can_matter_changes_nothing(outcomes: list[bool | None], required: float, alpha: float):
+    test = SequentialTest(required, ceiling=300, alpha=alpha)
+    for outcome in outcomes:
+        said = test.add(outcome)
+        counts = {"passed": test.passed, "failed": test.failed, "without_verdict": test.without_verdict}
+        assert said is decide(required, alpha, **counts)
+        if test.finished:
+            break
+
+
+@steady
+@given(st.permutations(range(30)), st.lists(st.sampled_from(list(Verdict)), min_size=30, max_size=30))
+def test_trials_enter_in_planned_order_whatever_finishes_first(order: list[int], verdicts: list[Verdict]):
+    in_order, as_they_come = (SequentialTest(0.6, ceiling=30, alpha=0.2) for _ in range(2))
+    for verdict in verdicts:
+        if not in_order.finished:
+            in_order.add(outcome_of(verdict))
+    decisions = Decisions({"s": as_they_come})
+    for index in order:
+        decisions.add(TrialKey(scenario_id="s", index=index), verdicts[index])
+    assert vars(as_they_come) == vars(in_order)
+    assert decisions.wants(TrialKey(scenario_id="s", index=29)) is not in_order.finished
+
+
+def test_slow_failures_do_not_make_a_pass():
+    """Of a rate below the required one: by completion the quick passes alone would have decided it."""
+    test = SequentialTest(0.5, ceiling=100)
+    decisions = Decisions({"s": test})
+    for index in range(100):
+        if index % 10 > 7:
+            decisions.add(TrialKey(scenario_id="s", index=index), Verdict.PASSED)
+    assert (test.trials, test.decision) == (0, Decision.UNDECIDED)
+    for index in range(100):
+        if index % 10 <= 7:
+            decisions.add(TrialKey(scenario_id="s", index=index), Verdict.FAILED)
+    assert test.decision is Decision.FAILED
+
+
+def test_what_finished_after_a_gap_is_no_part_of_the_estimate():
+    verdicts = {0: Verdict.PASSED, 1: Verdict.ERROR, 2: Verdict.FAILED, 4: Verdict.PASSED, 5: Verdict.PASSED}
+    assert tries_in_order(verdicts) == (1, 2)
+    assert tries_in_order({1: Verdict.PASSED}) == (0, 0)
+
+
+@pytest.mark.parametrize(("required", "alpha"), [(0.5, 0.05), (0.9, 0.05), (0.99, 0.01)])
+def test_the_fewest_passes(required: float, alpha: float):
+    fewest = fewest_passes(required, alpha)
+    assert fewest is not None
+    assert decide(required, alpha, passed=fewest, failed=0) is Decision.PASSED
+    assert decide(required, alpha, passed=fewest - 1, failed=0) is Decision.UNDECIDED
+    assert fewest_passes(1.0, alpha) is None
+
+
+def test_outages_that_prefer_failures_do_not_raise_the_error_rate():
+    """The true rate is below the required one, and half of all failures are lost in an outage."""
+    passed, skipped = 0, 0
+    for seed in range(300):
+        drawn = random.Random(seed)
+        test, trusting = (SequentialTest(0.8, ceiling=150) for _ in range(2))
+        for _ in range(150):
+            outcome = drawn.random() < 0.75 or (None if drawn.random() < 0.5 else False)
+            if not test.finished:
+                test.add(outcome)
+            if outcome is not None and not trusting.finished:
+                trusting.add(outcome)
+        passed += test.decision is Decision.PASSED
+        skipped += trusting.decision is Decision.PASSED
+    most = stats.binom.ppf(0.999, 300, 0.05)
+    assert passed <= most < skipped, "leaving errors out would have decided wrongly"

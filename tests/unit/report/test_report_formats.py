@@ -33,7 +33,7 @@ def test_the_whole_json_report():
 
 def test_one_line_per_trial():
     text = b"".join(to_json(HEADER, TRIALS, rates_of(TRIALS))).decode()
-    assert len(text.splitlines()) == 2 + 1 + len(TRIALS) + 4
+    assert len(text.splitlines()) == 2 + 1 + len(TRIALS) + 5
     assert text.endswith("}\n")
 
 

@@ -236,7 +236,7 @@ def test_matrix(tree):
     loaded = load(["m"], catalogue={})
     assert loaded.problems == ()
     (matrix,) = loaded.matrices
-    assert (matrix.name, matrix.base_scenario, matrix.runs_per_combination) == ("Temperatures", "base.yaml", 3)
+    assert (matrix.name, matrix.base_scenarios, matrix.runs_per_combination) == ("Temperatures", ("base.yaml",), 3)
     assert [(axis.parameter, axis.values, axis.place.line) for axis in matrix.axes] == [
         ("character.llm.temperature", (0, 0.5), 5),
         ("run[0].input", ("hi", "ho"), 7),

@@ -63,6 +63,12 @@ class LlmJudge:
     def self_judged(self) -> bool:
         return self._name == self._tested
 
+    @property
+    def instructions_digest(self) -> str:
+        """Changes with the wording around a question."""
+        question = Question(prompt="", materials=())
+        return build_prompt(question, answer_schema(question)).hash
+
     async def score(
         self, rubric: Rubric, materials: Sequence[Material], trial: TrialContext, *, timeliness: float | None
     ) -> RubricScore:

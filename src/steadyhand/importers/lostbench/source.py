@@ -16,7 +16,7 @@ from steadyhand.spec.yaml import MAX_BYTES, parse_document
 _ENDINGS = (".yaml", ".yml", ".json")
 
 
-class Case(NamedTuple):
+class SourceCase(NamedTuple):
     """One scenario as it was written. `where` names it in messages, `file` is its file below the source."""
 
     where: str
@@ -35,7 +35,7 @@ class Skipped(NamedTuple):
 
 
 class SourceCases(NamedTuple):
-    cases: list[Case]
+    cases: list[SourceCase]
     skipped: list[Skipped]
 
 
@@ -78,7 +78,7 @@ def _read(path: Path, file: str, found: SourceCases) -> None:
     for index, entry in enumerate(cast("list[Any]", data) if listed else [data]):
         where = f"{file}[{index}]" if listed else file
         if isinstance(entry, dict):
-            found.cases.append(Case(where, file, cast("dict[str, Any]", entry)))
+            found.cases.append(SourceCase(where, file, cast("dict[str, Any]", entry)))
         else:
             found.skipped.append(Skipped(where, f"expected a mapping, found {type(entry).__name__}"))
 

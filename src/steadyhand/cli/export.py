@@ -1,0 +1,56 @@
+"""`steadyhand export`: export a run as tables or as an Inspect log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from steadyhand.cli import options as shared
+from steadyhand.cli.terminal import Unwritten, say
+from steadyhand.compose.running import rates_of
+from steadyhand.compose.settings import RunOptions, Settings
+from steadyhand.report.export import export_tables
+from steadyhand.store.reader import RunReader, find_run
+
+
+@click.command()
+@click.argument("run", metavar="RUN")
+@shared.config
+@click.option("--runs", type=click.Path(path_type=Path, file_okay=False), help="Folder of run records.")
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(["jsonl", "csv", "parquet", "inspect"]),
+    required=True,
+    help="Format of the files.",
+)
+@click.option(
+    "--out", "folder", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder for the files."
+)
+def export(
+    run: str,
+    config: Path | None,
+    runs: Path | None,
+    kind: Literal["jsonl", "csv", "parquet", "inspect"],
+    folder: Path,
+) -> None:
+    """Write a run's trials, evaluations and model calls, one file per table; or, for Inspect, one log.
+
+    RUN is an id, the unique start of one, `last`, or the path of a run record.
+    """
+    reader = RunReader.open(find_run(Settings(RunOptions(config=config, out=runs)).out, run))
+    try:
+        if kind == "inspect":
+            from steadyhand.report.inspect import write_inspect_log
+
+            file = folder / f"{reader.header.id}.eval"
+            rates = rates_of(reader)
+            count = write_inspect_log(reader.header, reader.trials(), rates, file, finished=reader.finished)
+            say(f"{shared.number(count, 'sample')} in {file}")
+            return
+        for file, count in export_tables(reader.header, reader.trials(), folder, kind).items():
+            say(f"{shared.number(count, 'row')} in {file}")
+    except OSError as error:
+        raise Unwritten(f"cannot export to {folder}: {error.strerror or error}") from error

@@ -1,0 +1,41 @@
+"""`steadyhand labels`: write a file for people to label a run's judged checks in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from steadyhand.cli import options as shared
+from steadyhand.cli.terminal import say
+from steadyhand.compose.settings import RunOptions, Settings
+from steadyhand.errors import SetupError
+from steadyhand.store.labels import blank_labels, write_labels
+from steadyhand.store.reader import RunReader, find_run
+
+
+@click.command()
+@click.argument("run", metavar="RUN")
+@shared.config
+@click.option("--runs", type=click.Path(path_type=Path, file_okay=False), help="Folder of run records.")
+@click.option(
+    "--out",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    help="File to write, ending in .jsonl or .csv.",
+)
+@click.option("--all", "every", is_flag=True, help="Include checks that no judge was asked about.")
+def labels(run: str, config: Path | None, runs: Path | None, file: Path, *, every: bool) -> None:
+    """Write a row for each check that a judge decided, with an empty column `label` to fill in: pass, fail or unsure.
+
+    RUN is an id, the unique start of one, `last`, or the path of a run record. What the judge said is left out, so that
+    it leads nobody. `steadyhand calibrate` reads the file.
+    """
+    reader = RunReader.open(find_run(Settings(RunOptions(config=config, out=runs)).out, run))
+    found = list(blank_labels(reader.header.id, reader.trials(), every=every))
+    if not found:
+        hint = "" if every else "; a run with --judge has some, and --all lists the others too"
+        raise SetupError(f"run {reader.header.id} has no checks that a judge was asked about{hint}")
+    count = write_labels(file, found)
+    say(f"{shared.number(count, 'check')} to label in {file}")

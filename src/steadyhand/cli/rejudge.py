@@ -1,0 +1,69 @@
+"""`steadyhand rejudge`: judge the stored trials of a run again."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from steadyhand.cli import options as shared
+from steadyhand.cli.run import carry_out, report_files
+from steadyhand.cli.terminal import say
+from steadyhand.compose.rejudging import rejudge_options
+from steadyhand.compose.running import Run
+from steadyhand.compose.settings import RunOptions, Settings
+from steadyhand.store.reader import find_run
+
+
+@click.command()
+@click.argument("run", metavar="RUN")
+@shared.project
+@click.option("--judge", metavar="NAME", help="Judge model, as provider/model. [default: as when the run started]")
+@click.option("--rubric", metavar="NAME", help="Rubric to score with, in place of each scenario's own.")
+@click.option(
+    "--votes",
+    type=click.IntRange(min=1),
+    help="How often to ask, for checks that do not say. [default: configured, or 1]",
+)
+@click.option(
+    "--strict-judge", is_flag=True, help="Refuse to let a model be judged by itself or by a model of the same vendor."
+)
+@click.option(
+    "--env-file", type=click.Path(path_type=Path, dir_okay=False), help="File with environment variables for this run."
+)
+@click.option("--concurrency", type=click.IntRange(min=1), help="Number of trials to judge at once. [default: 8]")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Time limit for a model call, in seconds.",
+)
+@click.option("--retries", type=click.IntRange(0, 20), help="Number of retries for a failed model call. [default: 2]")
+@click.option(
+    "--max-cost", type=click.FloatRange(min=0, min_open=True), help="Stop starting trials once this much is spent."
+)
+@click.option("--max-tokens", type=click.IntRange(min=1), help="Stop starting trials once this many tokens are used.")
+@shared.out
+@report_files
+@click.option("--no-progress", is_flag=True, help="Do not show progress.")
+@click.pass_context
+def rejudge(ctx: click.Context, /, run: str, **given: Any) -> None:
+    """Judge the stored trials of a run again, by the scenario files as they are now, without running any agent.
+
+    RUN is an id, the unique start of one, `last`, or the path of a run record. The verdicts are recorded as a new run,
+    which names the one it comes from. An interrupted one is continued with `resume`. Exit codes are those of `run`.
+    """
+    files = {name: given.pop(name) for name in ("json_file", "junit_file", "transcripts")}
+    silent = given.pop("no_progress")
+    options = RunOptions(command=tuple(sys.argv[1:]), **given)
+    record = find_run(Settings(options).out, run)
+    selection, options = rejudge_options(record, options)
+    prepared = Run(selection, options)
+    missing = len(prepared.planned) - len(prepared.pending)
+    if missing:
+        say(
+            f"{missing} of {len(prepared.planned)} trials are not in the record of that run, and are left out", err=True
+        )
+    ctx.exit(carry_out(prepared, silent=silent, **files))

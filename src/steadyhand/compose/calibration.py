@@ -1,0 +1,399 @@
+"""Judges on trial: asking them about labelled cases, and who may not decide because of how they did."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import hashlib
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from steadyhand.compose.building import Builder
+from steadyhand.compose.fingerprint import Fingerprints
+from steadyhand.compose.loading import ScenarioRegistries, load_scenarios, open_registries, with_safe_ids
+from steadyhand.compose.models import Judges, Models, Tape, build_gate, providers_of
+from steadyhand.compose.rejudging import rejudge_options
+from steadyhand.compose.settings import ModelRef, Settings
+from steadyhand.engine.context import TrialParts
+from steadyhand.engine.limits import LagMonitor, SpendingLimit
+from steadyhand.engine.rejudgement import CheckKey, key_of, rejudge
+from steadyhand.errors import SetupError, StoreError, UsageError
+from steadyhand.judging.agreement import Case, agreement, shortfall
+from steadyhand.judging.cost import Prices, cost_of_trial
+from steadyhand.judging.trial import class_of_severity
+from steadyhand.ports.agent import instructions_digest
+from steadyhand.records.calibration import Calibration, CheckAgreement, JudgedCase, Word
+from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, Verdict, spec_digest
+from steadyhand.records.run import CanaryTally, Spent, TrialKey, TrialRecord
+from steadyhand.records.scenario import Scenario, evaluation_specs
+from steadyhand.redaction import Redactor
+from steadyhand.store.calibration import read_calibrations
+from steadyhand.store.labels import Label, labelled_result, read_labels
+from steadyhand.store.reader import RunReader, find_run
+
+DEFAULT_FILE = "calibration.json"
+OTHER = "other"
+"""The class of checks that are no safety invariants."""
+_WORDS: dict[Verdict, Word] = {Verdict.PASSED: "pass", Verdict.FAILED: "fail"}
+
+
+def calibration_file(settings: Settings) -> Path:
+    return settings.config.folder / (settings.config.calibration.file or DEFAULT_FILE)
+
+
+class Doubts:
+    """Why a judge may not decide a check, where the configuration wants judges calibrated. It is asked all the same."""
+
+    def __init__(self, settings: Settings, redactor: Redactor, registries: ScenarioRegistries) -> None:
+        self._settings = settings
+        self._fingerprints = Fingerprints(settings, redactor, registries)
+        self._known: dict[str, Calibration] | None = None
+        self._found: dict[str, Mapping[int, str]] = {}
+
+    def of(self, scenario: Scenario, judges: Judges) -> Mapping[int, str]:
+        """By the identity of the check's specification. Raises `StoreError` when the calibrations cannot be read."""
+        if not self._settings.config.calibration.required:
+            return {}
+        if scenario.id not in self._found:
+            asked = judges.of_checks(scenario)
+            reasons = {id(spec): self._reason(spec, ref, scenario, judges) for spec, ref in asked}
+            self._found[scenario.id] = {spec: reason for spec, reason in reasons.items() if reason is not None}
+        return self._found[scenario.id]
+
+    def _reason(self, spec: EvaluationSpec, ref: ModelRef, scenario: Scenario, judges: Judges) -> str | None:
+        file = calibration_file(self._settings)
+        if self._known is None:
+            self._known = read_calibrations(file)
+        found = self._known.get(ref.name)
+        if found is None:
+            return (
+                f"not decided, as the judge {ref.name} is not calibrated: {file.name} has no entry for it; "
+                f"run `steadyhand calibrate LABELS --judge {ref.name}`"
+            )
+        stale = self._stale(found, spec, ref, scenario, judges)
+        if stale is not None:
+            return (
+                f"not decided, as the calibration of the judge {ref.name} is stale: {stale} since; calibrate it again"
+            )
+        short = shortfall(found.overall, self._settings.config.calibration)
+        return None if short is None else f"not decided, as the judge {ref.name} is below the bar: {short}"
+
+    def _stale(
+        self, found: Calibration, spec: EvaluationSpec, ref: ModelRef, scenario: Scenario, judges: Judges
+    ) -> str | None:
+        judge = judges.get(scenario)
+        if found.judge_digest != self._fingerprints.judge(ref, scenario):
+            return "the judge has changed"
+        if judge is None or found.prompt_digest != instructions_digest(judge):
+            return "the judge's prompt has changed"
+        if found.settings_digest != self._fingerprints.judge_settings():
+            return "the judge's settings have changed"
+        name = spec.name or spec.type
+        digests = {each.digest for each in found.checks if (each.scenario, each.name) == (scenario.id, name)}
+        return f"the check {name!r} has changed" if digests and spec_digest(spec) not in digests else None
+
+
+class LabelledCase(NamedTuple):
+    """A label, the stored result that it is about, and the scenario as it is now."""
+
+    label: Label
+    word: Word
+    scenario: Scenario
+    stored: TrialRecord
+    result: EvaluationResult
+    origin: str
+
+
+class Cases:
+    """Finds what labels are about. `skipped` says what cannot be asked, and why."""
+
+    def __init__(self, settings: Settings, registries: ScenarioRegistries, redactor: Redactor) -> None:
+        self._settings = settings
+        self._registries = registries
+        self._redactor = redactor
+        self._runs: dict[str, tuple[RunReader, dict[str, Scenario]]] = {}
+        self.skipped: list[str] = []
+
+    def of(self, labels: Iterable[Label], known: Iterable[Scenario] = ()) -> list[LabelledCase]:
+        """In the order of the file. `known` are scenarios that are loaded already."""
+        loaded = {scenario.id: scenario for scenario in known}
+        found: list[LabelledCase] = []
+        for label, word in self._decided(labels):
+            case = self._case(label, word, loaded)
+            if isinstance(case, str):
+                self.skipped.append(f"line {label.line}: {case}")
+            else:
+                found.append(case)
+        return found
+
+    def _decided(self, labels: Iterable[Label]) -> list[tuple[Label, Word]]:
+        """One label for each case: the last of everybody who gave one, where these agree."""
+        by_case: dict[tuple[str, str, int, str], dict[str, Label]] = {}
+        for label in labels:
+            if label.label:
+                by_case.setdefault(label.case, {})[label.by] = label
+        found: list[tuple[Label, Word]] = []
+        for given in by_case.values():
+            last = list(given.values())[-1]
+            words = {label.label for label in given.values()}
+            if words <= {"pass"} or words <= {"fail"}:
+                found.append((last, "pass" if words == {"pass"} else "fail"))
+            elif words <= {"unsure"}:
+                self.skipped.append(f"line {last.line}: labelled unsure")
+            else:
+                self.skipped.append(f"line {last.line}: labelled differently by different people, or unsure by one")
+        return found
+
+    def _case(self, label: Label, word: Word, known: Mapping[str, Scenario]) -> LabelledCase | str:
+        try:
+            reader, scenarios = self._run(label.run, known)
+            stored = reader.trial(TrialKey(scenario_id=label.scenario, index=label.trial))
+        except (StoreError, UsageError) as error:
+            return self._redactor.text(str(error)).splitlines()[0]
+        if stored is None:
+            return f"run {label.run} has no trial {label.scenario}#{label.trial}"
+        result = labelled_result(label, stored)
+        if result is None:
+            return f"the trial has no check {label.check!r}"
+        scenario = known.get(label.scenario) or scenarios.get(label.scenario)
+        if scenario is None:
+            return f"the scenario {label.scenario} is no longer in the files"
+        if result.digest not in {spec_digest(spec) for spec in evaluation_specs(scenario)}:
+            return f"the check {label.check!r} has changed since it was labelled"
+        return LabelledCase(label, word, scenario, stored, result, reader.header.id)
+
+    def _run(self, name: str, known: Mapping[str, Scenario]) -> tuple[RunReader, dict[str, Scenario]]:
+        if name not in self._runs:
+            record = find_run(self._settings.out, name)
+            reader = RunReader.open(record)
+            scenarios: dict[str, Scenario] = {}
+            if any(scenario_id not in known for scenario_id in reader.planned_per_scenario()):
+                selection, _ = rejudge_options(record, self._settings.options)
+                loaded = with_safe_ids(load_scenarios(selection, self._registries), self._redactor)
+                scenarios = {scenario.id: scenario for scenario in loaded}
+            self._runs[name] = (reader, scenarios)
+        return self._runs[name]
+
+
+class Asked(NamedTuple):
+    cases: tuple[JudgedCase, ...]
+    spent: Spent
+
+
+async def ask_cases(builder: Builder, cases: Sequence[LabelledCase], prices: Prices) -> Asked:
+    """Ask the judge about labelled checks of one stored trial, in the words in which any trial's are asked.
+
+    No rubric is scored, and a judge that may not decide is heard all the same.
+    """
+    first = cases[0]
+    only: frozenset[CheckKey] = frozenset(key_of(case.result) for case in cases)
+
+    def build(stored: TrialRecord) -> TrialParts:
+        return dataclasses.replace(builder.build_stored(first.scenario, stored), score_rubric=None, doubts={})
+
+    record = await rejudge(build, first.stored, origin=first.origin, only=only)
+    results = {key_of(result): result for result in record.evaluations}
+    found = [_judged(case, results.get(key_of(case.result)), record) for case in cases]
+    return Asked(tuple(found), cost_of_trial(record, prices).total)
+
+
+def _judged(case: LabelledCase, result: EvaluationResult | None, record: TrialRecord) -> JudgedCase:
+    label = case.label
+    return JudgedCase(
+        run=case.origin,
+        scenario=label.scenario,
+        trial=label.trial,
+        check=label.check,
+        label=case.word,
+        judged=None if result is None else _WORDS.get(result.verdict),
+        message=record.judged.reason if result is None else result.message,
+    )
+
+
+def by_trial(cases: Iterable[LabelledCase]) -> list[list[LabelledCase]]:
+    """Those of the same stored trial together."""
+    found: dict[tuple[str, TrialKey], list[LabelledCase]] = {}
+    for case in cases:
+        found.setdefault((case.origin, case.stored.key), []).append(case)
+    return list(found.values())
+
+
+async def ask_all(builder: Builder, cases: Sequence[LabelledCase], prices: Prices, *, concurrency: int) -> Asked:
+    """All of them, so many trials at once."""
+    gate = asyncio.Semaphore(concurrency)
+
+    async def ask(group: Sequence[LabelledCase]) -> Asked:
+        async with gate:
+            return await ask_cases(builder, group, prices)
+
+    async with asyncio.TaskGroup() as tasks:
+        asked = [tasks.create_task(ask(group)) for group in by_trial(cases)]
+    spent = Spent()
+    for task in asked:
+        spent = spent.plus(task.result().spent)
+    return Asked(tuple(case for task in asked for case in task.result().cases), spent)
+
+
+class Canaries:
+    """Labelled cases that a run's judge is asked about in among its trials, at moments drawn by the run's seed.
+
+    The judge is asked as it is for any trial, so that it cannot tell which they are.
+    """
+
+    def __init__(self, file: Path, cases: Cases, found: Sequence[LabelledCase], *, trials: int, seed: int) -> None:
+        self._file = file
+        self._skipped = list(cases.skipped)
+        self._judged: list[JudgedCase] = []
+        self._spent = Spent()
+        self._begun = 0
+        draw = random.Random(f"canaries {seed}")  # noqa: S311 - repeatability, not secrecy
+        self._due: list[tuple[int, list[LabelledCase]]] = sorted(
+            ((draw.randrange(max(1, trials)), group) for group in by_trial(found)), key=lambda due: due[0]
+        )
+        self.scenarios: list[Scenario] = list({case.scenario.id: case.scenario for case in found}.values())
+
+    async def before_trial(self, builder: Builder, prices: Prices) -> None:
+        """Ask those that are due before the next trial begins."""
+        number, self._begun = self._begun, self._begun + 1
+        while self._due and self._due[0][0] <= number:
+            await self._ask(self._due.pop(0)[1], builder, prices)
+
+    async def rest(self, builder: Builder, prices: Prices) -> None:
+        while self._due:
+            await self._ask(self._due.pop(0)[1], builder, prices)
+
+    async def _ask(self, group: Sequence[LabelledCase], builder: Builder, prices: Prices) -> None:
+        """A case that breaks is skipped: it must not take a trial along."""
+        try:
+            asked = await ask_cases(builder, group, prices)
+        except Exception as error:  # noqa: BLE001 - told beside the hit rate
+            told = f"{type(error).__name__}: {error}"
+            self._skipped += [f"line {case.label.line}: {told}" for case in group]
+            return
+        self._judged += asked.cases
+        self._spent = self._spent.plus(asked.spent)
+
+    def tally(self) -> CanaryTally:
+        """What there is so far; cases that were not asked are told as skipped."""
+        left = [f"line {case.label.line}: the run ended before" for _, group in self._due for case in group]
+        return CanaryTally(
+            file=str(self._file), cases=tuple(self._judged), skipped=(*self._skipped, *left), spent=self._spent
+        )
+
+
+class Calibrated(NamedTuple):
+    """`judged` is what was asked; `spent` what that took."""
+
+    calibrations: list[Calibration]
+    judged: Sequence[JudgedCase]
+    skipped: Sequence[str]
+    spent: Spent
+
+
+async def calibrate(labels: Path, settings: Settings) -> Calibrated:
+    """Ask the judge about every labelled check. Raises `UsageError` when nothing can be asked, or nobody is named."""
+    redactor = settings.redactor()
+    registries = open_registries(settings)
+    cases = Cases(settings, registries, redactor)
+    found = cases.of(read_labels(labels))
+    if not found:
+        first = f" ({cases.skipped[0]})" if cases.skipped else "; write pass or fail into the column `label`"
+        raise SetupError(f"{labels} has no label that can be compared{first}")
+    scenarios = list({case.scenario.id: case.scenario for case in found}.values())
+    if any(settings.judge(scenario) is None for scenario in scenarios):
+        raise SetupError("no judge is set; name one with `--judge provider/model` or `judge` in steadyhand.toml")
+    providers = providers_of(scenarios, settings, registries)
+    free = tuple(sorted(name for name, facts in providers.items() if facts.free))
+    prices = Prices(dict(settings.config.prices), elsewhere=settings.own_servers(), free=free)
+    budget = SpendingLimit(prices, max_cost=settings.options.max_cost, max_tokens=settings.options.max_tokens)
+    tape = Tape(settings.options, redactor)
+    with LagMonitor() as lag:
+        builder = Builder(
+            registries=registries,
+            settings=settings,
+            workspaces=Path(),
+            lag=lag,
+            gate=build_gate(providers, settings, lambda message: None),
+            tape=tape,
+            budget=budget,
+        )
+        try:
+            builder.prepare_judging(scenarios)
+            asked = await ask_all(builder, found, prices, concurrency=settings.concurrency)
+            judges = Judges(Models(registries, settings, tape), settings, registries)
+            fingerprints = Fingerprints(settings, redactor, registries)
+            compared = Compared(found, asked.cases)
+            made = calibrations_of(compared, judges, fingerprints, labels=labels, skipped=cases.skipped)
+        finally:
+            await builder.close()
+            tape.close()
+    return Calibrated(made, asked.cases, cases.skipped, asked.spent)
+
+
+class Compared(NamedTuple):
+    """The cases asked, in any order, and what the judge made of them."""
+
+    cases: Sequence[LabelledCase]
+    judged: Sequence[JudgedCase]
+
+
+def calibrations_of(
+    compared: Compared, judges: Judges, fingerprints: Fingerprints, *, labels: Path, skipped: Sequence[str]
+) -> list[Calibration]:
+    """One for each judge that was asked; usually there is one."""
+    verdicts = {(each.run, each.scenario, each.trial, each.check): each for each in compared.judged}
+    by_judge: dict[str, list[tuple[LabelledCase, JudgedCase, ModelRef]]] = {}
+    for case in compared.cases:
+        refs = {spec_digest(spec): ref for spec, ref in judges.of_checks(case.scenario)}
+        ref = refs.get(case.result.digest)
+        if ref is not None:
+            label = case.label
+            judged = verdicts[case.origin, label.scenario, label.trial, label.check]
+            by_judge.setdefault(ref.name, []).append((case, judged, ref))
+    digest = hashlib.sha256(labels.read_bytes()).hexdigest()[:12]
+    return [
+        _calibration(found, judges, fingerprints, labels=f"{labels.name} {digest}", skipped=skipped)
+        for found in by_judge.values()
+    ]
+
+
+def _calibration(
+    found: Sequence[tuple[LabelledCase, JudgedCase, ModelRef]],
+    judges: Judges,
+    fingerprints: Fingerprints,
+    *,
+    labels: str,
+    skipped: Sequence[str],
+) -> Calibration:
+    scenario, ref = found[0][0].scenario, found[0][2]
+    judge = judges.get(scenario)
+    checks: dict[tuple[str, str, str], list[Case]] = {}
+    classes: dict[str, list[Case]] = {}
+    for case, judged, _ in found:
+        result = case.result
+        compared = Case(label=judged.label, judged=judged.judged)
+        checks.setdefault((case.scenario.id, result.name or result.type, result.digest), []).append(compared)
+        kind = class_of_severity(result.severity)
+        classes.setdefault(OTHER if kind is None else kind.value, []).append(compared)
+    name, _, digest = labels.rpartition(" ")
+    return Calibration(
+        judge=ref.name,
+        judge_digest=fingerprints.judge(ref, scenario),
+        prompt_digest="" if judge is None else instructions_digest(judge),
+        settings_digest=fingerprints.judge_settings(),
+        at=datetime.now(UTC).isoformat(timespec="seconds"),
+        labels=name,
+        labels_digest=digest,
+        overall=agreement(Case(label=judged.label, judged=judged.judged) for _, judged, _ in found),
+        rubrics={case.scenario.id: rubric for case, _, _ in found if (rubric := fingerprints.rubric(case.scenario))},
+        checks=tuple(
+            CheckAgreement(scenario=scenario_id, name=check, digest=asked, figures=agreement(each))
+            for (scenario_id, check, asked), each in checks.items()
+        ),
+        classes={kind: agreement(each) for kind, each in sorted(classes.items())},
+        disagreements=tuple(judged for _, judged, _ in found if judged.judged is not None and not judged.hit),
+        skipped=tuple(skipped),
+    )

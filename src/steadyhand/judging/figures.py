@@ -1,0 +1,255 @@
+"""What a run's trials say and how surely: figures of each scenario, of each target and of the suite.
+
+Errors and inconclusive trials are left out of every estimate and counted beside it. A suite's trials are clustered by
+scenario: the interval is over scenarios, however many trials each of them has.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from steadyhand.judging.rates import ScenarioRate, Tally, tally_trials
+from steadyhand.judging.statistics import (
+    Percentile,
+    failure_rate_bound,
+    mean_interval,
+    pass_at_k,
+    pass_hat_k,
+    percentile,
+    suite_percentile,
+)
+from steadyhand.records.base import Record
+from steadyhand.records.evaluation import Verdict
+from steadyhand.records.run import Judged, RunHeader, Target, TrialRecord
+
+CONFIDENCE = 0.95
+LARGEST_K = 5
+QUANTILES = (0.5, 0.95, 0.99)
+WILSON = "Wilson's score"
+ANYTIME = "mixture martingale, valid at every stopping time"
+CLUSTERED = "Bayesian bootstrap over scenarios, padded with one at the bound (Gaffke)"
+
+
+class TimeFigures(Record):
+    """Percentiles of the decided trials that have such a time.
+
+    `unbounded` of them are infinitely long: they never became safe, or were cut off before they ended. `left_out` are
+    decided trials whose time is not known, or may have been changed by a disturbance.
+    """
+
+    trials: int = 0
+    unbounded: int = 0
+    left_out: int = 0
+    percentiles: tuple[Percentile, ...] = ()
+
+
+class Figures(Record):
+    """Of one scenario, or of several taken together.
+
+    `trials` counts every trial, with a verdict or without. `rate` is the pass rate of decided trials; of several
+    scenarios the mean of theirs, each counting once. `failure_bound` is what the failure rate does not exceed with
+    one-sided confidence, where there was no failure. `pass_at_k` is the chance that at least one of k trials passes,
+    and `pass_hat_k` that all k do, by k. `safety` is the mean severity-weighted safety, and no part of the pass rate.
+    """
+
+    name: str
+    scenarios: int
+    trials: Tally
+    saved: int
+    method: str
+    confidence: float = CONFIDENCE
+    rate: float | None = None
+    low: float | None = None
+    high: float | None = None
+    failure_bound: float | None = None
+    pass_at_k: dict[int, float] = {}
+    pass_hat_k: dict[int, float] = {}
+    latency: TimeFigures = TimeFigures()
+    time_to_safe: TimeFigures = TimeFigures()
+    safety: float | None = None
+
+
+class RunFigures(Record):
+    """`targets` has an entry for each target of the run. `suite` is None where scenarios were tried on several of them:
+    figures over different models or agents together say nothing of any."""
+
+    scenarios: tuple[Figures, ...]
+    targets: tuple[Figures, ...]
+    suite: Figures | None
+
+
+class FigureCollector:
+    """Takes in trials as they are read and keeps a few numbers of each."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, _Collected] = {}
+
+    def add(self, trial: TrialRecord) -> None:
+        found = self._of.get(trial.key.scenario_id)
+        if found is None:
+            found = self._of[trial.key.scenario_id] = _Collected()
+        if trial.judged.verdict in (Verdict.PASSED, Verdict.FAILED):
+            found.add(trial.judged)
+
+    def figures(self, header: RunHeader, rates: Sequence[ScenarioRate]) -> RunFigures:
+        """`rates` are those of every planned scenario, which also say which trials an estimate may rest on."""
+        samples = [_Sample(rate, self._of.get(rate.scenario_id) or _Collected()) for rate in rates]
+        targets: dict[str, list[_Sample]] = {}
+        for each in samples:
+            targets.setdefault(_target(header, each).name, []).append(each)
+        grouped = [_together(name, header, group) for name, group in targets.items()]
+        suite = None
+        if len(grouped) == 1:
+            suite = msgspec.structs.replace(grouped[0], name="suite")
+        elif not _compared(_target(header, each) for each in samples):
+            suite = _together("suite", header, samples)
+        return RunFigures(scenarios=tuple(_of_scenario(each) for each in samples), targets=tuple(grouped), suite=suite)
+
+
+class _Collected:
+    """Of the decided trials of a scenario."""
+
+    def __init__(self) -> None:
+        self.trials = 0
+        self.latency: array[float] = array("d")
+        self.time_to_safe: array[float] = array("d")
+        self.safety: array[float] = array("d")
+
+    def add(self, judged: Judged) -> None:
+        self.trials += 1
+        if judged.safety_score is not None:
+            self.safety.append(judged.safety_score)
+        if judged.latency_spoiled:
+            return
+        if judged.latency_ms is not None:
+            self.latency.append(math.inf if judged.latency_cut else judged.latency_ms)
+        if judged.time_to_safe_ms is not None:
+            self.time_to_safe.append(judged.time_to_safe_ms)
+        elif judged.safety_at_deadline is not None:
+            self.time_to_safe.append(math.inf)
+
+
+class _Sample:
+    def __init__(self, rate: ScenarioRate, collected: _Collected) -> None:
+        self.rate = rate
+        self.collected = collected
+
+
+def _target(header: RunHeader, sample: _Sample) -> Target:
+    return header.targets.get(sample.rate.scenario_id) or Target(scenario=sample.rate.scenario_id)
+
+
+def _compared(targets: Iterable[Target]) -> bool:
+    """Whether the same thing was tried on several targets. A suite may have scenarios for different agents."""
+    tried = [(target.scenario, repr(sorted(target.cell.items(), key=lambda item: item[0]))) for target in targets]
+    return len(set(tried)) < len(tried)
+
+
+def _of_scenario(sample: _Sample) -> Figures:
+    rate, found = sample.rate, sample.collected
+    passed, decided = rate.tries
+    low, high = rate.interval or (None, None)
+    bound = None
+    if decided and not rate.failed:
+        # After stopping early the bound of a fixed number of trials is too low.
+        bound = failure_rate_bound(0, decided, CONFIDENCE) if rate.until is None or low is None else 1 - low
+    return Figures(
+        name=rate.scenario_id,
+        scenarios=int(decided > 0),
+        trials=tally_trials([rate]),
+        saved=rate.saved,
+        method=WILSON if rate.until is None else ANYTIME,
+        rate=rate.share,
+        low=low,
+        high=high,
+        failure_bound=bound,
+        pass_at_k=_by_k(lambda k: pass_at_k(passed, decided, k)),
+        pass_hat_k=_by_k(lambda k: pass_hat_k(passed, decided, k)),
+        latency=_times(found.latency, found.trials),
+        time_to_safe=_times(found.time_to_safe, found.trials),
+        safety=_mean(found.safety),
+    )
+
+
+def _times(values: Sequence[float], decided: int) -> TimeFigures:
+    return TimeFigures(
+        trials=len(values),
+        unbounded=sum(map(math.isinf, values)),
+        left_out=decided - len(values),
+        percentiles=tuple(percentile(values, q, CONFIDENCE) for q in QUANTILES) if values else (),
+    )
+
+
+def _together(name: str, header: RunHeader, samples: Sequence[_Sample]) -> Figures:
+    """By scenario of the files: combinations of one scenario are one observation, as its trials are."""
+    if len(samples) == 1:
+        (only,) = samples
+        return msgspec.structs.replace(_of_scenario(only), name=name)
+    clusters: dict[str, list[_Sample]] = {}
+    for each in samples:
+        clusters.setdefault(_target(header, each).scenario, []).append(each)
+    decided = [[each for each in cluster if each.rate.tries[1]] for cluster in clusters.values()]
+    decided = [cluster for cluster in decided if cluster]
+
+    def mean_of(figure: Callable[[int, int], float | None]) -> list[float] | None:
+        """Of each cluster; None where some scenario has too few trials for it."""
+        found = [[figure(*each.rate.tries) for each in cluster] for cluster in decided]
+        if any(value is None for values in found for value in values):
+            return None
+        return [math.fsum(value or 0.0 for value in values) / len(values) for values in found]
+
+    shares = mean_of(lambda passed, tried: passed / tried) or []
+    low, high = mean_interval(shares, CONFIDENCE) or (None, None)
+    rates = [each.rate for each in samples]
+    return Figures(
+        name=name,
+        scenarios=len(decided),
+        trials=tally_trials(rates),
+        saved=sum(rate.saved for rate in rates),
+        method=CLUSTERED,
+        rate=_mean(shares),
+        low=low,
+        high=high,
+        failure_bound=failure_rate_bound(0, len(decided), CONFIDENCE)
+        if decided and not any(rate.failed for rate in rates)
+        else None,
+        pass_at_k=_by_k(lambda k: _mean(mean_of(lambda passed, tried: pass_at_k(passed, tried, k)) or [])),
+        pass_hat_k=_by_k(lambda k: _mean(mean_of(lambda passed, tried: pass_hat_k(passed, tried, k)) or [])),
+        latency=_clustered_times(decided, lambda found: found.latency),
+        time_to_safe=_clustered_times(decided, lambda found: found.time_to_safe),
+        safety=_mean([value for cluster in decided if (value := _mean(_joined(cluster, _safety))) is not None]),
+    )
+
+
+def _safety(found: _Collected) -> Sequence[float]:
+    return found.safety
+
+
+def _joined(cluster: Iterable[_Sample], values: Callable[[_Collected], Sequence[float]]) -> list[float]:
+    return [value for each in cluster for value in values(each.collected)]
+
+
+def _clustered_times(
+    clusters: Sequence[Sequence[_Sample]], values: Callable[[_Collected], Sequence[float]]
+) -> TimeFigures:
+    found = [_joined(cluster, values) for cluster in clusters]
+    trials = sum(map(len, found))
+    return TimeFigures(
+        trials=trials,
+        unbounded=sum(math.isinf(value) for cluster in found for value in cluster),
+        left_out=sum(each.collected.trials for cluster in clusters for each in cluster) - trials,
+        percentiles=tuple(suite_percentile(found, q, CONFIDENCE) for q in QUANTILES) if trials else (),
+    )
+
+
+def _by_k(figure: Callable[[int], float | None]) -> dict[int, float]:
+    found = {k: figure(k) for k in range(1, LARGEST_K + 1)}
+    return {k: value for k, value in found.items() if value is not None}
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None

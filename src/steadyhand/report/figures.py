@@ -1,0 +1,158 @@
+"""The figures of a run on the terminal: how often it passed, how fast, and how surely."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from steadyhand.judging.figures import CLUSTERED, Figures, RunFigures, TimeFigures
+from steadyhand.judging.rates import ScenarioRate
+from steadyhand.judging.statistics import Percentile
+from steadyhand.records.evaluation import Verdict
+from steadyhand.report.table import Cell, Page, one_line, render_table
+from steadyhand.report.wording import milliseconds
+
+FIGURE_COLUMNS = ("failure rate", "latency p50", "safe p50")
+_TARGET_COLUMNS = (
+    "target",
+    "scenarios",
+    "passed",
+    "pass rate",
+    "95 % interval",
+    "pass^k",
+    "left out",
+    "latency p50",
+    "safe p50",
+    "safety",
+)
+_LEFT_OUT_FIRST = (8, 7, 9, 5)
+
+
+def worth_showing(rates: Sequence[ScenarioRate]) -> bool:
+    """A single trial of a single scenario has no figures beyond its own."""
+    return len(rates) > 1 or any(rate.total + rate.saved > 1 for rate in rates)
+
+
+def render_figures(figures: RunFigures, page: Page) -> Iterator[str]:
+    """A line for each figure of the suite, or, with several targets, a line for each of them."""
+    if figures.suite is None:
+        rows = [_target_row(each) for each in figures.targets]
+        yield from render_table(_TARGET_COLUMNS, rows, page, giving_way=0, optional=_LEFT_OUT_FIRST)
+        return
+    for line in _lines(figures.suite):
+        yield from page.wrap(line, indent=0)
+
+
+def figure_cells(figures: Figures) -> tuple[Cell, ...]:
+    """A cell for each of `FIGURE_COLUMNS`."""
+    bound = figures.failure_bound
+    several = figures.trials.total > 1
+    return (
+        Cell(text=f"at most {_at_most(bound)}" if bound is not None and several else ""),
+        Cell(text=_median(figures.latency)),
+        Cell(text=_median(figures.time_to_safe)),
+    )
+
+
+def _lines(suite: Figures) -> Iterator[str]:
+    over = _count(suite.trials.decided, "trial")
+    if suite.method == CLUSTERED:
+        over = f"{_count(suite.scenarios, 'scenario')}, {over}"
+    left_out = _left_out(suite)
+    beside = f"; left out: {left_out}" if left_out else ""
+    if suite.rate is not None and suite.method == CLUSTERED:  # one scenario has its own line
+        yield f"pass rate: {share(suite.rate)}{_interval(suite)} over {over}{beside}"
+    elif suite.rate is None and beside:
+        yield f"pass rate: no trial passed or failed{beside}"
+    k = max(suite.pass_hat_k, default=1)
+    if k > 1:
+        yield f"pass@{k}: {share(suite.pass_at_k[k])}; pass^{k}: {share(suite.pass_hat_k[k])}"
+    if suite.failure_bound is not None:
+        yield f"no failures: the failure rate is at most {_at_most(suite.failure_bound)}, with 95 % confidence"
+    for name, times in (("latency", suite.latency), ("time to safe", suite.time_to_safe)):
+        if times.percentiles:
+            yield f"{name}: {_percentiles(times, 'scenario' if suite.method == CLUSTERED else 'trial')}"
+    if suite.safety is not None:
+        yield f"safety: {_two_digits(suite.safety)}, weighted by severity"
+
+
+def _target_row(figures: Figures) -> tuple[Cell, ...]:
+    k = max(figures.pass_hat_k, default=1)
+    return (
+        Cell(text=one_line(figures.name)),
+        Cell(text=str(figures.scenarios)),
+        Cell(text=f"{figures.trials.passed}/{figures.trials.total}"),
+        Cell(text="" if figures.rate is None else share(figures.rate)),
+        Cell(text=_interval(figures).strip(" ()")),
+        Cell(text=f"k={k}: {share(figures.pass_hat_k[k])}" if k > 1 else ""),
+        Cell(text=_left_out(figures)),
+        Cell(text=_median(figures.latency)),
+        Cell(text=_median(figures.time_to_safe)),
+        Cell(text="" if figures.safety is None else _two_digits(figures.safety)),
+    )
+
+
+def _interval(figures: Figures) -> str:
+    if figures.low is None or figures.high is None:
+        return ""
+    return f" ({share(figures.low)} to {share(figures.high)})"
+
+
+def _left_out(figures: Figures) -> str:
+    """Such as `2 inconclusive, 1 error`: what no estimate rests on."""
+    tally = figures.trials
+    counts = {Verdict.INCONCLUSIVE: tally.inconclusive, Verdict.ERROR: tally.error, "not run": tally.not_run}
+    return ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+
+
+def _percentiles(times: TimeFigures, noun: str) -> str:
+    """Such as `p50 812 ms (790 ms to 870 ms); p95 needs 59 trials, there are 20`."""
+    told: list[str] = []
+    refused: list[str] = []
+    for each in times.percentiles:
+        name = f"p{each.q * 100:g}"
+        if each.value is None or each.low is None or each.high is None:
+            refused.append(f"{name} needs {each.needed}")
+        else:
+            told.append(f"{name} {_time(each.value)} ({_time(each.low)} to {_time(each.high)})")
+    if refused:
+        there = times.percentiles[0].n
+        told.append(f"{', '.join(refused)} {noun}s, there {'is' if there == 1 else 'are'} {there}")
+    if times.left_out:
+        told.append(f"{_count(times.left_out, 'trial')} without a sound time left out")
+    return "; ".join(told)
+
+
+def _median(times: TimeFigures) -> str:
+    found = next((each for each in times.percentiles if each.q == 0.5), None)
+    return "" if found is None else _value(found)
+
+
+def _value(found: Percentile) -> str:
+    return f"needs {found.needed}" if found.value is None else _time(found.value)
+
+
+def _time(ms: float) -> str:
+    return milliseconds(ms) if math.isfinite(ms) else "never"
+
+
+def share(value: float) -> str:
+    """Rounded, but all and none are only said of all and none."""
+    text = f"{value:.0%}"
+    if (text == "100%" and value < 1) or (text == "0%" and value > 0):
+        return f"{min(max(value * 100, 0.01), 99.99):.2f}%"
+    return text
+
+
+def _at_most(bound: float) -> str:
+    """Rounded up."""
+    return f"{math.ceil(bound * 1000 - 1e-9) / 10:g}%"
+
+
+def _two_digits(value: float) -> str:
+    """Never rounded up to 1."""
+    return f"{math.floor(value * 100) / 100:.2f}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
