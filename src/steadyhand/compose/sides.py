@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from steadyhand.compose.running import rates_of
 from steadyhand.errors import SetupError, StoreError
 from steadyhand.judging.cost import Prices, spent_on
 from steadyhand.judging.gate import Baseline, side_of
@@ -19,7 +20,7 @@ from steadyhand.records.base import Record
 from steadyhand.records.chat import Role
 from steadyhand.records.evaluation import FailureClass, LatencyTier, Verdict
 from steadyhand.records.location import Place
-from steadyhand.records.run import TrialKey, exported_transcript
+from steadyhand.records.run import Target, TrialKey, exported_transcript
 from steadyhand.store.figures import CheckFigures, TrialFigures, read_figures
 from steadyhand.store.reader import RunReader, find_run
 
@@ -30,12 +31,23 @@ MESSAGE_LENGTH = 20_000
 _MAGIC = b"SQLite format 3\x00"
 
 
-def unit_of(recorded_id: str, agent: str, model: str | None) -> tuple[str, str]:
-    """By what a trial is paired: the scenario, the same for all targets, and the target.
+def unit_of(recorded_id: str, agent: str, model: str | None, target: Target | None = None) -> tuple[str, str]:
+    """How a trial is paired: by the scenario, which is the same for all targets, and by the target.
 
-    The target is the model if it was asked directly, else the agent, which names its model if that is ours to know.
+    The target is the model if it was asked directly, else the agent, with its model if the run chose one. What a matrix
+    varies besides the two is part of the scenario.
     """
-    return recorded_id, model if model is not None and agent == f"model:{model}" else agent
+    label = model if model is not None and agent == f"model:{model}" else agent
+    if target is None:
+        return recorded_id, label
+    if label and target.model is not None and target.model not in label:
+        label = f"{label}, {target.model}"
+    return paired_id(target), label
+
+
+def paired_id(target: Target) -> str:
+    cell = ",".join(f"{name}={value}" for name, value in sorted(target.cell.items()))
+    return f"{target.scenario}[{cell}]" if cell else target.scenario
 
 
 class ComparedSource(Record):
@@ -88,15 +100,17 @@ def _open(path: Path) -> ComparedSource:
 def read_source(reader: RunReader) -> ComparedSource:
     """A run by its record."""
     header, prices = reader.header, Prices.of_run(reader.header)
+    targets = header.targets
     samples = gather(
-        (_facts(each, prices) for each in read_figures(reader)),
-        planned=reader.planned_per_scenario(),
+        (_facts(each, prices, targets.get(each.key.scenario_id)) for each in read_figures(reader)),
+        planned=_needed(reader),
         fingerprints=header.fingerprints,
+        paired={recorded_id: paired_id(target) for recorded_id, target in targets.items()},
     )
 
     def trial(scenario_id: str, index: int, target: str) -> ToldTrial | None:
         found = reader.trial(TrialKey(scenario_id=scenario_id, index=index))
-        if found is None or unit_of(scenario_id, found.agent, found.model)[1] != target:
+        if found is None or unit_of(scenario_id, found.agent, found.model, targets.get(scenario_id))[1] != target:
             return None
         said: list[tuple[Role, str]] = [
             (each.message.role, each.message.content) for each in exported_transcript(found)
@@ -104,23 +118,35 @@ def read_source(reader: RunReader) -> ComparedSource:
         return _told(found.key, found.judged.verdict, found.judged.reason, said)
 
     side = Side(
-        name=header.id, run_id=header.id, started_at=header.started_at, samples=samples, finished=reader.finished
+        name=header.id,
+        run_id=header.id,
+        started_at=header.started_at,
+        samples=samples,
+        finished=reader.finished,
+        stopped_early=header.until is not None,
     )
     return ComparedSource(side=side, trial=trial)
+
+
+def _needed(reader: RunReader) -> dict[str, int]:
+    """How many trials each scenario was to have, without those that were spared because it was decided."""
+    if reader.header.until is None:
+        return dict(reader.planned_per_scenario())
+    return {rate.scenario_id: rate.total for rate in rates_of(reader)}
 
 
 def _of_record(path: Path) -> ComparedSource:
     return read_source(RunReader.open(path))
 
 
-def _facts(trial: TrialFigures, prices: Prices) -> TrialFacts:
+def _facts(trial: TrialFigures, prices: Prices, of_run: Target | None) -> TrialFacts:
     judged = trial.judged
     cost: float | None = 0.0
     for call in trial.calls:
         if call.purpose == "agent" and cost is not None:
             spent = spent_on(call, prices)
             cost = cost + spent.cost if spent.cost_known else None
-    scenario_id, target = unit_of(trial.key.scenario_id, trial.agent, trial.model)
+    scenario_id, target = unit_of(trial.key.scenario_id, trial.agent, trial.model, of_run)
     return TrialFacts(
         recorded_id=trial.key.scenario_id,
         scenario_id=scenario_id,
@@ -218,15 +244,24 @@ class _Run(msgspec.Struct):
     id: str
     started_at: str
     fingerprints: dict[str, dict[str, str]]
+    until: str | None = None
 
 
 class _Counts(msgspec.Struct):
     total: int
 
 
+class _Target(msgspec.Struct):
+    scenario: str
+    model: str | None
+    agent: str | None
+    cell: dict[str, Any]
+
+
 class _Rate(msgspec.Struct):
     id: str
     trials: _Counts
+    target: _Target | None = None
 
 
 class _Summary(msgspec.Struct):
@@ -269,12 +304,19 @@ def _no_trial(scenario_id: str, index: int, target: str) -> ToldTrial | None:
 
 
 def _of_report(report: _Report) -> ComparedSource:
+    targets = {
+        each.id: Target(**msgspec.structs.asdict(each.target)) for each in report.scenarios if each.target is not None
+    }
+    facts = [_facts_of_report(each, targets.get(each.scenario.id)) for each in report.trials]
     samples = gather(
-        map(_facts_of_report, report.trials),
+        facts,
         planned={each.id: each.trials.total for each in report.scenarios},
         fingerprints=report.run.fingerprints,
+        paired={recorded_id: paired_id(target) for recorded_id, target in targets.items()},
     )
-    by_key = {(each.scenario.id, each.trial, _target(each)): each for each in report.trials}
+    by_key = {
+        (fact.recorded_id, fact.index, fact.target): each for fact, each in zip(facts, report.trials, strict=True)
+    }
 
     def trial(scenario_id: str, index: int, target: str) -> ToldTrial | None:
         found = by_key.get((scenario_id, index, target))
@@ -289,20 +331,17 @@ def _of_report(report: _Report) -> ComparedSource:
         started_at=report.run.started_at,
         samples=samples,
         finished=not report.summary.not_run,
+        stopped_early=report.run.until is not None,
     )
     return ComparedSource(side=side, trial=trial)
 
 
-def _target(trial: _Trial) -> str:
-    return unit_of(trial.scenario.id, trial.agent, trial.model)[1]
-
-
-def _facts_of_report(trial: _Trial) -> TrialFacts:
+def _facts_of_report(trial: _Trial, of_run: Target | None) -> TrialFacts:
     safe_ms = trial.time_to_safe_ms
     if safe_ms is None and trial.safety_at_deadline is not None and trial.times_not_known is None:
         safe_ms = math.inf
     agents = trial.cost.by_purpose.get("agent")
-    scenario_id, target = unit_of(trial.scenario.id, trial.agent, trial.model)
+    scenario_id, target = unit_of(trial.scenario.id, trial.agent, trial.model, of_run)
     return TrialFacts(
         recorded_id=trial.scenario.id,
         scenario_id=scenario_id,

@@ -132,6 +132,7 @@ class SideFigures(Record):
     trials: int
     undecided: int
     finished: bool
+    stopped_early: bool
     pass_rate: float | None
     safety: float | None
     latency_ms: float | None
@@ -328,6 +329,7 @@ def _with_figures(
             trials=sum(each.total for each in samples[at]),
             undecided=sum(each.undecided for each in samples[at]),
             finished=side.finished,
+            stopped_early=side.stopped_early,
             pass_rate=rates[at],
             safety=safety[at],
             latency_ms=latencies[at],

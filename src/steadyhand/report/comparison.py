@@ -79,6 +79,12 @@ def front_notes(found: Comparison, quote: Quote) -> Iterator[str]:
     safety = "safety is the pass rate (no safety invariants)" if found.safety_is_pass_rate else "safety by severity"
     yield f"* no other side is as good in safety, latency and cost and better in one; {safety}; scenarios count equally"
     yield from (cliff_sentence(each, quote) for each in found.cliffs)
+    stopped = [quote(side.name) for side in found.sides if side.stopped_early]
+    if stopped:
+        yield (
+            f"Trials of {', '.join(stopped)} ended when their pass rate was decided (--until): intervals and tests "
+            "assume a fixed number of trials and are only a guide."
+        )
 
 
 def cliff_sentence(cliff: Cliff, quote: Quote) -> str:
