@@ -372,6 +372,7 @@ async def test_a_cancelled_run_keeps_what_was_finished() -> None:
 def test_an_interrupt_cancels_the_run_and_is_raised(elsewhere: Path) -> None:
     program = (
         "import asyncio, os, signal, steadyhand\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background job ignores it from the start
         "async def agent(message):\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
         "    await asyncio.sleep(3600)\n"
