@@ -216,7 +216,7 @@ def _resume(run: Run) -> str:
 )
 @click.option(
     "--pass-rate",
-    type=shared.PassRate(0, 1, min_open=True),
+    type=shared.PassRateRange(0, 1, min_open=True),
     help="Share of trials that must pass. [default: set by the scenario, or 1]",
 )
 @click.option(
@@ -226,7 +226,7 @@ def _resume(run: Run) -> str:
 )
 @click.option(
     "--alpha",
-    type=shared.PassRate(0, 1, min_open=True, max_open=True),
+    type=shared.PassRateRange(0, 1, min_open=True, max_open=True),
     help="With --until, the chance of a wrong decision. [default: 0.05]",
 )
 @click.option("--dry-run", is_flag=True, help="List what would run, with an estimate of the model calls, and stop.")

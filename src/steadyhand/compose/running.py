@@ -34,7 +34,7 @@ from steadyhand.compose.models import Tape, asks_judge, build_gate, needs_networ
 from steadyhand.compose.rejudging import Origin
 from steadyhand.compose.settings import RunOptions, Selection, Settings, restore_options, save_options
 from steadyhand.compose.targets import target_of
-from steadyhand.engine.limits import Budget, LagMonitor
+from steadyhand.engine.limits import LagMonitor, SpendingLimit
 from steadyhand.engine.model_call import OpenGate
 from steadyhand.engine.rejudgement import rejudge
 from steadyhand.engine.trial import run_until_measured
@@ -142,7 +142,7 @@ class Run:
             raise SetupError("--alpha is the error rate of --until decided; add that or leave --alpha out")
         self.header: RunHeader = header or self._header(selection, options, given)
         prices = Prices.of_run(self.header)
-        self.budget: Budget = Budget(prices, max_cost=options.max_cost, max_tokens=options.max_tokens)
+        self.budget: SpendingLimit = SpendingLimit(prices, max_cost=options.max_cost, max_tokens=options.max_tokens)
         if self._path is not None and self.budget.limited:
             self.budget.count_spent(RunReader.open(self._path).trials())
         self._doubts: Doubts = Doubts(self.settings, self.redactor, self._registries)

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import accumulate
 
-from steadyhand.engine.context import StepResult, Trial
+from steadyhand.engine.context import RunningTrial, StepResult
 from steadyhand.ports.evaluator import text_check
 from steadyhand.records.chat import InvariantTimeline, SafetyAtDeadline, SafetyTimeline
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, LatencyBounds, Verdict
@@ -144,7 +144,7 @@ _MAX_CHARACTERS = 1_000_000
 
 
 async def safety_timeline(
-    trial: Trial, steps: Sequence[StepResult], evaluations: Sequence[EvaluationResult]
+    trial: RunningTrial, steps: Sequence[StepResult], evaluations: Sequence[EvaluationResult]
 ) -> SafetyTimeline | None:
     """The timeline of the last step that was timed; None if there is none."""
     done = next((each for each in reversed(steps) if each.result.latency is not None), None)
@@ -243,7 +243,7 @@ def _why_not_timed(result: ExecutionResult, call: ModelCalled) -> str | None:
     return None
 
 
-def _cached_check(trial: Trial, spec: EvaluationSpec) -> Check | None:
+def _cached_check(trial: RunningTrial, spec: EvaluationSpec) -> Check | None:
     """Built once for all trials of a scenario."""
     known = trial.parts.text_checks
     if id(spec) not in known:
@@ -251,7 +251,7 @@ def _cached_check(trial: Trial, spec: EvaluationSpec) -> Check | None:
     return known[id(spec)]
 
 
-def _check(trial: Trial, spec: EvaluationSpec) -> Check | None:
+def _check(trial: RunningTrial, spec: EvaluationSpec) -> Check | None:
     """The invariant as a check on a part of the answer, or None when it needs more than that."""
     evaluator = trial.parts.evaluator(spec.type)
     return text_check(evaluator, trial.params(spec, evaluator))

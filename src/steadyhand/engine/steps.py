@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from steadyhand.engine.agent_turn import AgentTurn, ask
-from steadyhand.engine.context import StepResult, Trial
+from steadyhand.engine.context import RunningTrial, StepResult
 from steadyhand.engine.evaluation import Evaluation
 from steadyhand.errors import LimitExceeded, PluginError
 from steadyhand.records.chat import Message
@@ -44,8 +44,8 @@ def code_command(lang: str, code: str) -> list[str]:
 class StepRunner:
     """Runs steps one after another; the agent's messages carry over from step to step."""
 
-    def __init__(self, trial: Trial, evaluation: Evaluation) -> None:
-        self._trial: Trial = trial
+    def __init__(self, trial: RunningTrial, evaluation: Evaluation) -> None:
+        self._trial: RunningTrial = trial
         self._evaluation: Evaluation = evaluation
         self._messages: tuple[Message, ...] = ()
         self._turns: int = 0

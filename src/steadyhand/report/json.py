@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from steadyhand.judging.cost import Prices, cost_of_trial
-from steadyhand.judging.figures import FigureCollector, Figures, RunFigures, Times
+from steadyhand.judging.figures import FigureCollector, Figures, RunFigures, TimeFigures
 from steadyhand.judging.rates import (
     ScenarioRate,
     rates_exit_code,
@@ -373,7 +373,7 @@ def _figures(figures: Figures) -> shapes.JsonFigures:
     )
 
 
-def _times(times: Times) -> shapes.JsonTimes:
+def _times(times: TimeFigures) -> shapes.JsonTimes:
     percentiles = tuple(_copy(shapes.JsonPercentile, each) for each in times.percentiles)
     return _copy(shapes.JsonTimes, times, percentiles=percentiles)
 

@@ -6,7 +6,7 @@ import pytest
 
 from steadyhand.builtin.environments.local import LocalEnvironment
 from steadyhand.builtin.plugin import EVALUATORS
-from steadyhand.engine.context import StepResult, Trial, TrialParts
+from steadyhand.engine.context import RunningTrial, StepResult, TrialParts
 from steadyhand.engine.safety_timeline import safety_timeline
 from steadyhand.plugins.plugin import EnvironmentSettings, Plugin
 from steadyhand.plugins.registry import Registry
@@ -60,7 +60,7 @@ async def timeline(tmp_path, pieces, *specs, calls=None, verdicts=()):
     )
     result = ExecutionResult(reply="".join(pieces), calls=calls, latency=Latency(ms=10.0 * len(pieces)))
     evaluations = [EvaluationResult(verdict=verdict, message="", severity=1.0) for verdict in verdicts]
-    return await safety_timeline(Trial(parts), [StepResult(step, result)], evaluations)
+    return await safety_timeline(RunningTrial(parts), [StepResult(step, result)], evaluations)
 
 
 async def test_safe_from_the_piece_that_completes_the_last_required_word(tmp_path):
