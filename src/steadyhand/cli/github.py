@@ -34,9 +34,7 @@ def append_summary(file: Path, markdown: str) -> None:
 
 
 def _markdown(reader: RunReader) -> str:
-    from steadyhand.report.markdown import fenced
-    from steadyhand.report.table import Page
-    from steadyhand.report.terminal import View, render_stored_run
+    from steadyhand.report.html.overview import overview
+    from steadyhand.report.summary import to_markdown
 
-    lines = render_stored_run(reader, rates_of(reader), Page(width=120), view=View(detail="quiet"))
-    return "\n".join(["## Steadyhand", "", *fenced("\n".join(lines))])
+    return to_markdown(overview(reader.header, reader.trials(), rates_of(reader), status=reader.status))

@@ -89,6 +89,7 @@ class Reports(Record):
     json_file: Path | None = None
     junit_file: Path | None = None
     junit_inconclusive: JunitInconclusive | None = None
+    html_file: Path | None = None
     transcripts: Transcripts | None = None
     quiet: bool = False
     verbose: bool = False
@@ -96,7 +97,7 @@ class Reports(Record):
     @property
     def files(self) -> dict[str, Path]:
         """By option, those that are to be written."""
-        given = {"--json": self.json_file, "--junit": self.junit_file}
+        given = {"--json": self.json_file, "--junit": self.junit_file, "--html": self.html_file}
         return {option: file for option, file in given.items() if file is not None}
 
     @property
@@ -119,7 +120,7 @@ class Reports(Record):
 
 
 def report_options(command: F) -> F:
-    """--json, --junit, --junit-inconclusive, --transcript, -q and -v: the fields of `Reports`."""
+    """--json, --junit, --junit-inconclusive, --html, --transcript, -q and -v: the fields of `Reports`."""
     command = click.option("-v", "--verbose", is_flag=True, help="Show every trial, passed or not, in full.")(command)
     command = click.option("-q", "--quiet", is_flag=True, help="Show only what did not pass, and the totals.")(command)
     command = click.option(
@@ -127,6 +128,9 @@ def report_options(command: F) -> F:
         "transcripts",
         type=click.Choice(["all", "failed", "none"]),
         help="Which transcripts to show. [default: trials that did not pass, or a single conversation]",
+    )(command)
+    command = click.option(
+        "--html", "html_file", type=_FILE, help="Write an HTML report, one file for a browser; - for stdout."
     )(command)
     command = click.option(
         "--junit-inconclusive",
@@ -152,6 +156,10 @@ def show_run(reader: RunReader, reports: Reports, view: View | None = None) -> N
         inconclusive = reports.junit_inconclusive or ("error" if os.environ.get("CI") else "skipped")
         xml = to_junit(reader.header, reader.trials(), rates, inconclusive=inconclusive)
         unwritten += write_report(reports.junit_file, [xml.encode()])
+    if reports.html_file is not None:
+        from steadyhand.report.html.page import to_html
+
+        unwritten += write_report(reports.html_file, to_html(reader, rates))
     err = reports.to_stdout
     show(render_stored_run(reader, rates, page(err=err), view=view or reports.view), err=err)
     if unwritten:
@@ -255,7 +263,7 @@ def _resume(run: Run) -> str:
 )
 @click.option(
     "--pass-rate",
-    type=shared.PassRate(0, 1, min_open=True),
+    type=shared.PassRateRange(0, 1, min_open=True),
     help="Share of trials that must pass. [default: set by the scenario, or 1]",
 )
 @click.option(
@@ -265,7 +273,7 @@ def _resume(run: Run) -> str:
 )
 @click.option(
     "--alpha",
-    type=shared.PassRate(0, 1, min_open=True, max_open=True),
+    type=shared.PassRateRange(0, 1, min_open=True, max_open=True),
     help="With --until, the chance of a wrong decision. [default: 0.05]",
 )
 @click.option("--dry-run", is_flag=True, help="List what would run, with an estimate of the model calls, and stop.")

@@ -50,13 +50,13 @@ def paired_id(target: Target) -> str:
     return f"{target.scenario}[{cell}]" if cell else target.scenario
 
 
-class Source(Record):
+class ComparedSource(Record):
     """A run, report or baseline as it was read. `trial` finds one of its trials to show; None where it has none."""
 
     side: Side
     trial: Callable[[str, int, str], ToldTrial | None]
 
-    def only(self, target: str) -> Source:
+    def only(self, target: str) -> ComparedSource:
         """One target of it. Raises `SetupError` that lists the targets there are."""
         known = [each for each in self.side.targets if each]
         found = [each for each in known if each == target] or [each for each in known if target and target in each]
@@ -67,7 +67,7 @@ class Source(Record):
         return msgspec.structs.replace(self, side=msgspec.structs.replace(self.side, name=found[0], samples=samples))
 
 
-def open_source(folder: Path, name: str) -> Source:
+def open_source(folder: Path, name: str) -> ComparedSource:
     """By id, the start of an id, `last` or path; `@TARGET` behind it takes one target.
 
     Raises `StoreError` when there is no such run or it cannot be read, `SetupError` when it has no such target.
@@ -88,7 +88,7 @@ def open_source(folder: Path, name: str) -> Source:
     raise failure
 
 
-def _open(path: Path) -> Source:
+def _open(path: Path) -> ComparedSource:
     try:
         with path.open("rb") as stream:
             is_record = stream.read(len(_MAGIC)) == _MAGIC
@@ -97,7 +97,7 @@ def _open(path: Path) -> Source:
         raise StoreError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def read_source(reader: RunReader) -> Source:
+def read_source(reader: RunReader) -> ComparedSource:
     """A run by its record."""
     header, prices = reader.header, Prices.of_run(reader.header)
     targets = header.targets
@@ -125,7 +125,7 @@ def read_source(reader: RunReader) -> Source:
         finished=reader.finished,
         stopped_early=header.until is not None,
     )
-    return Source(side=side, trial=trial)
+    return ComparedSource(side=side, trial=trial)
 
 
 def _needed(reader: RunReader) -> dict[str, int]:
@@ -135,7 +135,7 @@ def _needed(reader: RunReader) -> dict[str, int]:
     return {rate.scenario_id: rate.total for rate in rates_of(reader)}
 
 
-def _of_record(path: Path) -> Source:
+def _of_record(path: Path) -> ComparedSource:
     return read_source(RunReader.open(path))
 
 
@@ -281,14 +281,14 @@ class _Kind(msgspec.Struct):
     baseline: int | None = None
 
 
-def _of_file(path: Path) -> Source:
+def _of_file(path: Path) -> ComparedSource:
     """Raises `StoreError` for anything that is neither a report nor a baseline."""
     data = path.read_bytes()
     try:
         kind = msgspec.json.decode(data, type=_Kind)
         if kind.baseline is not None:
             baseline = msgspec.json.decode(data, type=Baseline)
-            return Source(side=side_of(baseline, str(path)), trial=_no_trial)
+            return ComparedSource(side=side_of(baseline, str(path)), trial=_no_trial)
         if kind.format is not None:
             return _of_report(msgspec.json.decode(data, type=_Report))
     except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
@@ -303,7 +303,7 @@ def _no_trial(scenario_id: str, index: int, target: str) -> ToldTrial | None:
     return None
 
 
-def _of_report(report: _Report) -> Source:
+def _of_report(report: _Report) -> ComparedSource:
     targets = {
         each.id: Target(**msgspec.structs.asdict(each.target)) for each in report.scenarios if each.target is not None
     }
@@ -333,7 +333,7 @@ def _of_report(report: _Report) -> Source:
         finished=not report.summary.not_run,
         stopped_early=report.run.until is not None,
     )
-    return Source(side=side, trial=trial)
+    return ComparedSource(side=side, trial=trial)
 
 
 def _facts_of_report(trial: _Trial, of_run: Target | None) -> TrialFacts:
@@ -365,7 +365,9 @@ def _facts_of_report(trial: _Trial, of_run: Target | None) -> TrialFacts:
 # Comparing
 
 
-def compare_sources(sources: Iterable[Source], *, confidence: float = 0.95, pair_changed: bool = False) -> Comparison:
+def compare_sources(
+    sources: Iterable[ComparedSource], *, confidence: float = 0.95, pair_changed: bool = False
+) -> Comparison:
     """Raises `SetupError` unless there are two sides; a single run counts as its targets."""
     given = list(sources)
     if len(given) == 1:
@@ -382,7 +384,7 @@ def compare_sources(sources: Iterable[Source], *, confidence: float = 0.95, pair
     return msgspec.structs.replace(found, comparisons=told)
 
 
-def _named_apart(sources: Sequence[Source]) -> list[Source]:
+def _named_apart(sources: Sequence[ComparedSource]) -> list[ComparedSource]:
     """Called by their targets where these are different, else by their runs, else by both or by their number."""
     targets = [_only_target(each.side.samples) for each in sources]
     runs = [each.side.run_id for each in sources]
@@ -403,7 +405,7 @@ def _only_target(samples: Iterable[Sample]) -> str:
     return next(iter(found)) if len(found) == 1 else ""
 
 
-def _shown(changes: Iterable[Change], first: Source, other: Source) -> Iterator[Change]:
+def _shown(changes: Iterable[Change], first: ComparedSource, other: ComparedSource) -> Iterator[Change]:
     for at, change in enumerate(changes):
         if at >= TRANSCRIPTS:
             yield change
@@ -415,5 +417,5 @@ def _shown(changes: Iterable[Change], first: Source, other: Source) -> Iterator[
         )
 
 
-def _found(source: Source, target: str, trial: ToldTrial | None) -> ToldTrial | None:
+def _found(source: ComparedSource, target: str, trial: ToldTrial | None) -> ToldTrial | None:
     return trial and (source.trial(trial.scenario_id, trial.trial, target) or trial)

@@ -16,8 +16,8 @@ import msgspec
 from steadyhand.judging.comparison import RateComparison, ScenarioDifference, compare_rates, holm
 from steadyhand.judging.latency_comparison import (
     Cliff,
+    ComparedTarget,
     LatencyComparison,
-    Target,
     cliff_edges,
     compare_latencies,
     pareto_front,
@@ -315,7 +315,7 @@ def _with_figures(
     latencies = _means([[_median(each.latencies) for each in of_side] for of_side in samples])
     safe_times = _means([[_median(each.safe_times) for each in of_side] for of_side in samples])
     targets = [
-        Target(name=str(at), safety=safety[at], latency_ms=latencies[at], cost=_whole_mean(of_side))
+        ComparedTarget(name=str(at), safety=safety[at], latency_ms=latencies[at], cost=_whole_mean(of_side))
         for at, of_side in enumerate(samples)
     ]
     best = {each.name for each in pareto_front(targets)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from steadyhand.judging.comparison import ScenarioDifference
 from steadyhand.judging.latency_comparison import Cliff
@@ -17,10 +17,9 @@ from steadyhand.judging.run_comparison import (
     TimesComparison,
     ToldTrial,
 )
-from steadyhand.report.table import Cell, Page, no_commands, one_line, render_table
+from steadyhand.report.table import Cell, Page, Quote, no_commands, one_line, render_table
 from steadyhand.report.wording import milliseconds
 
-Quote = Callable[[str], str]
 """How a name or text that is not ours is written."""
 
 SIDE_COLUMNS = ("", "side", "passed", "safety", "latency", "safe after", "cost/trial", "trials", "undecided")

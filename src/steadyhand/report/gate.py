@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from steadyhand.errors import ExitCode
 from steadyhand.judging.gate import Doubt, GateResult, Rule, Violation
 from steadyhand.report.github import annotation
-from steadyhand.report.table import Page, no_commands, one_line, visible
+from steadyhand.report.table import Page, Quote, no_commands, one_line, visible
 
 _WORDS: dict[Rule, str] = {
     Rule.DROP: "the pass rate dropped",
@@ -37,7 +37,6 @@ _CONCLUSIONS = {
 }
 _STYLES = {ExitCode.PASSED: "passed", ExitCode.FAILED: "failed"}
 _LISTED = 20
-Quote = Callable[[str], str]
 
 
 def conclusion(result: GateResult) -> str:
