@@ -12,7 +12,9 @@ STAMPS = {
     "builtin/models/http/client.py",
     "cli/gate.py",
     "compose/calibration.py",
+    "cli/runs.py",
     "compose/running.py",
+    "compose/shards.py",
     "engine/context.py",
 }
 

@@ -31,6 +31,7 @@ _COMMANDS = {
     "list": ("steadyhand.cli.scenario_list:list_scenarios", "List scenarios."),
     "plan": ("steadyhand.cli.plan:plan", "Say how many trials a bound on the failure rate takes."),
     "resume": ("steadyhand.cli.resume:resume", "Finish an interrupted run and retry its errors."),
+    "merge": ("steadyhand.cli.merge:merge", "Put the shards of a run together."),
     "rejudge": ("steadyhand.cli.rejudge:rejudge", "Judge the stored trials of a run again."),
     "labels": ("steadyhand.cli.labels:labels", "Write a file for people to label a run's judged checks in."),
     "calibrate": ("steadyhand.cli.calibrate:calibrate", "Compare a judge with people's labels."),

@@ -34,7 +34,7 @@ from steadyhand.cli.terminal import (
     write_report,
 )
 from steadyhand.compose.running import Run, quick_loop, rates_of
-from steadyhand.compose.settings import RunOptions, Selection, under_test
+from steadyhand.compose.settings import RunOptions, Selection, Settings, under_test
 from steadyhand.errors import ExitCode, SetupError, SteadyhandError
 from steadyhand.judging.rates import rates_exit_code
 from steadyhand.records.base import Record
@@ -42,7 +42,7 @@ from steadyhand.report.details import Transcripts
 from steadyhand.report.progress import progress_for
 from steadyhand.report.terminal import View, render_stored_run
 from steadyhand.report.wording import JunitInconclusive
-from steadyhand.store.reader import RunReader
+from steadyhand.store.reader import RunReader, find_run
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _DIR = click.Path(path_type=Path, file_okay=False)
@@ -148,8 +148,8 @@ def show_run(reader: RunReader, reports: Reports, view: View | None = None) -> N
     if reports.json_file is not None:
         from steadyhand.report.json import to_json
 
-        report = to_json(reader.header, reader.trials(), rates)
-        unwritten += write_report(reports.json_file, map(harmless_json, report) if reports.to_stdout else report)
+        told = to_json(reader.header, reader.trials(), rates)
+        unwritten += write_report(reports.json_file, map(harmless_json, told) if reports.to_stdout else told)
     if reports.junit_file is not None:
         from steadyhand.report.junit import to_junit
 
@@ -175,7 +175,7 @@ def carry_out(run: Run, reports: Reports, *, silent: bool) -> ExitCode:
     crashed = run.crashed
     try:
         reader = RunReader.open(record)
-        unwritten = _reported(reader, reports)
+        unwritten = report(reader, reports)
     except SteadyhandError:
         if run.broken is None:
             raise
@@ -193,10 +193,10 @@ def carry_out(run: Run, reports: Reports, *, silent: bool) -> ExitCode:
     if crashed is not None:
         say(f"{tell_bug(crashed, run.redactor)}: {_resume(run)}", err=True)
         return ExitCode.UNDECIDED
-    return _exit_code(reader, lost=run.broken is not None or unwritten)
+    return exit_code(reader, lost=run.broken is not None or unwritten)
 
 
-def _exit_code(reader: RunReader | None, *, lost: bool) -> ExitCode:
+def exit_code(reader: RunReader | None, *, lost: bool) -> ExitCode:
     """Passed is only said of a finished record, every trial of which was read back."""
     if reader is None:
         return ExitCode.UNDECIDED
@@ -205,8 +205,8 @@ def _exit_code(reader: RunReader | None, *, lost: bool) -> ExitCode:
     return code if sound or code is not ExitCode.PASSED else ExitCode.UNDECIDED
 
 
-def _reported(reader: RunReader, reports: Reports) -> bool:
-    """Report, and say whether something could not be written, which is no reason to lose the verdict."""
+def report(reader: RunReader, reports: Reports) -> bool:
+    """Report in every way that was asked for. Says whether something could not be written, which costs no verdict."""
     try:
         if os.environ.get("GITHUB_ACTIONS"):
             from steadyhand.cli.github import tell_github
@@ -227,8 +227,11 @@ def _resume(run: Run) -> str:
 
 
 @click.command()
-@shared.selection
+@click.argument("paths", nargs=-1, metavar="PATH...")
+@shared.filters
 @shared.project
+@click.option("--failed-of", metavar="RUN", help="Run again the scenarios of RUN that did not pass, as it was started.")
+@click.option("--shard", metavar="N/TOTAL", help="Run only this part; `steadyhand merge` puts the parts together.")
 @click.option(
     "--model",
     multiple=True,
@@ -315,7 +318,18 @@ def run(ctx: click.Context, /, **given: Any) -> None:
     if dry_run:
         _refuse_reports(reports)
     given |= under_test(given.pop("model"), given.pop("agent"))
-    prepared = Run(Selection(**chosen), RunOptions(command=tuple(sys.argv[1:]), **given), checking=dry_run)
+    failed_of = given.pop("failed_of")
+    selection, options = Selection(**chosen), RunOptions(command=tuple(sys.argv[1:]), **given)
+    if failed_of is not None:
+        if any(chosen.values()):
+            raise SetupError("--failed-of runs the scenarios of that run; leave out paths, --tag, -k and --filter")
+        from steadyhand.compose.shards import failed_of_options
+
+        here = Settings(options)
+        selection, options = failed_of_options(find_run(here.out, failed_of), options, here)
+    elif not selection.paths:
+        raise click.UsageError("Missing argument 'PATH...'.", ctx)
+    prepared = Run(selection, options, checking=dry_run)
     if dry_run:
         show_plan(prepared)
         if prepared.needs_trust is not None:

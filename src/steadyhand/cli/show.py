@@ -26,7 +26,13 @@ _SHOWN = 5
 @shared.config
 @shared.out
 @click.option("-k", "expression", metavar="EXPR", help="Only trials whose scenario's id or name matches.")
-@click.option("--verdict", "verdicts", type=click.Choice([*Verdict]), multiple=True, help="Only trials with this one.")
+@click.option(
+    "--verdict",
+    "verdicts",
+    type=click.Choice([each.value for each in Verdict]),
+    multiple=True,
+    help="Only trials with this verdict (repeatable).",
+)
 @click.option(
     "--trial", "trials", multiple=True, metavar="ID", help="Only this trial, in full: SCENARIO#N or SCENARIO."
 )

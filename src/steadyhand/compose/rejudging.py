@@ -93,6 +93,9 @@ def rejudge_options(record: Path, given: RunOptions) -> tuple[Selection, RunOpti
         max_cost=None,
         max_tokens=None,
         judge_canaries=None,
+        only=(),
+        failed_of=None,
+        shard=None,
         seed=header.seed,
         rejudge=record.absolute(),
     )

@@ -7,6 +7,7 @@ import os
 import random
 import secrets
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import UTC, datetime
@@ -122,6 +123,12 @@ class Run:
         self.origin: Origin | None = None if options.rejudge is None else Origin(options.rejudge)
         if self.origin is not None:
             self.scenarios = self.origin.scenarios(self.scenarios, options)
+        self._whole: list[Scenario] = self.scenarios
+        if options.only or options.shard is not None:
+            from steadyhand.compose.shards import only_scenarios, shard_scenarios
+
+            self._whole = only_scenarios(self.scenarios, options)
+            self.scenarios = shard_scenarios(self._whole, self.settings)
         rubrics = Rubrics(self.settings)
         self.needs_trust: str | None = None
         """What the run would do only with --trust, in words; None when there is nothing, or it was given."""
@@ -150,6 +157,7 @@ class Run:
         self.interrupted: bool = False
         self.broken: StoreError | None = None
         self.crashed: Exception | None = None
+        self._began: float = 0.0
         self._gate: ProviderGate | OpenGate | None = None
         self._lag: LagMonitor | None = None
 
@@ -202,6 +210,7 @@ class Run:
             until=options.until,
             alpha=options.alpha if options.alpha is not None else DEFAULT_ALPHA,
             origin=self.origin.id if self.origin is not None else None,
+            failed_of=options.failed_of,
         )
 
     def _matrices(self) -> tuple[RunMatrix, ...]:
@@ -329,6 +338,13 @@ class Run:
             return RunWriter.open(self._path, redactor=self.redactor)
         prints = self.fingerprints()
         self.header = msgspec.structs.replace(self.header, fingerprints=prints)
+        if self.settings.options.shard is not None:
+            from steadyhand.compose.shards import shard_of
+
+            made = Fingerprints(self.settings, self.redactor, self._registries)
+            parts = {scenario.id: total(made.parts(scenario)) for scenario in self._whole}
+            shard = shard_of(self._whole, self.settings, self.settings.options.shard, parts)
+            self.header = msgspec.structs.replace(self.header, shard=shard)
         digests = {scenario_id: total(parts) for scenario_id, parts in prints.items()}
         entries = (PlanEntry(key=each.key, seed=each.seed, digest=digests[each.scenario.id]) for each in self.planned)
         return RunWriter.create(
@@ -345,6 +361,7 @@ class Run:
             for notice in builder.notices:
                 observer.noted(notice)
         batch = self._batch(builder, writer, tape, observers, interrupts)
+        self._began = time.monotonic()
         try:
             await batch.run(self.pending)
             await self._ask_rest(builder, interrupts)
@@ -434,7 +451,8 @@ class Run:
         cut_short = (
             self.interrupted or self.broken is not None or self.crashed is not None or self.budget.exhausted is not None
         ) or (self.origin is not None and not self.origin.complete)
-        header: RunHeader | None = None
+        took_ms = self.header.took_ms + (time.monotonic() - self._began) * 1000
+        header = self.header = msgspec.structs.replace(self.header, took_ms=took_ms)
         if self._canaries is not None:
             header = self.header = msgspec.structs.replace(self.header, canaries=self._canaries.tally())
         try:
@@ -504,7 +522,7 @@ def resume_run(record: Path, here: Settings, *, concurrency: int | None = None) 
 
     reader = RunReader.open(record)
     folder, selection, options = restore_options(reader.header.options)
-    _refuse_redacted(options.agent)
+    refuse_redacted(options.agent)
     require_trusted_record(record, options, here.project)
     options = msgspec.structs.replace(
         options,
@@ -534,7 +552,7 @@ def resume_run(record: Path, here: Settings, *, concurrency: int | None = None) 
     return Resumed(run, changes)
 
 
-def _refuse_redacted(agent: str | None) -> None:
+def refuse_redacted(agent: str | None) -> None:
     """Raises `SetupError` for an agent that cannot be had again from the record."""
     if agent is not None and MASK * SHORTEST in agent:
         raise SetupError(

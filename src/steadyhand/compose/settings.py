@@ -94,6 +94,11 @@ class RunOptions(Record):
     rejudge: Path | None = None
     """The record of a run whose stored trials are judged again instead of running any."""
     judge_canaries: Path | None = None
+    only: tuple[str, ...] = ()
+    """The ids of the scenarios to run, of those that are loaded; all when empty."""
+    failed_of: str | None = None
+    """The run that they did not pass in."""
+    shard: str | None = None
     command: tuple[str, ...] = ()
 
 

@@ -162,6 +162,30 @@ class CanaryTally(Record):
         return sum(case.label == "fail" and case.judged == "pass" for case in self.cases)
 
 
+class Shard(Record):
+    """Which part of a whole a run is: the `number`th of `of`, counted from 1, and what the whole consists of.
+
+    The rest is of the whole, by scenario in the order of the plan: `trials` planned, `digests` of what they are made
+    of, and what a header says of scenarios. It is the same in every shard.
+    """
+
+    number: int
+    of: int
+    trials: dict[str, int] = {}
+    digests: dict[str, str] = {}
+    targets: dict[str, Target] = {}
+    pass_rates: dict[str, float] = {}
+    matrices: tuple[RunMatrix, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}"
+
+    @property
+    def scenario_ids(self) -> tuple[str, ...]:
+        """Those of this shard: every `of`th scenario."""
+        return tuple(self.trials)[self.number - 1 :: self.of]
+
+
 class RunHeader(Record):
     """What was requested, fixed when the run starts.
 
@@ -172,7 +196,9 @@ class RunHeader(Record):
     what its trials are made of, by what a person calls that. `targets` says what each scenario is tried on. With
     `until` a scenario's trials end when its pass rate is decided, wrongly with a chance of at most `alpha`. `origin` is
     the id of the run whose stored trials were judged again; None for a run of its own. `canaries` is how the judge did
-    on the labelled cases slipped into the run.
+    on the labelled cases slipped into the run. `failed_of` is the run of which only those scenarios were run again that
+    did not pass, `shard` says which part of a whole the run is, and `merged_from` are the shards it was put together
+    from. `took_ms` is how long trials were running, resumed parts included; 0 while that is not known.
     """
 
     id: str
@@ -194,6 +220,10 @@ class RunHeader(Record):
     alpha: float = DEFAULT_ALPHA
     origin: str | None = None
     canaries: CanaryTally | None = None
+    failed_of: str | None = None
+    shard: Shard | None = None
+    merged_from: tuple[str, ...] = ()
+    took_ms: float = 0.0
 
 
 class TrialKey(Record, array_like=True):

@@ -106,7 +106,11 @@ def _copy_known(shape: type[S], record: Record | None) -> S | None:
 
 def _run(header: RunHeader) -> shapes.JsonRun:
     prices = {model: _copy(shapes.JsonPrice, price) for model, price in header.prices.items()}
-    return _copy(shapes.JsonRun, header, prices=prices, canaries=_canaries(header.canaries))
+    return _copy(shapes.JsonRun, header, prices=prices, canaries=_canaries(header.canaries), shard=_shard(header))
+
+
+def _shard(header: RunHeader) -> str | None:
+    return None if header.shard is None else str(header.shard)
 
 
 def _canaries(tally: CanaryTally | None) -> shapes.JsonCanaries | None:

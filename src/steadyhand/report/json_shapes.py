@@ -134,6 +134,12 @@ class JsonRun(Record):
     canaries: Annotated[
         JsonCanaries | None, doc("How the judge did on the labelled cases slipped into the run, if there were any.")
     ]
+    failed_of: Annotated[
+        str | None, doc("Id of the run of which only scenarios that did not pass were run again; null for any other.")
+    ]
+    shard: Annotated[str | None, doc("Which part of a whole the run is, such as `2/5`; null for a whole run.")]
+    merged_from: Annotated[tuple[str, ...], doc("Ids of the shards that the run was put together from.")]
+    took_ms: Annotated[float, doc("How long trials were running, resumed parts included; 0 if that is not known.")]
 
 
 class JsonScenario(Record):

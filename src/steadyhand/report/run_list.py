@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from steadyhand.judging.rates import Tally
 from steadyhand.records.run import RunHeader
 from steadyhand.report.table import Cell, Page, one_line, render_table
+from steadyhand.report.wording import seconds
 from steadyhand.store.reader import RunEntry
 
-_RUN_COLUMNS = ("run", "started", "status", "passed", "failed", "inconclusive", "error", "not run", "command")
+_COLUMNS = (
+    "run",
+    "started",
+    "status",
+    "target",
+    "passed",
+    "failed",
+    "inconclusive",
+    "error",
+    "not run",
+    "took",
+    "command",
+)
+_LEFT_OUT_FIRST = (10, 9, 1)
 
 
 def render_runs(runs: Sequence[RunEntry], page: Page, *, saved: Mapping[str, int] | None = None) -> Iterator[str]:
@@ -20,27 +35,60 @@ def render_runs(runs: Sequence[RunEntry], page: Page, *, saved: Mapping[str, int
     if not runs:
         yield "no runs recorded yet"
         return
-    yield from render_table(
-        _RUN_COLUMNS,
-        [_run_row(run, (saved or {}).get(run.id, 0)) for run in runs],
-        page,
-        giving_way=len(_RUN_COLUMNS) - 1,
-    )
+    rows = [_row(run, (saved or {}).get(run.id, 0)) for run in runs]
+    yield from render_table(_COLUMNS, rows, page, giving_way=3, optional=_LEFT_OUT_FIRST)
+    for run in runs:
+        if run.problem:
+            yield from page.wrap(f"{run.id}: {run.problem}")
 
 
-def _run_row(run: RunEntry, saved: int) -> tuple[Cell, ...]:
+def runs_json(runs: Sequence[RunEntry], *, saved: Mapping[str, int]) -> list[dict[str, Any]]:
+    """One entry per run, in the order given."""
+    found: list[dict[str, Any]] = []
+    for run in runs:
+        header = run.header
+        entry: dict[str, Any] = {"id": run.id, "path": str(run.path), "problem": run.problem}
+        if header is not None:
+            tally = Tally.of(run.counts, planned=header.planned - saved.get(run.id, 0))
+            entry |= {
+                "started_at": header.started_at,
+                "status": run.status,
+                "targets": _targets(header),
+                "planned": header.planned,
+                **{verdict.value: count for verdict, count in tally.by_verdict.items()},
+                "not_run": tally.not_run,
+                "took_ms": header.took_ms or None,
+                "command": list(header.command),
+                "origin": header.origin,
+                "failed_of": header.failed_of,
+                "shard": None if header.shard is None else str(header.shard),
+                "merged_from": list(header.merged_from),
+            }
+        found.append(entry)
+    return found
+
+
+def _row(run: RunEntry, saved: int) -> tuple[Cell, ...]:
     if run.header is None:
-        blank = [Cell()] * (len(_RUN_COLUMNS) - 4)
-        return (Cell(text=run.id), Cell(), Cell(text="unreadable", style="bad"), *blank, Cell(text=run.problem or ""))
+        blank = [Cell()] * (len(_COLUMNS) - 3)
+        return (Cell(text=run.id), Cell(), Cell(text="unreadable", style="bad"), *blank)
     tally = Tally.of(run.counts, planned=run.header.planned - saved)
+    targets = _targets(run.header)
+    more = f" and {len(targets) - 1} more" if len(targets) > 1 else ""
     return (
         Cell(text=run.id),
         Cell(text=run.header.started_at[:19].replace("T", " ")),
         Cell(text=run.status, style="good" if run.status == "finished" else "fair"),
+        Cell(text=one_line(targets[0]) + more if targets else ""),
         *(_count(count, verdict) for verdict, count in tally.by_verdict.items()),
         _count(tally.not_run, "fair"),
+        Cell(text=seconds(run.header.took_ms) if run.header.took_ms else ""),
         Cell(text=_command(run.header)),
     )
+
+
+def _targets(header: RunHeader) -> list[str]:
+    return list(dict.fromkeys(target.name for target in header.targets.values()))
 
 
 def _command(header: RunHeader) -> str:

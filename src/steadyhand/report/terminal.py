@@ -234,6 +234,12 @@ def _provenance(header: RunHeader, record: Path | None) -> Iterator[str]:
         yield from render_canaries(header.canaries)
     if header.origin is not None:
         yield f"judged again from run {visible(header.origin)}; no agent was run"
+    if header.failed_of is not None:
+        yield f"only what did not pass in run {visible(header.failed_of)}; its other scenarios were not run again"
+    if header.shard is not None:
+        yield f"shard {header.shard}: {len(header.shard.scenario_ids)} of {len(header.shard.trials)} scenarios"
+    if header.merged_from:
+        yield f"merged from {', '.join(map(visible, header.merged_from))}"
     if record is not None:
         yield f"record: {record}"
 
