@@ -355,4 +355,9 @@ def show_plan(run: Run) -> None:
         scores_rubric=lambda scenario: scenario.rubric is not None and settings.judge(scenario) is not None,
     )
     say(f"would run {'at most ' if run.header.until else ''}{found}")
+    targets = list(dict.fromkeys(target.name for target in run.header.targets.values()))
+    say(f"{'target' if len(targets) == 1 else 'targets'}: {'; '.join(targets)}")
+    if found.judge_checks:
+        judges = {ref.name if (ref := settings.judge(each)) else "none named" for each in run.scenarios}
+        say(f"judge: {', '.join(sorted(judges))}")
     say(f"up to {settings.concurrency} trials at once")
