@@ -28,6 +28,7 @@ from steadyhand.cli.terminal import (
     harmless_json,
     page,
     progress_stream,
+    read_by_ci,
     say,
     show,
     takes_control,
@@ -114,6 +115,10 @@ class Reports(Record):
         dashed = [option for option, file in self.files.items() if file == STDOUT]
         if len(dashed) > 1:
             raise SetupError(f"only one of {' and '.join(dashed)} can be written to stdout; give the other a file")
+        if self.html_file == STDOUT and read_by_ci():
+            raise SetupError(
+                "--html - would put what agents said into the log of the CI service, unmarked; give it a file"
+            )
         if self.quiet and self.verbose:
             raise SetupError("-q and -v exclude each other")
         return self

@@ -42,7 +42,7 @@ class Outlet:
 
     def __init__(self, stream: TextIO | None, name: str) -> None:
         self._stream = stream
-        self._obeyed: bool = any(os.environ.get(name) for name in _READ_BY_CI)
+        self._obeyed: bool = read_by_ci()
         self.fault: OSError | None = None if stream is not None else OSError(errno.EBADF, f"{name} is closed")
 
     def write(self, text: str) -> int:
@@ -88,6 +88,11 @@ class Outlet:
         except OSError as error:
             self.fault = error
             return None
+
+
+def read_by_ci() -> bool:
+    """Whether a CI service reads what is printed, and would obey commands in it."""
+    return any(os.environ.get(name) for name in _READ_BY_CI)
 
 
 def _disobeyed(text: str) -> str:
