@@ -288,15 +288,17 @@ def render_details(
     transcript: bool = True,
     whole: bool = False,
     count: str = "",
+    named: bool = True,
 ) -> Iterator[str]:
     """The lines about one trial, starting with its heading.
 
-    `count` says of how many trials it is an example. With `whole` nothing is left out.
+    `count` says of how many trials it is an example; it stands alone unless the trial is `named`. With `whole` nothing is
+    left out.
     """
     verdict = trial.judged.verdict
     tail = f"  {count}" if count else ""
     room = max(page.width - len(verdict) - 2 - len(tail), 12)
-    heading = clip(visible(scenario_label(trial, numbered=numbered)), room) + tail
+    heading = clip(visible(scenario_label(trial, numbered=numbered)), room) + tail if named else count
     yield f"{page.paint(verdict.upper(), verdict)}  {page.paint(heading, 'strong')}"
     yield from _indented(page, str(trial.place), _INDENT, style="faint")
     open_checks = [check for check in trial.evaluations if check.verdict is not Verdict.PASSED]

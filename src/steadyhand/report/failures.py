@@ -18,7 +18,7 @@ from steadyhand.report.details import (
     render_details,
     told_once,
 )
-from steadyhand.report.table import Page, clip, one_line, visible
+from steadyhand.report.table import Page, cells, clip, one_line, visible
 from steadyhand.report.wording import scenario_label
 
 _LINES_IN_FULL = 60
@@ -133,7 +133,15 @@ def _in_full(
     trial = block.example
     count = "" if whole else block.told(planned)
     several = not count and planned.get(trial.key.scenario_id, 0) > 1
-    yield from render_details(trial, page, numbered=several, transcript=transcripts != "none", whole=whole, count=count)
+    yield from render_details(
+        trial,
+        page,
+        numbered=several,
+        transcript=transcripts != "none",
+        whole=whole,
+        count=count,
+        named=len(block.trials) == 1,
+    )
 
 
 def _in_short(block: _Block, page: Page, planned: Mapping[str, int]) -> Iterator[str]:
@@ -161,9 +169,11 @@ def _in_short(block: _Block, page: Page, planned: Mapping[str, int]) -> Iterator
 
 def _check_in_short(check: EvaluationResult, trial: TrialRecord, page: Page) -> Iterator[str]:
     place = "" if check.place is None else str(check.place)
+    head = one_line("  ".join(filter(None, (label(check), place))))
     classes = explained_classes(trial.judged.failure_classes[:1])
-    head = "  ".join(filter(None, (one_line(label(check)), classes, place)))
-    yield "  " + page.paint(clip(visible(head), page.width - 2), "")
+    if classes and cells(head) + len(classes) + 4 <= page.width:
+        head += f"  {classes}"
+    yield "  " + clip(head, page.width - 2)
     pieces = told_once(check)
     message = one_line(pieces.message)
     shown = next(
