@@ -292,8 +292,8 @@ def render_details(
 ) -> Iterator[str]:
     """The lines about one trial, starting with its heading.
 
-    `count` says of how many trials it is an example; it stands alone unless the trial is `named`. With `whole` nothing is
-    left out.
+    `count` says of how many trials it is an example; it stands alone unless the trial is `named`. With `whole` nothing
+    is left out.
     """
     verdict = trial.judged.verdict
     tail = f"  {count}" if count else ""

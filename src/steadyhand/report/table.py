@@ -133,7 +133,8 @@ def render_table(
     fixed = _fixed(widths, used, giving_way)
     widths[giving_way] = min(widths[giving_way], max(page.width - fixed, _LEAST))
     yield page.paint(_GAP.join(pad(header[i], widths[i]) for i in used).rstrip(), "faint")
-    told = _apart([row[giving_way].text for row in rows], widths[giving_way])
+    told = tell_apart([row[giving_way].text for row in rows], widths[giving_way])
+    widths[giving_way] = max(cells(header[giving_way]), *map(cells, told))
     for row, text in zip(rows, told, strict=True):
         cell = Cell(text=text, style=row[giving_way].style)
         yield _line([*row[:giving_way], cell, *row[giving_way + 1 :]], used, widths, page)
@@ -143,7 +144,7 @@ def _fixed(widths: dict[int, int], used: Sequence[int], giving_way: int) -> int:
     return sum(widths[i] for i in used if i != giving_way) + len(_GAP) * (len(used) - 1)
 
 
-def _apart(texts: Sequence[str], width: int) -> list[str]:
+def tell_apart(texts: Sequence[str], width: int) -> list[str]:
     """The texts, cut to the width; without the beginning that they share, if they could not be told apart with it."""
     cut = [clip(text, width) for text in texts]
     if len(set(cut)) == len(set(texts)):

@@ -30,7 +30,7 @@ from steadyhand.report.details import (
     render_transcript,
 )
 from steadyhand.report.figures import FIGURE_COLUMNS, figure_cells, render_figures, worth_showing
-from steadyhand.report.table import Cell, Page, one_line, render_table, visible
+from steadyhand.report.table import Cell, Page, one_line, render_table, tell_apart, visible
 from steadyhand.report.wording import RATE_COLUMNS, cost_line, rate_cells, told_apart
 from steadyhand.store.reader import RunReader
 
@@ -57,6 +57,7 @@ _OUTCOME_STYLE = {
     Outcome.UNSAFE_LATE: "bad",
 }
 _ROWS = 200
+_TARGET = 32
 Detail = Literal["quiet", "normal", "all", "everything"]
 """*quiet*: what did not pass, and the totals. *all*: every trial that did not pass, one by one. *everything*: those
 that passed too."""
@@ -160,7 +161,7 @@ def render_run(
     quiet = view.detail == "quiet"
     if not quiet:
         yield from _tables(header, rates, found, figures, page, view)
-    planned = {rate.scenario_id: rate.total + rate.saved for rate in rates} or Counter(
+    planned = {rate.scenario_id: rate.total for rate in rates} or Counter(
         row.scenario_id for row in found.rows
     )
     if found.failures is not None:
@@ -308,7 +309,7 @@ def _scenario_table(
     shown = rates
     if len(rates) > _ROWS:
         shown = sorted(rates, key=lambda rate: rate.verdict is Verdict.PASSED)[:_ROWS]
-    beside = told_apart([rate.scenario_id for rate in rates], header.targets, among=("agent", "model"))
+    beside = _shortened(told_apart([rate.scenario_id for rate in rates], header.targets, among=("agent", "model")))
     columns = list(beside[rates[0].scenario_id]) if beside else []
     rows: list[tuple[Cell, ...]] = []
     for rate in shown:
@@ -330,13 +331,23 @@ def _scenario_table(
         yield f"({len(rates) - _ROWS} more scenarios not listed)"
 
 
+def _shortened(beside: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+    """What tells targets apart, cut so that it still does."""
+    found: dict[str, dict[str, str]] = {each: {} for each in beside}
+    for column in next(iter(beside.values())) if beside else ():
+        texts = tell_apart([one_line(beside[each][column]) for each in beside], _TARGET)
+        for each, text in zip(beside, texts, strict=True):
+            found[each][column] = text
+    return found
+
+
 def _trial_table(header: RunHeader, found: _Gathered, page: Page) -> Iterator[str]:
     several = Counter(row.scenario_id for row in found.rows)
     folded = len(found.rows) > _ROWS
     rows = [row for row in found.rows if not folded or row.verdict is not Verdict.PASSED]
     left_out = len(found.rows) - len(rows)
     cut, rows = len(rows) - _ROWS, rows[:_ROWS]
-    beside = told_apart(list(several), header.targets, among=("agent", "model"))
+    beside = _shortened(told_apart(list(several), header.targets, among=("agent", "model")))
     columns = list(beside[rows[0].scenario_id]) if beside else []
     table: list[tuple[Cell, ...]] = []
     for row in rows:
