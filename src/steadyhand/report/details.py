@@ -26,7 +26,7 @@ from steadyhand.records.event import (
 from steadyhand.records.result import ConversationEnding
 from steadyhand.records.run import Judged, TrialRecord, answers_finish, exported_transcript, transcript_of
 from steadyhand.report import wording
-from steadyhand.report.table import Page, clip, one_line, visible
+from steadyhand.report.table import Page, cells, clip, one_line, visible
 from steadyhand.report.wording import milliseconds, safe_by_deadline, scenario_label
 
 _REASONS = 3
@@ -295,11 +295,7 @@ def render_details(
     `count` says of how many trials it is an example; it stands alone unless the trial is `named`. With `whole` nothing
     is left out.
     """
-    verdict = trial.judged.verdict
-    tail = f"  {count}" if count else ""
-    room = max(page.width - len(verdict) - 2 - len(tail), 12)
-    heading = clip(visible(scenario_label(trial, numbered=numbered)), room) + tail if named else count
-    yield f"{page.paint(verdict.upper(), verdict)}  {page.paint(heading, 'strong')}"
+    yield from _title(trial, page, visible(scenario_label(trial, numbered=numbered)) if named else "", count)
     yield from _indented(page, str(trial.place), _INDENT, style="faint")
     open_checks = [check for check in trial.evaluations if check.verdict is not Verdict.PASSED]
     if not any(label(check) in trial.judged.reason for check in open_checks):
@@ -323,6 +319,23 @@ def render_details(
         yield from render_passed_checks(trial, page)
     if transcript:
         yield from render_transcript(trial, page, whole=whole)
+
+
+def _title(trial: TrialRecord, page: Page, name: str, count: str) -> Iterator[str]:
+    """The verdict, the scenario and the count, on as many lines as an id takes that must not be cut."""
+    verdict = trial.judged.verdict
+    indent = len(verdict) + 2
+    room = page.width - indent
+    heading, below = "  ".join(filter(None, (name, count))), ""
+    if name and cells(heading) > room:
+        heading, below = name, count
+    if cells(one_line(trial.key.scenario_id)) <= room:
+        heading = clip(heading, room)
+    lines = list(page.wrap(heading, indent=indent)) or [""]
+    yield f"{page.paint(verdict.upper(), verdict)}  {page.paint(lines[0], 'strong')}"
+    yield from (" " * indent + page.paint(line, "strong") for line in lines[1:])
+    if below:
+        yield f"  {below}"
 
 
 def render_passed_checks(trial: TrialRecord, page: Page) -> Iterator[str]:

@@ -149,10 +149,16 @@ def _in_short(block: _Block, page: Page, planned: Mapping[str, int]) -> Iterator
     trial = block.example
     verdict = trial.judged.verdict
     count = block.told(planned)
-    name = visible(scenario_label(trial, numbered=False)).replace("\n", " ") if len(block.trials) == 1 else ""
-    room = page.width - len(verdict) - 2 - (len(count) + 2 if count and name else 0)
-    heading = "  ".join(filter(None, (clip(name, max(room, 12)), count)))
-    heading = clip(heading, page.width - len(verdict) - 2)
+    room = page.width - len(verdict) - 2
+    heading = count
+    if len(block.trials) == 1:
+        left = max(room - (len(count) + 2 if count else 0), 12)
+        name = visible(scenario_label(trial, numbered=False)).replace("\n", " ")
+        own = one_line(trial.key.scenario_id)
+        # The end of a long id is what tells combinations and targets apart.
+        name = clip(name, left) if cells(own) <= left else f"…{own[-(left - 1) :]}"
+        heading = "  ".join(filter(None, (name, count)))
+    heading = clip(heading, room)
     yield f"{page.paint(verdict.upper(), verdict)}  {page.paint(heading, 'strong')}"
     checks = [check for check in trial.evaluations if check.verdict is not Verdict.PASSED]
     if not checks:

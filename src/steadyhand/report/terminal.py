@@ -161,9 +161,7 @@ def render_run(
     quiet = view.detail == "quiet"
     if not quiet:
         yield from _tables(header, rates, found, figures, page, view)
-    planned = {rate.scenario_id: rate.total for rate in rates} or Counter(
-        row.scenario_id for row in found.rows
-    )
+    planned = {rate.scenario_id: rate.total for rate in rates} or Counter(row.scenario_id for row in found.rows)
     if found.failures is not None:
         if not quiet:
             yield ""
