@@ -39,9 +39,9 @@ from steadyhand.compose.settings import RunOptions, Selection, Settings, under_t
 from steadyhand.errors import ExitCode, SetupError, SteadyhandError
 from steadyhand.judging.rates import rates_exit_code
 from steadyhand.records.base import Record
-from steadyhand.report.details import Transcripts
 from steadyhand.report.progress import progress_for
 from steadyhand.report.terminal import View, render_stored_run
+from steadyhand.report.transcript import Transcripts
 from steadyhand.report.wording import JunitInconclusive
 from steadyhand.store.reader import RunReader, find_run
 

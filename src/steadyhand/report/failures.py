@@ -11,14 +11,9 @@ from collections.abc import Iterator, Mapping
 from steadyhand.judging.trial import label
 from steadyhand.records.evaluation import EvaluationResult, Verdict, check_ids
 from steadyhand.records.run import TrialRecord
-from steadyhand.report.details import (
-    Transcripts,
-    ending_line,
-    explained_classes,
-    render_details,
-    told_once,
-)
+from steadyhand.report.details import explained_classes, render_details, told_once
 from steadyhand.report.table import Page, cells, clip, one_line, visible
+from steadyhand.report.transcript import Transcripts, ending_line
 from steadyhand.report.wording import scenario_label
 
 _LINES_IN_FULL = 60

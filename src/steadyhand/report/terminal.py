@@ -20,17 +20,16 @@ from steadyhand.records.evaluation import Outcome, Verdict
 from steadyhand.records.event import Noted
 from steadyhand.records.run import CostSummary, RunHeader, TrialRecord
 from steadyhand.report import wording
-from steadyhand.report.details import (
+from steadyhand.report.details import Incidents, render_incidents
+from steadyhand.report.figures import FIGURE_COLUMNS, figure_cells, render_figures, worth_showing
+from steadyhand.report.table import Cell, Page, one_line, render_table, tell_apart, visible
+from steadyhand.report.transcript import (
     NO_CONDITION,
-    Incidents,
     Transcripts,
     is_conversation,
     render_endings,
-    render_incidents,
     render_transcript,
 )
-from steadyhand.report.figures import FIGURE_COLUMNS, figure_cells, render_figures, worth_showing
-from steadyhand.report.table import Cell, Page, one_line, render_table, tell_apart, visible
 from steadyhand.report.wording import RATE_COLUMNS, cost_line, rate_cells, told_apart
 from steadyhand.store.reader import RunReader
 

@@ -9,9 +9,10 @@ from steadyhand.records.evaluation import EvaluationResult, Evidence, JudgeNote,
 from steadyhand.records.event import ActionTaken, CommandRan, Observed, Said, ServiceCalled
 from steadyhand.records.result import ConversationEnding
 from steadyhand.records.run import Judged, Target, TrialKey, TrialRecord
-from steadyhand.report.details import explained_classes, render_transcript, told_once
+from steadyhand.report.details import explained_classes, told_once
 from steadyhand.report.table import Cell, Page, render_table
 from steadyhand.report.terminal import View, render_run
+from steadyhand.report.transcript import render_transcript
 from support.sample_run import BROKEN, HEADER, SAFE, UNDECIDED, UNSAFE, rates_of
 
 PAGE = Page(width=80)
