@@ -120,9 +120,7 @@ async def run_async(
 
     What else the loop does while a call is timed is measured, and makes the call's latency ungraded where it mattered.
     """
-    prepared = await asyncio.to_thread(
-        prepare, scenarios, agent=agent, config=config, plugins=plugins, **options
-    )
+    prepared = await asyncio.to_thread(prepare, scenarios, agent=agent, config=config, plugins=plugins, **options)
     return await _execute(prepared, observer)
 
 
@@ -397,8 +395,8 @@ class RunResult:
         raise AssertionError("\n\n".join(told))
 
     def evidence(self, scenario_id: str) -> str:
-        """Why a scenario came to its verdict, in words: a line, then the checks and the transcript of one trial that did
-        not pass, if there is one. Raises `KeyError` for a scenario that was not planned."""
+        """Why a scenario came to its verdict: a line, then checks and transcript of a trial that did not pass, if there
+        is one. Raises `KeyError` for a scenario that was not planned."""
         from steadyhand.report.details import render_details
         from steadyhand.report.table import Page
 
@@ -419,7 +417,10 @@ class RunResult:
         else:  # the first line says what heading and reason would say again
             reason = record.judged.reason
             said = {f"  {line}" for line in page.wrap(reason, indent=2)}
-            told = [f"{scenario_id}: {rate.verdict.value}: {reason}", *(each for each in details[1:] if each not in said)]
+            told = [
+                f"{scenario_id}: {rate.verdict.value}: {reason}",
+                *(each for each in details[1:] if each not in said),
+            ]
         if len(undone) > 1:
             told.append(f"  {len(undone) - 1} more of {rate.total} trials did not pass: steadyhand show {self.id}")
         return "\n".join(told)

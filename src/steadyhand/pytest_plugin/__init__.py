@@ -1,7 +1,7 @@
 """The pytest plugin: `pytest --steadyhand` collects scenario files, and the fixture `steadyhand` runs them in a test.
 
-pytest imports this module wherever Steadyhand is installed, so it imports next to nothing. `collection.py` has the rest,
-and docs/pytest.md is the user's side of both.
+pytest imports this module wherever Steadyhand is installed, so it imports next to nothing. `collection.py` has the
+rest, and docs/pytest.md is the user's side of both.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import re
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
 
@@ -19,6 +19,7 @@ from steadyhand.records.scenario import Scenario
 _OF_PYTEST = frozenset(("skip", "skipif", "xfail", "usefixtures", "parametrize", "filterwarnings"))
 _NOT_IN_MARKER = re.compile(r"[^\w.+-]+")
 _RECORD = "steadyhand_record"
+NodeT = TypeVar("NodeT", bound=pytest.Collector | pytest.Item)
 
 
 class Outcome(NamedTuple):
@@ -53,7 +54,7 @@ class ScenarioCollection:
             named.append(file_path.relative_to(self._root).as_posix())
         if not any(_matches(name, glob) for glob in self._globs for name in named):
             return None
-        return ScenarioFile.from_parent(parent, path=file_path, collection=self)
+        return _node(ScenarioFile, parent, path=file_path, collection=self)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Where the records are; with xdist they are known from the reports alone."""
@@ -138,7 +139,7 @@ class ScenarioFile(pytest.File):
             raise self.CollectError(str(error)) from None
         for scenario in planned.scenarios:
             self._collection.claim(scenario, self.path)
-            item = ScenarioItem.from_parent(self, name=scenario.id, collection=self._collection)
+            item = _node(ScenarioItem, self, name=scenario.id, collection=self._collection)
             item.needs_trust = planned.needs_trust
             item.describe(scenario)
             yield item
@@ -148,7 +149,7 @@ class ScenarioItem(pytest.Item):
     """One scenario with one target, however many trials it has. Its name is the scenario's id."""
 
     def __init__(self, *, collection: ScenarioCollection, **node: Any) -> None:
-        super().__init__(**node)
+        super().__init__(**node)  # pyright: ignore[reportUnknownMemberType]
         self._collection = collection
         self._line: int = 0
         self._outcome: Outcome | None = None
@@ -187,6 +188,11 @@ class ScenarioItem(pytest.Item):
             pytest.skip(self._outcome.text.partition("\n")[0])
         if self._outcome.verdict is not Verdict.PASSED:
             pytest.fail(self._outcome.text, pytrace=False)
+
+
+def _node(kind: type[NodeT], parent: pytest.Collector, **given: Any) -> NodeT:
+    make: Any = kind.from_parent  # pytest does not say what types it takes
+    return make(parent, **given)
 
 
 def _stops_early(config: pytest.Config) -> bool:

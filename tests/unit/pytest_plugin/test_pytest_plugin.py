@@ -35,6 +35,7 @@ rules:
 """
 SAYS_REFUND = "{type: string_contains, value: refund}"
 CALLS_REFUND = "{type: trajectory_contains_action, action: refund}"
+PLAIN = ("-p", "no:asyncio", "-p", "no:hypothesispytest", "-p", "no:anyio", "-p", "no:pytest_cov")
 RECORDS = ".steadyhand/runs/*.sqlite"
 
 
@@ -47,9 +48,9 @@ class Project:
         self.write("steadyhand.toml", 'model = "scripted/replies.yaml"\nretries = 0\n')
         self.write("replies.yaml", REPLIES)
         self.scenario("a_refund", tags="money, smoke")
-        self.scenario("b_refuse", input="Something else", tags="smoke")
+        self.scenario("b_refuse", asked="Something else", tags="smoke")
         self.scenario("c_unseen", check=CALLS_REFUND)
-        self.scenario("d_outage", input="Break")
+        self.scenario("d_outage", asked="Break")
 
     def write(self, name: str, text: str) -> Path:
         file = self.folder / name
@@ -58,17 +59,17 @@ class Project:
         return file
 
     def scenario(
-        self, name: str, *, input: str = "Refund please", tags: str = "", check: str = SAYS_REFUND, more: str = ""
+        self, name: str, *, asked: str = "Refund please", tags: str = "", check: str = SAYS_REFUND, more: str = ""
     ) -> Path:
-        text = SCENARIO.format(name=name, tags=tags, input=input, check=check) + more
+        text = SCENARIO.format(name=name, tags=tags, input=asked, check=check) + more
         return self.write(f"{name}.scenario.yaml", text)
 
     def pytest(self, *args: str) -> pytest.RunResult:
         """In this process, without the plugins that only our own tests need."""
-        return self.pytester.runpytest_inprocess("-p", "no:asyncio", "-p", "no:cacheprovider", *args)
+        return self.pytester.runpytest_inprocess(*PLAIN, "-p", "no:cacheprovider", *args)
 
     def process(self, *args: str) -> pytest.RunResult:
-        return self.pytester.runpytest_subprocess("-p", "no:asyncio", *args)
+        return self.pytester.runpytest_subprocess(*PLAIN, *args)
 
     def records(self) -> list[Path]:
         return list(self.folder.glob(RECORDS))
@@ -119,7 +120,9 @@ def test_last_failed_runs_only_what_did_not_pass(project: Project):
     assert "a_refund" not in found.stdout.str()
 
 
-@pytest.mark.parametrize(("choice", "counts"), [("skip", {"skipped": 1}), ("error", {"errors": 1}), ("fail", {"failed": 1})])
+@pytest.mark.parametrize(
+    ("choice", "counts"), [("skip", {"skipped": 1}), ("error", {"errors": 1}), ("fail", {"failed": 1})]
+)
 def test_inconclusive_is_what_the_ini_says_and_never_a_pass(project: Project, choice: str, counts: dict[str, int]):
     found = project.pytest("--steadyhand", "-o", f"steadyhand_inconclusive={choice}", "c_unseen.scenario.yaml", "-rs")
     found.assert_outcomes(**counts)
@@ -148,11 +151,11 @@ def _opened(record: Path):
 def test_k_and_m_select_by_id_name_and_tag(project: Project):
     project.pytest("--steadyhand", "-k", "refund").assert_outcomes(passed=1, deselected=3)
     project.pytest("--steadyhand", "--strict-markers", "-m", "smoke").assert_outcomes(passed=1, failed=1, deselected=2)
-    assert [len(_opened(record)) for record in sorted(project.records())] == [1, 2], "only what is selected runs"
+    assert sorted(len(_opened(record)) for record in project.records()) == [1, 2], "only what is selected runs"
 
 
 def test_a_tag_named_like_a_marker_of_pytest_neither_skips_nor_excuses(project: Project):
-    project.scenario("e_tagged", input="Something else", tags="skip, xfail, 'tier 1', _")
+    project.scenario("e_tagged", asked="Something else", tags="skip, xfail, 'tier 1', _")
     found = project.pytest("--steadyhand", "--strict-markers", "-m", "tag_xfail and tier_1")
     found.assert_outcomes(failed=1, deselected=4)
 
@@ -177,10 +180,12 @@ def test_the_ini_file_opts_in_and_says_which_files_and_how(project: Project):
 
 
 def test_a_broken_file_is_a_collection_error_at_its_place(project: Project):
-    project.write("broken.scenario.yaml", "name: Broken\nrunn: []\n")
+    project.write(
+        "broken.scenario.yaml", SCENARIO.format(name="x", tags="", input="x", check=SAYS_REFUND) + "runn: 1\n"
+    )
     found = project.pytest("--steadyhand")
     found.assert_outcomes(errors=1)
-    found.stdout.fnmatch_lines(["*broken.scenario.yaml:2:1: runn: unknown key*"])
+    found.stdout.fnmatch_lines(["*broken.scenario.yaml:8:1: runn: unknown key*"])
     assert not project.records()
 
 
@@ -191,10 +196,11 @@ def test_two_files_with_one_id_are_an_error(project: Project):
     found.stdout.fnmatch_lines(["*id `a_refund` is already used in *a_refund.scenario.yaml*"])
 
 
-def test_what_one_scenario_lacks_does_not_decide_the_others(project: Project):
-    project.scenario("e_missing", more="character: {name: Bot, llm: {model: nobody/model}}\n")
+def test_what_one_scenario_lacks_does_not_decide_the_others(project: Project, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    project.scenario("e_missing", more="character: {name: Bot, llm: {model: openai/some}}\n")
     found = project.pytest("--steadyhand", "a_refund.scenario.yaml", "e_missing.scenario.yaml")
-    assert "nobody" in found.stdout.str()
+    assert "OPENAI_API_KEY" in found.stdout.str()
     found.assert_outcomes(passed=1, errors=1)
 
 
@@ -202,9 +208,8 @@ def test_code_from_outside_the_project_needs_trust(project: Project, tmp_path_fa
     outside = tmp_path_factory.mktemp("elsewhere")
     ran = outside / "ran"
     check = f"{{type: command_exit_code_is, command: 'touch {ran}', expected_code: 0}}"
-    (outside / "e_code.scenario.yaml").write_text(
-        SCENARIO.format(name="e_code", tags="", input="Refund please", check=check), encoding="utf-8"
-    )
+    text = SCENARIO.format(name="e_code", tags="", input="Refund please", check=check)
+    (outside / "e_code.scenario.yaml").write_text(text.replace("agent: model", "agent: runtime"), encoding="utf-8")
     paths = [str(project.folder / "a_refund.scenario.yaml"), str(outside)]
     rooted = ("--rootdir", str(project.folder), "--steadyhand")
     found = project.pytest(*rooted, *paths)
@@ -219,7 +224,7 @@ def test_the_fixture_runs_scenarios_beside_the_test(project: Project):
     project.write(
         "test_refund.py",
         "import pytest\n\n"
-        "def my_agent(prompt):\n    return 'The refund is done.'\n\n"
+        "def my_agent(message):\n    return 'The refund is done.'\n\n"
         "def test_agent(steadyhand):\n"
         "    result = steadyhand.run('b_refuse.scenario.yaml', agent=my_agent)\n"
         "    result.assert_passed()\n"
