@@ -6,7 +6,7 @@ import re
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import pytest
 
@@ -191,8 +191,7 @@ class ScenarioItem(pytest.Item):
 
 
 def _node(kind: type[NodeT], parent: pytest.Collector, **given: Any) -> NodeT:
-    make: Any = kind.from_parent  # pytest does not say what types it takes
-    return make(parent, **given)
+    return cast("Any", kind).from_parent(parent, **given)  # pytest does not say what it takes
 
 
 def _stops_early(config: pytest.Config) -> bool:
