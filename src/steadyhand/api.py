@@ -47,7 +47,7 @@ _SHOWN = 20
 _WIDTH = 100
 
 
-class Options(TypedDict, total=False):
+class RunArguments(TypedDict, total=False):
     """What the options of `steadyhand run` are called here; left out, they are what they are there."""
 
     tags: Sequence[str]
@@ -90,7 +90,7 @@ def run(
     config: StrPath | None = None,
     plugins: Sequence[Plugin | str] = (),
     observer: RunObserver | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[RunArguments],
 ) -> RunResult:
     """Run scenarios to the end and give what they came to.
 
@@ -114,7 +114,7 @@ async def run_async(
     config: StrPath | None = None,
     plugins: Sequence[Plugin | str] = (),
     observer: RunObserver | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[RunArguments],
 ) -> RunResult:
     """The same on the running event loop. When it is cancelled, the record keeps what was finished.
 
@@ -480,13 +480,13 @@ def prepare(
     config: StrPath | None = None,
     plugins: Sequence[Plugin | str] = (),
     checking: bool = False,
-    **options: Unpack[Options],
+    **options: Unpack[RunArguments],
 ) -> Run:
     """The run that `run` would carry out; when `checking`, to look at only. Raises `UsageError` for anything that would
     stop it from starting."""
     for name in options:
-        if name not in Options.__annotations__:
-            near = nearest(name, Options.__annotations__)
+        if name not in RunArguments.__annotations__:
+            near = nearest(name, RunArguments.__annotations__)
             raise TypeError(f"run() has no option {name!r}" + (f"; did you mean {near!r}?" if near else ""))
     names, objects = _plugins(plugins)
     named: dict[str, Any] = {**options, **_configuration(config), "plugins": names}

@@ -9,7 +9,7 @@ from pydantic_core import CoreSchema
 
 from steadyhand.spec.validation import FreeForm, Milliseconds, Name, PassRate, Shape, Share, Temperature, Trials
 
-Evaluation = dict[str, Any]
+EvaluationEntry = dict[str, Any]
 
 
 class EvaluationHead(Shape):
@@ -144,7 +144,7 @@ class ScriptedTurnShape(Shape):
     say: Name | None = Field(default=None, description="What the user says")
     simulate: bool = Field(default=False, description="Let the user simulator speak in this turn")
     type: Name | None = Field(default=None, description="What this turn is meant to do, for the report")
-    evaluations: list[Evaluation] = Field(default=[], description="Checks after the agent's answer to this turn")
+    evaluations: list[EvaluationEntry] = Field(default=[], description="Checks after the agent's answer to this turn")
 
     @model_validator(mode="before")
     @classmethod
@@ -171,8 +171,8 @@ class ConversationShape(Shape):
     termination_conditions: list[TerminationConditionShape] = Field(
         default=[], description="What ends the conversation before `max_turns`"
     )
-    turn_evaluations: list[Evaluation] = Field(default=[], description="Checks after every turn")
-    final_evaluations: list[Evaluation] = Field(default=[], description="Checks after the last turn")
+    turn_evaluations: list[EvaluationEntry] = Field(default=[], description="Checks after every turn")
+    final_evaluations: list[EvaluationEntry] = Field(default=[], description="Checks after the last turn")
     debug_options: DebugOptionsShape = Field(
         default=DebugOptionsShape.model_construct(), description="What else to record"
     )
@@ -228,7 +228,7 @@ class RunStepShape(Shape):
     lang: Name | None = Field(default=None, description="Language of `code`; default bash")
     code: str | None = Field(default=None, description="Code to run in the environment")
     input: str | None = Field(default=None, description="What the agent is asked")
-    evaluations: list[Evaluation] = Field(default=[], description="Checks when the step has ended")
+    evaluations: list[EvaluationEntry] = Field(default=[], description="Checks when the step has ended")
     conversation: ConversationShape | None = Field(default=None, description="Talk with a user instead of one question")
     timeout: Milliseconds | None = Field(default=None, description="Milliseconds")
 

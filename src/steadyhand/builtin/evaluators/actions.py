@@ -11,9 +11,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import AfterValidator, Field, model_validator
 
-from steadyhand.builtin.evaluators.text import Count, PositiveMilliseconds, counted, excerpt
+from steadyhand.builtin.evaluators.text import CountFromZero, PositiveMilliseconds, counted, excerpt
 from steadyhand.builtin.evaluators.timing import harness_ms
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
+from steadyhand.records.base import shorten
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
 from steadyhand.records.event import ServiceCalled, TrajectoryStep, Visible
 from steadyhand.records.result import ExecutionResult
@@ -46,8 +47,10 @@ class TrajectoryContainsActionParams(EvaluationParams):
     action: ActionName = Field(description="Name of the action; case, `_` and `-` do not matter")
     params: dict[str, Any] = Field(default_factory=dict, description="Parameters it must have, matched as a subset")
     status: Status = Field(default="any", description="How the action must have ended")
-    min_count: Count | None = Field(default=None, description="Fewest times. Default: 1, or 0 with `max_count: 0`")
-    max_count: Count | None = Field(default=None, description="Most times; 0 asks that it never happened")
+    min_count: CountFromZero | None = Field(
+        default=None, description="Fewest times. Default: 1, or 0 with `max_count: 0`"
+    )
+    max_count: CountFromZero | None = Field(default=None, description="Most times; 0 asks that it never happened")
     within_ms: PositiveMilliseconds | None = Field(
         default=None, description="Latest start after the beginning of the step, in milliseconds"
     )
@@ -113,8 +116,10 @@ class ServiceCalledParams(EvaluationParams):
 
     service: ServiceName | None = Field(default=None, description="Name of the service; without it, any")
     method: ServiceName | None = Field(default=None, description="Name of the method; without it, any")
-    min_count: Count | None = Field(default=None, description="Fewest calls. Default: 1, or 0 with `max_count: 0`")
-    max_count: Count | None = Field(default=None, description="Most calls; 0 asks that there was none")
+    min_count: CountFromZero | None = Field(
+        default=None, description="Fewest calls. Default: 1, or 0 with `max_count: 0`"
+    )
+    max_count: CountFromZero | None = Field(default=None, description="Most calls; 0 asks that there was none")
     args: list[Any] | None = Field(default=None, description="Positional arguments it must have been called with")
     input: dict[str, Any] | None = Field(
         default=None, description="Named parameters it must have been called with, matched as a subset"
@@ -308,7 +313,7 @@ def _call_conditions(params: ServiceCalledParams) -> str:
 def _shown(call: ServiceCalled) -> str:
     passed_in = [repr(value) for value in call.args] + [f"{name}={value!r}" for name, value in call.input.items()]
     ending = f" -> error: {call.error}" if call.error is not None else ""
-    return f"{call.service}.{call.method}({', '.join(passed_in)}){ending}"[:500]
+    return shorten(f"{call.service}.{call.method}({', '.join(passed_in)}){ending}", 500)
 
 
 # What both count, and how they report it

@@ -46,27 +46,31 @@ def _named(value: Any) -> Any:
     return {"action": value} if isinstance(value, str) else value
 
 
-Action = Annotated[ActionPattern, BeforeValidator(_named, json_schema_input_type=str | ActionPattern)]
+ActionOrName = Annotated[ActionPattern, BeforeValidator(_named, json_schema_input_type=str | ActionPattern)]
 
 
 class Always(ActionPattern):
     """It happens; with `after`, at some time after each of those."""
 
-    after: Action | None = Field(default=None, description="Action that it must follow")
+    after: ActionOrName | None = Field(default=None, description="ActionOrName that it must follow")
 
 
 class Within(ActionPattern):
     """It begins at most `ms` after each `after` began, or after the step did."""
 
     ms: PositiveMilliseconds = Field(description="Time limit, in milliseconds")
-    after: Action | None = Field(default=None, description="Action that the time counts from; else from the step")
+    after: ActionOrName | None = Field(
+        default=None, description="ActionOrName that the time counts from; else from the step"
+    )
 
 
 class NeverUntil(ActionPattern):
     """It does not happen between an `after`, or the beginning of the step, and the next `until`."""
 
-    until: Action = Field(description="Action that must come first")
-    after: Action | None = Field(default=None, description="Action from which on it is forbidden; else from the step")
+    until: ActionOrName = Field(description="ActionOrName that must come first")
+    after: ActionOrName | None = Field(
+        default=None, description="ActionOrName from which on it is forbidden; else from the step"
+    )
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:
@@ -75,14 +79,14 @@ class NeverUntil(ActionPattern):
         return self
 
 
-class Rule(EvaluationParams):
+class SequenceRule(EvaluationParams):
     """Exactly one of these."""
 
     always: Annotated[Always, BeforeValidator(_named, json_schema_input_type=str | Always)] | None = Field(
         default=None, description="This action must happen"
     )
-    never: Action | None = Field(default=None, description="This action must not happen")
-    before: Annotated[list[Action], Field(min_length=2, max_length=2)] | None = Field(
+    never: ActionOrName | None = Field(default=None, description="This action must not happen")
+    before: Annotated[list[ActionOrName], Field(min_length=2, max_length=2)] | None = Field(
         default=None, description="Two actions: the first must come before the second"
     )
     within: Within | None = Field(default=None, description="This action must happen within a time")
@@ -103,7 +107,7 @@ class Rule(EvaluationParams):
 
 
 class SequenceParams(EvaluationParams):
-    rules: list[Rule] = Field(min_length=1, description="Rules about the order of actions; all must hold")
+    rules: list[SequenceRule] = Field(min_length=1, description="Rules about the order of actions; all must hold")
 
 
 class _Finding(NamedTuple):
@@ -151,7 +155,7 @@ class _Steps:
         self.actions: list[TrajectoryStep] = actions_of(result)
         self._result: ExecutionResult = result
 
-    def check(self, rule: Rule) -> list[_Finding]:
+    def check(self, rule: SequenceRule) -> list[_Finding]:
         if rule.always is not None:
             return self._always(rule.always)
         if rule.never is not None:
@@ -163,7 +167,7 @@ class _Steps:
         assert rule.never_until is not None
         return self._never_until(rule.never_until)
 
-    def holds_by_absence(self, rule: Rule) -> bool:
+    def holds_by_absence(self, rule: SequenceRule) -> bool:
         """Whether the rule, if it holds, holds because something did not happen."""
         if rule.always is not None or rule.within is not None:
             after = rule.always.after if rule.always is not None else rule.within.after if rule.within else None

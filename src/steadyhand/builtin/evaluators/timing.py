@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from steadyhand.builtin.evaluators.text import Milliseconds, PositiveMilliseconds
+from steadyhand.builtin.evaluators.text import NonNegativeMilliseconds, PositiveMilliseconds
 from steadyhand.judging.trial import tier_of
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.records.chat import Spoiled, SpoiledBy
@@ -84,13 +84,13 @@ class LatencyBudget:
 
 
 class ExecutionTimeParams(EvaluationParams):
-    max_duration_ms: Milliseconds | None = Field(
+    max_duration_ms: NonNegativeMilliseconds | None = Field(
         default=None, description="Longest time the agent may take, in milliseconds"
     )
-    min_duration_ms: Milliseconds | None = Field(
+    min_duration_ms: NonNegativeMilliseconds | None = Field(
         default=None, description="Shortest time the agent may take, in milliseconds"
     )
-    target_duration_ms: Milliseconds | None = Field(
+    target_duration_ms: NonNegativeMilliseconds | None = Field(
         default=None, description="Time to aim for, in milliseconds; reported, and never fails"
     )
 
