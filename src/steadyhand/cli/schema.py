@@ -48,9 +48,12 @@ def schema(name: str | None, out: Path | None, config: Path | None, plugins: tup
         say(f"wrote {file}")
 
 
-def known_schemas(config: Path | None = None, plugins: tuple[str, ...] = ()) -> dict[str, dict[str, Any]]:
+def known_schemas(
+    config: Path | None = None, plugins: tuple[str, ...] = (), *, ignore_config: bool = False
+) -> dict[str, dict[str, Any]]:
     """By name, with the types of the plugins that are installed, configured or given. Raises `UsageError`."""
-    registry = open_registries(Settings(RunOptions(config=config, plugins=plugins))).base
+    options = RunOptions(config=config, plugins=plugins, ignore_config=ignore_config)
+    registry = open_registries(Settings(options)).base
     registry.add_installed()
     schemas = {
         **json_schemas(EvaluationCatalogue(registry), EnvironmentNames(registry)),
