@@ -26,16 +26,19 @@ def measure() -> list[Figure]:
             "help": [steadyhand, "--help"],
             "run": [steadyhand, "run", scenario, "--model", model, "--no-progress", "--out", f"{folder}/runs"],
         }
+        pytest_ = _pytest_in(Path(folder))
+        commands |= {"pytest": [*pytest_, "-p", "no:steadyhand"], "plugin": pytest_}
         times: dict[str, list[float]] = {name: [] for name in commands}
         for _ in range(ROUNDS):
             for name, command in commands.items():
                 times[name].append(_seconds(command))
-    bare, import_, help_, run = (statistics.median(times[name]) for name in ("bare", "import", "help", "run"))
+    bare, import_, help_, run, pytest_s, plugin = (statistics.median(times[name]) for name in commands)
     return [
         Figure(name="python -c pass", value=bare * 1000, unit="ms"),
         Figure(name="import steadyhand / python -c pass", value=import_ / bare, unit="x", at_most=1.5),
         Figure(name="steadyhand --help / python -c pass", value=help_ / bare, unit="x", at_most=8),
         Figure(name="steadyhand run, one scripted scenario / python -c pass", value=run / bare, unit="x", at_most=25),
+        Figure(name="pytest with the plugin / pytest without it", value=plugin / pytest_s, unit="x", at_most=1.1),
     ]
 
 
@@ -45,6 +48,15 @@ def _write_scenario(folder: Path) -> tuple[str, str]:
     reply = "Activate the cath lab now and give aspirin."
     (folder / "instant.yaml").write_text(f"rules:\n  - reply: {reply}\n")
     return str(folder / "stemi.yaml"), f"scripted/{folder}/instant.yaml"
+
+
+def _pytest_in(folder: Path) -> list[str]:
+    """A session of one test that has nothing to do with scenarios, without other people's plugins."""
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    (folder / "test_nothing.py").write_text("def test_nothing():\n    pass\n")
+    others = ("asyncio", "hypothesispytest", "anyio", "xdist", "pytest_cov", "cacheprovider")
+    without = [word for name in others for word in ("-p", f"no:{name}")]
+    return [sys.executable, "-m", "pytest", "-q", *without, str(folder / "test_nothing.py")]
 
 
 def _seconds(command: list[str]) -> float:
