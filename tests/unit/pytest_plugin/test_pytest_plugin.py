@@ -89,7 +89,7 @@ def test_verdicts_are_pass_fail_and_error_with_evidence_and_one_record(project: 
     found.stdout.fnmatch_lines(
         [
             "*ERROR at setup of d_outage*",
-            "d_outage: error: *the script lets the server fail (500)",
+            "d_outage: error: *(500)",
             "*b_refuse*",
             "b_refuse: failed: 1 of 1 check failed: string_contains",
             "  b_refuse.scenario.yaml:*",
