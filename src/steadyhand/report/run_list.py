@@ -21,10 +21,11 @@ _COLUMNS = (
     "inconclusive",
     "error",
     "not run",
+    "kind",
     "took",
     "command",
 )
-_LEFT_OUT_FIRST = (10, 9, 1)
+_LEFT_OUT_FIRST = (11, 10, 1)
 
 
 def render_runs(runs: Sequence[RunEntry], page: Page, *, saved: Mapping[str, int] | None = None) -> Iterator[str]:
@@ -82,8 +83,9 @@ def _row(run: RunEntry, saved: int) -> tuple[Cell, ...]:
         Cell(text=one_line(targets[0]) + more if targets else ""),
         *(_count(count, verdict) for verdict, count in tally.by_verdict.items()),
         _count(tally.not_run, "fair"),
+        Cell(text=_kind(run.header)),
         Cell(text=seconds(run.header.took_ms) if run.header.took_ms else ""),
-        Cell(text=_command(run.header)),
+        Cell(text=one_line(" ".join(run.header.command))),
     )
 
 
@@ -91,9 +93,15 @@ def _targets(header: RunHeader) -> list[str]:
     return list(dict.fromkeys(target.name for target in header.targets.values()))
 
 
-def _command(header: RunHeader) -> str:
-    command = " ".join(header.command)
-    return one_line(command if header.origin is None else f"from {header.origin}: {command}")
+def _kind(header: RunHeader) -> str:
+    """What the run comes from or is a part of; nothing for one of its own."""
+    if header.origin is not None:
+        return f"judged again, from {one_line(header.origin)}"
+    if header.failed_of is not None:
+        return f"failed of {one_line(header.failed_of)}"
+    if header.shard is not None:
+        return f"shard {header.shard}"
+    return f"merged, {len(header.merged_from)} shards" if header.merged_from else ""
 
 
 def _count(count: int, style: str) -> Cell:
