@@ -25,16 +25,9 @@ from typing import Any, cast
 import msgspec
 
 from steadyhand.builtin.agents.python import PythonAgent
-from steadyhand.builtin.agents.python_wire import (
-    ActionCard,
-    Line,
-    Moment,
-    Opening,
-    Present,
-    portable,
-    read,
-    receive_variables,
-)
+from steadyhand.builtin.agents.python_wire import ActionCard, Moment, Opening, Present, portable
+from steadyhand.children.line import Line, read, receive_variables
+from steadyhand.children.process import die_with_parent
 from steadyhand.errors import AgentError
 from steadyhand.plugins.plugin import AgentSettings
 from steadyhand.ports.agent import Action, ActionContext, Judgement, Question, ServiceMethod, Shows, Turn
@@ -373,17 +366,8 @@ async def _live(connection: socket.socket) -> None:
     await done.wait()
 
 
-def _die_with_parent() -> None:
-    """So that an agent that never looks up does not outlive us. Elsewhere than on Linux it ends when it next does."""
-    if sys.platform == "linux":
-        import ctypes
-
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
-
-
 def main(fd: int) -> None:
-    _die_with_parent()
+    die_with_parent()
     close_to_others(keep=os.environ)  # the block holds no more than an interpreter needs
     faulthandler.enable(all_threads=False)
     connection = socket.socket(fileno=fd)
