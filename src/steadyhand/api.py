@@ -61,6 +61,7 @@ class Options(TypedDict, total=False):
     seed: int | None
     out: StrPath | None
     concurrency: int | None
+    workers: int | None
     timeout_s: float | None
     retries: int | None
     strict_judge: bool

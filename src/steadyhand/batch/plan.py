@@ -12,22 +12,13 @@ from typing import overload
 from steadyhand.errors import SetupError
 from steadyhand.records.base import Record
 from steadyhand.records.evaluation import EvaluationSpec
-from steadyhand.records.run import TrialKey
+from steadyhand.records.run import PlannedTrial, TrialKey
 from steadyhand.records.scenario import Ask, Converse, Scenario
 
 MOST = 1_000_000
 Predicate = Callable[[str], bool]
 _TOKEN = re.compile(r"\s*(\(|\)|[^\s()]+)")
 _OURS = frozenset(("model", "runtime"))
-
-
-class PlannedTrial(Record):
-    """`seed` is the trial's own, which models are asked with; `mock_seed` is what the chance of mocks is drawn from."""
-
-    scenario: Scenario
-    key: TrialKey
-    seed: int
-    mock_seed: int
 
 
 class Plan(Sequence[PlannedTrial]):

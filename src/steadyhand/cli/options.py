@@ -34,6 +34,14 @@ trust = click.option(
 )
 
 
+workers = click.option(
+    "--workers",
+    type=click.IntRange(1, 256),
+    metavar="N",
+    help="Number of processes that run trials. [default: 1]",
+)
+
+
 def project(command: F) -> F:
     """--config and --plugin: what holds for all scenarios."""
     command = click.option(

@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
-from steadyhand.batch.local import LocalBatch, Perform
-from steadyhand.batch.plan import Plan, PlannedTrial
+from steadyhand.batch.local import Batch, InProcess, Perform, Preceded, running
+from steadyhand.batch.plan import Plan
 from steadyhand.batch.provider import ProviderGate
 from steadyhand.builtin.plugin import sweep_workspaces
 from steadyhand.compose.building import Builder
@@ -30,14 +30,13 @@ from steadyhand.compose.loading import (
     open_registries,
     with_safe_ids,
 )
-from steadyhand.compose.models import Tape, asks_judge, build_gate, needs_network, providers_of
+from steadyhand.compose.models import Tape, asks_judge, build_gate, free_of_limits, needs_network, providers_of
 from steadyhand.compose.rejudging import Origin
 from steadyhand.compose.settings import RunOptions, Selection, Settings, restore_options, save_options
 from steadyhand.compose.targets import target_of
 from steadyhand.engine.limits import Budget, LagMonitor
 from steadyhand.engine.model_call import OpenGate
 from steadyhand.engine.rejudgement import rejudge
-from steadyhand.engine.trial import run_until_measured
 from steadyhand.errors import FileError, SetupError, SteadyhandError, StoreError, UsageError
 from steadyhand.judging.cost import Prices
 from steadyhand.judging.rates import (
@@ -49,9 +48,11 @@ from steadyhand.judging.rates import (
     until_decided,
 )
 from steadyhand.judging.sequential import Decision, Decisions, fewest_passes
+from steadyhand.ports.executor import Executor
+from steadyhand.ports.model import Gate
 from steadyhand.ports.observer import RunObserver
 from steadyhand.records.evaluation import EvaluationSpec
-from steadyhand.records.run import DEFAULT_ALPHA, RunHeader, RunMatrix, Standing, TrialKey, TrialRecord
+from steadyhand.records.run import DEFAULT_ALPHA, PlannedTrial, RunHeader, RunMatrix, Standing, TrialKey, TrialRecord
 from steadyhand.records.scenario import Scenario
 from steadyhand.redaction import MASK, SHORTEST, Redactor
 from steadyhand.report.progress import RedactedProgress
@@ -60,6 +61,9 @@ from steadyhand.store.reader import RunReader, new_run_id
 from steadyhand.store.schema import PlanEntry, still_to_do
 from steadyhand.store.writer import RunWriter
 from steadyhand.version import __version__
+
+if TYPE_CHECKING:
+    from steadyhand.batch.crew import Crew
 
 
 def _unattended(note: Callable[[str], None]) -> AbstractContextManager[Stops]:
@@ -115,6 +119,11 @@ class Run:
         must not follow. Raises `UsageError` for anything that would stop the run from starting.
         """
         self.settings: Settings = Settings(options)
+        self._crewed: bool = self.settings.workers > 1
+        if self._crewed:
+            from steadyhand.compose.executors import check_executor
+
+            check_executor(options, objects=any(given))
         self._registries = open_registries(self.settings, given, checking=checking)
         loaded = load_scenarios(selection, self._registries, given, models=options.models, agents=options.agents)
         self.redactor: Redactor = self.settings.redactor(loaded)
@@ -140,7 +149,8 @@ class Run:
         self.pending: Sequence[PlannedTrial] = self.doable(self.planned)
         if options.alpha is not None and options.until is None:
             raise SetupError("--alpha is the error rate of --until decided; add that or leave --alpha out")
-        self.header: RunHeader = header or self._header(selection, options, given)
+        self.saved: dict[str, Any] = save_options(selection, options, objects=any(given))
+        self.header: RunHeader = header or self._header(options)
         prices = Prices.of_run(self.header)
         self.budget: Budget = Budget(prices, max_cost=options.max_cost, max_tokens=options.max_tokens)
         if self._path is not None and self.budget.limited:
@@ -152,6 +162,7 @@ class Run:
         self.crashed: Exception | None = None
         self._gate: ProviderGate | OpenGate | None = None
         self._lag: LagMonitor | None = None
+        self._crew: Crew | None = None
 
     def doable(self, planned: Sequence[PlannedTrial]) -> Sequence[PlannedTrial]:
         """Those that can be carried out: all, or those that the run to be judged again has a record of."""
@@ -183,7 +194,7 @@ class Run:
         ]
         return self.redactor.text(untrusted(found, project)) if found else None
 
-    def _header(self, selection: Selection, options: RunOptions, given: Given) -> RunHeader:
+    def _header(self, options: RunOptions) -> RunHeader:
         return RunHeader(
             id=new_run_id(datetime.now(UTC), random.SystemRandom()),
             started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -191,7 +202,7 @@ class Run:
             command=options.command,
             seed=self.seed,
             planned=len(self.planned),
-            options=save_options(selection, options, objects=any(given)),
+            options=self.saved,
             prices=dict(self.settings.config.prices),
             own_servers=self.settings.own_servers(),
             free_providers=tuple(sorted(name for name, facts in self._providers.items() if facts.free)),
@@ -226,7 +237,33 @@ class Run:
         """What holds it up right now. May be asked from another thread, at any time."""
         return Standing(
             waits=self._gate.held_up() if isinstance(self._gate, ProviderGate) else (),
-            lag_ms=self._lag.recent_worst_ms() if self._lag is not None else 0.0,
+            lag_ms=self._lag_ms(),
+        )
+
+    def _lag_ms(self) -> float:
+        if self._crew is not None:
+            return self._crew.lag_ms
+        return self._lag.recent_worst_ms() if self._lag is not None else 0.0
+
+    def free_of_limits(self) -> tuple[str, ...]:
+        """The providers whose calls need no leave of the run."""
+        return free_of_limits(self._providers, self.settings)
+
+    def gate(self, note: Callable[[str], None], *, spaced: bool = True) -> ProviderGate | OpenGate:
+        return build_gate(self._providers, self.settings, note, spaced=spaced)
+
+    def builder(
+        self, lag: LagMonitor, gate: Gate, *, tape: Tape | None = None, budget: Budget | None = None
+    ) -> Builder:
+        return Builder(
+            registries=self._registries,
+            settings=self.settings,
+            workspaces=clean_workspaces(),
+            lag=lag,
+            gate=gate,
+            tape=tape or Tape(RunOptions(), self.redactor),
+            budget=budget or self.budget,
+            doubts=self._doubts.of,
         )
 
     def fingerprints(self) -> dict[str, dict[str, str]]:
@@ -257,19 +294,10 @@ class Run:
             for observer in observers:
                 observer.noted(message)
 
-        self._gate = build_gate(self._providers, self.settings, note)
+        self._gate = self.gate(note, spaced=not self._crewed)
         with LagMonitor() as lag:
             self._lag = lag
-            builder = Builder(
-                registries=self._registries,
-                settings=self.settings,
-                workspaces=clean_workspaces(),
-                lag=lag,
-                gate=self._gate,
-                tape=tape,
-                budget=self.budget,
-                doubts=self._doubts.of,
-            )
+            builder = self.builder(lag, self._gate, tape=tape)
             try:
                 if self.origin is None:
                     builder.prepare(self.scenarios)
@@ -283,10 +311,23 @@ class Run:
                     note(f"{message} ({count} scenarios)" if count > 1 else message)
                 self._canaries = self._prepare_canaries(builder)
                 with attend(note) as interrupts:
+                    await self._open_crew(note)
                     lag.reset()
                     return await self._record(builder, tape, observers, interrupts)
             finally:
+                if self._crew is not None:
+                    await asyncio.shield(self._crew.close())
                 await builder.close()
+
+    async def _open_crew(self, note: Callable[[str], None]) -> None:
+        """Raises `SetupError` when the workers cannot start."""
+        if not self._crewed:
+            return
+        from steadyhand.compose.executors import make_crew
+
+        assert isinstance(self._gate, ProviderGate), "a replay runs in one process"
+        self._crew = make_crew(self, self._gate, note)
+        await self._crew.open()
 
     def decisions(self) -> Decisions | None:
         """What is still to be decided, with what the record holds; None for a run whose trials all run.
@@ -370,7 +411,7 @@ class Run:
 
     def _batch(
         self, builder: Builder, writer: RunWriter, tape: Tape, observers: Sequence[RunObserver], interrupts: Stops
-    ) -> LocalBatch:
+    ) -> Batch:
         decisions = self.decisions()
 
         def keep(trial: TrialRecord) -> TrialRecord:
@@ -379,15 +420,30 @@ class Run:
                 decisions.add(kept.key, kept.judged.verdict)
             return kept
 
-        return LocalBatch(
-            build=builder.build,
-            perform=self._performing(builder, interrupts),
+        def stopping() -> bool:
+            failed = self._crew is not None and self._crew.failure is not None
+            return interrupts.stopping or failed or tape.broken is not None or not self.budget.may_start()
+
+        return Batch(
+            self._executor(builder, interrupts),
             keep=keep,
             observers=observers,
-            concurrency=self.settings.concurrency,
-            stopping=lambda: interrupts.stopping or tape.broken is not None or not self.budget.may_start(),
+            stopping=stopping,
             wanted=decisions.wants if decisions is not None else None,
         )
+
+    def _executor(self, builder: Builder, interrupts: Stops) -> Executor:
+        """Where trials are carried out: by the workers, or here; run, or taken from the record and judged again."""
+        executor: Executor = self._crew or InProcess(self._performing(builder), places=self.settings.concurrency)
+        canaries, prices = self._canaries, Prices.of_run(self.header)
+        if canaries is None:
+            return executor
+
+        async def before() -> None:
+            if not interrupts.stopping:
+                await canaries.before_trial(builder, prices)
+
+        return Preceded(executor, before)
 
     def _prepare_canaries(self, builder: Builder) -> Canaries | None:
         """Raises `UsageError` when the file is wrong."""
@@ -405,15 +461,12 @@ class Run:
         if self._canaries is not None and not interrupts.stopping:
             await self._canaries.rest(builder, Prices.of_run(self.header))
 
-    def _performing(self, builder: Builder, interrupts: Stops) -> Perform:
-        """How a trial is carried out: run, or taken from the record and judged again."""
-        origin, canaries, prices = self.origin, self._canaries, Prices.of_run(self.header)
+    def _performing(self, builder: Builder) -> Perform:
+        origin = self.origin
+        if origin is None:
+            return running(builder.build)
 
         async def perform(planned: PlannedTrial) -> TrialRecord:
-            if canaries is not None and not interrupts.stopping:
-                await canaries.before_trial(builder, prices)
-            if origin is None:
-                return await run_until_measured(lambda: builder.build(planned))
             stored = origin.trial(planned.key)
             return await rejudge(lambda each: builder.build_stored(planned.scenario, each), stored, origin=origin.id)
 
@@ -472,8 +525,10 @@ class Resumed(NamedTuple):
     changes: list[str]
 
 
-def resume_run(record: Path, here: Settings, *, concurrency: int | None = None) -> Resumed:
+def resume_run(record: Path, here: Settings, **where: Any) -> Resumed:
     """`here` are the settings of whoever resumes: they say what the project is, and whether to trust what is outside.
+
+    `where` are options that say where and how many trials run; those that are None stay as they were.
 
     Raises `UsageError` when the run cannot be made again from its record, `StoreError` when that cannot be read.
     """
@@ -487,8 +542,8 @@ def resume_run(record: Path, here: Settings, *, concurrency: int | None = None) 
         options,
         seed=reader.header.seed,
         out=record.parent,
-        concurrency=concurrency or options.concurrency,
         trust=here.options.trust,
+        **{name: value for name, value in where.items() if value},
     )
     try:
         run = Run(selection, options, begun=(reader.header, record))

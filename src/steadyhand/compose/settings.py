@@ -72,6 +72,10 @@ class RunOptions(Record):
     seed: int | None = None
     out: Path | None = None
     concurrency: Count | None = None
+    workers: Count | None = None
+    engine: Literal["local", "ray"] | None = None
+    ray_address: str | None = None
+    ray_env: tuple[str, ...] = ()
     timeout_s: Amount | None = None
     retries: Annotated[int, Meta(ge=0, le=20)] | None = None
     strict_judge: bool = False
@@ -191,6 +195,11 @@ class Settings:
     @property
     def concurrency(self) -> int:
         return self.options.concurrency or self.config.concurrency or DEFAULT_CONCURRENCY
+
+    @property
+    def workers(self) -> int:
+        """How many processes run trials; 1 is this one."""
+        return self.options.workers or 1
 
     @property
     def seed(self) -> int | None:

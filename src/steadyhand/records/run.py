@@ -18,7 +18,7 @@ from steadyhand.records.evaluation import EvaluationResult, FailureClass, Latenc
 from steadyhand.records.event import ActionTaken, AnyEvent, ModelCalled, Observed, Said, Shows, Thought, TrajectoryStep
 from steadyhand.records.location import Place
 from steadyhand.records.result import ConversationEnding, ConversationMetrics
-from steadyhand.records.scenario import ExpectedConduct
+from steadyhand.records.scenario import ExpectedConduct, Scenario
 
 FORMAT_VERSION = 3
 SCENARIO_PART = "the scenario"
@@ -241,13 +241,27 @@ class Judged(Record, array_like=True):
     rubric: RubricScore | None = None
 
 
+class RanOn(Record, array_like=True):
+    """The worker that ran a trial, where it was not the process that recorded it.
+
+    `lag_ms` is how late its event loop ran at worst during the trial, and `clock_ms` how far its time of day was ahead
+    of the driver's when it started.
+    """
+
+    worker: str
+    node: str
+    lag_ms: float
+    clock_ms: float = 0.0
+
+
 class TrialRecord(Record, array_like=True):
     """A finished trial, whole.
 
     `earlier` holds measurements that were repeated because latency was not gradable, `replaced` what a resume did again
     because it was in error. `conversations` says how each ended, in the order of the steps. `shows` is what its agent
     lets us see; None where there was no agent. `origin` is the run that the agent's part was taken from, when the trial
-    was only judged again: the calls of agent and user were paid for there.
+    was only judged again: the calls of agent and user were paid for there. `ran_on` is None for a trial that ran in the
+    process that recorded it.
     """
 
     key: TrialKey
@@ -273,6 +287,7 @@ class TrialRecord(Record, array_like=True):
     shows: Shows | None = None
     missing_plugins: tuple[str, ...] = ()
     origin: str | None = None
+    ran_on: RanOn | None = None
 
     @property
     def paid(self) -> Iterable[AnyEvent]:
@@ -280,6 +295,15 @@ class TrialRecord(Record, array_like=True):
         if self.origin is None:
             return self.events
         return [event for event in self.events if not isinstance(event, ModelCalled) or event.purpose == "judge"]
+
+
+class PlannedTrial(Record):
+    """`seed` is the trial's own, which models are asked with; `mock_seed` is what the chance of mocks is drawn from."""
+
+    scenario: Scenario
+    key: TrialKey
+    seed: int
+    mock_seed: int
 
 
 def error_in_place_of(trial: TrialRecord, reason: str) -> TrialRecord:
