@@ -15,7 +15,7 @@ import msgspec
 from steadyhand.batch.messages import Order, Orders, Report
 from steadyhand.batch.permits import PermitDesk
 from steadyhand.batch.provider import ProviderGate
-from steadyhand.children.line import Told
+from steadyhand.children.channel import RemoteError
 from steadyhand.errors import SteadyhandError, StoreError, TrialError
 from steadyhand.records.event import AnyEvent
 from steadyhand.records.run import PlannedTrial, TrialRecord
@@ -89,7 +89,7 @@ class _Hand:
     def grant(self, number: int, reason: str) -> None:
         self._next().granted.append((number, reason))
 
-    def refuse(self, number: int, error: Told) -> None:
+    def refuse(self, number: int, error: RemoteError) -> None:
         self._next().refused.append((number, error))
 
     def order(self, job: _Job) -> None:

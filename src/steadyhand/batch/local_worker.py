@@ -12,7 +12,7 @@ import msgspec
 
 from steadyhand.batch.crew import Link
 from steadyhand.batch.messages import Orders, Report, WorkerSetup
-from steadyhand.children.line import Line, Unspoken, read
+from steadyhand.children.channel import Channel, MalformedMessage, read
 from steadyhand.children.process import ChildProcess
 from steadyhand.errors import SetupError
 
@@ -39,7 +39,7 @@ class LocalWorkers:
         setup = msgspec.structs.replace(self._setup, name=name, places=places)
         try:
             async with asyncio.timeout(_START_S):
-                await worker.line.call("start", setup)
+                await worker.channel.call("start", setup)
         except (ConnectionError, TimeoutError) as error:
             ended = await process.ended()
             told = f"{name} did not start{f': its process ended{ended}' if ended else ''}{process.last_words()}"
@@ -61,20 +61,20 @@ class _LocalWorker:
         self._lost = lost
         self._closing: bool = False
         self._endings: set[asyncio.Task[None]] = set()
-        self.line: Line = Line(process.connection, serve=_serves_nothing, hear=self._heard, lost=self._gone)
-        self.line.attach()
+        self.channel: Channel = Channel(process.connection, serve=_serves_nothing, hear=self._heard, lost=self._gone)
+        self.channel.attach()
         process.output.attach()
 
     def send(self, orders: Orders) -> None:
-        self.line.post("orders", orders)
+        self.channel.post("orders", orders)
 
     async def close(self, within_s: float) -> None:
         self._closing = True
-        if within_s > 0 and self.line.gone is None:
+        if within_s > 0 and self.channel.gone is None:
             with contextlib.suppress(ConnectionError, TimeoutError, Exception):
                 async with asyncio.timeout(within_s):
-                    await self.line.call("stop", None)
-        self.line.close("the run is over")
+                    await self.channel.call("stop", None)
+        self.channel.close("the run is over")
         await asyncio.to_thread(self._process.bury)
 
     def _heard(self, name: str, payload: msgspec.Raw) -> None:
@@ -96,4 +96,4 @@ class _LocalWorker:
 
 
 async def _serves_nothing(name: str, payload: msgspec.Raw) -> Any:
-    raise Unspoken(f"a worker asked for {name}")
+    raise MalformedMessage(f"a worker asked for {name}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from steadyhand.children.line import Told
+from steadyhand.children.channel import RemoteError
 from steadyhand.records.base import Record
 
 
@@ -48,7 +48,7 @@ class Orders(Record, array_like=True, omit_defaults=True):
 
     trials: list[Order] = []
     granted: list[tuple[int, str]] = []
-    refused: list[tuple[int, Told]] = []
+    refused: list[tuple[int, RemoteError]] = []
 
 
 class Ask(Record, array_like=True):
@@ -66,7 +66,7 @@ class CallEnd(Record, array_like=True):
     number: int
     answered: bool = False
     used: int | None = None
-    error: Told | None = None
+    error: RemoteError | None = None
 
 
 class BackOff(Record, array_like=True):
@@ -75,7 +75,7 @@ class BackOff(Record, array_like=True):
     number: int
     model: str = ""
     seconds: float = 0.0
-    error: Told | None = None
+    error: RemoteError | None = None
 
 
 class Report(Record, array_like=True, omit_defaults=True):

@@ -16,7 +16,7 @@ from typing import Protocol, Self
 from steadyhand.batch.limits import SPACING_S, Pace
 from steadyhand.batch.messages import Ask, BackOff, CallEnd
 from steadyhand.batch.provider import ProviderAdmission, ProviderGate, expected_tokens, provider_of
-from steadyhand.children.line import Told, raised, told
+from steadyhand.children.channel import RemoteError, raised, remote_error
 from steadyhand.errors import ModelError
 from steadyhand.ports.model import Admission, Clock, Gate
 from steadyhand.records.chat import ChatRequest, ChatResponse
@@ -27,7 +27,7 @@ class Applicant(Protocol):
 
     def grant(self, number: int, reason: str) -> None: ...
 
-    def refuse(self, number: int, error: Told) -> None: ...
+    def refuse(self, number: int, error: RemoteError) -> None: ...
 
 
 class PermitDesk:
@@ -48,7 +48,7 @@ class PermitDesk:
                 self._applicant.grant(ask.number, "")
                 return
         except ModelError as error:
-            self._applicant.refuse(ask.number, told(error))
+            self._applicant.refuse(ask.number, remote_error(error))
             return
         task = asyncio.get_running_loop().create_task(self._queue(ask.number, admission))
         self._queued[ask.number] = task
@@ -58,7 +58,7 @@ class PermitDesk:
         try:
             await admission.__aenter__()
         except ModelError as error:
-            self._applicant.refuse(number, told(error))
+            self._applicant.refuse(number, remote_error(error))
             return
         self._held[number] = admission
         self._applicant.grant(number, admission.reason)
@@ -140,7 +140,7 @@ class RemoteGate:
             yield
             return
         number = next(self._numbers)
-        self._wait(BackOff(number=number, model=model, seconds=seconds, error=told(error)))
+        self._wait(BackOff(number=number, model=model, seconds=seconds, error=remote_error(error)))
         try:
             yield
         finally:
@@ -150,7 +150,7 @@ class RemoteGate:
         if (waiting := self.asked.get(number)) is not None and not waiting.done():
             waiting.set_result(reason)
 
-    def refused(self, number: int, error: Told) -> None:
+    def refused(self, number: int, error: RemoteError) -> None:
         if (waiting := self.asked.get(number)) is not None and not waiting.done():
             waiting.set_exception(raised(error))
 
@@ -198,4 +198,4 @@ class _RemoteAdmission:
         self._end = CallEnd(number=self._ask.number, answered=True, used=used)
 
     def failed(self, error: ModelError) -> None:
-        self._end = CallEnd(number=self._ask.number, error=told(error))
+        self._end = CallEnd(number=self._ask.number, error=remote_error(error))

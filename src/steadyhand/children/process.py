@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
-from steadyhand.children.line import send_variables
+from steadyhand.children.channel import send_variables
 from steadyhand.records.base import plain_text
 
 _OUTPUT_KEPT = 16 * 1024
@@ -33,8 +33,7 @@ _BEGIN = (
 
 
 class Output:
-    """What a child prints: the end of it is kept. It is read in small helpings, so that a flood slows the child down
-    and not us."""
+    """The end of what a child prints. It is read in small portions, so that a flood slows down the child and not us."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -42,7 +41,7 @@ class Output:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pause: asyncio.TimerHandle | None = None
         os.set_blocking(fd, False)
-        if hasattr(fcntl, "F_SETPIPE_SZ"):  # what is printed within reason costs the agent no time
+        if hasattr(fcntl, "F_SETPIPE_SZ"):  # an agent that prints a reasonable amount never waits for us
             with contextlib.suppress(OSError):
                 fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, 2**20)
 
@@ -64,7 +63,7 @@ class Output:
         self._loop = None
 
     def read(self) -> int | None:
-        """Take what there is, up to one helping: how many bytes that were. None at the end."""
+        """Read one portion of what there is: the number of bytes, or None at the end."""
         try:
             data = os.read(self._fd, _HELPING)
         except BlockingIOError:

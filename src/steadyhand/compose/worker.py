@@ -23,7 +23,7 @@ from steadyhand.compose.building import Builder
 from steadyhand.compose.fingerprint import total
 from steadyhand.compose.running import Run
 from steadyhand.compose.settings import restore_options
-from steadyhand.engine.limits import Budget, LagMonitor, SystemClock
+from steadyhand.engine.limits import LagMonitor, SpendingLimit, SystemClock
 from steadyhand.errors import SetupError
 from steadyhand.judging.cost import Prices
 from steadyhand.records.event import AnyEvent, ModelCalled
@@ -37,7 +37,7 @@ _HEARTBEAT_S = 1.0
 _LARGEST = 32 * 2**20
 
 
-class _Spending(Budget):
+class _Spending(SpendingLimit):
     """Tells the driver, who keeps the budget, what is spent."""
 
     def __init__(self, prices: Prices, report: Callable[[ModelCalled], None]) -> None:

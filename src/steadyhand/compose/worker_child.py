@@ -16,7 +16,16 @@ from collections.abc import Callable
 import msgspec
 
 from steadyhand.batch.messages import Orders, Report, Started, WorkerSetup
-from steadyhand.children.line import Frames, Kind, Line, Unspoken, packed, read, receive_variables, told
+from steadyhand.children.channel import (
+    Channel,
+    Frames,
+    Kind,
+    MalformedMessage,
+    packed,
+    read,
+    receive_variables,
+    remote_error,
+)
 from steadyhand.children.process import die_with_parent
 from steadyhand.compose.running import quick_loop
 from steadyhand.compose.worker import Worker, load_run
@@ -33,23 +42,23 @@ async def _live(
 
     async def serve(name: str, payload: msgspec.Raw) -> None:
         if name != "stop":
-            raise Unspoken(f"the driver asked for {name}")
+            raise MalformedMessage(f"the driver asked for {name}")
         await worker.close()
 
     def hear(name: str, payload: msgspec.Raw) -> None:
         worker.take(read(payload, Orders))
 
-    line = Line(connection, serve=serve, hear=hear, lost=lambda _: gone.set())
-    worker = worker_of(lambda report: line.post("report", report))
+    channel = Channel(connection, serve=serve, hear=hear, lost=lambda _: gone.set())
+    worker = worker_of(lambda report: channel.post("report", report))
     try:
         started: Started = worker.open(driver_now=time.time())
     except BaseException as error:  # noqa: BLE001 - the driver raises it
-        connection.sendall(packed(Kind.FAIL, number, "", told(error)))
+        connection.sendall(packed(Kind.FAIL, number, "", remote_error(error)))
         return
     connection.sendall(packed(Kind.DONE, number, "", started))
     gc.freeze()
     gc.set_threshold(_YOUNG, *gc.get_threshold()[1:])
-    line.attach()
+    channel.attach()
     await gone.wait()
     await worker.close()
 
@@ -75,7 +84,7 @@ def main(fd: int) -> None:
             run = load_run(setup)
             factory = quick_loop() if run.needs_network else None
         except BaseException as error:  # noqa: BLE001 - the driver raises it
-            connection.sendall(packed(Kind.FAIL, number, "", told(error)))
+            connection.sendall(packed(Kind.FAIL, number, "", remote_error(error)))
             return
         with asyncio.Runner(loop_factory=factory) as runner:
             runner.run(_live(connection, number, lambda send: Worker(setup, run, send)))

@@ -1,4 +1,4 @@
-"""What goes over the line between us and the process of a `python:` agent, besides the frames themselves."""
+"""The messages between us and the process of a `python:` agent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from steadyhand.records.event import Shows
 
 
 class Moment(Record, array_like=True):
-    """One moment on three clocks, so that the child can tell the time of the trial by its own `perf_counter`."""
+    """One moment on three clocks, so that the child can compute the trial's time from its own `perf_counter`."""
 
     elapsed_ms: float
     now: float
@@ -17,7 +17,7 @@ class Moment(Record, array_like=True):
 
 
 class ActionCard(Record, array_like=True):
-    """A plugin's action without its code, which stays with us."""
+    """A plugin's action without its code, which stays in our process."""
 
     name: str
     description: str = ""
@@ -26,7 +26,7 @@ class ActionCard(Record, array_like=True):
 
 
 class Opening(Record):
-    """What a trial is made of, as its agent sees it. `scenario` is pickled: it comes from us."""
+    """What an agent gets to know of its trial. `scenario` is pickled, which is safe because we send it."""
 
     scenario: bytes
     trial_id: str
@@ -50,5 +50,5 @@ class Present(Record, array_like=True):
 
 
 def portable(value: Any) -> Any:
-    """A value as it goes over the line: plain, but bytes, infinity and NaN stay. Raises `UnreadableValue`."""
+    """A value as it is sent: plain, except that bytes, infinity and NaN are kept. Raises `UnreadableValue`."""
     return plain(value, keep=(bytes, float))
