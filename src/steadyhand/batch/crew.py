@@ -18,7 +18,7 @@ from steadyhand.batch.provider import ProviderGate
 from steadyhand.children.channel import RemoteError
 from steadyhand.errors import SteadyhandError, StoreError, TrialError
 from steadyhand.records.event import AnyEvent
-from steadyhand.records.run import PlannedTrial, TrialRecord
+from steadyhand.records.run import PlannedTrial, TrialKey, TrialRecord
 from steadyhand.store.schema import decode
 
 MOST_LOSSES = 3
@@ -154,6 +154,7 @@ class Crew:
         self._numbers = itertools.count(1)
         self._hand_numbers = itertools.count(1)
         self._closing: bool = False
+        self._encoded: dict[TrialKey, bytes] = {}
         self.failure: str | None = None
         """Why no trial can be run any more; None while some can."""
 
@@ -183,6 +184,10 @@ class Crew:
         self._waiting.append(job)
         self._deal()
         return await job.done
+
+    def encoded(self, key: TrialKey) -> bytes | None:
+        """The bytes that the worker made of a trial, once, after `perform` has given its record."""
+        return self._encoded.pop(key, None)
 
     async def close(self) -> None:
         """Ends every worker, and what it still does. Safe to call twice."""
@@ -239,7 +244,7 @@ class Crew:
         for number, data in report.done:
             job = hand.jobs.pop(number, None)
             if job is not None and not job.done.done():
-                _settle(job, data)
+                self._settle(job, data)
         if report.done:
             hand.measure(len(report.done))
             self._deal()
@@ -266,6 +271,15 @@ class Crew:
         task.add_done_callback(self._starting.discard)
         self._deal()
 
+    def _settle(self, job: _Job, data: bytes) -> None:
+        try:
+            record = decode(data)
+        except StoreError as error:
+            job.done.set_exception(TrialError(f"what its worker sent cannot be read: {error}"))
+            return
+        self._encoded[record.key] = data
+        job.done.set_result(record)
+
     async def _replace(self) -> None:
         try:
             await self._start(next(self._hand_numbers))
@@ -288,10 +302,3 @@ def first_of(group: BaseExceptionGroup[SteadyhandError]) -> SteadyhandError:
         first = first.exceptions[0]
     assert isinstance(first, SteadyhandError)
     return first
-
-
-def _settle(job: _Job, data: bytes) -> None:
-    try:
-        job.done.set_result(decode(data))
-    except StoreError as error:
-        job.done.set_exception(TrialError(f"what its worker sent cannot be read: {error}"))

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from steadyhand.children.channel import send_variables
-from steadyhand.records.base import plain_text
+from steadyhand.records.base import plain_text, shorten
 
 _OUTPUT_KEPT = 16 * 1024
 _HELPING = 256 * 1024
@@ -208,7 +208,7 @@ class ChildProcess:
 
     def last_words(self) -> str:
         text = self.output.text()
-        return f"; the end of its output: {text[-_TAIL:]}" if text else ""
+        return f"; the end of its output: {shorten(text, _TAIL, keep='end')}" if text else ""
 
 
 def _needed_at_start(name: str) -> bool:

@@ -417,7 +417,11 @@ class Run:
         decisions = self.decisions()
 
         def keep(trial: TrialRecord) -> TrialRecord:
-            kept = writer.append(trial if self._path is None else self._with_replaced(trial))
+            data = self._crew.encoded(trial.key) if self._crew is not None else None
+            if writer.verdict(trial.key) is not None:
+                kept = writer.append(self._with_replaced(trial))
+            else:
+                kept = writer.append(trial, data)
             if decisions is not None:
                 decisions.add(kept.key, kept.judged.verdict)
             return kept

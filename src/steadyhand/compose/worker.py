@@ -29,7 +29,7 @@ from steadyhand.judging.cost import Prices
 from steadyhand.records.event import AnyEvent, ModelCalled
 from steadyhand.records.run import PlannedTrial, RanOn, TrialKey, TrialRecord, error_in_place_of
 from steadyhand.records.scenario import Scenario
-from steadyhand.store.schema import encode
+from steadyhand.store.writer import written
 from steadyhand.version import __version__
 
 _GATHER_S = 0.004
@@ -145,8 +145,17 @@ class Worker:
         record = await carried_out(self._running, planned, lambda: self._closing)
         lag_ms = round(self._lag.worst_ms(began, time.perf_counter()), 1)
         ran_on = RanOn(worker=self._setup.name, node=self._node, lag_ms=lag_ms, clock_ms=self._clock_ms)
-        data = _encoded(msgspec.structs.replace(record, ran_on=ran_on))
+        data = self._encoded(msgspec.structs.replace(record, ran_on=ran_on))
         self._soon().done.append((order.number, data))
+
+    def _encoded(self, record: TrialRecord) -> bytes:
+        """Without secrets: on another machine, nobody else knows which there are."""
+        _, data = written(record, self._run.redactor)
+        if len(data) > _LARGEST:
+            reason = f"the trial cannot be recorded: {len(data):,} bytes; a worker sends at most {_LARGEST:,}"
+            in_place = msgspec.structs.replace(error_in_place_of(record, reason), ran_on=record.ran_on)
+            _, data = written(in_place, self._run.redactor)
+        return data
 
     def _ask(self, ask: Ask) -> None:
         self._at_once().asks.append(ask)
@@ -213,15 +222,3 @@ def load_run(setup: WorkerSetup) -> Run:
                     f"{scenario_id} is not the same here as where the run was started: a file or setting differs"
                 )
     return run
-
-
-def _encoded(record: TrialRecord) -> bytes:
-    """As an error that says why, when it cannot be sent."""
-    try:
-        data = encode(record)
-        if len(data) <= _LARGEST:
-            return data
-        reason = f"the trial cannot be recorded: {len(data):,} bytes; a worker sends at most {_LARGEST:,}"
-    except Exception as error:  # noqa: BLE001 - whatever is wrong with one trial, the others are kept
-        reason = f"the trial cannot be recorded: {type(error).__name__}: {error}"
-    return encode(msgspec.structs.replace(error_in_place_of(record, reason), ran_on=record.ran_on))
