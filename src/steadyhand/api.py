@@ -62,6 +62,9 @@ class RunArguments(TypedDict, total=False):
     out: StrPath | None
     concurrency: int | None
     workers: int | None
+    engine: Literal["local", "ray"] | None
+    ray_address: str | None
+    ray_env: Sequence[str]
     timeout_s: float | None
     retries: int | None
     strict_judge: bool

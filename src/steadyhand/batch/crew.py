@@ -7,8 +7,9 @@ import itertools
 import math
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
+from typing import Any, Protocol
 
 import msgspec
 
@@ -16,7 +17,7 @@ from steadyhand.batch.messages import Order, Orders, Report
 from steadyhand.batch.permits import PermitDesk
 from steadyhand.batch.provider import ProviderGate
 from steadyhand.children.channel import RemoteError
-from steadyhand.errors import SteadyhandError, StoreError, TrialError
+from steadyhand.errors import StoreError, TrialError
 from steadyhand.records.event import AnyEvent
 from steadyhand.records.run import PlannedTrial, TrialKey, TrialRecord
 from steadyhand.store.schema import decode
@@ -115,7 +116,8 @@ class _Hand:
 
     def _next(self) -> Orders:
         if self._orders is None:
-            self._orders = Orders(trials=[], granted=[], refused=[])
+            now = datetime.now(UTC).timestamp()
+            self._orders = Orders(trials=[], granted=[], refused=[], now=now)
             asyncio.get_running_loop().call_soon(self._flush)
         return self._orders
 
@@ -128,6 +130,7 @@ class _Hand:
 class Crew:
     """Implements `Executor` with workers that `launch` starts. A lost worker is replaced, and its trials done again.
 
+    `trusted` says that the workers know the secrets of the driver, so that what they encoded can be stored as it is.
     `spent` is told of the model calls of a run whose budget is limited, `note` what the user should know.
     """
 
@@ -137,6 +140,8 @@ class Crew:
         *,
         workers: int,
         concurrency: int,
+        elastic: bool = False,
+        trusted: bool = True,
         gate: ProviderGate,
         spent: Callable[[AnyEvent], None],
         note: Callable[[str], None],
@@ -144,6 +149,8 @@ class Crew:
         self._launch = launch
         self._concurrency = concurrency
         self._workers = workers
+        self._elastic = elastic
+        self._trusted = trusted
         self._share: int = math.ceil(concurrency / workers)
         self._gate = gate
         self._spent = spent
@@ -159,14 +166,36 @@ class Crew:
         """Why no trial can be run any more; None while some can."""
 
     async def open(self) -> None:
-        """Wait for all workers; when one cannot start, `close` must still follow. Raises `SetupError`."""
-        numbers = [next(self._hand_numbers) for _ in range(self._workers)]
-        try:
-            async with asyncio.TaskGroup() as group:
-                for number in numbers:
-                    group.create_task(self._start(number))
-        except* SteadyhandError as failures:
-            raise first_of(failures) from None
+        """Wait for all workers, or for the first if their number is elastic; the others join when they are there.
+
+        When one cannot start, `close` must still follow. Raises `SetupError`.
+        """
+        tasks = [self._begin(self._start(next(self._hand_numbers))) for _ in range(self._workers)]
+        when = asyncio.FIRST_COMPLETED if self._elastic else asyncio.ALL_COMPLETED
+        done, _ = await asyncio.wait(tasks, return_when=when)
+        for task in done:
+            task.result()
+
+    def _begin(self, starting: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(starting)
+        self._starting.add(task)
+        task.add_done_callback(self._begun)
+        return task
+
+    def _begun(self, task: asyncio.Task[None]) -> None:
+        """A worker is there, or cannot be had, which matters when it is the last hope."""
+        self._starting.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is None or self._closing:
+            return
+        if self._hands or self._starting:
+            self._note(f"a worker could not be started, the run goes on with the others: {error}")
+            return
+        self.failure = f"there is no worker left, and none could be started: {error}"
+        for job in self._waiting:
+            if not job.done.done():
+                job.done.set_exception(TrialError(self.failure))
+        self._waiting.clear()
 
     @property
     def places(self) -> int:
@@ -266,9 +295,7 @@ class Crew:
                 )
             else:
                 self._waiting.appendleft(job)
-        task = asyncio.get_running_loop().create_task(self._replace())
-        self._starting.add(task)
-        task.add_done_callback(self._starting.discard)
+        self._begin(self._start(next(self._hand_numbers)))
         self._deal()
 
     def _settle(self, job: _Job, data: bytes) -> None:
@@ -277,28 +304,6 @@ class Crew:
         except StoreError as error:
             job.done.set_exception(TrialError(f"what its worker sent cannot be read: {error}"))
             return
-        self._encoded[record.key] = data
+        if self._trusted:
+            self._encoded[record.key] = data
         job.done.set_result(record)
-
-    async def _replace(self) -> None:
-        try:
-            await self._start(next(self._hand_numbers))
-        except SteadyhandError as error:
-            if self._closing:
-                return
-            if self._hands or len(self._starting) > 1:
-                self._note(f"no worker could be started in its place, the run goes on with the others: {error}")
-                return
-            self.failure = f"there is no worker left, and none could be started: {error}"
-            for job in self._waiting:
-                if not job.done.done():
-                    job.done.set_exception(TrialError(self.failure))
-            self._waiting.clear()
-
-
-def first_of(group: BaseExceptionGroup[SteadyhandError]) -> SteadyhandError:
-    first: BaseException = group
-    while isinstance(first, BaseExceptionGroup):
-        first = first.exceptions[0]
-    assert isinstance(first, SteadyhandError)
-    return first

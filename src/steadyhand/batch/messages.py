@@ -12,7 +12,8 @@ class WorkerSetup(Record):
     """What a worker needs to build the trials of a run. `saved` is the selection and the options, as plain data.
 
     `digests` says what each scenario's trials are made of for the driver; empty where the files are the same ones.
-    `free` are the providers that need no leave of the driver: nothing is limited and no network is used.
+    `folder` is where the run was started, seen from the folder that a worker begins in. `free` are the providers that
+    need no leave of the driver: nothing is limited and no network is used.
     """
 
     version: str
@@ -22,15 +23,8 @@ class WorkerSetup(Record):
     places: int = 1
     free: tuple[str, ...] = ()
     counts_spending: bool = False
+    folder: str = "."
     digests: dict[str, str] = {}
-
-
-class Started(Record):
-    """A worker that is ready. `now` is its time of day."""
-
-    pid: int
-    host: str
-    now: float
 
 
 class Order(Record, array_like=True):
@@ -44,11 +38,15 @@ class Order(Record, array_like=True):
 
 
 class Orders(Record, array_like=True, omit_defaults=True):
-    """From the driver to a worker: trials, and leave for model calls (why each waited) or that it is not given."""
+    """From the driver to a worker: trials, and leave for model calls (why each waited) or that it is not given.
+
+    `now` is the driver's time of day.
+    """
 
     trials: list[Order] = []
     granted: list[tuple[int, str]] = []
     refused: list[tuple[int, RemoteError]] = []
+    now: float = 0.0
 
 
 class Ask(Record, array_like=True):

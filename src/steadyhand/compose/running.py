@@ -63,7 +63,7 @@ from steadyhand.store.writer import RunWriter
 from steadyhand.version import __version__
 
 if TYPE_CHECKING:
-    from steadyhand.batch.crew import Crew
+    from steadyhand.compose.executors import Workers
 
 
 def _unattended(note: Callable[[str], None]) -> AbstractContextManager[Stops]:
@@ -119,8 +119,8 @@ class Run:
         must not follow. Raises `UsageError` for anything that would stop the run from starting.
         """
         self.settings: Settings = Settings(options)
-        self._crewed: bool = self.settings.workers > 1
-        if self._crewed:
+        self._crewed: bool = self.settings.workers > 1 or options.engine == "ray"
+        if self._crewed or options.ray_address is not None or options.ray_env:
             from steadyhand.compose.executors import check_executor
 
             check_executor(options, objects=any(given))
@@ -162,7 +162,7 @@ class Run:
         self.crashed: Exception | None = None
         self._gate: ProviderGate | OpenGate | None = None
         self._lag: LagMonitor | None = None
-        self._crew: Crew | None = None
+        self._workers: Workers | None = None
 
     def doable(self, planned: Sequence[PlannedTrial]) -> Sequence[PlannedTrial]:
         """Those that can be carried out: all, or those that the run to be judged again has a record of."""
@@ -241,8 +241,8 @@ class Run:
         )
 
     def _lag_ms(self) -> float:
-        if self._crew is not None:
-            return self._crew.lag_ms
+        if self._workers is not None:
+            return self._workers.crew.lag_ms
         return self._lag.recent_worst_ms() if self._lag is not None else 0.0
 
     def free_of_limits(self) -> tuple[str, ...]:
@@ -311,23 +311,21 @@ class Run:
                     note(f"{message} ({count} scenarios)" if count > 1 else message)
                 self._canaries = self._prepare_canaries(builder)
                 with attend(note) as interrupts:
-                    await self._open_crew(note)
+                    await self._open_workers(note)
                     lag.reset()
                     return await self._record(builder, tape, observers, interrupts)
             finally:
-                if self._crew is not None:
-                    await asyncio.shield(self._crew.close())
+                if self._workers is not None:
+                    await asyncio.shield(self._workers.close())
                 await builder.close()
 
-    async def _open_crew(self, note: Callable[[str], None]) -> None:
+    async def _open_workers(self, note: Callable[[str], None]) -> None:
         """Raises `SetupError` when the workers cannot start."""
-        if not self._crewed:
-            return
-        from steadyhand.compose.executors import make_crew
+        if self._crewed:
+            from steadyhand.compose.executors import open_workers
 
-        assert isinstance(self._gate, ProviderGate), "a replay runs in one process"
-        self._crew = make_crew(self, self._gate, note)
-        await self._crew.open()
+            assert isinstance(self._gate, ProviderGate), "a replay runs in one process"
+            self._workers = await open_workers(self, self._gate, note)
 
     def decisions(self) -> Decisions | None:
         """What is still to be decided, with what the record holds; None for a run whose trials all run.
@@ -416,8 +414,10 @@ class Run:
     ) -> Batch:
         decisions = self.decisions()
 
+        crew = self._workers.crew if self._workers is not None else None
+
         def keep(trial: TrialRecord) -> TrialRecord:
-            data = self._crew.encoded(trial.key) if self._crew is not None else None
+            data = crew.encoded(trial.key) if crew is not None else None
             if writer.verdict(trial.key) is not None:
                 kept = writer.append(self._with_replaced(trial))
             else:
@@ -427,7 +427,7 @@ class Run:
             return kept
 
         def stopping() -> bool:
-            failed = self._crew is not None and self._crew.failure is not None
+            failed = crew is not None and crew.failure is not None
             return interrupts.stopping or failed or tape.broken is not None or not self.budget.may_start()
 
         return Batch(
@@ -440,7 +440,9 @@ class Run:
 
     def _executor(self, builder: Builder, interrupts: Stops) -> Executor:
         """Where trials are carried out: by the workers, or here; run, or taken from the record and judged again."""
-        executor: Executor = self._crew or InProcess(self._performing(builder), places=self.settings.concurrency)
+        executor: Executor = InProcess(self._performing(builder), places=self.settings.concurrency)
+        if self._workers is not None:
+            executor = self._workers.crew
         canaries, prices = self._canaries, Prices.of_run(self.header)
         if canaries is None:
             return executor

@@ -7,17 +7,17 @@ it for leave, and what they spend is told to it.
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
+from datetime import UTC, datetime
 
 import msgspec
 
 from steadyhand.batch.local import carried_out, running
-from steadyhand.batch.messages import Ask, BackOff, CallEnd, Order, Orders, Report, Started, WorkerSetup
+from steadyhand.batch.messages import Ask, BackOff, CallEnd, Order, Orders, Report, WorkerSetup
 from steadyhand.batch.permits import RemoteGate
 from steadyhand.compose.building import Builder
 from steadyhand.compose.fingerprint import total
@@ -56,7 +56,7 @@ class _Spending(SpendingLimit):
 class Worker:
     """Made in the event loop that it runs in. `send` takes a report to the driver and must not block."""
 
-    def __init__(self, setup: WorkerSetup, run: Run, send: Callable[[Report], None]) -> None:
+    def __init__(self, setup: WorkerSetup, run: Run, send: Callable[[Report], None], *, node: str = "") -> None:
         self._setup = setup
         self._run = run
         self._send = send
@@ -70,7 +70,7 @@ class Worker:
         self._lag_ms: float | None = None
         self._closing: bool = False
         self._clock_ms: float = 0.0
-        self._node: str = socket.gethostname()
+        self._node: str = node or socket.gethostname()
         self._stack = ExitStack()
         self._lag: LagMonitor = self._stack.enter_context(LagMonitor())
         self._gate: RemoteGate = RemoteGate(
@@ -85,16 +85,14 @@ class Worker:
         self._builder: Builder = run.builder(self._lag, self._gate, budget=budget)
         self._running = running(self._builder.build)
 
-    def open(self, *, driver_now: float) -> Started:
+    def open(self) -> None:
         """Build once what all trials need. Raises `UsageError`."""
-        now = time.time()  # of day, to tell how far apart the clocks of two machines are
-        self._clock_ms = round((now - driver_now) * 1000.0, 1)
         self._builder.prepare(self._run.scenarios)
         self._lag.reset()
         self._beat()
-        return Started(pid=os.getpid(), host=self._node, now=now)
 
     def take(self, orders: Orders) -> None:
+        self._clock_ms = round((datetime.now(UTC).timestamp() - orders.now) * 1000.0, 1)
         for number, reason in orders.granted:
             self._gate.granted(number, reason)
         for number, error in orders.refused:

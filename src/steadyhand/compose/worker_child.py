@@ -9,13 +9,12 @@ import gc
 import os
 import socket
 import sys
-import time
 import traceback
 from collections.abc import Callable
 
 import msgspec
 
-from steadyhand.batch.messages import Orders, Report, Started, WorkerSetup
+from steadyhand.batch.messages import Orders, Report, WorkerSetup
 from steadyhand.children.channel import (
     Channel,
     Frames,
@@ -51,11 +50,11 @@ async def _live(
     channel = Channel(connection, serve=serve, hear=hear, lost=lambda _: gone.set())
     worker = worker_of(lambda report: channel.post("report", report))
     try:
-        started: Started = worker.open(driver_now=time.time())
+        worker.open()
     except BaseException as error:  # noqa: BLE001 - the driver raises it
         connection.sendall(packed(Kind.FAIL, number, "", remote_error(error)))
         return
-    connection.sendall(packed(Kind.DONE, number, "", started))
+    connection.sendall(packed(Kind.DONE, number, "", None))
     gc.freeze()
     gc.set_threshold(_YOUNG, *gc.get_threshold()[1:])
     channel.attach()

@@ -246,7 +246,7 @@ class RanOn(Record, array_like=True):
     """The worker that ran a trial, where it was not the process that recorded it.
 
     `lag_ms` is how late its event loop ran at worst during the trial, and `clock_ms` how far its time of day was ahead
-    of the driver's when it started.
+    of the driver's when it was given its last orders, their way included.
     """
 
     worker: str
