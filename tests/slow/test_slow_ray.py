@@ -19,7 +19,18 @@ rules:
   - reply: I call for help now.
     delay_ms: 20
 """
-RUN = ("run", "untimed.yaml", "two.yaml", "--trials", str(TRIALS), "--seed", "7", "--concurrency", "32")
+RUN = (
+    "run",
+    "untimed.yaml",
+    "two.yaml",
+    "--trials",
+    str(TRIALS),
+    "--seed",
+    "7",
+    "--concurrency",
+    "32",
+    "--no-progress",
+)
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """Has Ray use 127.0.0.1, and not the address that this machine has for others."""
 
@@ -66,7 +77,7 @@ def verdicts(reader):
 
 
 def test_a_node_and_the_driver_are_killed_and_nothing_is_lost_or_done_twice(batch, cluster):
-    alone = batch(*RUN, "--no-progress")
+    alone = batch(*RUN)
     assert alone.code == 1, alone.err
     expected = verdicts(batch.reader())
     batch.record().unlink()
@@ -81,7 +92,8 @@ def test_a_node_and_the_driver_are_killed_and_nothing_is_lost_or_done_twice(batc
     kept = {trial.key: trial for trial in batch.reader().trials()}
     assert len(kept) < 2 * TRIALS
 
-    ended = batch("resume", "last", "--engine", "ray", "--ray-address", cluster.address, "--workers", "2", **LOOPBACK)
+    address = ("--engine", "ray", "--ray-address", cluster.address)
+    ended = batch("resume", "last", *address, "--workers", "2", "--no-progress", **LOOPBACK)
     assert ended.code == 1, ended.out + ended.err
     reader = batch.reader()
     found = list(reader.trials())

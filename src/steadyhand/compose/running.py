@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import msgspec
 
 from steadyhand.batch.local import Batch, InProcess, Perform, Preceded, running
-from steadyhand.batch.plan import Plan
+from steadyhand.batch.plan import Plan, PlannedPart
 from steadyhand.batch.provider import ProviderGate
 from steadyhand.builtin.plugin import sweep_workspaces
 from steadyhand.compose.building import Builder
@@ -378,7 +378,8 @@ class Run:
         writer = self._writer()
         if self._path is not None:
             # Another process may have done some of it before this one had the record to itself.
-            self.pending = [each for each in self.pending if still_to_do(writer.verdict(each.key))]
+            keys = [each.key for each in self.pending if still_to_do(writer.verdict(each.key))]
+            self.pending = PlannedPart(self.planned, keys)
         for observer in observers:
             observer.run_started(msgspec.structs.replace(self.header, planned=len(self.pending)))
             for notice in builder.notices:
@@ -584,14 +585,14 @@ def resume_run(record: Path, here: Settings, **where: Any) -> Resumed:
             f"the run was started in {folder}; resume it there or in a copy of that folder, since its files are named "
             f"from there. Here: {error}"
         ) from error
-    planned = {each.key: each for each in run.planned}
-    changes = _version(reader.header) + _changes(reader, {key.scenario_id for key in planned}, prints)
+    planned = run.planned
+    changes = _version(reader.header) + _changes(reader, set(planned.per_scenario()), prints)
     missing = reader.to_do()
-    gone = dict.fromkeys(key.scenario_id for key in missing if key not in planned and key.scenario_id in prints)
+    gone = dict.fromkeys(key.scenario_id for key in missing if not planned.has(key) and key.scenario_id in prints)
     changes += [f"{scenario_id}: it has fewer trials than before" for scenario_id in gone]
     decisions = run.decisions()
-    wanted = [planned[key] for key in missing if key in planned and (decisions is None or decisions.wants(key))]
-    run.pending = run.doable(wanted)
+    wanted = [key for key in missing if planned.has(key) and (decisions is None or decisions.wants(key))]
+    run.pending = run.doable(PlannedPart(planned, wanted))
     return Resumed(run, changes)
 
 
@@ -607,7 +608,7 @@ def _refuse_redacted(agent: str | None) -> None:
 def _changes(reader: RunReader, loaded: set[str], prints: dict[str, dict[str, str]]) -> list[str]:
     """What is no longer as it was, scenario by scenario."""
     found: dict[str, None] = {}
-    for scenario_id, digest in {entry.key.scenario_id: entry.digest for entry in reader.plan()}.items():
+    for scenario_id, digest in reader.planned_digests().items():
         if scenario_id not in loaded:
             found[f"{scenario_id}: it is no longer in the files"] = None
         elif digest != total(prints[scenario_id]):
