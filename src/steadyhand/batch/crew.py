@@ -283,6 +283,7 @@ class Crew:
             return
         hand.desk.close()
         again = [job for job in hand.jobs.values() if not job.done.done()]
+        hand.jobs.clear()
         name = hand.link.name if hand.link is not None else f"worker {hand.number}"
         hand.link = None
         told = f"{name} was lost: {reason}"
