@@ -24,7 +24,7 @@ from benchmarks.latency import model_server
 
 TRIALS = 6_000
 CALLS = 5_000
-ROUNDS = 3
+ROUNDS = int(os.environ.get("ROUNDS", "3"))
 CASES = {"1 process": (1, "local"), "2 workers": (2, "local"), "Ray, 2 actors": (2, "ray")}
 
 _SCENARIO = """\
@@ -70,6 +70,7 @@ def measure() -> list[Figure]:
 
 
 def _keep(best: dict[str, dict[str, float]], name: str, found: dict[str, float]) -> None:
+    print(f"  {name}: {found['rate']:.0f}/s, {found['cpu_ms']:.2f} ms", flush=True)
     known = best.setdefault(name, found)
     known["rate"] = max(known["rate"], found["rate"])
     known["cpu_ms"] = min(known["cpu_ms"], found["cpu_ms"])
