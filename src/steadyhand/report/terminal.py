@@ -137,6 +137,10 @@ class _Gathered:
         self.first: TrialRecord | None = None
         self.told: list[TrialRecord] = []
         self.rows: list[_Row] = []
+        """The first trials, as many as a table has rows."""
+        self.not_passed: list[_Row] = []
+        """The first of those that did not pass, likewise."""
+        self.per_scenario: Counter[str] = Counter()
         self.detailed: list[TrialRecord] = []
         self.warnings: Counter[str] = Counter()
         self.counts: Counter[Verdict] = Counter()
@@ -152,7 +156,12 @@ class _Gathered:
         self.spent = self.spent.plus(cost_of_trial(trial, self._prices))
         self.incidents.add(trial)
         self.figures.add(trial)
-        self.rows.append(_row(trial))
+        self.per_scenario[one_line(trial.key.scenario_id)] += 1
+        listed = verdict is not Verdict.PASSED and len(self.not_passed) < _ROWS
+        if listed or len(self.rows) < _ROWS:
+            row = _row(trial)
+            self.rows += [row] if len(self.rows) < _ROWS else []
+            self.not_passed += [row] if listed else []
         for talk in trial.conversations:
             early = " (early)" if talk.terminated_early else ""
             self.endings[f"{one_line(talk.termination_reason or NO_CONDITION)}{early}"] += 1
@@ -188,13 +197,13 @@ def render_run(
     found = _Gathered(transcripts, Prices.of_run(header))
     for trial in trials:
         found.add(trial)
-    several = Counter(row.scenario_id for row in found.rows)
+    several = found.per_scenario
     yield from _table(found, several, page)
     for trial in found.detailed:
         yield ""
         numbered = several[trial.key.scenario_id] > 1
         yield from render_details(trial, page, numbered=numbered, transcript=transcripts != "none")
-    if transcripts is None and len(found.rows) == 1 and not found.detailed and found.first is not None:
+    if transcripts is None and found.counts.total() == 1 and not found.detailed and found.first is not None:
         found.told += [found.first] if is_conversation(found.first) else []
     for trial in found.told:
         yield ""
@@ -250,10 +259,10 @@ def summary_line(summary: RunSummary, page: Page) -> str:
 
 
 def _table(found: _Gathered, several: Counter[str], page: Page) -> Iterator[str]:
-    folded = len(found.rows) > _ROWS
-    rows = [row for row in found.rows if not folded or row.verdict is not Verdict.PASSED]
-    left_out = len(found.rows) - len(rows)
-    cut, rows = len(rows) - _ROWS, rows[:_ROWS]
+    folded = found.counts.total() > _ROWS
+    rows = found.not_passed if folded else found.rows
+    left_out = found.counts[Verdict.PASSED] if folded else 0
+    cut = found.counts.total() - left_out - len(rows)
     table = [
         (
             Cell(text=row.verdict, style=row.verdict),
