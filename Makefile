@@ -49,7 +49,16 @@ test: $(READY) ## run the tests, and measure branch coverage against the floor i
 	$(BIN)/python -m pytest -q -n logical --cov --cov-report= -m "not slow and not local"
 
 test-slow: $(READY) ## run the tests that take minutes
-	$(BIN)/python -m pytest -q -m slow
+	$(BIN)/python -m pytest -q -m "slow and not ray"
+
+RAY := $(VENV)/.ray
+$(RAY): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[ray]'
+	@touch $@
+
+.PHONY: test-ray
+test-ray: $(RAY) ## run the tests that need a Ray cluster, on loopback; takes about 1 GB
+	$(BIN)/python -m pytest -q -m ray tests/slow/test_slow_ray.py
 
 # atheris has wheels for some Pythons on Linux only; without it a slower fuzzer is used, which says so.
 FUZZ := $(VENV)/.fuzz
@@ -88,6 +97,13 @@ $(PEERS)/.ready: benchmarks/peers.txt
 
 bench: $(READY) ## measure speed, as ratios to a bare client and the bare interpreter
 	$(BIN)/python -m benchmarks
+
+.PHONY: bench-scale bench-store
+bench-scale: $(RAY) ## trials a second and CPU a trial: one process, two workers, two actors of a local Ray
+	$(BIN)/python -m benchmarks scale
+
+bench-store: $(READY) ## make a record of a million trials, and measure what reads it; TRIALS=1000000
+	$(BIN)/python -m benchmarks store
 
 # Everything that a user could install with Steadyhand, to read licences and versions from.
 RELEASE := .venv-release

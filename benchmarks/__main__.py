@@ -19,12 +19,14 @@ BENCHMARKS = {
     "compare": "comparing runs",
     "peers": "beside other tools",
 }
+APART = {"scale": "past one core", "store": "a million trials"}
+"""Those that are run only when they are named."""
 
 
 def main() -> int:
     missed = 0
     for name in sys.argv[1:] or BENCHMARKS:
-        print(f"{BENCHMARKS[name]}:", flush=True)
+        print(f"{(BENCHMARKS | APART)[name]}:", flush=True)
         for figure in importlib.import_module(f"benchmarks.{name}").measure():
             print(figure, flush=True)
             missed += figure.missed

@@ -63,6 +63,10 @@ class RunArguments(TypedDict, total=False):
     seed: int | None
     out: StrPath | None
     concurrency: int | None
+    workers: int | None
+    engine: Literal["local", "ray"] | None
+    ray_address: str | None
+    ray_env: Sequence[str]
     timeout_s: float | None
     retries: int | None
     strict_judge: bool

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from steadyhand.batch.local import LocalBatch
+from steadyhand.batch.local import Batch, InProcess, running
 from steadyhand.batch.plan import Plan
 from steadyhand.cli.main import explain
 from steadyhand.cli.run import Reports, carry_out
@@ -208,7 +208,7 @@ def test_what_a_trial_raises_is_its_own_error(raised):
         kept.append(record)
         return record
 
-    batch = LocalBatch(build=build, keep=keep, concurrency=2)
+    batch = Batch(InProcess(running(build), places=2), keep=keep)
     asyncio.run(batch.run(Plan([a_scenario()], seed=1, trials=5)))
     assert [record.judged.verdict for record in kept] == [Verdict.ERROR] * 5
     assert type(raised).__name__ in kept[0].judged.reason

@@ -7,6 +7,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "steadyhand"
 WALL_CLOCK = re.compile(r"time\.time(?:_ns)?\(\)|datetime\.(?:utc)?now\(|gmtime\(|localtime\(")
 # Where the time of day is what is wanted: stamps, and a server's `Retry-After` that names a time of day.
 STAMPS = {
+    "batch/crew.py",
     "batch/local.py",
     "builtin/models/cassette.py",
     "builtin/models/http/client.py",
@@ -15,6 +16,7 @@ STAMPS = {
     "cli/runs.py",
     "compose/running.py",
     "compose/shards.py",
+    "compose/worker.py",
     "engine/context.py",
 }
 

@@ -28,6 +28,7 @@ _SHOWN = 10
     type=click.IntRange(min=1),
     help="Number of trials to run at once. [default: as when the run started]",
 )
+@shared.workers
 @click.option(
     "--force",
     is_flag=True,
@@ -43,18 +44,18 @@ def resume(
     *,
     config: Path | None,
     out: Path | None,
-    concurrency: int | None,
     force: bool,
     trust: bool,
     no_progress: bool,
-    **files: Any,
+    **given: Any,
 ) -> None:
     """Run the trials that are missing from a run or ended in error, and report the whole run.
 
     RUN is an id, the unique start of one, `last`, or the path of a run record. Exit codes are those of `run`.
     """
+    files = {name: given.pop(name) for name in ("json_file", "junit_file", "transcripts")}
     settings = Settings(RunOptions(config=config, out=out, trust=trust))
-    resumed = resume_run(find_run(settings.out, run), settings, concurrency=concurrency)
+    resumed = resume_run(find_run(settings.out, run), settings, **given)
     if resumed.changes and not force:
         _ask(resumed.changes)
     left = len(resumed.run.pending)

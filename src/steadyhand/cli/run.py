@@ -286,6 +286,7 @@ def _resume(run: Run) -> str:
 )
 @click.option("--dry-run", is_flag=True, help="List what would run, with an estimate of the model calls, and stop.")
 @click.option("--concurrency", type=click.IntRange(min=1), help="Number of trials to run at once. [default: 8]")
+@shared.workers
 @click.option(
     "--timeout",
     "timeout_s",

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from steadyhand.batch.plan import PlannedTrial
 from steadyhand.builtin.plugin import make_database, script_sandbox
 from steadyhand.compose.loading import (
     Rubrics,
@@ -57,7 +56,7 @@ from steadyhand.ports.model import ChatModel, Clock, Gate
 from steadyhand.ports.observer import EventSink
 from steadyhand.records.evaluation import LatencyTier, Material, RubricScore
 from steadyhand.records.location import Problem
-from steadyhand.records.run import TrialRecord
+from steadyhand.records.run import PlannedTrial, TrialRecord
 from steadyhand.records.scenario import Converse, Mock, Scenario, evaluation_specs
 from steadyhand.runtime.mocks import MockSource, MockTable
 from steadyhand.runtime.runtime import AgentRuntime

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from steadyhand.batch.plan import PlannedTrial
 from steadyhand.compose.settings import RunOptions, Selection, restore_options
 from steadyhand.errors import SetupError, StoreError
-from steadyhand.records.run import TrialKey, TrialRecord
+from steadyhand.records.run import PlannedTrial, TrialKey, TrialRecord
 from steadyhand.records.scenario import Scenario
 from steadyhand.store.reader import RunReader
 

@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
-from steadyhand.batch.local import LocalBatch, Perform
-from steadyhand.batch.plan import Plan, PlannedTrial
+from steadyhand.batch.local import Batch, InProcess, Perform, Preceded, running
+from steadyhand.batch.plan import Plan, PlannedPart
 from steadyhand.batch.provider import ProviderGate
 from steadyhand.builtin.plugin import sweep_workspaces
 from steadyhand.compose.building import Builder
@@ -31,14 +31,13 @@ from steadyhand.compose.loading import (
     open_registries,
     with_safe_ids,
 )
-from steadyhand.compose.models import Tape, asks_judge, build_gate, needs_network, providers_of
+from steadyhand.compose.models import Tape, asks_judge, build_gate, free_of_limits, needs_network, providers_of
 from steadyhand.compose.rejudging import Origin
 from steadyhand.compose.settings import RunOptions, Selection, Settings, restore_options, save_options
 from steadyhand.compose.targets import target_of
 from steadyhand.engine.limits import LagMonitor, SpendingLimit
 from steadyhand.engine.model_call import OpenGate
 from steadyhand.engine.rejudgement import rejudge
-from steadyhand.engine.trial import run_until_measured
 from steadyhand.errors import FileError, SetupError, SteadyhandError, StoreError, UsageError
 from steadyhand.judging.cost import Prices
 from steadyhand.judging.rates import (
@@ -50,9 +49,11 @@ from steadyhand.judging.rates import (
     until_decided,
 )
 from steadyhand.judging.sequential import Decision, Decisions, fewest_passes
+from steadyhand.ports.executor import Executor
+from steadyhand.ports.model import Gate
 from steadyhand.ports.observer import RunObserver
 from steadyhand.records.evaluation import EvaluationSpec
-from steadyhand.records.run import DEFAULT_ALPHA, RunHeader, RunMatrix, Standing, TrialKey, TrialRecord
+from steadyhand.records.run import DEFAULT_ALPHA, PlannedTrial, RunHeader, RunMatrix, Standing, TrialKey, TrialRecord
 from steadyhand.records.scenario import Scenario, evaluation_specs
 from steadyhand.redaction import MASK, SHORTEST, Redactor
 from steadyhand.report.progress import RedactedProgress
@@ -61,6 +62,9 @@ from steadyhand.store.reader import RunReader, new_run_id
 from steadyhand.store.schema import PlanEntry, still_to_do
 from steadyhand.store.writer import RunWriter
 from steadyhand.version import __version__
+
+if TYPE_CHECKING:
+    from steadyhand.compose.executors import Workers
 
 
 def _unattended(note: Callable[[str], None]) -> AbstractContextManager[Stops]:
@@ -116,6 +120,11 @@ class Run:
         must not follow. Raises `UsageError` for anything that would stop the run from starting.
         """
         self.settings: Settings = Settings(options)
+        self._crewed: bool = self.settings.workers > 1 or options.engine == "ray"
+        if self._crewed or options.ray_address is not None or options.ray_env:
+            from steadyhand.compose.executors import check_executor
+
+            check_executor(options, objects=any(given))
         self._registries = open_registries(self.settings, given, checking=checking)
         loaded = load_scenarios(selection, self._registries, given, models=options.models, agents=options.agents)
         self.redactor: Redactor = self.settings.redactor(loaded)
@@ -147,7 +156,8 @@ class Run:
         self.pending: Sequence[PlannedTrial] = self.doable(self.planned)
         if options.alpha is not None and options.until is None:
             raise SetupError("--alpha is the error rate of --until decided; add that or leave --alpha out")
-        self.header: RunHeader = header or self._header(selection, options, given)
+        self.saved: dict[str, Any] = save_options(selection, options, objects=any(given))
+        self.header: RunHeader = header or self._header(options)
         prices = Prices.of_run(self.header)
         self.budget: SpendingLimit = SpendingLimit(prices, max_cost=options.max_cost, max_tokens=options.max_tokens)
         if self._path is not None and self.budget.limited:
@@ -160,6 +170,7 @@ class Run:
         self._began: float = 0.0
         self._gate: ProviderGate | OpenGate | None = None
         self._lag: LagMonitor | None = None
+        self._workers: Workers | None = None
 
     def doable(self, planned: Sequence[PlannedTrial]) -> Sequence[PlannedTrial]:
         """Those that can be carried out: all, or those that the run to be judged again has a record of."""
@@ -191,7 +202,7 @@ class Run:
         ]
         return self.redactor.text(untrusted(found, project)) if found else None
 
-    def _header(self, selection: Selection, options: RunOptions, given: Given) -> RunHeader:
+    def _header(self, options: RunOptions) -> RunHeader:
         return RunHeader(
             id=new_run_id(datetime.now(UTC), random.SystemRandom()),
             started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -199,7 +210,7 @@ class Run:
             command=options.command,
             seed=self.seed,
             planned=len(self.planned),
-            options=save_options(selection, options, objects=any(given)),
+            options=self.saved,
             prices=dict(self.settings.config.prices),
             own_servers=self.settings.own_servers(),
             free_providers=tuple(sorted(name for name, facts in self._providers.items() if facts.free)),
@@ -235,7 +246,33 @@ class Run:
         """What holds it up right now. May be asked from another thread, at any time."""
         return Standing(
             waits=self._gate.held_up() if isinstance(self._gate, ProviderGate) else (),
-            lag_ms=self._lag.recent_worst_ms() if self._lag is not None else 0.0,
+            lag_ms=self._lag_ms(),
+        )
+
+    def _lag_ms(self) -> float:
+        if self._workers is not None:
+            return self._workers.crew.lag_ms
+        return self._lag.recent_worst_ms() if self._lag is not None else 0.0
+
+    def free_of_limits(self) -> tuple[str, ...]:
+        """The providers whose calls need no leave of the run."""
+        return free_of_limits(self._providers, self.settings)
+
+    def gate(self, note: Callable[[str], None], *, spaced: bool = True) -> ProviderGate | OpenGate:
+        return build_gate(self._providers, self.settings, note, spaced=spaced)
+
+    def builder(
+        self, lag: LagMonitor, gate: Gate, *, tape: Tape | None = None, budget: SpendingLimit | None = None
+    ) -> Builder:
+        return Builder(
+            registries=self._registries,
+            settings=self.settings,
+            workspaces=clean_workspaces(),
+            lag=lag,
+            gate=gate,
+            tape=tape or Tape(RunOptions(), self.redactor),
+            budget=budget or self.budget,
+            doubts=self._doubts.of,
         )
 
     def fingerprints(self) -> dict[str, dict[str, str]]:
@@ -266,19 +303,10 @@ class Run:
             for observer in observers:
                 observer.noted(message)
 
-        self._gate = build_gate(self._providers, self.settings, note)
+        self._gate = self.gate(note, spaced=not self._crewed)
         with LagMonitor() as lag:
             self._lag = lag
-            builder = Builder(
-                registries=self._registries,
-                settings=self.settings,
-                workspaces=clean_workspaces(),
-                lag=lag,
-                gate=self._gate,
-                tape=tape,
-                budget=self.budget,
-                doubts=self._doubts.of,
-            )
+            builder = self.builder(lag, self._gate, tape=tape)
             try:
                 if self.origin is None:
                     builder.prepare(self.scenarios)
@@ -292,10 +320,21 @@ class Run:
                     note(f"{message} ({count} scenarios)" if count > 1 else message)
                 self._canaries = self._prepare_canaries(builder)
                 with attend(note) as interrupts:
+                    await self._open_workers(note)
                     lag.reset()
                     return await self._record(builder, tape, observers, interrupts)
             finally:
+                if self._workers is not None:
+                    await asyncio.shield(self._workers.close())
                 await builder.close()
+
+    async def _open_workers(self, note: Callable[[str], None]) -> None:
+        """Raises `SetupError` when the workers cannot start."""
+        if self._crewed:
+            from steadyhand.compose.executors import open_workers
+
+            assert isinstance(self._gate, ProviderGate), "a replay runs in one process"
+            self._workers = await open_workers(self, self._gate, note)
 
     def decisions(self) -> Decisions | None:
         """What is still to be decided, with what the record holds; None for a run whose trials all run.
@@ -355,7 +394,8 @@ class Run:
         writer = self._writer()
         if self._path is not None:
             # Another process may have done some of it before this one had the record to itself.
-            self.pending = [each for each in self.pending if still_to_do(writer.verdict(each.key))]
+            keys = [each.key for each in self.pending if still_to_do(writer.verdict(each.key))]
+            self.pending = PlannedPart(self.planned, keys)
         for observer in observers:
             observer.run_started(msgspec.structs.replace(self.header, planned=len(self.pending)))
             for notice in builder.notices:
@@ -389,24 +429,47 @@ class Run:
 
     def _batch(
         self, builder: Builder, writer: RunWriter, tape: Tape, observers: Sequence[RunObserver], interrupts: Stops
-    ) -> LocalBatch:
+    ) -> Batch:
         decisions = self.decisions()
 
+        crew = self._workers.crew if self._workers is not None else None
+
         def keep(trial: TrialRecord) -> TrialRecord:
-            kept = writer.append(trial if self._path is None else self._with_replaced(trial))
+            data = crew.encoded(trial.key) if crew is not None else None
+            if writer.verdict(trial.key) is not None:
+                kept = writer.append(self._with_replaced(trial))
+            else:
+                kept = writer.append(trial, data)
             if decisions is not None:
                 decisions.add(kept.key, kept.judged.verdict)
             return kept
 
-        return LocalBatch(
-            build=builder.build,
-            perform=self._performing(builder, interrupts),
+        def stopping() -> bool:
+            failed = crew is not None and crew.failure is not None
+            return interrupts.stopping or failed or tape.broken is not None or not self.budget.may_start()
+
+        return Batch(
+            self._executor(builder, interrupts),
             keep=keep,
             observers=observers,
-            concurrency=self.settings.concurrency,
-            stopping=lambda: interrupts.stopping or tape.broken is not None or not self.budget.may_start(),
+            stopping=stopping,
             wanted=decisions.wants if decisions is not None else None,
         )
+
+    def _executor(self, builder: Builder, interrupts: Stops) -> Executor:
+        """Where trials are carried out: by the workers, or here; run, or taken from the record and judged again."""
+        executor: Executor = InProcess(self._performing(builder), places=self.settings.concurrency)
+        if self._workers is not None:
+            executor = self._workers.crew
+        canaries, prices = self._canaries, Prices.of_run(self.header)
+        if canaries is None:
+            return executor
+
+        async def before() -> None:
+            if not interrupts.stopping:
+                await canaries.before_trial(builder, prices)
+
+        return Preceded(executor, before)
 
     def _prepare_canaries(self, builder: Builder) -> Canaries | None:
         """Raises `UsageError` when the file is wrong."""
@@ -424,15 +487,12 @@ class Run:
         if self._canaries is not None and not interrupts.stopping:
             await self._canaries.rest(builder, Prices.of_run(self.header))
 
-    def _performing(self, builder: Builder, interrupts: Stops) -> Perform:
-        """How a trial is carried out: run, or taken from the record and judged again."""
-        origin, canaries, prices = self.origin, self._canaries, Prices.of_run(self.header)
+    def _performing(self, builder: Builder) -> Perform:
+        origin = self.origin
+        if origin is None:
+            return running(builder.build)
 
         async def perform(planned: PlannedTrial) -> TrialRecord:
-            if canaries is not None and not interrupts.stopping:
-                await canaries.before_trial(builder, prices)
-            if origin is None:
-                return await run_until_measured(lambda: builder.build(planned))
             stored = origin.trial(planned.key)
             return await rejudge(lambda each: builder.build_stored(planned.scenario, each), stored, origin=origin.id)
 
@@ -513,8 +573,10 @@ class Resumed(NamedTuple):
     changes: list[str]
 
 
-def resume_run(record: Path, here: Settings, *, concurrency: int | None = None) -> Resumed:
+def resume_run(record: Path, here: Settings, **where: Any) -> Resumed:
     """`here` are the settings of whoever resumes: they say what the project is, and whether to trust what is outside.
+
+    `where` are options that say where and how many trials run; those that are None stay as they were.
 
     Raises `UsageError` when the run cannot be made again from its record, `StoreError` when that cannot be read.
     """
@@ -528,8 +590,8 @@ def resume_run(record: Path, here: Settings, *, concurrency: int | None = None) 
         options,
         seed=reader.header.seed,
         out=record.parent,
-        concurrency=concurrency or options.concurrency,
         trust=here.options.trust,
+        **{name: value for name, value in where.items() if value},
     )
     try:
         run = Run(selection, options, begun=(reader.header, record))
@@ -541,14 +603,14 @@ def resume_run(record: Path, here: Settings, *, concurrency: int | None = None) 
             f"the run was started in {folder}; resume it there or in a copy of that folder, since its files are named "
             f"from there. Here: {error}"
         ) from error
-    planned = {each.key: each for each in run.planned}
-    changes = _version(reader.header) + _changes(reader, {key.scenario_id for key in planned}, prints)
+    planned = run.planned
+    changes = _version(reader.header) + _changes(reader, set(planned.per_scenario()), prints)
     missing = reader.to_do()
-    gone = dict.fromkeys(key.scenario_id for key in missing if key not in planned and key.scenario_id in prints)
+    gone = dict.fromkeys(key.scenario_id for key in missing if not planned.has(key) and key.scenario_id in prints)
     changes += [f"{scenario_id}: it has fewer trials than before" for scenario_id in gone]
     decisions = run.decisions()
-    wanted = [planned[key] for key in missing if key in planned and (decisions is None or decisions.wants(key))]
-    run.pending = run.doable(wanted)
+    wanted = [key for key in missing if planned.has(key) and (decisions is None or decisions.wants(key))]
+    run.pending = run.doable(PlannedPart(planned, wanted))
     return Resumed(run, changes)
 
 
@@ -564,7 +626,7 @@ def refuse_redacted(agent: str | None) -> None:
 def _changes(reader: RunReader, loaded: set[str], prints: dict[str, dict[str, str]]) -> list[str]:
     """What is no longer as it was, scenario by scenario."""
     found: dict[str, None] = {}
-    for scenario_id, digest in {entry.key.scenario_id: entry.digest for entry in reader.plan()}.items():
+    for scenario_id, digest in reader.planned_digests().items():
         if scenario_id not in loaded:
             found[f"{scenario_id}: it is no longer in the files"] = None
         elif digest != total(prints[scenario_id]):

@@ -18,7 +18,7 @@ from steadyhand.records.evaluation import EvaluationResult, FailureClass, Latenc
 from steadyhand.records.event import ActionTaken, AnyEvent, ModelCalled, Observed, Said, Shows, Thought, TrajectoryStep
 from steadyhand.records.location import Place
 from steadyhand.records.result import ConversationEnding, ConversationMetrics
-from steadyhand.records.scenario import ExpectedConduct
+from steadyhand.records.scenario import ExpectedConduct, Scenario
 
 FORMAT_VERSION = 3
 SCENARIO_PART = "the scenario"
@@ -272,13 +272,27 @@ class Judged(Record, array_like=True):
     invariants_over_time: tuple[InvariantTimeline, ...] = ()
 
 
+class RanOn(Record, array_like=True):
+    """The worker that ran a trial, where it was not the process that recorded it.
+
+    `lag_ms` is how late its event loop ran at worst during the trial, and `clock_ms` how far its time of day was ahead
+    of the driver's when it was given its last orders, their way included.
+    """
+
+    worker: str
+    node: str
+    lag_ms: float
+    clock_ms: float = 0.0
+
+
 class TrialRecord(Record, array_like=True):
     """A finished trial.
 
     `earlier` has the measurements that were repeated because latency could not be graded, `replaced` the trials in
     error that a resume repeated. `conversations` says how each ended, in the order of the steps. `shows` is what we can
     see of its agent; None without an agent. `origin` is the run that the agent's part was taken from, if the trial was
-    only judged again: the calls of agent and user were paid for there.
+    only judged again: the calls of agent and user were paid for there. `ran_on` is None if the trial ran in the process
+    that recorded it.
     """
 
     key: TrialKey
@@ -304,6 +318,7 @@ class TrialRecord(Record, array_like=True):
     shows: Shows | None = None
     missing_plugins: tuple[str, ...] = ()
     origin: str | None = None
+    ran_on: RanOn | None = None
 
     @property
     def paid(self) -> Iterable[AnyEvent]:
@@ -311,6 +326,15 @@ class TrialRecord(Record, array_like=True):
         if self.origin is None:
             return self.events
         return [event for event in self.events if not isinstance(event, ModelCalled) or event.purpose == "judge"]
+
+
+class PlannedTrial(Record):
+    """`seed` is the trial's own, which models are asked with; `mock_seed` is what the chance of mocks is drawn from."""
+
+    scenario: Scenario
+    key: TrialKey
+    seed: int
+    mock_seed: int
 
 
 def error_in_place_of(trial: TrialRecord, reason: str) -> TrialRecord:

@@ -139,6 +139,7 @@ def _trial(trial: TrialRecord, prices: Prices) -> shapes.JsonTrial:
         model=trial.model,
         shows=_copy_known(shapes.JsonShows, trial.shows),
         missing_plugins=trial.missing_plugins,
+        ran_on=_copy_known(shapes.JsonRanOn, trial.ran_on),
         verdict=judged.verdict,
         reason=judged.reason,
         outcome=judged.outcome,

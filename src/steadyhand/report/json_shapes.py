@@ -417,6 +417,15 @@ class JsonMetrics(Record):
     simulator_quality: Annotated[JsonSimulatorQuality | None, doc("Null without a simulated user.")]
 
 
+class JsonRanOn(Record):
+    """The worker that ran a trial, and how good its clock was."""
+
+    worker: Annotated[str, doc("Its name in the run.")]
+    node: Annotated[str, doc("The machine, or the node of a cluster.")]
+    lag_ms: Annotated[float, doc("How late its event loop ran at worst during the trial.")]
+    clock_ms: Annotated[float, doc("How far its time of day was ahead of the driver's, with the way of a message.")]
+
+
 class JsonTrial(Record):
     """A finished trial."""
 
@@ -430,6 +439,7 @@ class JsonTrial(Record):
         tuple[str, ...],
         doc("Plugins the scenario names that are not installed, if the agent's tools come from plugins."),
     ]
+    ran_on: Annotated[JsonRanOn | None, doc("The worker that ran it; null if the run had none.")]
     verdict: Annotated[Verdict, doc("Verdict of the trial.")]
     reason: Annotated[str, doc("Why, in a sentence.")]
     outcome: Annotated[Outcome | None, doc("Safety and time together; null if either is undecided.")]

@@ -25,16 +25,9 @@ from typing import Any, cast
 import msgspec
 
 from steadyhand.builtin.agents.python import PythonAgent
-from steadyhand.builtin.agents.python_wire import (
-    ActionCard,
-    Channel,
-    Moment,
-    Opening,
-    Present,
-    portable,
-    read,
-    receive_variables,
-)
+from steadyhand.builtin.agents.python_wire import ActionCard, Moment, Opening, Present, portable
+from steadyhand.children.channel import Channel, read, receive_variables
+from steadyhand.children.process import die_with_parent
 from steadyhand.errors import AgentError
 from steadyhand.plugins.plugin import AgentSettings
 from steadyhand.ports.agent import Action, ActionContext, Judgement, Question, ServiceMethod, Shows, Turn
@@ -373,18 +366,8 @@ async def _live(connection: socket.socket) -> None:
     await done.wait()
 
 
-def _die_with_parent() -> None:
-    """Die with the parent, even in the middle of the agent's code. Only Linux can do this; elsewhere the process ends
-    when it next reads from the channel."""
-    if sys.platform == "linux":
-        import ctypes
-
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
-
-
 def main(fd: int) -> None:
-    _die_with_parent()
+    die_with_parent()
     close_to_others(keep=os.environ)  # the block holds no more than an interpreter needs
     faulthandler.enable(all_threads=False)
     connection = socket.socket(fileno=fd)

@@ -10,16 +10,8 @@ from typing import Any
 
 import msgspec
 
-from steadyhand.builtin.agents.python_wire import (
-    ActionCard,
-    Channel,
-    MalformedMessage,
-    Moment,
-    Opening,
-    Present,
-    portable,
-    read,
-)
+from steadyhand.builtin.agents.python_wire import ActionCard, Moment, Opening, Present, portable
+from steadyhand.children.channel import Channel, MalformedMessage, read
 from steadyhand.errors import AgentError
 from steadyhand.ports.agent import Judgement, Question, TrialContext
 from steadyhand.ports.environment import OnThisMachine
