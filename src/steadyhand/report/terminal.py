@@ -93,6 +93,11 @@ class _Gathered:
         self.first: TrialRecord | None = None
         self.told: list[TrialRecord] = []
         self.rows: list[_Row] = []
+        """The first trials that are shown, as many as a table has rows."""
+        self.not_passed: list[_Row] = []
+        """The first of those that did not pass, likewise."""
+        self.shown: Counter[Verdict] = Counter()
+        self.per_scenario: Counter[str] = Counter()
         self.names: dict[str, str] = {}
         self.failures: Failures | None = None
         self.warnings: Counter[str] = Counter()
@@ -128,9 +133,16 @@ class _Gathered:
 
     def _show(self, trial: TrialRecord) -> None:
         self.first = self.first or trial
-        self.rows.append(_row(trial))
-        self.names.setdefault(trial.key.scenario_id, self.rows[-1].name)
-        if trial.judged.verdict is not Verdict.PASSED:
+        scenario_id, verdict = trial.key.scenario_id, trial.judged.verdict
+        self.shown[verdict] += 1
+        self.per_scenario[scenario_id] += 1
+        listed = verdict is not Verdict.PASSED and len(self.not_passed) < _ROWS
+        if listed or len(self.rows) < _ROWS or scenario_id not in self.names:
+            row = _row(trial)
+            self.rows += [row] if len(self.rows) < _ROWS else []
+            self.not_passed += [row] if listed else []
+            self.names.setdefault(scenario_id, row.name)
+        if verdict is not Verdict.PASSED:
             if self.failures is None:
                 from steadyhand.report.failures import Failures
 
@@ -160,7 +172,7 @@ def render_run(
     quiet = view.detail == "quiet"
     if not quiet:
         yield from _tables(header, rates, found, figures, page, view)
-    planned = {rate.scenario_id: rate.total for rate in rates} or Counter(row.scenario_id for row in found.rows)
+    planned = {rate.scenario_id: rate.total for rate in rates} or found.per_scenario
     if found.failures is not None:
         if not quiet:
             yield ""
@@ -181,7 +193,7 @@ def _totals(
     header: RunHeader, rates: Sequence[ScenarioRate], found: _Gathered, page: Page, view: View
 ) -> Iterator[str]:
     if view.chosen is not None:
-        yield f"{len(found.rows)} of {found.counts.total()} trials shown; the totals are of the whole run"
+        yield f"{found.shown.total()} of {found.counts.total()} trials shown; the totals are of the whole run"
     saved = sum(rate.saved for rate in rates)
     yield summary_line(summarise(found.counts, planned=header.planned, saved=saved, alarms=found.alarms), page)
     decided = scenarios_line(header, rates, page)
@@ -245,7 +257,7 @@ def _provenance(header: RunHeader, record: Path | None) -> Iterator[str]:
 def _passed_in_full(found: _Gathered, planned: Mapping[str, int], page: Page, view: View) -> Iterator[str]:
     """The transcripts of trials that passed: those asked for, and that of a single conversation."""
     told = found.told
-    if view == View() and len(found.rows) == 1 and found.failures is None and found.first is not None:
+    if view == View() and found.shown.total() == 1 and found.failures is None and found.first is not None:
         told = [found.first] if is_conversation(found.first) else []
     for trial in told:
         yield ""
@@ -339,11 +351,11 @@ def _shortened(beside: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, s
 
 
 def _trial_table(header: RunHeader, found: _Gathered, page: Page) -> Iterator[str]:
-    several = Counter(row.scenario_id for row in found.rows)
-    folded = len(found.rows) > _ROWS
-    rows = [row for row in found.rows if not folded or row.verdict is not Verdict.PASSED]
-    left_out = len(found.rows) - len(rows)
-    cut, rows = len(rows) - _ROWS, rows[:_ROWS]
+    several = found.per_scenario
+    folded = found.shown.total() > _ROWS
+    rows = found.not_passed if folded else found.rows
+    left_out = found.shown[Verdict.PASSED] if folded else 0
+    cut = found.shown.total() - left_out - len(rows)
     beside = _shortened(told_apart(list(several), header.targets, among=("agent", "model")))
     columns = list(beside[rows[0].scenario_id]) if beside else []
     table: list[tuple[Cell, ...]] = []
