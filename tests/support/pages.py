@@ -28,7 +28,8 @@ PAGES = sorted(
 )
 
 _FENCE = re.compile(
-    r"^(?P<indent> *)(?P<ticks>```+)(?P<info>[^\n`]*)\n(?P<text>.*?)^(?P=indent)(?P=ticks)[ ]*$", re.MULTILINE | re.DOTALL
+    r"^(?P<indent> *)(?P<ticks>```+)(?P<info>[^\n`]*)\n(?P<text>.*?)^(?P=indent)(?P=ticks)[ ]*$",
+    re.MULTILINE | re.DOTALL,
 )
 _TITLE = re.compile(r'title="([^"]+)"')
 _NOT_RUN = re.compile(r"<!-- not run: (.+?) -->\s*\Z")
