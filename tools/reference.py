@@ -158,10 +158,32 @@ def schema_pages(title: str, schemas: dict[str, Json], intro: str) -> str:
 
 def _definitions(schema: Json, level: str = "##") -> list[str]:
     lines: list[str] = []
-    for name, each in schema.get("$defs", {}).items():
+    for name, each in _in_reading_order(schema):
         lines += ["", f"{level} {_heading(name)}", ""]
         lines += _union(each, level + "#") if "oneOf" in each else _object(each)
     return lines
+
+
+def _in_reading_order(schema: Json) -> list[tuple[str, Json]]:
+    """The definitions, each after the first that mentions it."""
+    definitions: Json = schema.get("$defs", {})
+    found: dict[str, Json] = {}
+
+    def walk(value: object) -> None:
+        if isinstance(value, dict):
+            name = str(value.get("$ref", "")).rpartition("/")[2]
+            if name in definitions and name not in found:
+                found[name] = definitions[name]
+                walk(definitions[name])
+            for key, each in value.items():
+                if key != "$defs":
+                    walk(each)
+        elif isinstance(value, list):
+            for each in value:
+                walk(each)
+
+    walk(schema)
+    return list(found.items())
 
 
 def _heading(name: str) -> str:
@@ -178,9 +200,16 @@ def _object(schema: Json) -> list[str]:
         lines += [" ".join(about.split()), ""]
     properties: Json = schema.get("properties", {})
     if not properties:
-        return lines or [f"{_type(schema)}."]
+        mappings = [each for each in schema.get("anyOf", ()) if each.get("properties")]
+        short = [_type(each) for each in schema.get("anyOf", ()) if not each.get("properties")]
+        if len(mappings) == 1 and short:
+            about = mappings[0].get("description", "")
+            rest = {key: value for key, value in mappings[0].items() if key != "description"}
+            return [*lines, about, "", f"Either {' or '.join(short)}, or a mapping:", "", *_object(rest)]
+        return lines or [f"{_type(schema).capitalize()}."]
     required = set(schema.get("required", ()))
-    defaults = any("default" in each for each in properties.values())
+    # What we write has every key. In what we read, most may be left out.
+    defaults = "patternProperties" in schema or any("default" in each for each in properties.values())
     head = ["key", "type", *(["default"] if defaults else []), "meaning"]
     lines += ["| " + " | ".join(head) + " |", "| " + " | ".join("---" for _ in head) + " |"]
     for key, each in properties.items():
