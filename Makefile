@@ -79,7 +79,7 @@ docs: export PYTHONPATH := .
 docs: export NO_MKDOCS_2_WARNING := 1
 docs: $(DOCS) ## build the documentation site in build/site
 	$(BIN)/mkdocs build
-	@echo "documentation: build/site/index.html"
+	@echo "documentation: build/site/index.html; with search: $(BIN)/python -m http.server -d build/site"
 
 check: docs $(READY) ## lint, types, import direction, and the documentation site
 	$(BIN)/ruff check .

@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[1]
 FRONT = "README.md"
 _LINK = re.compile(r"(\[[^\]]*\]\()([^)\s#]*)((?:#[^)\s]*)?\))")
 _ELSEWHERE = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=["']?((?:https?:)?//[^"'\s>]+)""")
+_FOR_MAINTAINERS = ("decisions/", "tests/", "architecture", "CHANGELOG", "CONTRIBUTING", "licences")
 _CANONICAL = ("rel=canonical", 'rel="canonical"')
 
 
@@ -112,6 +113,8 @@ def _first(folder: PurePosixPath) -> PurePosixPath | None:
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     here = PurePosixPath(page.file.src_uri)
+    if page.file.src_uri.startswith(_FOR_MAINTAINERS):
+        page.meta.setdefault("search", {"boost": 0.1})  # below what a user looks for
 
     def moved(link: re.Match[str]) -> str:
         found = resolve(source(page.file.src_uri), link[2])
