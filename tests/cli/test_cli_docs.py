@@ -6,6 +6,7 @@ following `echo $?` shows; a run whose output is not shown may also fail. A bloc
 of `yaml`, `toml`, `json` and `python` are parts of files, and must fit where they belong.
 
 `<!-- not run: REASON -->` before a block exempts it. `<!-- output varies: REASON -->` runs it and compares nothing.
+The folder has some scenarios, agents and a configuration; `<!-- an empty folder -->` on the page asks for none of that.
 """
 
 from __future__ import annotations
@@ -84,6 +85,8 @@ class Reader:
         self.last = ""
 
     def settle(self, page: str) -> None:
+        if "<!-- an empty folder -->" in page:
+            return
         for folder in ("examples", "configs"):
             if f"{folder}/" in page:
                 shutil.copytree(ROOT / folder, self.folder / folder, ignore=shutil.ignore_patterns(".*", "__pycache__"))
