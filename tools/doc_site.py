@@ -37,6 +37,9 @@ def _entries(nav: list[Any], generated: set[str]) -> list[Any]:
     """The navigation without the pages that are not there, and with a folder's pages for a pattern."""
     kept: list[Any] = []
     for entry in nav:
+        if isinstance(entry, str):  # the page of a section itself
+            kept.append(entry)
+            continue
         ((title, target),) = entry.items()
         if isinstance(target, list):
             if inner := _entries(target, generated):

@@ -22,7 +22,7 @@ PAGES = sorted(
         ROOT / "README.md",
         ROOT / "CONTRIBUTING.md",
         ROOT / "tests" / "README.md",
-        *(ROOT / "docs").glob("*.md"),
+        *(page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "decisions"),
         *(ROOT / "examples").rglob("*.md"),
     ]
 )
