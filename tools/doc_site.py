@@ -99,6 +99,8 @@ def resolve(page: PurePosixPath, target: str) -> PurePosixPath | None:
     if not target or "://" in target or target.startswith("mailto:"):
         return None
     path = PurePosixPath(os.path.normpath(page.parent / target))
+    if path == PurePosixPath("docs"):
+        return PurePosixPath(FRONT)
     if (ROOT / path).is_dir():
         path = next((path / each for each in ("README.md",) if (ROOT / path / each).is_file()), None) or _first(path)
     generated = path.parts[:2] == ("docs", "reference")
