@@ -95,20 +95,22 @@ def place(file: PurePosixPath) -> PurePosixPath:
 
 
 def resolve(page: PurePosixPath, target: str) -> PurePosixPath | None:
-    """The file that a link leads to; for a folder its README. None for an address, an anchor, or nothing."""
+    """The file that a link leads to; for a folder the page that shows it. None for an address, an anchor, or nothing."""
     if not target or "://" in target or target.startswith("mailto:"):
         return None
     path = PurePosixPath(os.path.normpath(page.parent / target))
-    if path == PurePosixPath("docs"):
-        return PurePosixPath(FRONT)
     if (ROOT / path).is_dir():
-        path = next((path / each for each in ("README.md",) if (ROOT / path / each).is_file()), None) or _first(path)
+        return _front(path)
     generated = path.parts[:2] == ("docs", "reference")
-    return path if path is not None and (generated or (ROOT / path).is_file()) else None
+    return path if generated or (ROOT / path).is_file() else None
 
 
-def _first(folder: PurePosixPath) -> PurePosixPath | None:
-    """A folder without a README is shown by its first page or, if it has none, by the README above it."""
+def _front(folder: PurePosixPath) -> PurePosixPath | None:
+    """What is shown for a folder: its README, else its first page, else the README above it; for `docs/` our own."""
+    if folder == PurePosixPath("docs"):
+        return PurePosixPath(FRONT)
+    if (ROOT / folder / FRONT).is_file():
+        return folder / FRONT
     pages = sorted((ROOT / folder).glob("*.md"))
     if pages:
         return PurePosixPath(pages[0].relative_to(ROOT).as_posix())
