@@ -95,7 +95,7 @@ def place(file: PurePosixPath) -> PurePosixPath:
 
 
 def resolve(page: PurePosixPath, target: str) -> PurePosixPath | None:
-    """The file that a link leads to; for a folder the page that shows it. None for an address, an anchor, or nothing."""
+    """The file that a link leads to; for a folder, the page that shows it. None for an address or an anchor."""
     if not target or "://" in target or target.startswith("mailto:"):
         return None
     path = PurePosixPath(os.path.normpath(page.parent / target))
