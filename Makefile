@@ -77,7 +77,20 @@ soak: SECONDS := 60
 soak: $(READY) ## run mixed scenarios in bad weather again and again, and say what is left over; SECONDS=60
 	$(BIN)/python -m soak $(SECONDS)
 
-check: $(READY) ## lint, types, import direction
+# The pages come from docs/ and, for the reference, from the program itself. Links and anchors are checked.
+DOCS := $(VENV)/.docs
+$(DOCS): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	@touch $@
+
+.PHONY: docs
+docs: export PYTHONPATH := .
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: $(DOCS) ## build the documentation site in build/site
+	$(BIN)/mkdocs build
+	@echo "documentation: build/site/index.html; with search: $(BIN)/python -m http.server -d build/site"
+
+check: docs $(READY) ## lint, types, import direction, and the documentation site
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright
@@ -107,7 +120,7 @@ bench-store: $(READY) ## make a record of a million trials, and measure what rea
 
 # Everything that a user could install with Steadyhand, to read licences and versions from.
 RELEASE := .venv-release
-EXTRAS := e2b,elizaos,postgres,local,providers,frameworks,dev,fuzz
+EXTRAS := e2b,elizaos,postgres,local,providers,frameworks,dev,docs,fuzz
 $(RELEASE)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(RELEASE)
 	$(RELEASE)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(EXTRAS)]'
