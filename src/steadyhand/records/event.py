@@ -55,7 +55,7 @@ class TrajectoryStep(Record):
 
     `at_ms` counts from the start of the trial. An action has `name`, `params` and `status`; an observation has the
     `name` of the action it answers and its `content`, of which only the beginning was kept when it was `cut`; a thought
-    has `content`.
+    has `content`. `agent` says whose it is, where several work together and the trace knows.
     """
 
     type: Literal["thought", "action", "observation"]
@@ -66,6 +66,7 @@ class TrajectoryStep(Record):
     content: Any = None
     duration_ms: float | None = None
     cut: bool = False
+    agent: str | None = None
 
 
 class Event(Record, tag_field="kind", array_like=True):
@@ -91,20 +92,23 @@ class ModelCalled(Event, tag="model_call"):
     usage: Usage | None = None
     error: str | None = None
     finish: Finish | None = None
+    agent: str | None = None
 
 
 class Thought(Event, tag="thought"):
     text: str
+    agent: str | None = None
 
 
 class ActionTaken(Event, tag="action"):
-    """An action that ran to its end; `at_ms` is when it began."""
+    """An action that ran to its end; `at_ms` is when it began. `agent` is the one of several that took it, if known."""
 
     id: str
     name: str
     params: dict[str, Any] = {}
     status: ActionStatus = "success"
     duration_ms: float = 0.0
+    agent: str | None = None
 
 
 class Observed(Event, tag="observation"):
@@ -114,6 +118,7 @@ class Observed(Event, tag="observation"):
     name: str
     content: Any = None
     cut: bool = False
+    agent: str | None = None
 
 
 class ServiceCalled(Event, tag="service_call"):

@@ -355,7 +355,7 @@ def trajectory_of(events: Iterable[AnyEvent]) -> tuple[TrajectoryStep, ...]:
 def _step_of(event: AnyEvent) -> TrajectoryStep | None:
     match event:
         case Thought():
-            return TrajectoryStep(type="thought", at_ms=event.at_ms, content=event.text)
+            return TrajectoryStep(type="thought", at_ms=event.at_ms, content=event.text, agent=event.agent)
         case ActionTaken():
             return TrajectoryStep(
                 type="action",
@@ -364,10 +364,16 @@ def _step_of(event: AnyEvent) -> TrajectoryStep | None:
                 params=event.params,
                 status=event.status,
                 duration_ms=event.duration_ms,
+                agent=event.agent,
             )
         case Observed():
             return TrajectoryStep(
-                type="observation", at_ms=event.at_ms, name=event.name, content=event.content, cut=event.cut
+                type="observation",
+                at_ms=event.at_ms,
+                name=event.name,
+                content=event.content,
+                cut=event.cut,
+                agent=event.agent,
             )
         case _:
             return None

@@ -204,14 +204,14 @@ def _trajectory(events: Iterable[AnyEvent]) -> tuple[shapes.JsonTrajectoryEntry,
     return tuple(sorted(found, key=lambda entry: entry.at_ms))
 
 
-_BLANK = dict.fromkeys(("name", "params", "status", "content", "duration_ms", "mock", "error"))
+_BLANK = dict.fromkeys(("name", "params", "status", "content", "duration_ms", "mock", "error", "agent"))
 
 
 def _entry(event: AnyEvent) -> shapes.JsonTrajectoryEntry | None:
     own: dict[str, Any]
     match event:
         case Thought():
-            own = {"type": "thought", "content": event.text}
+            own = {"type": "thought", "content": event.text, "agent": event.agent}
         case ActionTaken():
             own = {
                 "type": "action",
@@ -219,9 +219,10 @@ def _entry(event: AnyEvent) -> shapes.JsonTrajectoryEntry | None:
                 "params": event.params,
                 "status": event.status,
                 "duration_ms": event.duration_ms,
+                "agent": event.agent,
             }
         case Observed():
-            own = {"type": "observation", "name": event.name, "content": event.content}
+            own = {"type": "observation", "name": event.name, "content": event.content, "agent": event.agent}
         case ServiceCalled():
             own = {
                 "type": "service_call",

@@ -267,6 +267,7 @@ class JsonTrajectoryEntry(Record):
     duration_ms: Annotated[float | None, doc("How long the action or service call took.")]
     mock: Annotated[str | None, doc("Where the mock that answered is defined; null for a real call.")]
     error: Annotated[str | None, doc("Why the service call failed.")]
+    agent: Annotated[str | None, doc("Which of several agents it was, where the agent or its trace says so.")]
 
 
 class JsonPhase(Record):
