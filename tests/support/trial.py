@@ -100,6 +100,7 @@ class TrialStandIn:
         self.environment: FolderEnvironment = FolderEnvironment(folder)
         self.live = live
         self.shows = EVERYTHING_SEEN
+        self.addresses: Mapping[str, str] = {}
         self.services: Services | None = None
         self.events: list[AnyEvent] = []
         self._zero = time.perf_counter()

@@ -13,7 +13,17 @@ import msgspec
 from steadyhand.engine.limits import LagMonitor, SystemClock
 from steadyhand.engine.model_call import Caller, OpenGate, RetryPolicy
 from steadyhand.errors import LimitExceeded, PluginError
-from steadyhand.ports.agent import EVERYTHING_SEEN, Agent, Judge, Services, Shows, TrialContext, UserSimulator, shows_of
+from steadyhand.ports.agent import (
+    EVERYTHING_SEEN,
+    Agent,
+    Gateway,
+    Judge,
+    Services,
+    Shows,
+    TrialContext,
+    UserSimulator,
+    shows_of,
+)
 from steadyhand.ports.environment import Database, EnvironmentProvider, TrialDatabase
 from steadyhand.ports.evaluator import Evaluator, latency_bounds
 from steadyhand.ports.model import ChatModel, Clock, Gate
@@ -61,6 +71,7 @@ class TrialParts:
     judge: Judge | None = None
     user: UserSimulator | None = None
     services: Services | None = None
+    gateway: Gateway | None = None
     database: TrialDatabase | None = None
     termination: Callable[[str], TerminationFunction] = no_termination_function
     model_name: str | None = None
@@ -98,6 +109,7 @@ class Trial:
         self._random: random.Random | None = None
         self.step: int | None = None
         self.turn: int | None = None
+        self.addresses: Mapping[str, str] = {}
         self._raised_failure: Exception | None = None
         self.started_at: str = datetime.now(UTC).isoformat(timespec="milliseconds")
         self._now = parts.clock.now

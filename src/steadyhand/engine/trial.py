@@ -110,6 +110,8 @@ async def _set_up(trial: Trial) -> None:
     await _open_database(trial)
     if trial.parts.services is not None:
         await trial.parts.services.open(trial)
+    if trial.parts.gateway is not None:
+        trial.addresses = await trial.parts.gateway.open(trial)
     if trial.parts.agent is not None:
         try:
             await trial.parts.agent.open(trial)
@@ -134,6 +136,7 @@ def _closes_at_once(parts: TrialParts) -> bool:
     return (
         parts.database is None
         and parts.services is None
+        and parts.gateway is None
         and closes_at_once(parts.environment)
         and (parts.agent is None or agent_facts(parts.agent).closes_at_once)
     )
@@ -143,7 +146,7 @@ async def _tear_down(trial: Trial) -> None:
     """Close every part, the last opened first, even if another fails to close."""
     parts = trial.parts
     failures: list[Exception] = []
-    closing = [part.close for part in (parts.agent, parts.services, parts.database) if part is not None]
+    closing = [part.close for part in (parts.agent, parts.gateway, parts.services, parts.database) if part is not None]
     # After the agent: it may have called a service while closing.
     for close in (*closing, trial.raise_broken, parts.environment.teardown):
         try:

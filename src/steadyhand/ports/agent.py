@@ -84,6 +84,11 @@ class TrialContext(Protocol):
         ...
 
     @property
+    def addresses(self) -> Mapping[str, str]:
+        """Where an agent that is not ours reaches this trial, by name (`openai_base_url`); empty without a gateway."""
+        ...
+
+    @property
     def live(self) -> bool:
         """Whether mocks and seeding are to be ignored."""
         ...
@@ -358,6 +363,22 @@ class Services(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class Gateway(Protocol):
+    """How an agent that is not ours reaches its trial. One per trial; opened before the agent and closed after it."""
+
+    async def open(self, trial: TrialContext) -> Mapping[str, str]:
+        """The addresses of this trial, by name."""
+        ...
+
+    async def settle(self) -> None:
+        """The agent has ended a turn: wait, for a bounded time, for what it still has to tell."""
+        ...
+
+    async def close(self) -> None:
+        """Nothing reaches the trial from here on. Safe to call twice, and after a failed `open`."""
+        ...
 
 
 ASKED_AGAIN = "simulated_user_asked_again"
