@@ -15,6 +15,7 @@ from steadyhand.engine.model_call import Caller, OpenGate, RetryPolicy
 from steadyhand.errors import LimitExceeded, PluginError
 from steadyhand.ports.agent import (
     EVERYTHING_SEEN,
+    Addresses,
     Agent,
     Gateway,
     Judge,
@@ -109,7 +110,7 @@ class Trial:
         self._random: random.Random | None = None
         self.step: int | None = None
         self.turn: int | None = None
-        self.addresses: Mapping[str, str] = {}
+        self.addresses: Addresses = Addresses()
         self._raised_failure: Exception | None = None
         self.started_at: str = datetime.now(UTC).isoformat(timespec="milliseconds")
         self._now = parts.clock.now

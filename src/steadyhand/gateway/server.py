@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import socket
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from http import HTTPStatus
@@ -22,7 +23,8 @@ import httptools
 import msgspec
 
 from steadyhand.errors import SetupError
-from steadyhand.ports.agent import TrialContext
+from steadyhand.ports.agent import Addresses, TrialContext
+from steadyhand.ports.model import ChatModel
 from steadyhand.records.event import Noted
 
 LOOPBACK = "127.0.0.1"
@@ -61,25 +63,36 @@ def refusal(status: int, message: str) -> Response:
     return json_response({"type": "error", "error": {"type": kind, "code": status, "message": message}}, status)
 
 
-class Door:
-    """The way into one trial. `trial` is what came through is to be told to."""
+class Address:
+    """A URL that nobody can guess. `model` is what answers model calls that come to it, if anything does."""
 
-    def __init__(self, trial: TrialContext, origin: str) -> None:
-        self.trial: TrialContext = trial
+    def __init__(self, origin: str, model: ChatModel | None) -> None:
         self.token: str = secrets.token_urlsafe(_TOKEN_BYTES)
         self.base_url: str = f"{origin}/{self.token}"
-        self.addresses: dict[str, str] = {}
-        self.tasks: set[asyncio.Task[None]] = set()
+        self.model: ChatModel | None = model
 
     def url(self, mount: str) -> str:
         return f"{self.base_url}/{mount}"
 
 
+class Door:
+    """The way into one trial: `trial` is told what comes through it."""
+
+    def __init__(self, trial: TrialContext, address: Address) -> None:
+        self.trial: TrialContext = trial
+        self.address: Address = address
+        self.model: ChatModel | None = address.model
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    def url(self, mount: str) -> str:
+        return self.address.url(mount)
+
+
 class Mount(Protocol):
     """What is served behind every door, below one name."""
 
-    def addresses(self, door: Door) -> Mapping[str, str]:
-        """What the trial's agent may be told, by the name that a mapping in the configuration uses."""
+    def addresses(self, address: Address) -> Addresses:
+        """What an agent is told of what is served here: nothing where it has no use for it."""
         ...
 
     async def serve(self, request: Request, door: Door) -> Response: ...
@@ -93,13 +106,26 @@ class Mount(Protocol):
         ...
 
 
+def _bound(port: int) -> socket.socket:
+    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((LOOPBACK, port))
+    except (OSError, OverflowError) as error:
+        found.close()
+        reason = error.strerror if isinstance(error, OSError) else "there is no such port"
+        raise SetupError(f"cannot listen on {LOOPBACK}:{port}: {reason}") from error
+    return found
+
+
 OpenHandler = Callable[[Request], Awaitable[Response]]
 
 
 class GatewayServer:
-    """One per run, on its event loop. Doors are opened by `TrialGateway`."""
+    """One per run, on its event loop. Implements `ports.agent.StandingAddresses`."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
+        """Take a port, 0 for any. Raises `SetupError` when it is not to be had."""
         self.mounts: dict[str, Mount] = {}
         self.late: Counter[str] = Counter()
         """Requests that came after their trial had ended, by trial."""
@@ -108,8 +134,9 @@ class GatewayServer:
         self._closed: dict[str, str] = {}
         self._servers: list[asyncio.Server] = []
         self._connections: set[Connection] = set()
-        self._origin: str | None = None
-        self._starting: asyncio.Lock | None = None
+        self._socket: socket.socket = _bound(port)
+        self._origin: str = f"http://{LOOPBACK}:{self._socket.getsockname()[1]}"
+        self._starting: asyncio.Lock = asyncio.Lock()
 
     def mount(self, name: str, mount: Mount) -> None:
         self.mounts[name] = mount
@@ -118,36 +145,46 @@ class GatewayServer:
         """Serve requests that name no trial and whose path begins with this segment. `path` is the whole path."""
         self._in_the_open[first] = handler
 
-    @property
-    def started(self) -> bool:
-        return self._origin is not None
-
-    async def start(self, port: int = 0) -> None:
-        """Listen, once. Raises `SetupError` when the port is taken."""
-        self._starting = self._starting or asyncio.Lock()
+    async def start(self) -> None:
+        """Begin to answer, once."""
         async with self._starting:
-            if self._origin is None:
-                self._origin = f"http://{LOOPBACK}:{await self.listen(port)}"
+            if not self._servers:
+                await self._listen(self._socket)
 
-    async def listen(self, port: int) -> int:
-        """Listen on one more port, 0 for any; which it is. Raises `SetupError` when it is taken."""
+    async def listen(self, port: int) -> None:
+        """Answer on one more port. Raises `SetupError` when it is taken."""
+        await self._listen(_bound(port))
+
+    async def _listen(self, bound: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        try:
-            server = await loop.create_server(self._connect, LOOPBACK, port, backlog=1024)
-        except OSError as error:
-            raise SetupError(f"cannot listen on {LOOPBACK}:{port}: {error.strerror or error}") from error
-        self._servers.append(server)
-        found: int = server.sockets[0].getsockname()[1]
-        return found
+        self._servers.append(await loop.create_server(self._connect, sock=bound, backlog=1024))
 
-    async def open_door(self, trial: TrialContext) -> Door:
+    async def open_door(self, trial: TrialContext, model: ChatModel | None = None) -> Door:
         await self.start()
-        assert self._origin is not None
-        door = Door(trial, self._origin)
-        for mount in self.mounts.values():
-            door.addresses.update(mount.addresses(door))
-        self._doors[door.token] = door
+        door = Door(trial, Address(self._origin, model))
+        self._doors[door.address.token] = door
         return door
+
+    def addresses(self, address: Address) -> Addresses:
+        names: dict[str, str] = {}
+        variables: dict[str, str] = {}
+        for mount in self.mounts.values():
+            found = mount.addresses(address)
+            names.update(found.names)
+            variables.update(found.variables)
+        return Addresses(token=address.token, names=names, variables=variables)
+
+    def standing(self, model: ChatModel | None) -> Addresses:
+        """Addresses that lead nowhere until they are pointed at a trial."""
+        return self.addresses(Address(self._origin, model))
+
+    def point(self, standing: Addresses, trial: TrialContext | None) -> None:
+        """Let the standing addresses lead to this trial, which must be open here, or nowhere."""
+        found = None if trial is None else next((door for door in self._doors.values() if door.trial is trial), None)
+        if found is None:
+            self._doors.pop(standing.token, None)
+        else:
+            self._doors[standing.token] = found
 
     def door(self, token: str) -> Door | None:
         return self._doors.get(token)
@@ -158,9 +195,11 @@ class GatewayServer:
 
     async def close_door(self, door: Door) -> None:
         """From here on nothing comes in, and nothing that came in is still at work."""
-        if self._doors.pop(door.token, None) is None:
+        if self._doors.pop(door.address.token, None) is None:
             return
-        self._closed[door.token] = door.trial.trial_id
+        for token in [token for token, open_door in self._doors.items() if open_door is door]:
+            del self._doors[token]
+        self._closed[door.address.token] = door.trial.trial_id
         under_way = tuple(door.tasks)
         for task in under_way:
             task.cancel()
@@ -181,6 +220,7 @@ class GatewayServer:
             await self.close_door(door)
         for server in self._servers:
             server.close()
+        self._socket.close()
         for connection in tuple(self._connections):
             connection.abort()
         tasks = [connection.task for connection in self._connections if connection.task is not None]
@@ -379,15 +419,16 @@ def _head(response: Response, *, close: bool = False) -> bytes:
 
 
 class TrialGateway:
-    """One trial's way in. Opened before its agent, closed after it. Implements `ports.agent.Gateway`."""
+    """One trial's way in. Implements `ports.agent.Gateway`."""
 
-    def __init__(self, server: GatewayServer) -> None:
+    def __init__(self, server: GatewayServer, model: ChatModel | None = None) -> None:
         self._server = server
+        self._model = model
         self._door: Door | None = None
 
-    async def open(self, trial: TrialContext) -> Mapping[str, str]:
-        self._door = await self._server.open_door(trial)
-        return self._door.addresses
+    async def open(self, trial: TrialContext) -> Addresses:
+        self._door = await self._server.open_door(trial, self._model)
+        return self._server.addresses(self._door.address)
 
     async def settle(self) -> None:
         if self._door is not None:

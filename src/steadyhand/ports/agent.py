@@ -84,8 +84,8 @@ class TrialContext(Protocol):
         ...
 
     @property
-    def addresses(self) -> Mapping[str, str]:
-        """Where an agent that is not ours reaches this trial, by name (`openai_base_url`); empty without a gateway."""
+    def addresses(self) -> Addresses:
+        """Where an agent that is not ours reaches this trial; none without a gateway."""
         ...
 
     @property
@@ -365,12 +365,22 @@ class Services(Protocol):
     async def close(self) -> None: ...
 
 
+class Addresses(Record):
+    """Where an agent that is not ours reaches its trial.
+
+    `names` are what a mapping in the configuration may use (`openai_base_url`); `variables` are those that are set in
+    the agent's environment anyway. `token` is what tells these addresses from those of other trials.
+    """
+
+    token: str = ""
+    names: dict[str, str] = {}
+    variables: dict[str, str] = {}
+
+
 class Gateway(Protocol):
     """How an agent that is not ours reaches its trial. One per trial; opened before the agent and closed after it."""
 
-    async def open(self, trial: TrialContext) -> Mapping[str, str]:
-        """The addresses of this trial, by name."""
-        ...
+    async def open(self, trial: TrialContext) -> Addresses: ...
 
     async def settle(self) -> None:
         """The agent has ended a turn: wait, for a bounded time, for what it still has to tell."""
@@ -378,6 +388,18 @@ class Gateway(Protocol):
 
     async def close(self) -> None:
         """Nothing reaches the trial from here on. Safe to call twice, and after a failed `open`."""
+        ...
+
+
+class StandingAddresses(Protocol):
+    """Gives out addresses that outlive a trial, for a program that reads them once and then serves many."""
+
+    def standing(self, model: ChatModel | None) -> Addresses:
+        """Addresses that lead nowhere until they are pointed at a trial."""
+        ...
+
+    def point(self, standing: Addresses, trial: TrialContext | None) -> None:
+        """Let the addresses lead to this trial, or nowhere. They stop leading to a trial when it ends."""
         ...
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
 import pytest
 
 from steadyhand.errors import SetupError
-from steadyhand.gateway.server import Door, GatewayServer, Request, Response, TrialGateway, json_response
+from steadyhand.gateway.server import Address, Door, GatewayServer, Request, Response, TrialGateway, json_response
+from steadyhand.ports.agent import Addresses
 from steadyhand.records.event import Noted
+from support.loopback import free_port
 from support.trial import TrialStandIn
 
 
@@ -23,8 +25,8 @@ class Echo:
         self.go_on = asyncio.Event()
         self.left: list[Door] = []
 
-    def addresses(self, door: Door) -> Mapping[str, str]:
-        return {"echo_url": door.url("echo")}
+    def addresses(self, address: Address) -> Addresses:
+        return Addresses(names={"echo_url": address.url("echo")})
 
     async def serve(self, request: Request, door: Door) -> Response:
         if request.path == "slow":
@@ -64,7 +66,7 @@ async def test_a_request_reaches_the_trial_of_its_address(served: Served, tmp_pa
     server, _, client = served
     trials = [TrialStandIn(tmp_path) for _ in range(3)]
     gateways = [TrialGateway(server) for _ in trials]
-    urls = [(await gateway.open(trial))["echo_url"] for gateway, trial in zip(gateways, trials, strict=True)]
+    urls = [(await gateway.open(trial)).names["echo_url"] for gateway, trial in zip(gateways, trials, strict=True)]
 
     async def talk(number: int) -> None:
         for turn in range(20):
@@ -140,7 +142,7 @@ async def test_a_bug_is_told_to_the_agent_and_noted(served: Served, tmp_path: Pa
 async def test_an_address_that_is_nobodys_is_refused(served: Served, tmp_path: Path) -> None:
     server, _, client = served
     door = await server.open_door(TrialStandIn(tmp_path))
-    for url, status in ((door.base_url[:-1] + "/echo/a", 404), (door.url("other") + "/a", 404)):
+    for url, status in ((door.address.base_url[:-1] + "/echo/a", 404), (door.url("other") + "/a", 404)):
         async with client.get(url) as answer:
             assert answer.status == status
 
@@ -152,7 +154,8 @@ async def test_requests_without_an_address_go_to_what_is_open(served: Served, tm
         return json_response({"path": request.path})
 
     server.mount_in_the_open("v1", traces)
-    port = await server.listen(0)
+    port = free_port()
+    await server.listen(port)
     async with client.post(f"http://127.0.0.1:{port}/v1/traces", data="{}") as answer:
         assert await answer.json() == {"path": "v1/traces"}
     with pytest.raises(SetupError, match=f"cannot listen on 127.0.0.1:{port}"):
@@ -168,9 +171,34 @@ async def test_bodies_of_any_framing_arrive_whole(served: Served, tmp_path: Path
         assert (await answer.json())["body"] == text
 
 
+async def test_a_standing_address_leads_to_the_trial_it_is_pointed_at(served: Served, tmp_path: Path) -> None:
+    server, _, client = served
+    standing = server.standing(None)
+    url = standing.names["echo_url"]
+    first, second = TrialStandIn(tmp_path), TrialStandIn(tmp_path)
+    doors = [await server.open_door(first), await server.open_door(second)]
+
+    async def status(said: str) -> int:
+        async with client.post(f"{url}/a", data=said) as answer:
+            return answer.status
+
+    assert await status("nobody's") == 404
+    server.point(standing, first)
+    assert await status("one") == 200
+    await server.close_door(doors[0])
+    assert await status("late") == 404
+    server.point(standing, second)
+    assert await status("two") == 200
+    server.point(standing, None)
+    assert await status("over") == 404
+    assert [note.message for note in first.of(Noted)] == ["one"]
+    assert [note.message for note in second.of(Noted)] == ["two"]
+
+
 async def test_what_is_not_http_is_refused(served: Served, tmp_path: Path) -> None:
     server, _, _ = served
-    port = await server.listen(0)
+    port = free_port()
+    await server.listen(port)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"\x16\x03\x01 not http\r\n\r\n")
     assert (await reader.read()).startswith(b"HTTP/1.1 400 Bad Request")
