@@ -82,6 +82,7 @@ async def _take_turn(
             raise AgentError(
                 f"out of time after {used:.0f} ms while the model was failing: {faults[-1].reason}"
             ) from None
+        await _settle(trial)
         raise LimitExceeded("step_time", used=round(used), allowed=timeout_ms or 0) from None
     end_ms = trial.elapsed_ms()
     said = Message(role="assistant", content=reply.text)
@@ -90,13 +91,21 @@ async def _take_turn(
     duration_ms = max(0.0, end_ms - start_ms - (trial.caller.waits.settled_ms - waited_before))
     if reply.duration_ms is not None:
         duration_ms = min(duration_ms, max(0.0, reply.duration_ms))
-    return AgentTurn(
+    taken = AgentTurn(
         reply=reply.text,
         duration_ms=round(duration_ms, 3),
         calls=calls,
         latency=_latency(trial, calls, duration_ms, began),
         finish=_finish(trial, calls),
     )
+    await _settle(trial)
+    return taken
+
+
+async def _settle(trial: Trial) -> None:
+    """Wait for what the agent's program still has to tell of its turn. That is not the agent's time."""
+    if trial.parts.gateway is not None:
+        await trial.parts.gateway.settle()
 
 
 async def _respond(agent: Agent, turn: Turn) -> Reply:

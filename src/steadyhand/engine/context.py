@@ -182,6 +182,8 @@ class Trial:
         if agent is None or not self.asks_agent:
             return EVERYTHING_SEEN
         shows = shows_of(agent)
+        if self.parts.gateway is not None:
+            shows = self.parts.gateway.shows(shows)
         if self.live and self.parts.database is not None and shows.acts:
             # A live trial uses the real database, which the agent may have been given as well.
             shows = msgspec.structs.replace(shows, database="seen")

@@ -115,8 +115,7 @@ def _spans(export: Any, read_id: Any) -> list[Span]:
     found: list[Span] = []
     for resource in _listed(export, "resourceSpans"):
         for scope in _listed(resource, "scopeSpans"):
-            for span in _listed(scope, "spans"):
-                found.append(_span(span, read_id))
+            found += [_span(span, read_id) for span in _listed(scope, "spans")]
     return found
 
 

@@ -17,13 +17,13 @@ import socket
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from http import HTTPStatus
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 import httptools
 import msgspec
 
 from steadyhand.errors import SetupError
-from steadyhand.ports.agent import Addresses, TrialContext
+from steadyhand.ports.agent import Addresses, Shows, TrialContext
 from steadyhand.ports.model import ChatModel
 from steadyhand.records.event import Noted
 
@@ -103,6 +103,19 @@ class Mount(Protocol):
 
     async def leave(self, door: Door) -> None:
         """The agent is closed and the trial about to end. Emit what is left to be told, and forget the door."""
+        ...
+
+
+@runtime_checkable
+class Watches(Protocol):
+    """A mount that sees what the agent does may say so."""
+
+    def shows(self, door: Door, declared: Shows) -> Shows:
+        """What can be seen of the agent, as things stand in this trial."""
+        ...
+
+    def doubts(self, door: Door) -> tuple[str, ...]:
+        """What came too late for the checks that needed it. Asked for after `leave`."""
         ...
 
 
@@ -192,6 +205,16 @@ class GatewayServer:
     async def settle(self, door: Door) -> None:
         for mount in self.mounts.values():
             await mount.settle(door)
+
+    def shows(self, door: Door, declared: Shows) -> Shows:
+        for mount in self.mounts.values():
+            if isinstance(mount, Watches):
+                declared = mount.shows(door, declared)
+        return declared
+
+    def doubts(self, door: Door) -> tuple[str, ...]:
+        watching = [mount for mount in self.mounts.values() if isinstance(mount, Watches)]
+        return tuple(doubt for mount in watching for doubt in mount.doubts(door))
 
     async def close_door(self, door: Door) -> None:
         """From here on nothing comes in, and nothing that came in is still at work."""
@@ -433,6 +456,12 @@ class TrialGateway:
     async def settle(self) -> None:
         if self._door is not None:
             await self._server.settle(self._door)
+
+    def shows(self, declared: Shows) -> Shows:
+        return declared if self._door is None else self._server.shows(self._door, declared)
+
+    def doubts(self) -> tuple[str, ...]:
+        return () if self._door is None else self._server.doubts(self._door)
 
     async def close(self) -> None:
         if self._door is not None:

@@ -7,6 +7,7 @@ framework has names of its own for the same thing, they stand beside those. Pure
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -117,9 +118,7 @@ def _same_call(inner: Span, outer: Span) -> bool:
     return ours is None or theirs is None or ours == theirs
 
 
-def _action(
-    span: Span, known: Mapping[str, Span], at_ms: Callable[[int], float], silent: list[str]
-) -> list[AnyEvent]:
+def _action(span: Span, known: Mapping[str, Span], at_ms: Callable[[int], float], silent: list[str]) -> list[AnyEvent]:
     name, agent = _tool_name(span), agent_of(span, known)
     params = _arguments(span)
     if params is None:
@@ -133,6 +132,7 @@ def _action(
         status="error" if span.failed or "error.type" in span.attributes else "success",
         duration_ms=round(max(0.0, ended - began), 3),
         agent=agent,
+        traced=True,
     )
     result = _first(span, _RESULTS)
     if result is None and not (span.failed and span.message):
@@ -152,10 +152,8 @@ def _arguments(span: Span) -> dict[str, Any] | None:
         return None
     value = _decoded(given)
     if isinstance(value, str) and value.lstrip().startswith("{"):
-        try:
+        with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
             value = ast.literal_eval(value.strip())  # some instrumentation writes a dict as Python shows it
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            pass
     if not isinstance(value, Mapping):
         return {"input": value}
     held = dict(cast("Mapping[str, Any]", value))
@@ -259,7 +257,7 @@ def _unflattened(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, A
 
 
 def _objects(value: Any) -> list[Mapping[str, Any]]:
-    listed: list[Any] = value if isinstance(value, list) else []
+    listed = cast("list[Any]", value) if isinstance(value, list) else []
     return [cast("Mapping[str, Any]", each) for each in listed if isinstance(each, Mapping)]
 
 

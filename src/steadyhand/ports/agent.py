@@ -386,8 +386,16 @@ class Gateway(Protocol):
         """The agent has ended a turn: wait, for a bounded time, for what it still has to tell."""
         ...
 
+    def shows(self, declared: Shows) -> Shows:
+        """What can be seen of the agent, given what it declares and what has come of it here."""
+        ...
+
     async def close(self) -> None:
         """Nothing reaches the trial from here on. Safe to call twice, and after a failed `open`."""
+        ...
+
+    def doubts(self) -> tuple[str, ...]:
+        """After `close`: what was told of the agent's actions too late for the checks on them."""
         ...
 
 

@@ -13,7 +13,7 @@ from steadyhand.records.chat import CallTiming, Finish, Message, Purpose, ToolCa
 from steadyhand.records.evaluation import EvaluationResult
 
 ActionStatus = Literal["success", "error"]
-Sight = Literal["seen", "self_reported", "not_seen"]
+Sight = Literal["seen", "partly_seen", "self_reported", "not_seen"]
 Visible = Literal["actions", "services", "files", "database", "model_calls"]
 VISIBLE: tuple[Visible, ...] = get_args(Visible)
 
@@ -21,9 +21,13 @@ VISIBLE: tuple[Visible, ...] = get_args(Visible)
 class Shows(Record):
     """What an agent lets us see of what it does, beside its reply.
 
-    *seen*: it goes through us, and we record it. *self_reported*: the agent tells us, and its word counts. *not_seen*:
-    we would not know, so that silence proves nothing. `services`, `files` and `database` are the trial's own (mocks,
-    workspace, seeded database); where the agent cannot reach them, they are not seen.
+    *seen*: it goes through us, and we record it. *partly_seen*: so it does, but something is missing; what is there was
+    done, and silence proves nothing. *self_reported*: the agent tells us, and its word counts. *not_seen*: we would not
+    know, so that silence proves nothing. `services`, `files` and `database` are the trial's own (mocks, workspace,
+    seeded database); where the agent cannot reach them, they are not seen.
+
+    `traced` declares that every tool call of the agent is exported as a span: its actions are seen where the trace is
+    complete, and its trace is waited for.
 
     With `acts` false the agent has no means to do anything but reply: nothing is hidden, and a check on what it did
     could come out in one way only. `advice` says how to make visible what is not.
@@ -35,6 +39,7 @@ class Shows(Record):
     database: Sight = "not_seen"
     model_calls: Sight = "not_seen"
     acts: bool = True
+    traced: bool = False
     advice: str = "if the agent does show it, declare that in `shows` of its class"
 
     def of(self, what: Visible) -> Sight:
@@ -101,7 +106,10 @@ class Thought(Event, tag="thought"):
 
 
 class ActionTaken(Event, tag="action"):
-    """An action that ran to its end; `at_ms` is when it began. `agent` is the one of several that took it, if known."""
+    """An action that ran to its end; `at_ms` is when it began. `agent` is the one of several that took it, if known.
+
+    One that is `traced` comes from the agent's own trace, and may have been reported by the agent as well.
+    """
 
     id: str
     name: str
@@ -109,6 +117,7 @@ class ActionTaken(Event, tag="action"):
     status: ActionStatus = "success"
     duration_ms: float = 0.0
     agent: str | None = None
+    traced: bool = False
 
 
 class Observed(Event, tag="observation"):

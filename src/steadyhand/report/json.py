@@ -45,6 +45,7 @@ from steadyhand.records.run import (
     TrialRecord,
     answers_finish,
     exported_transcript,
+    told_once,
 )
 from steadyhand.report import json_shapes as shapes
 from steadyhand.report.json_shapes import REPORT_FORMAT
@@ -200,7 +201,7 @@ def _evaluation(result: EvaluationResult) -> shapes.JsonEvaluation:
 
 def _trajectory(events: Iterable[AnyEvent]) -> tuple[shapes.JsonTrajectoryEntry, ...]:
     """In one shape, by the time each began. Service calls are in it too: they are how an agent acts."""
-    found = [entry for event in events if (entry := _entry(event)) is not None]
+    found = [entry for event in told_once(tuple(events)) if (entry := _entry(event)) is not None]
     return tuple(sorted(found, key=lambda entry: entry.at_ms))
 
 
