@@ -82,10 +82,10 @@ def test_an_mcp_client_within_the_tools_own_span_is_the_same_action():
 
 
 def test_actions_carry_the_name_of_the_agent_around_them():
-    boss = _read(a_span("invoke_agent Desk", number=1, **{"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "Desk"}))
-    helper = _read(
-        a_span("agent", number=2, parent=1, **{"openinference.span.kind": "AGENT", "agent.name": "Refunds"})
+    boss = _read(
+        a_span("invoke_agent Desk", number=1, **{"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "Desk"})
     )
+    helper = _read(a_span("agent", number=2, parent=1, **{"openinference.span.kind": "AGENT", "agent.name": "Refunds"}))
     tool = _read(a_span("t", number=3, parent=2, **GEN_AI_NOW))
     mine = _read(a_span("t", number=4, parent=1, **GEN_AI_NOW))
     assert [each.agent for each in _told(boss, helper, tool, mine) if isinstance(each, ActionTaken)] == [
