@@ -20,7 +20,8 @@ _MODELS_OWN_LIMIT = frozenset(("model_length", "model_context_window_exceeded"))
 class Attempt(Record, array_like=True):
     """One try at a call. A figure is None when that point was not reached.
 
-    `cut_ms` is the deadline at which we stopped reading an answer that was not complete.
+    `cut_ms` is the deadline at which we stopped reading an answer that was not complete. One that went through a proxy
+    is `proxied`: the way through it is part of its times.
     """
 
     started_ms: float
@@ -35,6 +36,7 @@ class Attempt(Record, array_like=True):
     streamed: bool = False
     error: str | None = None
     backoff_ms: float = 0.0
+    proxied: bool = False
 
     @property
     def latency_ms(self) -> float | None:
@@ -254,7 +256,8 @@ class ChatRequest(Record):
     """What to ask.
 
     `json_schema` asks for structured output, `json_mode` for any JSON object, where the server offers it.
-    `cut_after_ms` after it was sent, an answer is taken as far as it has come: see `ChatResponse.cut`.
+    `cut_after_ms` after it was sent, an answer is taken as far as it has come: see `ChatResponse.cut`. `headers` are
+    sent with this request by models over HTTP.
     """
 
     messages: tuple[Message, ...]
@@ -267,6 +270,7 @@ class ChatRequest(Record):
     purpose: Purpose = "agent"
     timeout_s: float | None = None
     cut_after_ms: float | None = None
+    headers: dict[str, str] = {}
 
 
 class Usage(Record, rename={"input_tokens": "input", "output_tokens": "output"}):

@@ -115,9 +115,9 @@ class HttpModel:
             failure = self._failure(error, made.stamps.status, limit)
             if failure is None:
                 raise
-            failure.attempt = _attempt(made, zero, error=str(failure))
+            failure.attempt = _attempt(made, zero, error=str(failure), proxied=self._client.proxy is not None)
             raise failure from error
-        response = _response(made, zero)
+        response = _response(made, zero, proxied=self._client.proxy is not None)
         after_ms = request.cut_after_ms
         if after_ms is None:
             return response
@@ -138,9 +138,11 @@ class HttpModel:
 
     async def _exchange(self, made: _Try, deadline: float, cut: Cut | None) -> None:
         """One request and its answer. The connection is closed unless it ended well."""
-        connection, response = await self._client.post(made.wire.encode(made.request), made.stamps, deadline=deadline)
+        connection, response = await self._client.post(
+            made.wire.encode(made.request), made.stamps, deadline=deadline, headers=made.request.headers
+        )
         try:
-            if response.status != 200:
+            if response.status is None or not 200 <= response.status < 300:
                 if cut is not None:
                     cut.stop()
                 await self._refused(response, made)
@@ -247,11 +249,11 @@ def _latency_ms(response: ChatResponse) -> float:
     return math.inf if latency_ms is None else latency_ms
 
 
-def _response(made: _Try, zero: float) -> ChatResponse:
+def _response(made: _Try, zero: float, *, proxied: bool) -> ChatResponse:
     reader = made.reader
     return ChatResponse(
         text=reader.text,
-        attempt=_attempt(made, zero),
+        attempt=_attempt(made, zero, proxied=proxied),
         tool_calls=reader.tool_calls,
         usage=reader.usage,
         chunks=made.stamps.chunks(reader.pieces),
@@ -261,7 +263,7 @@ def _response(made: _Try, zero: float) -> ChatResponse:
     )
 
 
-def _attempt(made: _Try, zero: float, *, error: str | None = None) -> Attempt:
+def _attempt(made: _Try, zero: float, *, proxied: bool, error: str | None = None) -> Attempt:
     """The stamps as a record. The first token of an answer that came in one piece has no time of its own."""
     stamps, reader = made.stamps, made.reader
     first_token = last_byte = None
@@ -284,4 +286,5 @@ def _attempt(made: _Try, zero: float, *, error: str | None = None) -> Attempt:
         reused_connection=stamps.reused,
         streamed=made.streamed,
         error=error,
+        proxied=proxied,
     )
