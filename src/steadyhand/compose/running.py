@@ -347,9 +347,9 @@ class Run:
             await batch.run(self.pending)
             await self._ask_rest(builder, interrupts)
             self.broken = tape.broken
-            if self.budget.exhausted is not None:
+            for message in self._last_notes(builder):
                 for observer in observers:
-                    observer.noted(f"{self.budget.exhausted}; no more trials were started")
+                    observer.noted(message)
         except StoreError as error:
             self.broken = error
         except asyncio.CancelledError:
@@ -367,6 +367,12 @@ class Run:
         self.interrupted = interrupts.stopping
         self._close(writer)
         return writer.path
+
+    def _last_notes(self, builder: Builder) -> list[str]:
+        notes = [f"{trial}: {_late(count)} after the trial had ended, refused" for trial, count in builder.late.items()]
+        if self.budget.exhausted is not None:
+            notes.append(f"{self.budget.exhausted}; no more trials were started")
+        return notes
 
     def _batch(
         self, builder: Builder, writer: RunWriter, tape: Tape, observers: Sequence[RunObserver], interrupts: Stops
@@ -439,6 +445,10 @@ class Run:
             writer.close("interrupted" if cut_short else "finished", header=header)
         except StoreError as error:
             self.broken = self.broken or error
+
+
+def _late(count: int) -> str:
+    return "1 request reached the gateway" if count == 1 else f"{count} requests reached the gateway"
 
 
 def quick_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:

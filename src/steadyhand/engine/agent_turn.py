@@ -15,6 +15,8 @@ from steadyhand.records.event import Lagged, ModelCalled, Retried, Said
 from steadyhand.records.result import Latency
 from steadyhand.records.scenario import Ask
 
+_NOT_THE_AGENTS = frozenset((401, 403, 408, 409, 429))
+
 
 class AgentTurn:
     """What came of a turn: the reply, how it ended, how much of the time was the agent's own, and its model calls."""
@@ -124,14 +126,18 @@ def _finish(trial: Trial, calls: Sequence[ModelCalled]) -> Finish | None:
     """How the last answer of a turn ended, with a warning unless it simply ended.
 
     Raises `AgentError` if the provider withheld an answer or broke it off: whatever the agent made of that, the test
-    did not take place as written.
+    did not take place as written. So it does for one whose own program was left without an answer by an outage.
     """
     for call in calls:
         if call.finish is not None and call.finish.is_error:
             raise AgentError(f"{call.model}: {call.finish}")
+    if calls and calls[-1].relayed and _is_outage(calls[-1]):
+        raise AgentError(f"{calls[-1].model}: {calls[-1].error}")
     if not calls or calls[-1].error is not None:
         return None
     finish = calls[-1].finish
+    if calls[-1].relayed and (finish is None or not finish.undecided):
+        return None  # what the agent made of the model's last answer is its reply
     if finish is None:
         trial.warn(f"{calls[-1].model}: the server did not say how the answer ended; assuming it is complete")
         return None
@@ -142,6 +148,14 @@ def _finish(trial: Trial, calls: Sequence[ModelCalled]) -> Finish | None:
     graded = "it cannot pass" if finish.undecided else "graded as received"
     trial.warn(f"{calls[-1].model}: {finish}; {graded}")
     return finish
+
+
+def _is_outage(call: ModelCalled) -> bool:
+    """Whether the call failed for what is not the agent's fault, as a request that the server refuses is."""
+    if call.error is None:
+        return False
+    status = call.timing.attempts[-1].status if call.timing.attempts else None
+    return status is None or status in _NOT_THE_AGENTS or status >= 500
 
 
 def _cut_after_ms(trial: Trial) -> float | None:
@@ -155,8 +169,11 @@ def _cut_after_ms(trial: Trial) -> float | None:
 
 
 def _latency(trial: Trial, calls: tuple[ModelCalled, ...], duration_ms: float, began: float) -> Latency:
-    """The call's latency if the turn was a single call, otherwise the agent's time for the turn."""
-    if len(calls) == 1 and calls[0].error is None:
+    """The call's latency if the turn was a single call, otherwise the agent's time for the turn.
+
+    A call that the agent's program made is only part of its turn.
+    """
+    if len(calls) == 1 and calls[0].error is None and not calls[0].relayed:
         timing = calls[0].timing
         return Latency(ms=_rounded(timing.latency_ms), spoiled=timing.spoiled, cut=timing.cut)
     # A call's bounds say nothing about the whole turn, so lag is measured again over all of it.

@@ -184,6 +184,7 @@ def _model_call(
         usage=_usage(span),
         error=error,
         finish=_finish(span),
+        relayed=True,
         agent=agent,
     )
     return [called, *events]

@@ -157,6 +157,10 @@ class AgentFacts(NamedTuple):
     """The variable of the key that it sends to its target unless another one is configured. Its factory declares this.
     No such key is sent where a scenario chose the target, and the user is told."""
 
+    uses_gateway: bool = False
+    """Whether it tells its program the addresses of the trial, so that what the program asks of models, services and
+    mocks goes through us. Its factory declares this."""
+
     closes_at_once: bool = False
     """Whether `close`, as the agent stands, waits for nothing."""
 

@@ -252,12 +252,22 @@ _ENDED = {
 }
 
 
+Dialect = Literal["openai_chat", "openai_responses", "anthropic_messages"]
+
+
+class ClientBody(Record):
+    """A question as the agent's own client put it. A model of the same dialect is sent these fields and not ours."""
+
+    dialect: Dialect
+    fields: dict[str, Any] = {}
+
+
 class ChatRequest(Record):
     """What to ask.
 
     `json_schema` asks for structured output, `json_mode` for any JSON object, where the server offers it.
-    `cut_after_ms` after it was sent, an answer is taken as far as it has come: see `ChatResponse.cut`. `headers` are
-    sent with this request by models over HTTP.
+    `cut_after_ms` after it was sent, an answer is taken as far as it has come: see `ChatResponse.cut`. `client` is set
+    when an agent's own client asks, through the gateway. `headers` are sent with this request by models over HTTP.
     """
 
     messages: tuple[Message, ...]
@@ -270,6 +280,7 @@ class ChatRequest(Record):
     purpose: Purpose = "agent"
     timeout_s: float | None = None
     cut_after_ms: float | None = None
+    client: ClientBody | None = None
     headers: dict[str, str] = {}
 
 
@@ -290,7 +301,8 @@ class ChatResponse(Record):
     live from the model; anything else is never graded for latency. An answer that was `cut` holds what had arrived by
     `ChatRequest.cut_after_ms`, its `finish_reason` is `deadline` and `attempt.cut_ms` is set. `timing_includes` says
     what is in the times beside the model and the way to it, if anything. `finish_reason` is None when the server did
-    not say, `finish_raw` is its own word, and `token_limit` the most tokens that the request allowed, if it did.
+    not say, `finish_raw` is its own word, and `token_limit` the most tokens that the request allowed, if it did. `body`
+    is the answer as it came, where the question was sent as an agent's client put it.
     """
 
     text: str
@@ -303,6 +315,7 @@ class ChatResponse(Record):
     timing_includes: str | None = None
     finish_raw: str | None = None
     token_limit: int | None = None
+    body: str | None = None
 
     @property
     def finish(self) -> Finish | None:

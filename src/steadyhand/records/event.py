@@ -87,7 +87,10 @@ class Said(Event, tag="message"):
 
 
 class ModelCalled(Event, tag="model_call"):
-    """A finished model call, successful or not (`error`). `finish` is None when the server did not say."""
+    """A finished model call, successful or not (`error`). `finish` is None when the server did not say.
+
+    A call that was `relayed` is one that the agent's own program made, through the gateway.
+    """
 
     model: str
     purpose: Purpose
@@ -97,6 +100,7 @@ class ModelCalled(Event, tag="model_call"):
     usage: Usage | None = None
     error: str | None = None
     finish: Finish | None = None
+    relayed: bool = False
     agent: str | None = None
 
 

@@ -28,11 +28,11 @@ from steadyhand.builtin.agents.command_process import (
     shown,
     turn_line,
 )
-from steadyhand.builtin.agents.options import TimedOptions, file_beside, limit_of
-from steadyhand.builtin.agents.trajectory import REPORTS_ITSELF, TrajectoryReporter
+from steadyhand.builtin.agents.options import ProgramOptions, file_beside, limit_of, program_variables
+from steadyhand.builtin.agents.trajectory import TrajectoryReporter, shows_of_program
 from steadyhand.errors import AgentError, SetupError
 from steadyhand.plugins.plugin import AgentSettings, Options, read_options
-from steadyhand.ports.agent import Reply, ServiceFault, Shows, TrialContext, Turn
+from steadyhand.ports.agent import Addresses, Reply, ServiceFault, Shows, TrialContext, Turn
 from steadyhand.ports.environment import MarksPrograms, OnThisMachine
 from steadyhand.records.base import Record, plain
 from steadyhand.redaction import secrets_in_command
@@ -50,14 +50,15 @@ class CommandLine(Record):
     variables: Mapping[str, str]
     secrets: tuple[str, ...] = ()
 
-    def environment(self, folder: Path) -> dict[str, str]:
-        """What the program gets to see: nothing of ours that the line does not give it."""
+    def environment(self, folder: Path, addresses: Mapping[str, str]) -> dict[str, str]:
+        """What the program gets to see: nothing of ours that the line does not give it, and the trial's addresses."""
         inherited = {name: value for name, value in os.environ.items() if name in _INHERITED or name.startswith("LC_")}
         return {
             "PATH": os.defpath,
             **inherited,
             "HOME": str(folder),
             "PWD": str(folder),
+            **addresses,
             **self.variables,
             # The local environment ends whatever carries the name of its workspace under this mark.
             "STEADYHAND_TRIAL": folder.name,
@@ -114,16 +115,21 @@ def _filled(value: str, variables: Mapping[str, str], where: str, secrets: list[
 class CommandAgent:
     """Starts the program in the trial's workspace, gives it each turn as a line, and reads lines until its reply.
 
-    The command is the author's own and runs on this machine, with a clean environment. Option: `timeout_s`, the time
-    for a turn where the scenario sets none.
+    The command is the author's own and runs on this machine, with a clean environment. Options: `timeout_s`, the time
+    for a turn where the scenario sets none; `env`, variables for the program.
     """
 
-    shows: Shows = REPORTS_ITSELF
-    options: ClassVar[type[Options]] = TimedOptions
+    uses_gateway: ClassVar[bool] = True
+    options: ClassVar[type[Options]] = ProgramOptions
 
     def __init__(self, settings: AgentSettings) -> None:
         """Raises `SetupError` when the line is wrong or the program is not there."""
-        self._limit_s: float = read_options(TimedOptions, settings.options, "agent command").timeout_s
+        options = read_options(ProgramOptions, settings.options, "agent command")
+        self.shows: Shows = shows_of_program(settings)
+        self._limit_s: float = options.timeout_s
+        self._env: Mapping[str, str] = options.env
+        addresses = Addresses() if settings.gateway is None else settings.gateway.standing(settings.model)
+        program_variables(addresses, self._env, wanted_by="agent command")
         self._line: CommandLine = read_line(settings.target, folder=settings.folder, variables=settings.variables)
         self._trial: TrialContext | None = None
         self._reporter: TrajectoryReporter | None = None
@@ -185,8 +191,11 @@ class CommandAgent:
                 raise AgentError(self._line.hidden(f"{self.name}: {_late(unread[0])}"))
 
     async def _start(self, folder: Path) -> LineProcess:
+        assert self._trial is not None
+        variables = program_variables(self._trial.addresses, self._env, wanted_by=self.name)
+        env = self._line.environment(folder, variables)
         try:
-            return await LineProcess.start(self._argv(), folder=folder, env=self._line.environment(folder))
+            return await LineProcess.start(self._argv(), folder=folder, env=env)
         except (OSError, ValueError) as error:
             raise AgentError(f"{self.name}: could not be started: {error}") from error
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from steadyhand.builtin.agents.options import TimedOptions, limit_of
+from steadyhand.builtin.agents.options import ProgramOptions, limit_of
 from steadyhand.builtin.agents.python_call import BLOCK_LIMIT_S, FunctionThread, Guarded, Offer
 from steadyhand.builtin.agents.python_target import Callee, Shape, Target, file_of, find_target, shape_of
 from steadyhand.builtin.agents.returned import read_returned
@@ -89,7 +89,7 @@ def _after(zero: float, moment: float) -> float:
     return round((moment - zero) * 1000.0, 3)
 
 
-class PythonOptions(TimedOptions):
+class PythonOptions(ProgramOptions):
     block_limit_s: float = Field(default=BLOCK_LIMIT_S, gt=0)
     in_process: bool = False
 

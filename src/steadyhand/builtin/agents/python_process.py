@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Final, cast
 
 import msgspec
 
-from steadyhand.builtin.agents.options import limit_of
+from steadyhand.builtin.agents.options import limit_of, program_variables
 from steadyhand.builtin.agents.python import PythonAgent, PythonOptions
 from steadyhand.builtin.agents.python_desk import Desk
 from steadyhand.builtin.agents.python_wire import (
@@ -42,10 +42,10 @@ from steadyhand.builtin.agents.python_wire import (
     read,
     send_variables,
 )
-from steadyhand.builtin.agents.trajectory import REPORTS_ITSELF
+from steadyhand.builtin.agents.trajectory import shows_of_program
 from steadyhand.errors import AgentError, SetupError, TrialError
 from steadyhand.plugins.plugin import AgentSettings, Options, RunScope, read_options
-from steadyhand.ports.agent import Agent, Reply, Shows, TrialContext, Turn
+from steadyhand.ports.agent import Addresses, Agent, Reply, Shows, StandingAddresses, TrialContext, Turn
 from steadyhand.records.base import Record, plain_text
 from steadyhand.records.event import Noted
 
@@ -70,12 +70,27 @@ _BEGIN = (
 
 
 class Spec(Record):
-    """What a child has loaded: an agent, and the variables it was started with."""
+    """What a child has loaded: an agent, and the variables it was started with.
+
+    `gateway` gives it addresses to start with, for an agent that reads them when it is imported. They lead to whichever
+    trial the child serves.
+    """
 
     target: str
     folder: str
     options: dict[str, Any]
     variables: dict[str, str]
+    env: dict[str, str] = {}
+    gateway: Any = None
+    model: Any = None
+
+    def addresses(self) -> Addresses:
+        """New ones. Raises `SetupError` when `env` asks for one that there is not."""
+        gateway: StandingAddresses | None = self.gateway
+        return Addresses() if gateway is None else gateway.standing(self.model)
+
+    def addressed(self, addresses: Addresses) -> dict[str, str]:
+        return program_variables(addresses, self.env, wanted_by=f"agent python:{self.target}")
 
     @property
     def load(self) -> list[Any]:
@@ -83,12 +98,14 @@ class Spec(Record):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        return (self.target, self.folder, repr(sorted(self.options.items())), hash(frozenset(self.variables.items())))
+        options = repr(sorted(self.options.items()))
+        return (self.target, self.folder, options, hash(frozenset(self.variables.items())), id(self.model))
 
 
 class PythonAgentFactory:
     """In a process of its own, unless the option `in_process` says to run it in ours."""
 
+    uses_gateway: ClassVar[bool] = True
     options: ClassVar[type[Options]] = PythonOptions
 
     def __call__(self, settings: AgentSettings) -> Agent:
@@ -207,9 +224,11 @@ class Child:
         self.desk: Desk | None = None
         self.loaded: bool = False
         self._mark: str = uuid.uuid4().hex
+        self._addresses: Addresses = spec.addresses()
+        addressed = spec.addressed(self._addresses)
         ours, theirs = socket.socketpair()
         out, into = os.pipe()
-        variables = {**os.environ, **spec.variables}
+        variables = {**os.environ, **spec.variables, **addressed}
         try:
             self._process: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603 - our own interpreter and module
                 [sys.executable, "-u", "-c", _BEGIN, str(theirs.fileno()), json.dumps(sys.path)],
@@ -278,12 +297,17 @@ class Child:
     def alive(self) -> bool:
         return self.line.gone is None and self._process.poll() is None
 
-    def begin(self, desk: Desk) -> None:
-        self.desk = desk
+    def begin(self, trial: TrialContext) -> Desk:
+        if self.spec.gateway is not None:
+            self.spec.gateway.point(self._addresses, trial)
+        desk = self.desk = Desk(self.line, trial, self.spec.addressed(trial.addresses) if self.spec.gateway else {})
         self.line.attach()
         self.output.attach()
+        return desk
 
     def end(self) -> None:
+        if self.spec.gateway is not None:
+            self.spec.gateway.point(self._addresses, None)
         self.line.detach()
         self.output.detach()
         self.desk = None
@@ -413,11 +437,10 @@ class ProcessAgent:
     without the child's help.
     """
 
-    shows: Shows = REPORTS_ITSELF
-
     def __init__(self, settings: AgentSettings) -> None:
         """Raises `SetupError` when the target cannot be imported or asks for what is not offered."""
         self._name: str = f"python:{settings.target}"
+        self.shows: Shows = shows_of_program(settings)
         self._limit_s: float = read_options(
             PythonOptions, settings.options, f"agent python:{settings.target}"
         ).timeout_s
@@ -440,8 +463,7 @@ class ProcessAgent:
     async def open(self, trial: TrialContext) -> None:
         self._trial = trial
         child = self._child = self._pool.take(self._spec)
-        desk = Desk(child.line, trial)
-        child.begin(desk)
+        desk = child.begin(trial)
         if not child.loaded:
             await self._ask(child, "load", self._spec.load, LOAD_S)
             child.loaded = True
@@ -553,4 +575,12 @@ def _spec(settings: AgentSettings) -> Spec:
         name: value for name, value in settings.variables.items() if os.environ.get(name) != value
     }
     options = {name: portable(value) for name, value in settings.options.items()}
-    return Spec(target=settings.target, folder=str(settings.folder), options=options, variables=dict(own))
+    return Spec(
+        target=settings.target,
+        folder=str(settings.folder),
+        options=options,
+        variables=dict(own),
+        env=dict(options.get("env", {})),
+        gateway=settings.gateway,
+        model=settings.model,
+    )

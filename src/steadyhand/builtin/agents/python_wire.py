@@ -30,7 +30,7 @@ from steadyhand.errors import (
     TrialError,
     WorkspaceError,
 )
-from steadyhand.ports.agent import NoJudgement, ServiceFault
+from steadyhand.ports.agent import Addresses, NoJudgement, ServiceFault
 from steadyhand.records.base import Record, plain, plain_text
 from steadyhand.records.chat import Attempt
 from steadyhand.records.evaluation import JudgeNote
@@ -77,7 +77,8 @@ class ActionCard(Record, array_like=True):
 
 
 class Opening(Record):
-    """What a trial is made of, as its agent sees it. `scenario` is pickled: it comes from us."""
+    """What a trial is made of, as its agent sees it. `scenario` is pickled: it comes from us. `variables` are set in
+    the environment while the trial runs."""
 
     scenario: bytes
     trial_id: str
@@ -90,6 +91,8 @@ class Opening(Record):
     actions: tuple[ActionCard, ...] = ()
     database: bool = False
     judge: tuple[str, bool] | None = None
+    addresses: Addresses = Addresses()
+    variables: dict[str, str] = {}
 
 
 class Present(Record, array_like=True):

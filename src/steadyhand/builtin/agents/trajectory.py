@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from steadyhand.builtin.agents.message_list import Taken
+from steadyhand.plugins.plugin import AgentSettings
 from steadyhand.ports.agent import Shows, TrialContext, Turn
 from steadyhand.records.base import plain_object
 from steadyhand.records.event import ActionStatus, ActionTaken, Noted, Observed, Thought
@@ -20,6 +23,12 @@ REPORTS_ITSELF = Shows(
 )
 """An agent of the user's own on this machine: it tells us what it did, and the trial's services, workspace and database
 are ours."""
+
+
+def shows_of_program(settings: AgentSettings) -> Shows:
+    """What is seen of such an agent as it is run here: its model calls too, where they go through the gateway."""
+    relays = settings.gateway is not None and settings.model is not None
+    return msgspec.structs.replace(REPORTS_ITSELF, model_calls="seen") if relays else REPORTS_ITSELF
 
 
 class TrajectoryReporter:

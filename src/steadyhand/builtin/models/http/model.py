@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from typing import Protocol
+from typing import Any, Protocol
 
 from steadyhand.builtin.models.http.client import CannotConnect, Endpoint, HttpClient, HttpSettings, status_error
 from steadyhand.builtin.models.http.connection import Broken, NotHttp, Response, Stamps
@@ -23,7 +23,7 @@ from steadyhand.builtin.models.http.stream import (
 )
 from steadyhand.errors import ModelError, ModelErrorKind
 from steadyhand.ports.model import Cut, cut_short
-from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse
+from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, Dialect
 
 _MAX_BODY = 32 * 1024 * 1024
 _MAX_ERROR_BODY = 64 * 1024
@@ -43,6 +43,9 @@ class Wire(Protocol):
     def what(self) -> str:
         """What an answer is called in messages, such as "a chat completion"."""
         ...
+
+    @property
+    def dialect(self) -> Dialect: ...
 
     @property
     def stream(self) -> bool: ...
@@ -73,7 +76,7 @@ class _OtherWire(Exception):
 class _Try:
     """One request: the wire it is put on, when its bytes went and came, and what was read of its answer."""
 
-    __slots__ = ("complete", "reader", "request", "stamps", "streamed", "wire")
+    __slots__ = ("complete", "kept", "reader", "request", "stamps", "streamed", "wire")
 
     def __init__(self, wire: Wire, request: ChatRequest) -> None:
         self.wire: Wire = wire
@@ -82,6 +85,14 @@ class _Try:
         self.streamed: bool = wire.stream
         self.complete: bool = False
         self.stamps: Stamps = Stamps()
+        self.kept: list[bytes] | None = [] if client_body(request, wire.dialect) is not None else None
+        """The answer as it comes, for an agent's client that speaks this wire."""
+
+
+def client_body(request: ChatRequest, dialect: Dialect) -> dict[str, Any] | None:
+    """What an agent's client asked, where this wire can put it as it is."""
+    client = request.client
+    return client.fields if client is not None and client.dialect == dialect else None
 
 
 class HttpModel:
@@ -148,7 +159,7 @@ class HttpModel:
                 await self._refused(response, made)
             elif response.streamed:
                 made.streamed = True
-                await self._read_stream(response, made.reader)
+                await self._read_stream(response, made)
             else:
                 await self._read_whole(response, made)
         except BaseException:
@@ -164,15 +175,19 @@ class HttpModel:
         body = await response.body(limit=_MAX_ERROR_BODY)
         message = error_text(body)
         other = made.wire.without(status, message, made.request)
-        if other is not None:
+        # What an agent's client insists on cannot be left out.
+        if other is not None and (made.kept is None or other.encode(made.request) != made.wire.encode(made.request)):
             raise _OtherWire(other)
         raise status_error(self._endpoint, status, message, code=error_code(body), headers=response.headers)
 
-    async def _read_stream(self, response: Response, reader: AnswerReader) -> None:
+    async def _read_stream(self, response: Response, made: _Try) -> None:
         """The answer is read when its end is there, not piece by piece: its stamps are taken where it arrives."""
+        reader = made.reader
         try:
             while True:
                 block = await response.body(reader.ends, limit=_MAX_BODY)
+                if made.kept is not None:
+                    made.kept.append(block)
                 if reader.feed(block) or response.complete:
                     break
                 if response.received > _MAX_BODY:
@@ -192,6 +207,8 @@ class HttpModel:
         body = await response.body(limit=_MAX_BODY)
         if response.received > _MAX_BODY:
             raise UnreadableResponse(f"it is longer than {_MAX_BODY} bytes")
+        if made.kept is not None:
+            made.kept.append(body)
         reader = made.reader
         streamed = body.lstrip()[:6].startswith(_EVENT_STARTS)
         if streamed:
@@ -260,6 +277,7 @@ def _response(made: _Try, zero: float, *, proxied: bool) -> ChatResponse:
         finish_reason=reader.finish(streamed=made.streamed),
         finish_raw=reader.finish_reason,
         token_limit=made.wire.token_limit(made.request),
+        body=None if made.kept is None else b"".join(made.kept).decode("utf-8", "replace"),
     )
 
 
