@@ -79,6 +79,7 @@ class Options(TypedDict, total=False):
     replay_time: Literal["zero", "original"]
     max_cost: float | None
     max_tokens: int | None
+    otlp_port: int | None
 
 
 def run(

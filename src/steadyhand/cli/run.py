@@ -236,6 +236,11 @@ def _resume(run: Run) -> str:
 @click.option(
     "--max-cost", type=click.FloatRange(min=0, min_open=True), help="Stop starting trials once this much is spent."
 )
+@click.option(
+    "--otlp-port",
+    type=click.IntRange(1, 65535),
+    help="Receive spans from services that are already running, as OTLP over HTTP on this port of the loopback.",
+)
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Stop starting trials once this many tokens are used.")
 @shared.out
 @report_files

@@ -289,15 +289,18 @@ class Builder:
 
         return score
 
-    def _open_gateway(self, scenario: Scenario, factory: AgentFactory) -> GatewayServer | None:
-        """The gateway of the run, if an agent of this scenario has a use for it: a model or services to reach."""
-        served = self._model(scenario) is not None or self._reaches_services(scenario)
+    def _open_gateway(self, scenario: Scenario, factory: AgentFactory, *, traced: bool) -> GatewayServer | None:
+        """The gateway of the run, if an agent of this scenario has a use for it: a model or services to reach, or spans
+        to send."""
+        port = self._settings.options.otlp_port
+        sends = traced or port is not None
+        served = sends or self._model(scenario) is not None or self._reaches_services(scenario)
         if not agent_facts(factory).uses_gateway or not served:
             return None
         if self._gateway is None:
             from steadyhand.gateway.run import run_gateway  # a decision does without
 
-            self._gateway = run_gateway()
+            self._gateway = run_gateway(otlp_port=port)
         return self._gateway
 
     def _reaches_services(self, scenario: Scenario) -> bool:
@@ -387,7 +390,7 @@ class Builder:
                 options=part_options(factory, table, self._agent_flags()),
                 run=self._scope,
                 default_key=not chosen,
-                gateway=self._open_gateway(scenario, factory),
+                gateway=self._open_gateway(scenario, factory, traced="traces" in table),
             )
             known = self._agents[scenario.id] = (factory, settings)
         return known[0](known[1])

@@ -10,9 +10,14 @@ from steadyhand.gateway.server import GatewayServer
 from steadyhand.gateway.traces import MOUNT, TraceReceiver
 
 
-def run_gateway(port: int = 0) -> GatewayServer:
-    """Takes a port and answers once it is started. Raises `SetupError` when the port is not to be had."""
+def run_gateway(port: int = 0, *, otlp_port: int | None = None) -> GatewayServer:
+    """Takes a port and answers once it is started, and on `otlp_port` too, for programs that already run.
+
+    Raises `SetupError` when a port is not to be had.
+    """
     server = GatewayServer(port)
+    if otlp_port is not None:
+        server.also_at(otlp_port)
     server.mount("openai", openai_mount())
     server.mount("anthropic", anthropic_mount())
     server.mount("mocks", MocksMount())

@@ -149,6 +149,7 @@ class GatewayServer:
         self._connections: set[Connection] = set()
         self._socket: socket.socket = _bound(port)
         self._origin: str = f"http://{LOOPBACK}:{self._socket.getsockname()[1]}"
+        self._more: list[socket.socket] = []
         self._starting: asyncio.Lock = asyncio.Lock()
 
     def mount(self, name: str, mount: Mount) -> None:
@@ -162,11 +163,16 @@ class GatewayServer:
         """Begin to answer, once."""
         async with self._starting:
             if not self._servers:
-                await self._listen(self._socket)
+                for bound in (self._socket, *self._more):
+                    await self._listen(bound)
 
     async def listen(self, port: int) -> None:
         """Answer on one more port. Raises `SetupError` when it is taken."""
         await self._listen(_bound(port))
+
+    def also_at(self, port: int) -> None:
+        """Answer on one more port, once started. Raises `SetupError` when it is taken."""
+        self._more.append(_bound(port))
 
     async def _listen(self, bound: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -243,7 +249,8 @@ class GatewayServer:
             await self.close_door(door)
         for server in self._servers:
             server.close()
-        self._socket.close()
+        for bound in (self._socket, *self._more):
+            bound.close()
         for connection in tuple(self._connections):
             connection.abort()
         tasks = [connection.task for connection in self._connections if connection.task is not None]

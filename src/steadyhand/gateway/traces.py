@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from steadyhand.gateway.otlp import PROTOBUF, Span, UnreadableExport, protobuf_is_read, read_export
 from steadyhand.gateway.server import Address, Door, GatewayServer, Request, Response, refusal
 from steadyhand.gateway.spans import kind_of, tell
-from steadyhand.ports.agent import Addresses, Shows, TrialContext
+from steadyhand.ports.agent import Addresses, Shows, TrialContext, turn_span_id
 from steadyhand.records.event import ActionTaken, AnyEvent, Noted
 
 MOUNT = "otlp"
@@ -35,15 +35,6 @@ _CLOCKS_DIFFER_MS = 50.0
 
 def trace_id_of(token: str) -> str:
     return hashlib.sha256(f"trace {token}".encode()).hexdigest()[:32]
-
-
-def turn_span_id(trace_id: str, number: int) -> str:
-    """The span that stands for a turn of ours; 0 is the whole trial."""
-    return hashlib.sha256(f"{trace_id} {number}".encode()).hexdigest()[:16]
-
-
-def traceparent(trace_id: str, number: int) -> str:
-    return f"00-{trace_id}-{turn_span_id(trace_id, number)}-01"
 
 
 class TrialTrace:
@@ -195,7 +186,8 @@ class TraceReceiver:
         """Nothing here depends on the trial, so that a program that serves many may keep it."""
         trace_id = trace_id_of(address.token)
         self._tokens[trace_id] = address.token
-        endpoint, parent = address.url(MOUNT), traceparent(trace_id, 0)
+        endpoint = address.url(MOUNT)
+        parent = f"00-{trace_id}-{turn_span_id(trace_id, 0)}-01"
         return Addresses(
             names={"otlp_endpoint": endpoint, "trace_id": trace_id, "traceparent": parent},
             variables={

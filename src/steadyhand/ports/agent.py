@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
@@ -379,6 +380,16 @@ class Addresses(Record):
     token: str = ""
     names: dict[str, str] = {}
     variables: dict[str, str] = {}
+
+    def traceparent(self, turn: int) -> str | None:
+        """The W3C trace context of the trial's n-th turn, 0 for the whole trial; None where no trace is received."""
+        trace_id = self.names.get("trace_id")
+        return None if trace_id is None else f"00-{trace_id}-{turn_span_id(trace_id, turn)}-01"
+
+
+def turn_span_id(trace_id: str, turn: int) -> str:
+    """The span that stands for a turn of ours."""
+    return hashlib.sha256(f"{trace_id} {turn}".encode()).hexdigest()[:16]
 
 
 class Gateway(Protocol):

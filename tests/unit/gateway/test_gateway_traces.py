@@ -13,8 +13,8 @@ import pytest
 
 from steadyhand.engine.trial import run_trial
 from steadyhand.gateway.server import GatewayServer, TrialGateway
-from steadyhand.gateway.traces import MOUNT, TraceReceiver, turn_span_id
-from steadyhand.ports.agent import Shows
+from steadyhand.gateway.traces import MOUNT, TraceReceiver
+from steadyhand.ports.agent import Shows, turn_span_id
 from steadyhand.records.event import ActionTaken, Noted
 from steadyhand.records.run import TrialRecord
 from steadyhand.testing import ScriptedAgent
@@ -163,8 +163,8 @@ async def test_an_export_that_cannot_be_read_leaves_the_trace_incomplete(bench: 
 async def test_duplicates_count_once_and_order_does_not_matter(bench: Bench) -> None:
     async def agent(_: Any, trial: Any) -> str:
         url = trial.addresses.names["otlp_endpoint"]
-        await bench.post(url, _root(), a_tool("second", number=2, parent=9, now=True, start_ms=5))
-        await bench.post(url, _find(parent=9), a_tool("second", number=2, parent=9, now=True, start_ms=5))
+        await bench.post(url, _root(), a_tool("second", number=2, parent=9, now=True, start_ms=5000))
+        await bench.post(url, _find(parent=9), a_tool("second", number=2, parent=9, now=True, start_ms=5000))
         await asyncio.sleep(0.02)
         return "done"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 
@@ -22,9 +23,14 @@ _MISSING = {
 
 
 class TimedOptions(Options):
-    """`timeout_s` is the time for a turn where the scenario sets none."""
+    """`timeout_s` is the time for a turn where the scenario sets none.
+
+    `traces` says that the agent exports spans to us: `spans`, some of what it does, or `tools`, every tool call, so
+    that what is not in its trace was not done.
+    """
 
     timeout_s: float = Field(default=DEFAULT_LIMIT_S, gt=0)
+    traces: Literal["spans", "tools"] | None = None
 
 
 class ProgramOptions(TimedOptions):
@@ -38,11 +44,13 @@ class ProgramOptions(TimedOptions):
 
 def program_variables(addresses: Addresses, env: Mapping[str, str], *, wanted_by: str) -> dict[str, str]:
     """What a program's environment says of its trial. Raises `SetupError` for an address that there is not."""
-    given = {name: _filled(value, addresses.names, f"{wanted_by}: env.{name}") for name, value in env.items()}
+    given = {name: filled_addresses(value, addresses.names, f"{wanted_by}: env.{name}") for name, value in env.items()}
     return {**addresses.variables, **given}
 
 
-def _filled(value: str, names: Mapping[str, str], where: str) -> str:
+def filled_addresses(value: str, names: Mapping[str, str], where: str) -> str:
+    """The text with addresses for its `{name}`. Raises `SetupError` for one that there is not."""
+
     def found(match: re.Match[str]) -> str:
         name = match[1]
         if name in names:

@@ -15,6 +15,7 @@ from steadyhand.builtin.agents.options import ProgramOptions, limit_of
 from steadyhand.builtin.agents.python_call import BLOCK_LIMIT_S, FunctionThread, Guarded, Offer
 from steadyhand.builtin.agents.python_target import Callee, Shape, Target, file_of, find_target, shape_of
 from steadyhand.builtin.agents.returned import read_returned
+from steadyhand.builtin.agents.trace_context import current_trace, flush_spans
 from steadyhand.builtin.agents.trajectory import REPORTS_ITSELF, TrajectoryReporter
 from steadyhand.errors import AgentError, TrialError
 from steadyhand.plugins.plugin import AgentSettings, Options, read_options
@@ -122,6 +123,7 @@ class PythonAgent:
         self._reporter: TrajectoryReporter | None = None
         self._workspace: Path | None = None
         self._offers: list[Offer] = []
+        self._turns: int = 0
 
     @property
     def name(self) -> str:
@@ -149,10 +151,15 @@ class PythonAgent:
         callee = self._shape.respond
         function = self._instance.respond if self._shape.made is not None else self._target.found
         offer = self._offer(turn, in_thread=not callee.on_loop)
+        self._turns += 1
+        traceparent = self._opened().addresses.traceparent(self._turns)
         try:
-            value = await self._limited(
-                offer.bind(function, callee.wanted), callee, limit_of(turn, self._limit_s), turn
-            )
+            with current_trace(traceparent):
+                value = await self._limited(
+                    offer.bind(function, callee.wanted), callee, limit_of(turn, self._limit_s), turn
+                )
+            if traceparent is not None:
+                await flush_spans()
             returned = read_returned(value, turn)
             self._reporter.taken(returned.steps)
             for note in returned.notes:

@@ -28,7 +28,9 @@ are ours."""
 def shows_of_program(settings: AgentSettings) -> Shows:
     """What is seen of such an agent as it is run here: its model calls too, where they go through the gateway."""
     relays = settings.gateway is not None and settings.model is not None
-    return msgspec.structs.replace(REPORTS_ITSELF, model_calls="seen") if relays else REPORTS_ITSELF
+    shows = msgspec.structs.replace(REPORTS_ITSELF, model_calls="seen") if relays else REPORTS_ITSELF
+    traced = settings.gateway is not None and settings.options.get("traces") == "tools"
+    return msgspec.structs.replace(shows, traced=True) if traced else shows
 
 
 class TrajectoryReporter:
