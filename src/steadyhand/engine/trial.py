@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 
-from steadyhand.engine.context import Trial, TrialParts
+from steadyhand.engine.context import RunningTrial, TrialParts
 from steadyhand.engine.evaluation import Assessment, Evaluation
 from steadyhand.engine.steps import StepRunner
 from steadyhand.errors import SteadyhandError, TrialError
@@ -23,8 +23,8 @@ from steadyhand.records.scenario import Converse, Step
 
 
 class PhaseLog:
-    def __init__(self, trial: Trial) -> None:
-        self._trial: Trial = trial
+    def __init__(self, trial: RunningTrial) -> None:
+        self._trial: RunningTrial = trial
         self.records: list[PhaseRecord] = []
 
     @property
@@ -74,7 +74,7 @@ class PhaseLog:
 
 async def run_trial(parts: TrialParts) -> TrialRecord:
     """Set up, run, evaluate, assess, tear down, judge. Always returns a record, unless cancelled."""
-    trial = Trial(parts)
+    trial = RunningTrial(parts)
     for note in parts.notes:
         trial.warn(note)
     phases = PhaseLog(trial)
@@ -93,7 +93,7 @@ async def run_trial(parts: TrialParts) -> TrialRecord:
     return record
 
 
-async def _run_steps(trial: Trial, phases: PhaseLog, runner: StepRunner, evaluation: Evaluation) -> None:
+async def _run_steps(trial: RunningTrial, phases: PhaseLog, runner: StepRunner, evaluation: Evaluation) -> None:
     """Check each step before the next begins, while files and database are as it left them."""
     for step in trial.scenario.steps:
         if not await phases.run("run", runner.run(step)):
@@ -101,7 +101,7 @@ async def _run_steps(trial: Trial, phases: PhaseLog, runner: StepRunner, evaluat
         await phases.run("evaluate", evaluation.step(runner.results[-1]))
 
 
-async def _set_up(trial: Trial) -> None:
+async def _set_up(trial: RunningTrial) -> None:
     files = [
         FileSystemOperation(path=path, content=content.encode())
         for path, content in trial.scenario.setup.virtual_fs.items()
@@ -121,7 +121,7 @@ async def _set_up(trial: Trial) -> None:
     await trial.raise_broken()
 
 
-async def _open_database(trial: Trial) -> None:
+async def _open_database(trial: RunningTrial) -> None:
     seed, database = trial.scenario.setup.database, trial.parts.database
     if database is not None:
         await database.open()
@@ -142,7 +142,7 @@ def _closes_at_once(parts: TrialParts) -> bool:
     )
 
 
-async def _tear_down(trial: Trial) -> None:
+async def _tear_down(trial: RunningTrial) -> None:
     """Close every part, the last opened first, even if another fails to close."""
     parts = trial.parts
     failures: list[Exception] = []
@@ -160,7 +160,7 @@ async def _tear_down(trial: Trial) -> None:
 
 
 def _record(
-    trial: Trial,
+    trial: RunningTrial,
     phases: PhaseLog,
     evaluation: Evaluation,
     assessment: Assessment,
@@ -204,7 +204,7 @@ def _record(
     )
 
 
-def _metrics(trial: Trial, conversations: Mapping[int, ConversationResult]) -> ConversationMetrics | None:
+def _metrics(trial: RunningTrial, conversations: Mapping[int, ConversationResult]) -> ConversationMetrics | None:
     from steadyhand.engine.conversation import conversation_metrics  # slow to import; most decisions do without
 
     return conversation_metrics(tuple(conversations.values()), conversations, trial.events)

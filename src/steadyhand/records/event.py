@@ -1,4 +1,4 @@
-"""What happens in a trial, one type per kind. Everything that is shown or stored is read off these.
+"""What happens in a trial, one type per kind of event. Everything shown or stored comes from these.
 
 `at_ms` counts from the start of the trial; `step` and `turn` say where in the scenario it happened.
 """
@@ -19,14 +19,14 @@ VISIBLE: tuple[Visible, ...] = get_args(Visible)
 
 
 class Shows(Record):
-    """What an agent lets us see of what it does, beside its reply.
+    """What we can see of an agent's actions, apart from its reply.
 
-    *seen*: it goes through us, and we record it. *self_reported*: the agent tells us, and its word counts. *not_seen*:
-    we would not know, so that silence proves nothing. `services`, `files` and `database` are the trial's own (mocks,
-    workspace, seeded database); where the agent cannot reach them, they are not seen.
+    *seen*: it goes through us, and we record it. *self_reported*: the agent tells us, and we believe it. *not_seen*: we
+    would not know, so silence proves nothing. `services`, `files` and `database` are those of the trial (mocks,
+    workspace, seeded database); if the agent cannot reach them, they are not seen.
 
-    With `acts` false the agent has no means to do anything but reply: nothing is hidden, and a check on what it did
-    could come out in one way only. `advice` says how to make visible what is not.
+    With `acts` false the agent can only reply: nothing is hidden, and a check on its actions could only ever have one
+    result. `advice` says how to make actions visible.
     """
 
     actions: Sight = "not_seen"
@@ -35,14 +35,14 @@ class Shows(Record):
     database: Sight = "not_seen"
     model_calls: Sight = "not_seen"
     acts: bool = True
-    advice: str = "if the agent does show it, declare that in `shows` of its class"
+    advice: str = "if the agent shows it, declare that in `shows` of its class"
 
     def of(self, what: Visible) -> Sight:
         sight: Sight = getattr(self, what)
         return sight
 
     def only(self, sight: Sight, among: Iterable[Visible] = VISIBLE) -> tuple[Visible, ...]:
-        """Which of these are `sight`, always in the same order."""
+        """Those that are `sight`, always in the same order."""
         wanted = frozenset(among)
         return tuple(what for what in VISIBLE if what in wanted and self.of(what) == sight)
 
@@ -54,8 +54,7 @@ class TrajectoryStep(Record):
     """A thought, an action or an observation.
 
     `at_ms` counts from the start of the trial. An action has `name`, `params` and `status`; an observation has the
-    `name` of the action it answers and its `content`, of which only the beginning was kept when it was `cut`; a thought
-    has `content`.
+    `name` of its action and `content`, of which only the start was kept if it was `cut`; a thought has `content`.
     """
 
     type: Literal["thought", "action", "observation"]
@@ -75,15 +74,16 @@ class Event(Record, tag_field="kind", array_like=True):
 
 
 class Said(Event, tag="message"):
-    """A message of the transcript."""
+    """A message of the transcript. `pressure` is the kind that a scripted user puts on the agent with it."""
 
     message: Message
+    pressure: str | None = None
 
 
 class ModelCalled(Event, tag="model_call"):
-    """A finished model call, successful or not (`error`). `finish` is None when the server did not say.
+    """A finished model call, successful or not (`error`). `finish` is None if the server did not say.
 
-    A call that was `relayed` is one that the agent's own program made, through the gateway.
+    A call that was `relayed` was made by the agent's own program, through the gateway.
     """
 
     model: str
@@ -102,7 +102,7 @@ class Thought(Event, tag="thought"):
 
 
 class ActionTaken(Event, tag="action"):
-    """An action that ran to its end; `at_ms` is when it began."""
+    """A completed action; `at_ms` is when it began."""
 
     id: str
     name: str
@@ -112,7 +112,7 @@ class ActionTaken(Event, tag="action"):
 
 
 class Observed(Event, tag="observation"):
-    """What came back from an action. `cut` says that only the beginning of the content was kept."""
+    """The result of an action. `cut` means that only the start of the content was kept."""
 
     action_id: str
     name: str
@@ -134,9 +134,16 @@ class ServiceCalled(Event, tag="service_call"):
 
 
 class FileChanged(Event, tag="file_change"):
+    """A file of the workspace that a step changed, with its text `before` and `after`.
+
+    Both are None where there was no file, and where it is not text or too long to keep.
+    """
+
     path: str
     change: str
     size: int = 0
+    before: str | None = None
+    after: str | None = None
 
 
 class CommandRan(Event, tag="command"):
@@ -163,7 +170,7 @@ class LimitReached(Event, tag="limit"):
 
 
 class Retried(Event, tag="retry"):
-    """A model call is tried again after `wait_ms`."""
+    """A model call is retried after `wait_ms`."""
 
     model: str
     purpose: Purpose
@@ -173,7 +180,7 @@ class Retried(Event, tag="retry"):
 
 
 class Waited(Event, tag="wait"):
-    """A model call had to wait `wait_ms` before it was sent; `at_ms` is when the wait was over."""
+    """A model call waited `wait_ms` before it was sent; `at_ms` is the end of the wait."""
 
     model: str
     purpose: Purpose
@@ -182,9 +189,9 @@ class Waited(Event, tag="wait"):
 
 
 class Lagged(Event, tag="lag"):
-    """The event loop was stuck for more than `limit_ms` during a model call, whose latency may not be graded for it.
+    """The event loop was blocked for more than `limit_ms` during a model call, so its latency may not be graded.
 
-    For the turn of an agent that makes no call, or several, `model` is its name.
+    For a turn with no model call, or several, `model` is the name of the agent.
     """
 
     model: str
@@ -203,7 +210,7 @@ class ErrorHappened(Event, tag="error"):
 class Noted(Event, tag="note"):
     """Something the user should know about this trial; `level` is `debug`, `info` or `warning`.
 
-    A note that programs read too has a `topic`, and `figures` that say the same as the message.
+    A note for programs also has a `topic`, and `figures` with the same information as the message.
     """
 
     message: str

@@ -1,4 +1,4 @@
-"""The `python` agent: a function, a coroutine function, an async generator or a class of the user's."""
+"""The `python` agent: a user's function, coroutine function, async generator or class."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic import Field
 
 from steadyhand.builtin.agents.options import ProgramOptions, limit_of
 from steadyhand.builtin.agents.python_call import BLOCK_LIMIT_S, FunctionThread, Guarded, Offer
-from steadyhand.builtin.agents.python_target import Callee, Shape, Target, file_of, find_target, shape_of
+from steadyhand.builtin.agents.python_target import AgentCalls, Callee, PythonTarget, file_of, find_target, shape_of
 from steadyhand.builtin.agents.trajectory import REPORTS_ITSELF, TrajectoryReporter
 from steadyhand.errors import AgentError, TrialError
 from steadyhand.plugins.plugin import AgentSettings, Options, read_options
@@ -38,20 +38,22 @@ class ReportedCall(Record):
 
 
 def read_reply(value: Any) -> tuple[Reply, tuple[ReportedCall, ...]]:
-    """Raises `AgentError` for anything that is not a reply, or that is one and more than can be read. None is none: an
-    agent that says nothing says ''."""
+    """The reply and the tool calls in a returned value.
+
+    Raises `AgentError` if it is not a reply, or has keys that we do not know. None is not a reply; silence is ''.
+    """
     if isinstance(value, str):
         return Reply(text=value), ()
     if isinstance(value, Reply):
         return value, ()
     if isinstance(value, Message):
         if value.role != "assistant":
-            raise AgentError(f"it returned a message with the role {value.role!r}; an agent's has 'assistant'")
+            raise AgentError(f"it returned a message with the role {value.role!r}; expected 'assistant'")
         return Reply(text=value.content), _calls(value.tool_calls)
     if isinstance(value, Mapping):
         return _from_dict(cast("Mapping[object, object]", value))
     if value is None:
-        raise AgentError(f"it returned None, most likely for want of a `return`; expected {_ACCEPTED}")
+        raise AgentError(f"it returned None; did you forget `return`? Expected {_ACCEPTED}")
     raise AgentError(f"it returned a {type(value).__name__}; expected {_ACCEPTED}")
 
 
@@ -61,13 +63,13 @@ def _from_dict(value: Mapping[object, object]) -> tuple[Reply, tuple[ReportedCal
     if not isinstance(text, str):
         raise AgentError(f"it returned a dict without a text under `text` or `content` (its keys: {keys})")
     if value.get("role") not in (None, "assistant"):
-        raise AgentError(f"it returned a message with the role {value['role']!r}; an agent's has 'assistant'")
-    # What nobody reads may be what the agent did. Frameworks add keys that are empty when there is nothing to say.
+        raise AgentError(f"it returned a message with the role {value['role']!r}; expected 'assistant'")
+    # An unknown key may report what the agent did. Empty ones are fine: frameworks add them as a matter of course.
     unknown = sorted(str(key) for key, held in value.items() if key not in _KNOWN and held not in (None, "", [], {}))
     if unknown:
         raise AgentError(
-            f"it returned a dict with {', '.join(map(repr, unknown))}, which cannot be read; a reply has `text` or "
-            "`content`, and `tool_calls`; report what the agent did with `action`, and put the rest under `metadata`"
+            f"it returned a dict with unknown keys: {', '.join(map(repr, unknown))}; a reply has `text` or `content`, "
+            "and `tool_calls`. Report what the agent did with `action`, and put the rest under `metadata`"
         )
     return Reply(text=text), _calls(value.get("tool_calls"))
 
@@ -76,7 +78,7 @@ def _calls(given: object) -> tuple[ReportedCall, ...]:
     if given is None:
         return ()
     if isinstance(given, str | bytes) or not isinstance(given, Sequence):
-        raise AgentError(f"it returned `tool_calls` that are a {type(given).__name__}; expected a list: {_CALL_FORM}")
+        raise AgentError(f"it returned a {type(given).__name__} as `tool_calls`; expected a list: {_CALL_FORM}")
     calls = cast("Sequence[object]", given)
     return tuple(_call(call, number) for number, call in enumerate(calls, start=1))
 
@@ -107,7 +109,7 @@ def _call(call: object, number: int) -> ReportedCall:
 
 
 class StreamingCall:
-    """A `ports.model.ChatModel` for one turn, so that its pieces are recorded with the time they came at."""
+    """A `ports.model.ChatModel` for one turn, so that the pieces of the reply are recorded with their arrival times."""
 
     def __init__(
         self,
@@ -124,7 +126,7 @@ class StreamingCall:
         return self._name
 
     async def attempt(self, request: ChatRequest, *, zero: float) -> ChatResponse:
-        """Raises whatever the agent raises, and `AgentError` for a piece that is not a text."""
+        """Raises whatever the agent raises, and `AgentError` for a piece that is not text."""
         sent = perf_counter()
         pieces: list[str] = []
         chunks: list[tuple[float, int]] = []
@@ -138,13 +140,15 @@ class StreamingCall:
                     break
                 now = perf_counter()
                 if not isinstance(piece, str):
-                    raise AgentError(f"it yielded a {type(piece).__name__}; the pieces of a reply are texts")
+                    raise AgentError(f"it yielded a {type(piece).__name__}; expected text")
                 if piece:
                     first = now if first is None else first
                     pieces.append(piece)
                     chunks.append((round((now - sent) * 1000.0, 3), len(piece)))
                     if len(pieces) % _PIECES_AT_A_STRETCH == 0:
-                        await asyncio.sleep(0)  # one that never awaits would keep its time limit from being noticed
+                        await asyncio.sleep(
+                            0
+                        )  # without this, a generator that never awaits would escape its time limit
         finally:
             if isinstance(source, AsyncGenerator):
                 await source.aclose()
@@ -174,28 +178,30 @@ class PythonOptions(ProgramOptions):
 
 
 class PythonAgent:
-    """Calls what `package.module:name` names, with what its parameters ask for.
+    """Calls the object that `package.module:name` names, with the arguments that its parameters ask for.
 
-    Options: `timeout_s`, the time for a turn where the scenario sets none; `block_limit_s`, how long a coroutine may
-    hold up the event loop at a stretch.
+    Options: `timeout_s`, the time limit of a turn if the scenario sets none; `block_limit_s`, how long a coroutine may
+    block the event loop.
     """
 
     shows: Shows = REPORTS_ITSELF
     options: ClassVar[type[Options]] = PythonOptions
 
     def __init__(self, settings: AgentSettings, *, found: Any = None) -> None:
-        """`found` is the object itself, where it need not be looked for.
+        """`found` is the object itself, if it is already at hand.
 
-        Raises `SetupError` when the target cannot be imported or asks for what is not offered.
+        Raises `SetupError` if the target cannot be imported, or has a required parameter that we do not provide.
         """
         self._name: str = f"python:{settings.target}"
         options = read_options(PythonOptions, settings.options, f"agent {self._name}")
         self._limit_s: float = options.timeout_s
         self._block_limit_s: float = options.block_limit_s
-        self._target: Target = (
-            find_target(settings.target, settings.folder) if found is None else Target(found=found, file=file_of(found))
+        self._target: PythonTarget = (
+            find_target(settings.target, settings.folder)
+            if found is None
+            else PythonTarget(found=found, file=file_of(found))
         )
-        self._shape: Shape = shape_of(self._target.found, f"agent {self._name}")
+        self._shape: AgentCalls = shape_of(self._target.found, f"agent {self._name}")
         self._instance: Any = None
         self._trial: TrialContext | None = None
         self._reporter: TrajectoryReporter | None = None
@@ -213,7 +219,7 @@ class PythonAgent:
             environment = trial.environment
             if not isinstance(environment, OnThisMachine):
                 raise AgentError(
-                    f"{self._name} asks for `workspace`, and the environment {environment.name!r} has no folder on "
+                    f"{self._name} asks for `workspace`, but the environment {environment.name!r} has no folder on "
                     "this machine; ask for `environment` instead"
                 )
             self._workspace = await environment.folder()
@@ -258,7 +264,7 @@ class PythonAgent:
             self._trial = self._reporter = None
 
     async def _lifecycle(self, name: str, callee: Callee, function: Callable[..., Any]) -> Any:
-        """What is offered here may be kept by the agent, and works until it is closed."""
+        """Call `__init__`, `open` or `close`. The agent may keep its arguments, which work until it is closed."""
         offer = self._offer(None, in_thread=not callee.on_loop)
         self._offers.append(offer)
         bound = offer.bind(function, callee.wanted)
@@ -273,7 +279,7 @@ class PythonAgent:
             raise AgentError(f"{self._name}, {name}: {error}") from error
 
     async def _limited(self, call: Callable[[], Any], callee: Callee, limit_s: float | None, turn: Turn | None) -> Any:
-        """What the call gives. Raises `AgentError`, or the `TrialError` that came through the agent's code."""
+        """The result of the call. Raises `AgentError`, or a `TrialError` that passed through the agent's code."""
         thread = None if callee.on_loop else FunctionThread(call, f"steadyhand {self._name}")
         limit = asyncio.timeout(limit_s)
         try:
@@ -317,7 +323,7 @@ class PythonAgent:
 
     def _stuck(self, thread: FunctionThread | None) -> str:
         place = thread.place(self._target.file) if thread is not None else None
-        return "" if place is None else f"; it was at {place}, and its thread is left behind"
+        return "" if place is None else f"; it was at {place}, and its thread is still running"
 
     def _blame(self, error: BaseException, what: str) -> AgentError:
         return AgentError(f"{what} {fault(error, self._target.file)}")

@@ -19,8 +19,8 @@ REPORTS_ITSELF = Shows(
     database="seen",
     advice="report it through the trial",
 )
-"""An agent of the user's own on this machine: it tells us what it did, and the trial's services, workspace and database
-are ours."""
+"""For a user's agent on this machine: it reports its actions itself, and we see the trial's services, workspace and
+database."""
 
 
 def shows_of_program(settings: AgentSettings) -> Shows:
@@ -30,7 +30,7 @@ def shows_of_program(settings: AgentSettings) -> Shows:
 
 
 class TrajectoryReporter:
-    """Numbers the actions of one trial and emits them, each with what came back from it."""
+    """Numbers the actions of one trial and emits them with their observations."""
 
     def __init__(self, trial: TrialContext) -> None:
         self._trial: TrialContext = trial
@@ -49,7 +49,7 @@ class TrajectoryReporter:
         duration_ms: float = 0.0,
         at_ms: float | None = None,
     ) -> None:
-        """An action that has just ended, unless `at_ms` says when it began."""
+        """Report an action, which has just ended unless `at_ms` says when it began."""
         self._actions += 1
         action_id = self._last[name] = f"action-{self._actions}"
         self._trial.emit(
@@ -64,7 +64,7 @@ class TrajectoryReporter:
         )
 
     def observation(self, name: str, content: Any, *, at_ms: float | None = None) -> None:
-        """What came back from the last action of this name."""
+        """Report the result of the last action of this name."""
         at_ms = self._trial.elapsed_ms() if at_ms is None else round(at_ms, 3)
         kept, cut = kept_part(content)
         self._trial.emit(Observed(at_ms=at_ms, action_id=self._last.get(name, ""), name=name, content=kept, cut=cut))
@@ -74,5 +74,5 @@ class TrajectoryReporter:
 
 
 def latest_user_text(turn: Turn) -> str:
-    """The last message of the user; empty when there is none."""
+    """The user's last message; empty if there is none."""
     return next((message.content for message in reversed(turn.messages) if message.role == "user"), "")
