@@ -98,7 +98,7 @@ async def _lateness(folder: Path, *, in_process: bool) -> float:
 def _trial(folder: Path):  # noqa: ANN202 - a trial of the engine's, imported late like everything that is measured
     from steadyhand.builtin.environments.local import LocalEnvironment
     from steadyhand.builtin.plugin import builtin_plugin
-    from steadyhand.engine.context import Trial, TrialParts
+    from steadyhand.engine.context import RunningTrial, TrialParts
     from steadyhand.plugins.plugin import EnvironmentSettings
     from steadyhand.plugins.registry import Registry
     from steadyhand.records.location import Place
@@ -106,7 +106,7 @@ def _trial(folder: Path):  # noqa: ANN202 - a trial of the engine's, imported la
     from steadyhand.records.scenario import Scenario
 
     scenario = Scenario(id="a", name="A", description="", place=Place(file="a.yaml"), digest="", steps=())
-    return Trial(
+    return RunningTrial(
         TrialParts(
             scenario=scenario,
             key=TrialKey(scenario_id="a"),

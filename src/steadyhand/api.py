@@ -46,7 +46,7 @@ _CALLABLE = "callable"
 _SHOWN = 20
 
 
-class Options(TypedDict, total=False):
+class RunArguments(TypedDict, total=False):
     """What the options of `steadyhand run` are called here; left out, they are what they are there."""
 
     tags: Sequence[str]
@@ -89,7 +89,7 @@ def run(
     config: StrPath | None = None,
     plugins: Sequence[Plugin | str] = (),
     observer: RunObserver | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[RunArguments],
 ) -> RunResult:
     """Run scenarios to the end and give what they came to.
 
@@ -113,7 +113,7 @@ async def run_async(
     config: StrPath | None = None,
     plugins: Sequence[Plugin | str] = (),
     observer: RunObserver | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[RunArguments],
 ) -> RunResult:
     """The same on the running event loop. When it is cancelled, the record keeps what was finished.
 
@@ -449,12 +449,12 @@ def _prepare(
     agent: AnyAgent | Sequence[AnyAgent] | None,
     config: StrPath | None,
     plugins: Sequence[Plugin | str],
-    options: Options,
+    options: RunArguments,
 ) -> Run:
     """Raises `UsageError` for anything that would stop the run from starting."""
     for name in options:
-        if name not in Options.__annotations__:
-            near = nearest(name, Options.__annotations__)
+        if name not in RunArguments.__annotations__:
+            near = nearest(name, RunArguments.__annotations__)
             raise TypeError(f"run() has no option {name!r}" + (f"; did you mean {near!r}?" if near else ""))
     names, objects = _plugins(plugins)
     named: dict[str, Any] = {**options, **_configuration(config), "plugins": names}

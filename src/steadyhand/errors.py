@@ -30,7 +30,7 @@ LimitKind = Literal["step_time", "turn_time", "conversation_time", "agent_steps"
 
 
 class ExitCode(enum.IntEnum):
-    """What the process says to its caller."""
+    """The exit code of the process."""
 
     PASSED = 0
     FAILED = 1
@@ -44,7 +44,7 @@ class SteadyhandError(Exception):
 
 
 class UsageError(SteadyhandError):
-    """The user can mend it; the message says how."""
+    """The user can fix it; the message says how."""
 
 
 class FileError(UsageError):
@@ -60,7 +60,7 @@ class SetupError(UsageError):
 
 
 class TrialError(SteadyhandError):
-    """A trial could not be carried out. Never the agent's failure, never a pass."""
+    """A trial could not be carried out. This is never the agent's failure, and never a pass."""
 
 
 class ModelError(TrialError):
@@ -84,7 +84,7 @@ class ModelError(TrialError):
 
 
 class AgentError(TrialError):
-    """The agent under test raised, died, or answered something that is not a reply."""
+    """The agent under test raised, died, or returned something that is not a reply."""
 
 
 class WorkspaceError(TrialError):
@@ -96,7 +96,7 @@ class MockError(TrialError):
 
 
 class PluginError(TrialError):
-    """A plugin raised where it should have answered."""
+    """A plugin raised instead of answering."""
 
 
 class LimitExceeded(TrialError):

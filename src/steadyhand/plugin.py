@@ -62,8 +62,7 @@ from steadyhand.ports.agent import (
 )
 from steadyhand.ports.environment import Database, OnThisMachine
 from steadyhand.ports.environment import EnvironmentProvider as Environment
-from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams, TextCheck
-from steadyhand.ports.evaluator import Evaluator as AnyEvaluator
+from steadyhand.ports.evaluator import AnyEvaluator, EvaluationContext, EvaluationParams, TextCheck
 from steadyhand.ports.model import ChatModel, ModelFacts
 from steadyhand.ports.observer import EventSink, RunObserver
 from steadyhand.records.chat import (

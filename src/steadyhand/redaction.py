@@ -1,8 +1,8 @@
-"""Taking secrets out of what is written or shown: the one place where that is done.
+"""Removes secrets from everything that is written or shown.
 
-A secret is known by its value (a variable called like one), by its shape (`sk-...`, `Bearer ...`), or by the name of
-the entry that holds it. It is blotted out with as many asterisks as it had characters, so that positions and the sizes
-of chunks stay true; doing it twice changes nothing.
+A secret is recognised by its value (a variable with a name like `API_KEY`), by its shape (`sk-...`, `Bearer ...`), or
+by the name of the entry that holds it. It is masked with as many asterisks as it had characters, so that positions and
+chunk sizes stay correct. Redacting twice changes nothing.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ SHORTEST = 8
 class Form:
     """Text that is a secret by its shape alone.
 
-    `anchor` is quick to look for: without it there is no match. So is `data_anchor` in encoded data that was put in
-    lower case; it is shared by several forms where that saves a search, and `rare` is a byte that is looked for before
-    it. Where the pattern has a group, the group is the secret.
+    `anchor` is a quick test: without it there is no match. `data_anchor` is the same for encoded data in lower case;
+    several forms share one where that saves a search, and `rare` is a byte that is searched for first. If the pattern
+    has a group, the group is the secret.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Form:
         self.data_anchor: bytes = anchor.lower().encode() if data_anchor is None else data_anchor
         self.rare: bytes | None = rare
         self.text: re.Pattern[str] = re.compile(lead + pattern)
-        # In encoded data the byte before may belong to something else, so there the lead is not asked for.
+        # In encoded data the preceding byte may belong to something else, so the lead is not required there.
         self.data: re.Pattern[bytes] = re.compile(pattern.encode())
 
 
@@ -87,9 +87,10 @@ FORMS: tuple[Form, ...] = (
 
 
 def secrets_of(variables: Mapping[str, str], named: Iterable[str] = ()) -> frozenset[str]:
-    """The values that must not be shown: of variables called like a secret, and of those `named` by configuration.
+    """The values that must not be shown: those of variables with a secret-like name, and of those `named` in the
+    configuration.
 
-    A value shorter than eight characters is left alone, because blotting it out would blot out ordinary words.
+    Values under eight characters are ignored, because masking them would mask ordinary words.
     """
     wanted = set(named)
     values = (value.strip() for name, value in variables.items() if name in wanted or _VARIABLE.search(name))
@@ -159,7 +160,7 @@ _NAMES: dict[bytes, bytes] = {
 
 
 class Trace:
-    """What to look at more closely in encoded data when its lower case holds `anchor`."""
+    """What to check further in encoded data if its lower-case form contains `anchor`."""
 
     def __init__(self, anchor: bytes) -> None:
         forms = [form for form in FORMS if form.data_anchor == anchor]
@@ -181,7 +182,7 @@ TRACES: tuple[Trace, ...] = tuple(
 
 
 T = TypeVar("T")
-Span = tuple[int, int]
+_Span = tuple[int, int]
 MASK = "*"
 DEEPEST = 150
 TOO_DEEP = f"[nested more than {DEEPEST} levels deep]"
@@ -190,10 +191,9 @@ _ATOMS = (type(None), bool, int, float, Enum)
 
 
 class Redactor:
-    """Blots out `secrets`, and whatever has the shape of one.
+    """Masks `secrets`, and whatever has the shape of one.
 
-    A long enough piece of a secret counts too: half of it, from its beginning or to its end, since messages and
-    excerpts are cut before they get here.
+    The first or the last half of a secret counts too, because messages and excerpts may be cut before they get here.
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
@@ -214,32 +214,32 @@ class Redactor:
         self._parts: frozenset[bytes] = frozenset(part.encode("utf-8", "surrogateescape") for part in parts)
 
     def text(self, text: str) -> str:
-        """The same text without secrets; the very same object when there is none in it."""
+        """The text without secrets; the same object if it has none."""
         spans = [span for known in (*self._known, *self._encoded) for span in known.spans(text)]
         for form in FORMS:
             if form.anchor in text:
                 spans += [found.span(form.text.groups) for found in form.text.finditer(text)]
-        return _blot(text, spans) if spans else text
+        return _mask(text, spans) if spans else text
 
     def suspects(self, data: bytes) -> bool:
-        """Whether encoded msgpack may hold a secret. Quick; says yes too often rather than too seldom."""
+        """Whether encoded msgpack may hold a secret. A quick test with false positives but no false negatives."""
         for part in self._parts:
             if part in data:
                 return True
         lowered = data.lower()
         for anchor, rare, trace in _TRACES:
-            # A byte is found twenty times as fast as a word.
+            # Searching for a byte is twenty times as fast as for a word.
             if (rare is None or rare in data) and anchor in lowered and trace.found(data, lowered):
                 return True
         return False
 
     def value(self, value: T, *, by_name: bool = True) -> T:
-        """The same value with every text in it redacted, at any depth; the very same object when nothing changed.
+        """The value with every text in it redacted, at any depth; the same object if nothing changed.
 
-        What is nested more than `DEEPEST` levels deep is not looked through but left out whole, and says so.
+        Whatever is nested more than `DEEPEST` levels deep is replaced by a note.
 
-        `by_name` also blots out the text of entries called like a secret. Fields of a record that can only hold
-        certain words are left alone, so that a redacted record can still be read.
+        `by_name` also masks the text of entries with a secret-like name. Record fields that can only hold certain words
+        are left alone, so that a redacted record can still be decoded.
         """
         return cast("T", self._value(value, by_name, 0))
 
@@ -265,7 +265,7 @@ class Redactor:
                 same = all(new is old for new, old in zip(redacted, items, strict=True))
                 return cast("Any", value) if same else redacted if isinstance(value, list) else tuple(redacted)
             case _:
-                # As the encoders will see it.
+                # As the encoders see it.
                 plain = msgspec.to_builtins(value, builtin_types=(bytes,), enc_hook=repr)
                 redacted = self._value(plain, by_name, depth + 1)
                 return value if redacted is plain else redacted
@@ -294,7 +294,7 @@ class Redactor:
 
 
 class _Known:
-    """One spelling of a secret. It is looked for by its first and by its last half."""
+    """One spelling of a secret, found by its first or its last half."""
 
     def __init__(self, secret: str) -> None:
         size = max(SHORTEST, len(secret) // 2)
@@ -302,8 +302,8 @@ class _Known:
         self.head: str = secret[:size]
         self.tail: str = secret[-size:]
 
-    def spans(self, text: str) -> list[Span]:
-        found: list[Span] = []
+    def spans(self, text: str) -> list[_Span]:
+        found: list[_Span] = []
         secret, head, tail = self._secret, self.head, self.tail
         at = text.find(head)
         while at >= 0:
@@ -323,7 +323,7 @@ class _Known:
 
 
 def _spellings(secret: str) -> tuple[str, ...]:
-    """As it is, as JSON spells it, as Python shows it and as a URL holds it."""
+    """The secret as it is, in JSON, as a Python `repr` and in a URL."""
     spelt = (
         secret,
         json.dumps(secret)[1:-1],
@@ -335,10 +335,11 @@ def _spellings(secret: str) -> tuple[str, ...]:
 
 
 def _encodings(secret: str) -> tuple[str, ...]:
-    """As hexadecimal digits, and in Base64 wherever in a longer text it stands (`user:secret` of basic authentication).
+    """The secret in hexadecimal, and in Base64 at any offset in a longer text (such as `user:secret` in basic
+    authentication).
 
-    Base64 packs three bytes together, so what a secret becomes depends on how many stand before it. The digits that it
-    shares with its neighbours are left off.
+    Base64 encodes three bytes at a time, so the result depends on the offset. Digits shared with neighbouring bytes are
+    left off.
     """
     data = secret.encode("utf-8", "surrogateescape")
     forms = [data.hex(), data.hex().upper(), quote_plus(secret, errors="replace")]
@@ -352,7 +353,7 @@ def _encodings(secret: str) -> tuple[str, ...]:
 _URL_SAFE = str.maketrans("+/", "-_")
 
 
-def _blot(text: str, spans: list[Span]) -> str:
+def _mask(text: str, spans: list[_Span]) -> str:
     pieces: list[str] = []
     done = 0
     for start, end in sorted(spans):
@@ -371,7 +372,7 @@ def _free_fields(kind: type[msgspec.Struct]) -> tuple[str, ...]:
 
 
 def _fixed(annotation: Any) -> bool:
-    """Whether a field of this type only ever holds one of certain words, or a number."""
+    """Whether a field of this type can only hold one of certain words, or a number."""
     if get_origin(annotation) is Literal:
         return True
     if get_origin(annotation) is dict:

@@ -126,7 +126,7 @@ def _trials(shell) -> list[dict[str, Any]]:
 
 BAD_AGENTS = {
     "a callable that raises": ("python", "raise ValueError('broken')", "mine.py:3: ValueError: broken"),
-    "a coroutine that blocks the loop": ("async", "import time; time.sleep(600)", "held up the event loop"),
+    "a coroutine that blocks the loop": ("async", "import time; time.sleep(600)", "blocked the event loop"),
     "a callable of the wrong type": ("python", "return 42", "returned a int"),
     "a command that dies": ("command", "sys.exit('no key')", "ended with exit code 1 before it replied; on stderr"),
     "a command that prints garbage": ("command", "print('Hi!', flush=True)", "it wrote 'Hi!' to stdout"),
@@ -173,7 +173,7 @@ def test_an_agent_that_cannot_be_built_stops_the_run_before_it_starts(shell):
     shell.write("mine.py", "def answer(question): ...\n")
     ended = shell("run", "a.scenario.yaml", "--agent", "python:./mine.py:answer")
     assert (ended.code, ended.out) == (2, "")
-    assert "nothing is offered under the name of its parameter 'question'" in ended.err
+    assert "unknown required parameter 'question'" in ended.err
 
 
 WATCHED = """\

@@ -15,7 +15,7 @@ SHOWN = re.findall(r"```text\n\$ steadyhand (.*?)\n(.*?)```", PAGE, re.DOTALL)
 
 def steady(text):
     """Without latencies, and without the room that they take in a table: a busy machine has others, or none."""
-    text = re.sub(r"^latency: .*\n", "", text, flags=re.MULTILINE)
+    text = re.sub(r"^latency: .*\n(?:.*left out\n)?", "", text, flags=re.MULTILINE)
     text = re.sub(r" +([\d.]+ ms|needs \d+|latency p50)$", "", text, flags=re.MULTILINE)
     return re.sub(r" +", " ", text)
 

@@ -26,7 +26,8 @@ def run_out_of_room(batch, *options, room=None):
     return subprocess.run(
         [sys.executable, "-m", "steadyhand", *command],
         cwd=batch.folder,
-        env=batch.environment(),
+        # Python would leave half a .pyc file where it runs out of room.
+        env=batch.environment() | {"PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
         check=False,

@@ -109,5 +109,5 @@ def test_the_example_of_a_busy_server(batch):
     shutil.copy(EXAMPLES / "replies.yaml", batch.folder)
     ended = batch("run", "busy", "--trials", "4", "--no-progress", "--model", "scripted/replies.yaml")
     assert ended.code == 0, ended
-    assert "retries  4 x scripted/replies.yaml: the script lets the server fail (503)" in ended.out
+    assert "retries  4 x scripted/replies.yaml: the script fails the server (503)" in ended.out
     assert {retry["ms"] for retry in incidents(batch, "retry")} == {1000}

@@ -176,3 +176,48 @@ def test_a_run_of_which_nothing_was_decided_is_no_baseline(shell: Shell):
     ended = shell("baseline", "last", "--out", "base.json")
     assert (ended.code, "is no baseline" in ended.err) == (2, True)
     assert not (shell.folder / "base.json").exists()
+
+
+@pytest.fixture
+def targets(runs: Shell) -> Shell:
+    """Both models as targets of one run, and as the axis of a matrix."""
+    both = ["--model", "scripted/good.yaml", "--model", "scripted/bad.yaml", "--trials", "12"]
+    runs("run", "help.yaml", "wait.yaml", *both, "--out", "both", "--json", "both.json")
+    runs.write(
+        "m.matrix.yaml",
+        "name: m\nbase_scenario: [help.yaml, wait.yaml]\nruns_per_combination: 12\nmatrix:\n"
+        "  - parameter: model\n    values: [scripted/good.yaml, scripted/bad.yaml]\n",
+    )
+    runs("run", "m.matrix.yaml", "--out", "matrix")
+    return runs
+
+
+def test_the_targets_of_one_run_are_paired_like_two_runs(targets: Shell):
+    for name in (record(targets, "both"), "both.json", record(targets, "matrix")):
+        ended = targets("compare", name, "--json", "-")
+        assert ended.code == 0, ended.err
+        (found,) = json.loads(ended.out)["comparisons"]
+        assert (found["a"], found["b"]) == ("scripted/good.yaml", "scripted/bad.yaml")
+        (change,) = found["changes"]
+        assert (change["unit"], change["kind"]) == ("help", "regression")
+        assert change["a"]["messages"][-1]["content"] == "I call for help|wait now."
+
+
+def test_one_target_is_gated_against_another(targets: Shell):
+    run = record(targets, "both")
+    assert targets("gate", f"{run}@bad", "--baseline", f"{run}@good").code == 1
+    assert targets("gate", f"{run}@good", "--baseline", f"{run}@good").code == 0
+
+
+def test_trials_that_were_spared_are_not_undecided_but_no_fixed_sample_either(runs: Shell):
+    arguments = ["--trials", "60", "--until", "decided", "--pass-rate", "0.5", "--out", "until", "--json", "until.json"]
+    runs("run", "help.yaml", "--model", "scripted/good.yaml", *arguments)
+    for name in (record(runs, "until"), "until.json"):
+        (side, _) = json.loads(runs("compare", name, record(runs, "good"), "--json", "-").out)["sides"]
+        assert (side["undecided"], side["stopped_early"]) == (0, True)
+        assert side["trials"] < 60
+        gated = runs("gate", name, "--baseline", record(runs, "good"), "--ignore", "vanished-scenario")
+        assert gated.code == 3
+        assert "Trials ended when their pass rate was decided" in gated.out + gated.err
+    runs("baseline", record(runs, "until"), "--out", "until-baseline.json")
+    assert runs("gate", record(runs, "good"), "--baseline", "until-baseline.json").code == 3

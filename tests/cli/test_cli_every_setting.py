@@ -65,6 +65,7 @@ REFUSED = {
     "providers": ("[providers.scripted]\nx = 1", AGENT, "unknown key `x`"),
     "agents": ("[agents.runtime]\nx = 1", AGENT, "unknown key `x`"),
     "environments": ("[environments.local]\nx = 1", AGENT, "unknown key `x`"),
+    "calibration": ('[calibration]\nfile = "none.json"\nrequired = true\nmin_kappa = 2', JUDGED, "min_kappa"),
     "judges": ("[judges.llm]\nx = 1", AGENT, "unknown key `x`"),
     "users": ("[users.llm]\nx = 1", AGENT, "unknown key `x`"),
 }

@@ -27,10 +27,11 @@ from steadyhand.builtin.agents.runtime import RuntimeAgent
 from steadyhand.builtin.mocks.javascript import QuickJsSandbox
 from steadyhand.builtin.models.openai import OpenAIModel
 from steadyhand.builtin.services.database import make_database
+from steadyhand.compose.loading import build_registry
 from steadyhand.engine.trial import run_trial
 from steadyhand.errors import AgentError, ModelError
 from steadyhand.plugins.plugin import AgentSettings, ModelSettings
-from steadyhand.ports.agent import Agent, Reply, Shows, Turn, Visible, shows_of
+from steadyhand.ports.agent import Agent, AgentFacts, Reply, Shows, Turn, Visible, agent_facts, shows_of
 from steadyhand.records.chat import Message, ToolCall
 from steadyhand.records.evaluation import EvaluationSpec, Verdict
 from steadyhand.records.event import VISIBLE, ActionTaken, ModelCalled
@@ -345,7 +346,7 @@ async def test_a_cancelled_turn_leaves_nothing_behind(build, trial):
     await agent.close()
     await asyncio.sleep(0)
     left = {task.get_coro().__qualname__ for task in asyncio.all_tasks() - before}
-    assert left <= {"Connection._serve"}, "only the server we asked may still be at it"
+    assert left <= {"ServerConnection._serve"}, "only the server we asked may still be at it"
 
 
 async def test_the_next_turn_is_not_answered_with_the_one_that_was_cancelled(build, trial):
@@ -472,3 +473,49 @@ async def test_the_workspace_of_a_code_step_is_seen_whoever_the_agent_is(tmp_pat
     agent = ScriptedAgent(["never asked"], shows=Shows())
     record = await run_trial(a_trial(tmp_path, scenario=replace(a_scenario(), steps=(step,)), agent=agent).parts)
     assert record.judged.verdict is Verdict.PASSED
+
+
+async def test_one_that_declares_to_close_at_once_waits_for_nothing(build, trial):
+    agent = build()
+    await agent.open(trial)
+    await agent.respond(turn("hello"))
+    declared = agent_facts(agent).closes_at_once
+    assert isinstance(declared, bool)
+    if not declared:
+        await agent.close()
+        return
+    with pytest.raises(StopIteration):
+        agent.close().send(None)
+
+
+@pytest.mark.parametrize(
+    ("name", "facts"),
+    [
+        ("model", {"closes_at_once": True}),
+        ("runtime", {}),
+        ("python", {}),
+        ("command", {}),
+        ("http", {"uses_network": True, "runs_target": False, "key_variable": "STEADYHAND_AGENT_KEY"}),
+        (
+            "elizaos",
+            {
+                "uses_plugins": False,
+                "uses_network": True,
+                "runs_target": False,
+                "key_variable": "ELIZA_SERVER_AUTH_TOKEN",
+            },
+        ),
+    ],
+)
+def test_what_each_factory_declares(name, facts):
+    found = agent_facts(build_registry().agent(name))
+    assert found._replace(shows=Shows()) == AgentFacts(**facts)
+
+
+def test_every_agent_is_held_to_it():
+    registered = set(build_registry().names("agents"))
+    assert registered <= {name.partition(" ")[0] for name in KINDS}
+
+
+def test_an_agent_that_declares_nothing_gets_the_defaults():
+    assert agent_facts(object()) == AgentFacts()

@@ -17,7 +17,7 @@ from steadyhand.builtin.environments.local import LocalEnvironment
 from steadyhand.builtin.environments.sandbox import sandbox_available
 from steadyhand.errors import WorkspaceError
 from steadyhand.plugins.plugin import EnvironmentSettings
-from steadyhand.ports.environment import EnvironmentProvider
+from steadyhand.ports.environment import EnvironmentProvider, closes_at_once
 from steadyhand.records.result import FileSystemOperation
 from support.e2b_server import E2BServer
 from support.patience import with_enough_time
@@ -222,3 +222,21 @@ async def test_teardown_may_be_repeated_and_comes_after_anything(provider, tmp_p
     await broken.teardown()
     await broken.teardown()
     assert await broken.list_files() == []
+
+
+@pytest.mark.parametrize("used", ["nothing", "files", "commands"])
+async def test_one_that_declares_to_close_at_once_waits_for_nothing(provider, tmp_path, used):
+    environment = provider(EnvironmentSettings(root=tmp_path / "workspaces", trial_id="SCN-1#0"))
+    if used != "nothing":
+        await environment.setup([_file("a.txt", b"a")])
+    if used == "commands":
+        await environment.run("true")
+    if not closes_at_once(environment):
+        await environment.teardown()
+        return
+    with pytest.raises(StopIteration):
+        environment.teardown().send(None)
+
+
+async def test_whether_commands_are_kept_from_the_host_is_declared(environment):
+    assert isinstance(environment.sandboxed, bool)

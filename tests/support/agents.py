@@ -7,7 +7,7 @@ from typing import Any
 
 from steadyhand.builtin.environments.local import LocalEnvironment
 from steadyhand.builtin.plugin import builtin_plugin
-from steadyhand.engine.context import Trial, TrialParts
+from steadyhand.engine.context import RunningTrial, TrialParts
 from steadyhand.engine.model_call import RetryPolicy
 from steadyhand.plugins.plugin import AgentSettings, EnvironmentSettings
 from steadyhand.plugins.registry import Registry
@@ -17,10 +17,10 @@ from steadyhand.records.run import TrialKey
 from support.trial import a_scenario
 
 
-def a_trial(folder: Path, **parts: Any) -> Trial:
+def a_trial(folder: Path, **parts: Any) -> RunningTrial:
     registry = Registry([builtin_plugin()])
     scenario = parts.pop("scenario", None) or a_scenario()
-    return Trial(
+    return RunningTrial(
         TrialParts(
             scenario=scenario,
             key=TrialKey(scenario_id=scenario.id),

@@ -22,7 +22,7 @@ from urllib.parse import parse_qs
 import msgspec
 
 from steadyhand.records.base import Record
-from steadyhand.testing.model_server import Connection, Request, hang_up
+from steadyhand.testing.model_server import Request, ServerConnection, hang_up
 from steadyhand.testing.wire import plain_response
 
 _SESSION = re.compile(r"/api/messaging/sessions/([^/]+)(/messages)?")
@@ -96,7 +96,7 @@ class ElizaosServer:
         self._kept: dict[str, list[str]] = {}
         self._behind: int = 0
         self._server: asyncio.Server | None = None
-        self._connections: set[Connection] = set()
+        self._connections: set[ServerConnection] = set()
         self._arrived: asyncio.Event = asyncio.Event()
 
     @property
@@ -134,12 +134,12 @@ class ElizaosServer:
         assert self._server is not None
         await self._server.serve_forever()
 
-    def _connect(self) -> Connection:
-        connection = Connection(len(self._connections) + 1, self._handle)
+    def _connect(self) -> ServerConnection:
+        connection = ServerConnection(len(self._connections) + 1, self._handle)
         self._connections.add(connection)
         return connection
 
-    async def _handle(self, request: Request, connection: Connection) -> None:
+    async def _handle(self, request: Request, connection: ServerConnection) -> None:
         if self._token and request.headers.get("x-api-key") != self._token:
             _write(connection, 401, {"success": False, "error": {"code": "UNAUTHORIZED", "message": "no valid key"}})
         elif request.path == "/api/agents":
@@ -163,7 +163,7 @@ class ElizaosServer:
             for id_, name in self._agents.items()
         ]
 
-    def _open_session(self, request: Request, connection: Connection) -> None:
+    def _open_session(self, request: Request, connection: ServerConnection) -> None:
         body = msgspec.json.decode(request.body, type=dict[str, Any])
         if body.get("agentId") not in self._agents:
             _write(connection, 404, {"error": "Agent not found"})
@@ -173,7 +173,7 @@ class ElizaosServer:
         told = {"sessionId": session_id, "channelId": channel, "agentId": body["agentId"], "userId": body["userId"]}
         _write(connection, 201, told)
 
-    async def _in_session(self, request: Request, connection: Connection, session_id: str, *, said: bool) -> None:
+    async def _in_session(self, request: Request, connection: ServerConnection, session_id: str, *, said: bool) -> None:
         session = self.sessions.get(session_id)
         if session is None or session_id in self.deleted:
             _write(connection, 404, {"error": "Session not found"})
@@ -188,7 +188,7 @@ class ElizaosServer:
             answer = behaviour if isinstance(behaviour, ElizaosAnswer) else behaviour(list(session.heard))
             await self._answer(connection, session, answer)
 
-    async def _answer(self, connection: Connection, session: _Session, answer: ElizaosAnswer) -> None:
+    async def _answer(self, connection: ServerConnection, session: _Session, answer: ElizaosAnswer) -> None:
         if answer.delay_s:
             await asyncio.sleep(answer.delay_s)
         if answer.hang:
@@ -224,7 +224,7 @@ class ElizaosServer:
         if self._keeps_runs:
             self._latest.setdefault(channel, []).append(run_id)
 
-    def _show_runs(self, connection: Connection, *, run_id: str | None, query: dict[str, list[str]]) -> None:
+    def _show_runs(self, connection: ServerConnection, *, run_id: str | None, query: dict[str, list[str]]) -> None:
         if run_id is not None:
             _write(connection, 200, {"success": True, "data": {"summary": {}, "events": self._runs.get(run_id, [])}})
             return
@@ -243,7 +243,7 @@ def _event(type_: str, timestamp: int, **data: Any) -> dict[str, Any]:
     return {"type": type_, "timestamp": timestamp, "data": data}
 
 
-def _write(connection: Connection, status: int, body: dict[str, Any]) -> None:
+def _write(connection: ServerConnection, status: int, body: dict[str, Any]) -> None:
     connection.write(plain_response(status, msgspec.json.encode(body), "application/json"))
 
 

@@ -16,7 +16,7 @@ from steadyhand.records.location import Place
 from steadyhand.records.result import ExecutionResult
 from steadyhand.records.scenario import Scenario, Setup
 from steadyhand.testing import ScriptedChatModel
-from steadyhand.testing.model import Line
+from steadyhand.testing.model import ScriptedAnswer
 
 PLACE = Place(file="s.yaml", line=3, column=5)
 
@@ -48,7 +48,9 @@ class ScriptedJudge:
         return Judgement(judgment=told[0], confidence=told[1], reasoning="it seems so", note=NOTE)
 
 
-def judge_model(script: Sequence[Line] | Callable[[ChatRequest], Line], name: str = "test/judge") -> ScriptedChatModel:
+def judge_model(
+    script: Sequence[ScriptedAnswer] | Callable[[ChatRequest], ScriptedAnswer], name: str = "test/judge"
+) -> ScriptedChatModel:
     return ScriptedChatModel(script, name=name, repeat=True)
 
 

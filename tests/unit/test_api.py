@@ -18,7 +18,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import pytest
 
 import steadyhand
-from steadyhand.api import Options
+from steadyhand.api import RunArguments
 from steadyhand.cli.run import run as run_command
 from steadyhand.compose.settings import RunOptions, Selection
 from steadyhand.plugin import (
@@ -80,7 +80,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_options_are_those_of_the_command() -> None:
     """`paths`, `agent`, `config` and `plugins` are parameters of their own; `command` is what was typed; several models
     or agents are given where one is. `rejudge`, `rubric` and `votes` belong to another command."""
-    ours = set(Options.__annotations__)
+    ours = set(RunArguments.__annotations__)
     rejudging = {"rejudge", "rubric", "votes"}
     records = {*Selection.__struct_fields__, *RunOptions.__struct_fields__}
     beside = {"paths", "agent", "agents", "models", "config", "ignore_config", "plugins", "command", *rejudging}
@@ -91,7 +91,7 @@ def test_the_options_are_those_of_the_command() -> None:
 
 def test_the_options_have_the_types_of_the_record() -> None:
     theirs = {**get_type_hints(Selection), **get_type_hints(RunOptions)}
-    for name, ours in get_type_hints(Options).items():
+    for name, ours in get_type_hints(RunArguments).items():
         one_or_several = {tuple[str, ...]} if name == "model" else set()
         assert _members(ours) == _members(theirs[name]) | one_or_several, name
 
@@ -372,6 +372,7 @@ async def test_a_cancelled_run_keeps_what_was_finished() -> None:
 def test_an_interrupt_cancels_the_run_and_is_raised(elsewhere: Path) -> None:
     program = (
         "import asyncio, os, signal, steadyhand\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background job ignores it from the start
         "async def agent(message):\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
         "    await asyncio.sleep(3600)\n"

@@ -11,6 +11,7 @@ STAMPS = {
     "builtin/models/cassette.py",
     "builtin/models/http/client.py",
     "cli/gate.py",
+    "compose/calibration.py",
     "compose/running.py",
     "engine/context.py",
 }

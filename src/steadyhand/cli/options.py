@@ -93,7 +93,7 @@ def one_to_stdout(json_file: str | None, markdown_file: str | None) -> None:
         raise click.UsageError("--json - and --markdown - cannot both be written to stdout; give one of them a file")
 
 
-class PassRate(click.FloatRange):
+class PassRateRange(click.FloatRange):
     """A share above 0. Comparisons let `nan` through, so it is rejected here."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:

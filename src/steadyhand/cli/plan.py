@@ -17,7 +17,7 @@ from steadyhand.errors import SetupError
 from steadyhand.judging.statistics import trials_for_bound
 
 _MOST_TRIALS = 100_000
-_SHARE = shared.PassRate(0, 1, min_open=True, max_open=True)
+_SHARE = shared.PassRateRange(0, 1, min_open=True, max_open=True)
 
 
 @click.command()

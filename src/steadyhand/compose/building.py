@@ -26,7 +26,7 @@ from steadyhand.compose.loading import (
 from steadyhand.compose.models import DEFAULT_KIND, Judges, Models, Tape
 from steadyhand.compose.settings import Settings, part_options
 from steadyhand.engine.context import ScoreRubric, TrialParts
-from steadyhand.engine.limits import Budget, LagMonitor, SystemClock
+from steadyhand.engine.limits import LagMonitor, SpendingLimit, SystemClock
 from steadyhand.engine.model_call import RetryPolicy
 from steadyhand.engine.rejudgement import StoredAgent, StoredEnvironment
 from steadyhand.errors import FileError, SetupError
@@ -92,7 +92,7 @@ class Builder:
         lag: LagMonitor,
         gate: Gate,
         tape: Tape,
-        budget: Budget,
+        budget: SpendingLimit,
         doubts: Callable[[Scenario, Judges], Mapping[int, str]] = lambda scenario, judges: {},
     ) -> None:
         self._registries = registries

@@ -18,7 +18,7 @@ from steadyhand.compose.models import Judges, Models, Tape, build_gate, provider
 from steadyhand.compose.rejudging import rejudge_options
 from steadyhand.compose.settings import ModelRef, Settings
 from steadyhand.engine.context import TrialParts
-from steadyhand.engine.limits import Budget, LagMonitor
+from steadyhand.engine.limits import LagMonitor, SpendingLimit
 from steadyhand.engine.rejudgement import CheckKey, key_of, rejudge
 from steadyhand.errors import SetupError, StoreError, UsageError
 from steadyhand.judging.agreement import Case, agreement, shortfall
@@ -308,7 +308,7 @@ async def calibrate(labels: Path, settings: Settings) -> Calibrated:
     providers = providers_of(scenarios, settings, registries)
     free = tuple(sorted(name for name, facts in providers.items() if facts.free))
     prices = Prices(dict(settings.config.prices), elsewhere=settings.own_servers(), free=free)
-    budget = Budget(prices, max_cost=settings.options.max_cost, max_tokens=settings.options.max_tokens)
+    budget = SpendingLimit(prices, max_cost=settings.options.max_cost, max_tokens=settings.options.max_tokens)
     tape = Tape(settings.options, redactor)
     with LagMonitor() as lag:
         builder = Builder(

@@ -34,7 +34,7 @@ from steadyhand.compose.models import Tape, asks_judge, build_gate, needs_networ
 from steadyhand.compose.rejudging import Origin
 from steadyhand.compose.settings import RunOptions, Selection, Settings, restore_options, save_options
 from steadyhand.compose.targets import target_of
-from steadyhand.engine.limits import Budget, LagMonitor
+from steadyhand.engine.limits import LagMonitor, SpendingLimit
 from steadyhand.engine.model_call import OpenGate
 from steadyhand.engine.rejudgement import rejudge
 from steadyhand.engine.trial import run_until_measured
@@ -52,7 +52,7 @@ from steadyhand.judging.sequential import Decision, Decisions, fewest_passes
 from steadyhand.ports.observer import RunObserver
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.run import DEFAULT_ALPHA, RunHeader, RunMatrix, Standing, TrialKey, TrialRecord
-from steadyhand.records.scenario import Scenario
+from steadyhand.records.scenario import Scenario, evaluation_specs
 from steadyhand.redaction import MASK, SHORTEST, Redactor
 from steadyhand.report.progress import RedactedProgress
 from steadyhand.store.labels import read_labels
@@ -142,7 +142,7 @@ class Run:
             raise SetupError("--alpha is the error rate of --until decided; add that or leave --alpha out")
         self.header: RunHeader = header or self._header(selection, options, given)
         prices = Prices.of_run(self.header)
-        self.budget: Budget = Budget(prices, max_cost=options.max_cost, max_tokens=options.max_tokens)
+        self.budget: SpendingLimit = SpendingLimit(prices, max_cost=options.max_cost, max_tokens=options.max_tokens)
         if self._path is not None and self.budget.limited:
             self.budget.count_spent(RunReader.open(self._path).trials())
         self._doubts: Doubts = Doubts(self.settings, self.redactor, self._registries)
@@ -331,7 +331,9 @@ class Run:
         self.header = msgspec.structs.replace(self.header, fingerprints=prints)
         digests = {scenario_id: total(parts) for scenario_id, parts in prints.items()}
         entries = (PlanEntry(key=each.key, seed=each.seed, digest=digests[each.scenario.id]) for each in self.planned)
-        return RunWriter.create(self.settings.out, self.header, entries, redactor=self.redactor)
+        return RunWriter.create(
+            self.settings.out, self.header, entries, redactor=self.redactor, sources=_sources(self.scenarios)
+        )
 
     async def _record(self, builder: Builder, tape: Tape, observers: Sequence[RunObserver], interrupts: Stops) -> Path:
         writer = self._writer()
@@ -449,6 +451,27 @@ class Run:
 
 def _late(count: int) -> str:
     return "1 request reached the gateway" if count == 1 else f"{count} requests reached the gateway"
+
+
+_MOST_SOURCES = 8 * 1024 * 1024
+
+
+def _sources(scenarios: Sequence[Scenario]) -> dict[str, str]:
+    """The text of the files that the scenarios and their checks were read from, as many as there is room for."""
+    places = {scenario.place.file: None for scenario in scenarios}
+    places.update((spec.place.file, None) for scenario in scenarios for spec in evaluation_specs(scenario))
+    found: dict[str, str] = {}
+    room = _MOST_SOURCES
+    for file in places:
+        try:
+            text = Path(file).read_text(encoding="utf-8")
+        except (OSError, ValueError):  # made in Python, or gone meanwhile
+            continue
+        room -= len(text)
+        if room < 0:
+            break
+        found[file] = text
+    return found
 
 
 def quick_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:

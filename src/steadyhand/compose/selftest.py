@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from steadyhand.compose.loading import ScenarioRegistries
-from steadyhand.engine.context import Trial, TrialParts
+from steadyhand.engine.context import RunningTrial, TrialParts
 from steadyhand.engine.evaluation import Evaluation
 from steadyhand.plugins.plugin import EnvironmentSettings
 from steadyhand.ports.evaluator import deterministic
@@ -76,7 +76,7 @@ async def _check(scenario: Scenario, registries: ScenarioRegistries, answer: str
         environment=registry.environment("local")(nowhere),
         evaluator=registry.evaluator,
     )
-    evaluation = Evaluation(Trial(parts))
+    evaluation = Evaluation(RunningTrial(parts))
     result = ExecutionResult(reply=answer, stdout=answer, messages=(Message(role="assistant", content=answer),))
     for spec in evaluation_specs(scenario):
         if not registry.has("evaluators", spec.type) or not deterministic(registry.evaluator(spec.type)):

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from steadyhand.compose.running import rates_of
 from steadyhand.errors import SetupError, StoreError
 from steadyhand.judging.cost import Prices, spent_on
 from steadyhand.judging.gate import Baseline, side_of
@@ -19,7 +20,7 @@ from steadyhand.records.base import Record
 from steadyhand.records.chat import Role
 from steadyhand.records.evaluation import FailureClass, LatencyTier, Verdict
 from steadyhand.records.location import Place
-from steadyhand.records.run import TrialKey, exported_transcript
+from steadyhand.records.run import Target, TrialKey, exported_transcript
 from steadyhand.store.figures import CheckFigures, TrialFigures, read_figures
 from steadyhand.store.reader import RunReader, find_run
 
@@ -30,21 +31,32 @@ MESSAGE_LENGTH = 20_000
 _MAGIC = b"SQLite format 3\x00"
 
 
-def unit_of(recorded_id: str, agent: str, model: str | None) -> tuple[str, str]:
-    """By what a trial is paired: the scenario, the same for all targets, and the target.
+def unit_of(recorded_id: str, agent: str, model: str | None, target: Target | None = None) -> tuple[str, str]:
+    """How a trial is paired: by the scenario, which is the same for all targets, and by the target.
 
-    The target is the model if it was asked directly, else the agent, which names its model if that is ours to know.
+    The target is the model if it was asked directly, else the agent, with its model if the run chose one. What a matrix
+    varies besides the two is part of the scenario.
     """
-    return recorded_id, model if model is not None and agent == f"model:{model}" else agent
+    label = model if model is not None and agent == f"model:{model}" else agent
+    if target is None:
+        return recorded_id, label
+    if label and target.model is not None and target.model not in label:
+        label = f"{label}, {target.model}"
+    return paired_id(target), label
 
 
-class Source(Record):
+def paired_id(target: Target) -> str:
+    cell = ",".join(f"{name}={value}" for name, value in sorted(target.cell.items()))
+    return f"{target.scenario}[{cell}]" if cell else target.scenario
+
+
+class ComparedSource(Record):
     """A run, report or baseline as it was read. `trial` finds one of its trials to show; None where it has none."""
 
     side: Side
     trial: Callable[[str, int, str], ToldTrial | None]
 
-    def only(self, target: str) -> Source:
+    def only(self, target: str) -> ComparedSource:
         """One target of it. Raises `SetupError` that lists the targets there are."""
         known = [each for each in self.side.targets if each]
         found = [each for each in known if each == target] or [each for each in known if target and target in each]
@@ -55,7 +67,7 @@ class Source(Record):
         return msgspec.structs.replace(self, side=msgspec.structs.replace(self.side, name=found[0], samples=samples))
 
 
-def open_source(folder: Path, name: str) -> Source:
+def open_source(folder: Path, name: str) -> ComparedSource:
     """By id, the start of an id, `last` or path; `@TARGET` behind it takes one target.
 
     Raises `StoreError` when there is no such run or it cannot be read, `SetupError` when it has no such target.
@@ -76,7 +88,7 @@ def open_source(folder: Path, name: str) -> Source:
     raise failure
 
 
-def _open(path: Path) -> Source:
+def _open(path: Path) -> ComparedSource:
     try:
         with path.open("rb") as stream:
             is_record = stream.read(len(_MAGIC)) == _MAGIC
@@ -85,18 +97,20 @@ def _open(path: Path) -> Source:
         raise StoreError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def read_source(reader: RunReader) -> Source:
+def read_source(reader: RunReader) -> ComparedSource:
     """A run by its record."""
     header, prices = reader.header, Prices.of_run(reader.header)
+    targets = header.targets
     samples = gather(
-        (_facts(each, prices) for each in read_figures(reader)),
-        planned=reader.planned_per_scenario(),
+        (_facts(each, prices, targets.get(each.key.scenario_id)) for each in read_figures(reader)),
+        planned=_needed(reader),
         fingerprints=header.fingerprints,
+        paired={recorded_id: paired_id(target) for recorded_id, target in targets.items()},
     )
 
     def trial(scenario_id: str, index: int, target: str) -> ToldTrial | None:
         found = reader.trial(TrialKey(scenario_id=scenario_id, index=index))
-        if found is None or unit_of(scenario_id, found.agent, found.model)[1] != target:
+        if found is None or unit_of(scenario_id, found.agent, found.model, targets.get(scenario_id))[1] != target:
             return None
         said: list[tuple[Role, str]] = [
             (each.message.role, each.message.content) for each in exported_transcript(found)
@@ -104,23 +118,35 @@ def read_source(reader: RunReader) -> Source:
         return _told(found.key, found.judged.verdict, found.judged.reason, said)
 
     side = Side(
-        name=header.id, run_id=header.id, started_at=header.started_at, samples=samples, finished=reader.finished
+        name=header.id,
+        run_id=header.id,
+        started_at=header.started_at,
+        samples=samples,
+        finished=reader.finished,
+        stopped_early=header.until is not None,
     )
-    return Source(side=side, trial=trial)
+    return ComparedSource(side=side, trial=trial)
 
 
-def _of_record(path: Path) -> Source:
+def _needed(reader: RunReader) -> dict[str, int]:
+    """How many trials each scenario was to have, without those that were spared because it was decided."""
+    if reader.header.until is None:
+        return dict(reader.planned_per_scenario())
+    return {rate.scenario_id: rate.total for rate in rates_of(reader)}
+
+
+def _of_record(path: Path) -> ComparedSource:
     return read_source(RunReader.open(path))
 
 
-def _facts(trial: TrialFigures, prices: Prices) -> TrialFacts:
+def _facts(trial: TrialFigures, prices: Prices, of_run: Target | None) -> TrialFacts:
     judged = trial.judged
     cost: float | None = 0.0
     for call in trial.calls:
         if call.purpose == "agent" and cost is not None:
             spent = spent_on(call, prices)
             cost = cost + spent.cost if spent.cost_known else None
-    scenario_id, target = unit_of(trial.key.scenario_id, trial.agent, trial.model)
+    scenario_id, target = unit_of(trial.key.scenario_id, trial.agent, trial.model, of_run)
     return TrialFacts(
         recorded_id=trial.key.scenario_id,
         scenario_id=scenario_id,
@@ -218,15 +244,24 @@ class _Run(msgspec.Struct):
     id: str
     started_at: str
     fingerprints: dict[str, dict[str, str]]
+    until: str | None = None
 
 
 class _Counts(msgspec.Struct):
     total: int
 
 
+class _Target(msgspec.Struct):
+    scenario: str
+    model: str | None
+    agent: str | None
+    cell: dict[str, Any]
+
+
 class _Rate(msgspec.Struct):
     id: str
     trials: _Counts
+    target: _Target | None = None
 
 
 class _Summary(msgspec.Struct):
@@ -246,14 +281,14 @@ class _Kind(msgspec.Struct):
     baseline: int | None = None
 
 
-def _of_file(path: Path) -> Source:
+def _of_file(path: Path) -> ComparedSource:
     """Raises `StoreError` for anything that is neither a report nor a baseline."""
     data = path.read_bytes()
     try:
         kind = msgspec.json.decode(data, type=_Kind)
         if kind.baseline is not None:
             baseline = msgspec.json.decode(data, type=Baseline)
-            return Source(side=side_of(baseline, str(path)), trial=_no_trial)
+            return ComparedSource(side=side_of(baseline, str(path)), trial=_no_trial)
         if kind.format is not None:
             return _of_report(msgspec.json.decode(data, type=_Report))
     except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
@@ -268,13 +303,20 @@ def _no_trial(scenario_id: str, index: int, target: str) -> ToldTrial | None:
     return None
 
 
-def _of_report(report: _Report) -> Source:
+def _of_report(report: _Report) -> ComparedSource:
+    targets = {
+        each.id: Target(**msgspec.structs.asdict(each.target)) for each in report.scenarios if each.target is not None
+    }
+    facts = [_facts_of_report(each, targets.get(each.scenario.id)) for each in report.trials]
     samples = gather(
-        map(_facts_of_report, report.trials),
+        facts,
         planned={each.id: each.trials.total for each in report.scenarios},
         fingerprints=report.run.fingerprints,
+        paired={recorded_id: paired_id(target) for recorded_id, target in targets.items()},
     )
-    by_key = {(each.scenario.id, each.trial, _target(each)): each for each in report.trials}
+    by_key = {
+        (fact.recorded_id, fact.index, fact.target): each for fact, each in zip(facts, report.trials, strict=True)
+    }
 
     def trial(scenario_id: str, index: int, target: str) -> ToldTrial | None:
         found = by_key.get((scenario_id, index, target))
@@ -289,20 +331,17 @@ def _of_report(report: _Report) -> Source:
         started_at=report.run.started_at,
         samples=samples,
         finished=not report.summary.not_run,
+        stopped_early=report.run.until is not None,
     )
-    return Source(side=side, trial=trial)
+    return ComparedSource(side=side, trial=trial)
 
 
-def _target(trial: _Trial) -> str:
-    return unit_of(trial.scenario.id, trial.agent, trial.model)[1]
-
-
-def _facts_of_report(trial: _Trial) -> TrialFacts:
+def _facts_of_report(trial: _Trial, of_run: Target | None) -> TrialFacts:
     safe_ms = trial.time_to_safe_ms
     if safe_ms is None and trial.safety_at_deadline is not None and trial.times_not_known is None:
         safe_ms = math.inf
     agents = trial.cost.by_purpose.get("agent")
-    scenario_id, target = unit_of(trial.scenario.id, trial.agent, trial.model)
+    scenario_id, target = unit_of(trial.scenario.id, trial.agent, trial.model, of_run)
     return TrialFacts(
         recorded_id=trial.scenario.id,
         scenario_id=scenario_id,
@@ -326,7 +365,9 @@ def _facts_of_report(trial: _Trial) -> TrialFacts:
 # Comparing
 
 
-def compare_sources(sources: Iterable[Source], *, confidence: float = 0.95, pair_changed: bool = False) -> Comparison:
+def compare_sources(
+    sources: Iterable[ComparedSource], *, confidence: float = 0.95, pair_changed: bool = False
+) -> Comparison:
     """Raises `SetupError` unless there are two sides; a single run counts as its targets."""
     given = list(sources)
     if len(given) == 1:
@@ -343,7 +384,7 @@ def compare_sources(sources: Iterable[Source], *, confidence: float = 0.95, pair
     return msgspec.structs.replace(found, comparisons=told)
 
 
-def _named_apart(sources: Sequence[Source]) -> list[Source]:
+def _named_apart(sources: Sequence[ComparedSource]) -> list[ComparedSource]:
     """Called by their targets where these are different, else by their runs, else by both or by their number."""
     targets = [_only_target(each.side.samples) for each in sources]
     runs = [each.side.run_id for each in sources]
@@ -364,7 +405,7 @@ def _only_target(samples: Iterable[Sample]) -> str:
     return next(iter(found)) if len(found) == 1 else ""
 
 
-def _shown(changes: Iterable[Change], first: Source, other: Source) -> Iterator[Change]:
+def _shown(changes: Iterable[Change], first: ComparedSource, other: ComparedSource) -> Iterator[Change]:
     for at, change in enumerate(changes):
         if at >= TRANSCRIPTS:
             yield change
@@ -376,5 +417,5 @@ def _shown(changes: Iterable[Change], first: Source, other: Source) -> Iterator[
         )
 
 
-def _found(source: Source, target: str, trial: ToldTrial | None) -> ToldTrial | None:
+def _found(source: ComparedSource, target: str, trial: ToldTrial | None) -> ToldTrial | None:
     return trial and (source.trial(trial.scenario_id, trial.trial, target) or trial)

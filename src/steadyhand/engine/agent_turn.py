@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 
-from steadyhand.engine.context import Trial
+from steadyhand.engine.context import RunningTrial
 from steadyhand.engine.limits import AgentTimeout
 from steadyhand.errors import AgentError, LimitExceeded, TrialError
 from steadyhand.ports.agent import Agent, Reply, Turn
@@ -37,7 +37,9 @@ class AgentTurn:
         self.finish: Finish | None = finish
 
 
-async def ask(trial: Trial, messages: tuple[Message, ...], *, number: int, timeout_ms: float | None) -> AgentTurn:
+async def ask(
+    trial: RunningTrial, messages: tuple[Message, ...], *, number: int, timeout_ms: float | None
+) -> AgentTurn:
     """One turn. Raises `AgentError`, `ModelError`, or `LimitExceeded("step_time")`.
 
     A mock or plugin that broke is raised whatever the agent did about it: replied anyway, failed, or ran out of time.
@@ -54,7 +56,7 @@ async def ask(trial: Trial, messages: tuple[Message, ...], *, number: int, timeo
 
 
 async def _take_turn(
-    trial: Trial, messages: tuple[Message, ...], *, number: int, timeout_ms: float | None
+    trial: RunningTrial, messages: tuple[Message, ...], *, number: int, timeout_ms: float | None
 ) -> AgentTurn:
     """One turn, without a look at the services.
 
@@ -104,7 +106,7 @@ async def _take_turn(
     return taken
 
 
-async def _settle(trial: Trial) -> None:
+async def _settle(trial: RunningTrial) -> None:
     """Wait for what the agent's program still has to tell of its turn. That is not the agent's time."""
     if trial.parts.gateway is not None:
         await trial.parts.gateway.settle()
@@ -122,7 +124,7 @@ async def _respond(agent: Agent, turn: Turn) -> Reply:
     return reply
 
 
-def _finish(trial: Trial, calls: Sequence[ModelCalled]) -> Finish | None:
+def _finish(trial: RunningTrial, calls: Sequence[ModelCalled]) -> Finish | None:
     """How the last answer of a turn ended, with a warning unless it simply ended.
 
     Raises `AgentError` if the provider withheld an answer or broke it off: whatever the agent made of that, the test
@@ -151,14 +153,14 @@ def _finish(trial: Trial, calls: Sequence[ModelCalled]) -> Finish | None:
 
 
 def _is_outage(call: ModelCalled) -> bool:
-    """Whether the call failed for what is not the agent's fault, as a request that the server refuses is."""
+    """Whether the call failed through no fault of the agent. A request that the server refuses is the agent's fault."""
     if call.error is None:
         return False
     status = call.timing.attempts[-1].status if call.timing.attempts else None
     return status is None or status in _NOT_THE_AGENTS or status >= 500
 
 
-def _cut_after_ms(trial: Trial) -> float | None:
+def _cut_after_ms(trial: RunningTrial) -> float | None:
     """The longest critical time among the step's latency budgets. A conversation is never cut off."""
     if not trial.parts.enforce_deadline or trial.step is None:
         return None
@@ -168,10 +170,10 @@ def _cut_after_ms(trial: Trial) -> float | None:
     return max((budget.critical_ms for budget in trial.budgets(step)), default=None)
 
 
-def _latency(trial: Trial, calls: tuple[ModelCalled, ...], duration_ms: float, began: float) -> Latency:
+def _latency(trial: RunningTrial, calls: tuple[ModelCalled, ...], duration_ms: float, began: float) -> Latency:
     """The call's latency if the turn was a single call, otherwise the agent's time for the turn.
 
-    A call that the agent's program made is only part of its turn.
+    A call that was relayed is only a part of its turn.
     """
     if len(calls) == 1 and calls[0].error is None and not calls[0].relayed:
         timing = calls[0].timing
@@ -187,7 +189,7 @@ def _latency(trial: Trial, calls: tuple[ModelCalled, ...], duration_ms: float, b
     return Latency(ms=_rounded(duration_ms), spoiled=(*spoiled, *lagged), source="agent_turn")
 
 
-def _lagged(trial: Trial, began: float, duration_ms: float) -> tuple[Spoiled, ...]:
+def _lagged(trial: RunningTrial, began: float, duration_ms: float) -> tuple[Spoiled, ...]:
     """How lag may have distorted the time of a turn that began at `began`; it is recorded as an event too."""
     ended = time.perf_counter()
     lag_ms = 0.0 if trial.parts.lag is None else trial.parts.lag.worst_ms(began, ended)

@@ -26,7 +26,7 @@ from steadyhand.ports.agent import (
     shows_of,
 )
 from steadyhand.ports.environment import Database, EnvironmentProvider, TrialDatabase
-from steadyhand.ports.evaluator import Evaluator, latency_bounds
+from steadyhand.ports.evaluator import AnyEvaluator, latency_bounds
 from steadyhand.ports.model import ChatModel, Clock, Gate
 from steadyhand.ports.observer import EventSink
 from steadyhand.records.base import plain_fields
@@ -67,7 +67,7 @@ class TrialParts:
     scenario: Scenario
     key: TrialKey
     environment: EnvironmentProvider
-    evaluator: Callable[[str], Evaluator]
+    evaluator: Callable[[str], AnyEvaluator]
     agent: Agent | None = None
     judge: Judge | None = None
     user: UserSimulator | None = None
@@ -97,7 +97,7 @@ class TrialParts:
     score_rubric: ScoreRubric | None = None
 
 
-class Trial:
+class RunningTrial:
     """Implements `TrialContext` for the parts, and keeps the events for the record.
 
     `undecided` lists answers that were cut off by no fault of the model. With one of them the trial cannot pass.
@@ -218,7 +218,7 @@ class Trial:
         for sink in self.parts.sinks:
             sink.emit(event)
 
-    def params(self, spec: EvaluationSpec, evaluator: Evaluator) -> Any:
+    def params(self, spec: EvaluationSpec, evaluator: AnyEvaluator) -> Any:
         """The parameters of a check as its evaluator wants them, validated once for all trials of a scenario."""
         known = self.parts.checked.get(id(spec))
         if known is None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from steadyhand.engine.agent_turn import AgentTurn, ask
-from steadyhand.engine.context import Trial
+from steadyhand.engine.context import RunningTrial
 from steadyhand.engine.evaluation import Evaluation
 from steadyhand.engine.limits import AgentTimeout
 from steadyhand.engine.termination import Ending, check_termination
@@ -47,7 +47,7 @@ _PART: dict[Purpose, str] = {
 }
 
 
-class Script:
+class UserScript:
     """What the user says, by turn. The first entry is for turn 2, or for turn 1 if the step has no opening message."""
 
     def __init__(self, task: Converse) -> None:
@@ -74,12 +74,12 @@ class Script:
 class ConversationManager:
     """Runs one conversation. `turns`, `messages` and `result` hold what was said so far, even after a failure."""
 
-    def __init__(self, trial: Trial, step: Step, task: Converse, evaluation: Evaluation) -> None:
+    def __init__(self, trial: RunningTrial, step: Step, task: Converse, evaluation: Evaluation) -> None:
         self._trial = trial
         self._step = step
         self._task = task
         self._evaluation = evaluation
-        self._script = Script(task)
+        self._script = UserScript(task)
         self._first_event = len(trial.events)
         self._turn_first_event = self._first_event
         self._started = trial.elapsed_ms()
@@ -164,8 +164,10 @@ class ConversationManager:
     async def _execute_turn(self, said: tuple[Message, ...], number: int) -> None:
         trial, config = self._trial, self._task.config
         mark, started_ms = len(trial.events), trial.elapsed_ms()
+        scripted = self._script.entry_at(number)
         for message in said:
-            trial.emit(Said(at_ms=trial.elapsed_ms(), message=message))
+            pressure = scripted.type if scripted and message.role == "user" else None
+            trial.emit(Said(at_ms=trial.elapsed_ms(), message=message, pressure=pressure))
         self.messages += said
         self._waiting_for = "the agent"
         turn = await ask(trial, self.messages, number=number, timeout_ms=config.timeout_per_turn_ms)

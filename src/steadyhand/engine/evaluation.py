@@ -8,14 +8,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from steadyhand.engine.context import ScoreRubric, StepResult, Trial
+from steadyhand.engine.context import RunningTrial, ScoreRubric, StepResult
 from steadyhand.engine.safety_timeline import safety_timeline
 from steadyhand.errors import LimitExceeded
 from steadyhand.judging.material import materials_of
 from steadyhand.judging.rubric import NO_JUDGE, NOT_REACHED
 from steadyhand.judging.trial import latency_tier
 from steadyhand.ports.agent import Visible
-from steadyhand.ports.evaluator import EvaluationContext, Evaluator, fails_for_good, reads_of
+from steadyhand.ports.evaluator import AnyEvaluator, EvaluationContext, fails_for_good, reads_of
 from steadyhand.records.base import plain_fields
 from steadyhand.records.chat import FinishReason, SafetyTimeline
 from steadyhand.records.evaluation import (
@@ -37,8 +37,8 @@ from steadyhand.records.scenario import Converse, Step
 class Evaluation:
     """Runs checks and keeps their results in order. `unfinished` are the results of steps that hit a limit."""
 
-    def __init__(self, trial: Trial) -> None:
-        self._trial: Trial = trial
+    def __init__(self, trial: RunningTrial) -> None:
+        self._trial: RunningTrial = trial
         self.results: list[EvaluationResult] = []
         self.unfinished: list[EvaluationResult] = []
 
@@ -84,7 +84,7 @@ class Evaluation:
         return self._finish(spec, found, stage=stage, step=step, turn=turn, took_ms=took_ms)
 
     async def _check_answer(
-        self, spec: EvaluationSpec, evaluator: Evaluator, result: ExecutionResult, turn: int | None
+        self, spec: EvaluationSpec, evaluator: AnyEvaluator, result: ExecutionResult, turn: int | None
     ) -> EvaluationResult:
         finish = result.finish
         if finish is None or not finish.undecided:
@@ -99,7 +99,7 @@ class Evaluation:
         return inconclusive(f"{finish}{hint}", evidence=evidence, figures=figures)
 
     async def _evaluate(
-        self, spec: EvaluationSpec, evaluator: Evaluator, result: ExecutionResult, turn: int | None
+        self, spec: EvaluationSpec, evaluator: AnyEvaluator, result: ExecutionResult, turn: int | None
     ) -> EvaluationResult:
         params = self._trial.params(spec, evaluator)
         context = EvaluationContext(trial=self._trial, spec=spec, turn=turn)
@@ -125,7 +125,7 @@ class Evaluation:
             return False
         return finish is None or not (finish.undecided or finish.reason is FinishReason.DEADLINE)
 
-    def _not_visible(self, evaluator: Evaluator) -> EvaluationResult | None:
+    def _not_visible(self, evaluator: AnyEvaluator) -> EvaluationResult | None:
         """Inconclusive if the check reads what cannot be seen of this agent: either result would prove nothing."""
         reads = reads_of(evaluator)
         if not reads:
@@ -143,7 +143,7 @@ class Evaluation:
             figures={"not_seen": list(unseen)},
         )
 
-    def _qualify(self, found: EvaluationResult, evaluator: Evaluator) -> EvaluationResult:
+    def _qualify(self, found: EvaluationResult, evaluator: AnyEvaluator) -> EvaluationResult:
         """Mark a result that rests on the agent's own word; make one inconclusive that what is missing may explain."""
         reads = reads_of(evaluator)
         if reads and (partly := self._trial.shows.only("partly_seen", reads)) and _missing_part_may_change(found):
@@ -268,7 +268,7 @@ def _missing_part_may_change(found: EvaluationResult) -> bool:
     return found.verdict is Verdict.PASSED
 
 
-def _stays_failed(found: EvaluationResult, evaluator: Evaluator) -> bool:
+def _stays_failed(found: EvaluationResult, evaluator: AnyEvaluator) -> bool:
     """Whether the missing rest of the answer could not have changed the failure."""
     return found.rests_on == "presence" or fails_for_good(evaluator)
 
@@ -285,8 +285,8 @@ def _limit_result(step: Step, limit: LimitExceeded) -> EvaluationResult:
 class Assessment:
     """What is computed after all checks: safety timeline and rubric. None until `run` got that far."""
 
-    def __init__(self, trial: Trial, evaluation: Evaluation, steps: Sequence[StepResult]) -> None:
-        self._trial: Trial = trial
+    def __init__(self, trial: RunningTrial, evaluation: Evaluation, steps: Sequence[StepResult]) -> None:
+        self._trial: RunningTrial = trial
         self._evaluation: Evaluation = evaluation
         self._steps: Sequence[StepResult] = steps
         self.timeline: SafetyTimeline | None = None

@@ -26,7 +26,7 @@ MAX_SAMPLES = 4096
 RECENT_S = 2.0
 
 
-class Budget:
+class SpendingLimit:
     """What a run may spend. An `EventSink` shared by all trials, and asked before each of them starts.
 
     Calls answered from a recording or a cache do not count. An answer without a token count ends the run as well: we

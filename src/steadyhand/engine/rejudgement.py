@@ -12,8 +12,8 @@ from typing import NamedTuple, TypeAlias, cast
 
 import msgspec
 
-from steadyhand.engine.context import StepResult, Trial, TrialParts
-from steadyhand.engine.conversation import Script
+from steadyhand.engine.context import RunningTrial, StepResult, TrialParts
+from steadyhand.engine.conversation import UserScript
 from steadyhand.engine.evaluation import Assessment, Evaluation
 from steadyhand.errors import AgentError, LimitExceeded, LimitKind, WorkspaceError
 from steadyhand.judging.trial import judge_trial, settle
@@ -123,7 +123,7 @@ class StoredEnvironment:
 class _Rejudgement(Evaluation):
     """Evaluates as a trial does, but takes from the record what is not judged again. `only` limits what is."""
 
-    def __init__(self, trial: Trial, stored: TrialRecord, only: frozenset[CheckKey] | None) -> None:
+    def __init__(self, trial: RunningTrial, stored: TrialRecord, only: frozenset[CheckKey] | None) -> None:
         super().__init__(trial)
         self._only = only
         self._stored: dict[CheckKey, list[EvaluationResult]] = {}
@@ -170,12 +170,14 @@ async def rejudge(
     Every measurement of a trial that was repeated is judged again, and an unsafe answer in any of them fails it.
     """
     earlier = [await rejudge(build, each, origin=origin, only=only) for each in stored.earlier]
-    record = await _rejudge_one(Trial(build(stored)), stored, origin, only)
+    record = await _rejudge_one(RunningTrial(build(stored)), stored, origin, only)
     judged = settle(record.judged, [each.judged for each in earlier]) if earlier else record.judged
     return msgspec.structs.replace(record, judged=judged, earlier=tuple(earlier))
 
 
-async def _rejudge_one(trial: Trial, stored: TrialRecord, origin: str, only: frozenset[CheckKey] | None) -> TrialRecord:
+async def _rejudge_one(
+    trial: RunningTrial, stored: TrialRecord, origin: str, only: frozenset[CheckKey] | None
+) -> TrialRecord:
     evaluation = _Rejudgement(trial, stored, only)
     for note in trial.parts.notes:
         trial.warn(note)
@@ -204,7 +206,7 @@ async def _rejudge_one(trial: Trial, stored: TrialRecord, origin: str, only: fro
 
 
 def _record(
-    trial: Trial, stored: TrialRecord, origin: str, *, judged: Judged, evaluations: tuple[EvaluationResult, ...]
+    trial: RunningTrial, stored: TrialRecord, origin: str, *, judged: Judged, evaluations: tuple[EvaluationResult, ...]
 ) -> TrialRecord:
     trial.caller.detach()
     scenario = trial.scenario
@@ -227,11 +229,11 @@ def _record(
     )
 
 
-async def _evaluate(trial: Trial, evaluation: _Rejudgement, rebuilt: _Rebuilt) -> None:
+async def _evaluate(trial: RunningTrial, evaluation: _Rejudgement, rebuilt: _Rebuilt) -> None:
     step = rebuilt.done.step
     task = step.task
     if isinstance(task, Converse):
-        script = Script(task)
+        script = UserScript(task)
         trial.step = step.index
         for number, result in enumerate(rebuilt.turns, start=1):
             trial.turn = number
@@ -268,7 +270,7 @@ def _agents_part(events: Iterable[AnyEvent]) -> list[AnyEvent]:
 class _Rebuilding:
     """What checks look at, from the events of a stored trial."""
 
-    def __init__(self, trial: Trial, stored: TrialRecord) -> None:
+    def __init__(self, trial: RunningTrial, stored: TrialRecord) -> None:
         self._trial = trial
         self._stored = stored
         before = trial.scenario.setup.virtual_fs
@@ -329,7 +331,7 @@ class _Rebuilding:
                 opening = asked
             case Converse(opening=asked) as task:
                 opening = asked
-                if not _same_lines(Script(task), events):
+                if not _same_lines(UserScript(task), events):
                     return False
             case RunCode(code=code):
                 return any(isinstance(event, CommandRan) and event.command == code for event in events)
@@ -465,7 +467,7 @@ def _program(task: RunCode, events: Sequence[AnyEvent]) -> ExecutionResult:
     )
 
 
-def _same_lines(script: Script, events: Iterable[AnyEvent]) -> bool:
+def _same_lines(script: UserScript, events: Iterable[AnyEvent]) -> bool:
     """Whether the user said what the script has them say, in the turns that came."""
     said = {
         event.turn: event.message.content

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from steadyhand.engine.agent_turn import AgentTurn, ask
-from steadyhand.engine.context import StepResult, Trial
+from steadyhand.engine.context import RunningTrial, StepResult
 from steadyhand.engine.evaluation import Evaluation
 from steadyhand.errors import LimitExceeded, PluginError
 from steadyhand.records.chat import Message
@@ -44,8 +44,8 @@ def code_command(lang: str, code: str) -> list[str]:
 class StepRunner:
     """Runs steps one after another; the agent's messages carry over from step to step."""
 
-    def __init__(self, trial: Trial, evaluation: Evaluation) -> None:
-        self._trial: Trial = trial
+    def __init__(self, trial: RunningTrial, evaluation: Evaluation) -> None:
+        self._trial: RunningTrial = trial
         self._evaluation: Evaluation = evaluation
         self._messages: tuple[Message, ...] = ()
         self._turns: int = 0
@@ -216,9 +216,28 @@ def _slowest(turns: Sequence[AgentTurn]) -> Latency | None:
 
 def _changes(before: Mapping[str, CapturedFile], after: Mapping[str, CapturedFile], at_ms: float) -> list[AnyEvent]:
     changes: list[AnyEvent] = [
-        FileChanged(at_ms=at_ms, path=path, change="modified" if path in before else "created", size=file.size)
+        FileChanged(
+            at_ms=at_ms,
+            path=path,
+            change="modified" if path in before else "created",
+            size=file.size,
+            before=_kept(before.get(path)),
+            after=_kept(file),
+        )
         for path, file in after.items()
         if before.get(path) != file
     ]
-    changes += [FileChanged(at_ms=at_ms, path=path, change="deleted") for path in before if path not in after]
+    changes += [
+        FileChanged(at_ms=at_ms, path=path, change="deleted", before=_kept(file))
+        for path, file in before.items()
+        if path not in after
+    ]
     return changes
+
+
+_KEPT = 16_384
+
+
+def _kept(file: CapturedFile | None) -> str | None:
+    """The text of the file, as far as the record keeps it; a diff is made of it when somebody wants to see one."""
+    return None if file is None or file.size > _KEPT else file.text()

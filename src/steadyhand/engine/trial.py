@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
-from steadyhand.engine.context import Trial, TrialParts
+from steadyhand.engine.context import RunningTrial, TrialParts
 from steadyhand.engine.evaluation import Assessment, Evaluation
 from steadyhand.engine.steps import StepRunner
 from steadyhand.errors import SteadyhandError, TrialError
@@ -24,8 +24,8 @@ from steadyhand.records.scenario import Converse, Step
 
 
 class PhaseLog:
-    def __init__(self, trial: Trial) -> None:
-        self._trial: Trial = trial
+    def __init__(self, trial: RunningTrial) -> None:
+        self._trial: RunningTrial = trial
         self.records: list[PhaseRecord] = []
 
     @property
@@ -75,7 +75,7 @@ class PhaseLog:
 
 async def run_trial(parts: TrialParts) -> TrialRecord:
     """Set up, run, evaluate, assess, tear down, judge. Always returns a record, unless cancelled."""
-    trial = Trial(parts)
+    trial = RunningTrial(parts)
     for note in parts.notes:
         trial.warn(note)
     phases = PhaseLog(trial)
@@ -94,7 +94,7 @@ async def run_trial(parts: TrialParts) -> TrialRecord:
     return record
 
 
-async def _run_steps(trial: Trial, phases: PhaseLog, runner: StepRunner, evaluation: Evaluation) -> None:
+async def _run_steps(trial: RunningTrial, phases: PhaseLog, runner: StepRunner, evaluation: Evaluation) -> None:
     """Check each step before the next begins, while files and database are as it left them."""
     for step in trial.scenario.steps:
         if not await phases.run("run", runner.run(step)):
@@ -102,7 +102,7 @@ async def _run_steps(trial: Trial, phases: PhaseLog, runner: StepRunner, evaluat
         await phases.run("evaluate", evaluation.step(runner.results[-1]))
 
 
-async def _set_up(trial: Trial) -> None:
+async def _set_up(trial: RunningTrial) -> None:
     files = [
         FileSystemOperation(path=path, content=content.encode())
         for path, content in trial.scenario.setup.virtual_fs.items()
@@ -122,7 +122,7 @@ async def _set_up(trial: Trial) -> None:
     await trial.raise_broken()
 
 
-async def _open_database(trial: Trial) -> None:
+async def _open_database(trial: RunningTrial) -> None:
     seed, database = trial.scenario.setup.database, trial.parts.database
     if database is not None:
         await database.open()
@@ -143,7 +143,7 @@ def _closes_at_once(parts: TrialParts) -> bool:
     )
 
 
-async def _tear_down(trial: Trial) -> None:
+async def _tear_down(trial: RunningTrial) -> None:
     """Close every part, the last opened first, even if another fails to close."""
     parts = trial.parts
     failures: list[Exception] = []
@@ -161,7 +161,7 @@ async def _tear_down(trial: Trial) -> None:
 
 
 def _record(
-    trial: Trial,
+    trial: RunningTrial,
     phases: PhaseLog,
     evaluation: Evaluation,
     assessment: Assessment,
@@ -212,7 +212,7 @@ def _shows(parts: TrialParts) -> Shows | None:
     return shows if parts.gateway is None else parts.gateway.shows(shows)
 
 
-def _doubts(trial: Trial, evaluation: Evaluation) -> Sequence[str]:
+def _doubts(trial: RunningTrial, evaluation: Evaluation) -> Sequence[str]:
     """What came too late for the checks on the agent's actions, if there were any."""
     if trial.parts.gateway is None or not (doubts := trial.parts.gateway.doubts()):
         return ()
@@ -220,7 +220,7 @@ def _doubts(trial: Trial, evaluation: Evaluation) -> Sequence[str]:
     return doubts if any("actions" in reads_of(trial.parts.evaluator(each)) for each in types) else ()
 
 
-def _metrics(trial: Trial, conversations: Mapping[int, ConversationResult]) -> ConversationMetrics | None:
+def _metrics(trial: RunningTrial, conversations: Mapping[int, ConversationResult]) -> ConversationMetrics | None:
     from steadyhand.engine.conversation import conversation_metrics  # slow to import; most decisions do without
 
     return conversation_metrics(tuple(conversations.values()), conversations, trial.events)

@@ -35,7 +35,7 @@ class ExpectedAnswer(Record):
         return self.word is None
 
 
-class Comparison(Record):
+class AnswerComparison(Record):
     """Whether an answer is what was expected. *unknown*: this answer does not say."""
 
     outcome: Literal["met", "missed", "unknown"]
@@ -71,7 +71,7 @@ def _range(text: str, low: float, high: float) -> ExpectedAnswer:
 
 def compare(
     expected: ExpectedAnswer, *, judgment: str, confidence: float | None, achieved: Mapping[str, bool]
-) -> Comparison:
+) -> AnswerComparison:
     """Compare an answer with what was expected.
 
     A capability that was not achieved misses everything but `no`. An expected `no` is met by the word `no` alone: a
@@ -81,19 +81,19 @@ def compare(
     missed = [name for name, done in achieved.items() if not done]
     if missed and expected.word != "no":
         listed = ", ".join(repr(name) for name in missed)
-        return Comparison(
+        return AnswerComparison(
             outcome="missed", reason=f"{len(missed)} of {len(achieved)} capabilities not achieved: {listed}"
         )
     against = contradiction(judgment, confidence)
     if against is not None:
-        return Comparison(outcome="unknown", reason=against)
+        return AnswerComparison(outcome="unknown", reason=against)
     if expected.word is not None:
         met = _plain(judgment) == expected.word
-        return Comparison(outcome="met" if met else "missed", reason=f"the judge answered {judgment!r}")
+        return AnswerComparison(outcome="met" if met else "missed", reason=f"the judge answered {judgment!r}")
     if confidence is None:
-        return Comparison(outcome="unknown", reason="the judge gave no confidence to compare")
+        return AnswerComparison(outcome="unknown", reason="the judge gave no confidence to compare")
     met = expected.low <= confidence <= expected.high
-    return Comparison(outcome="met" if met else "missed", reason=f"the judge's confidence is {confidence:g}")
+    return AnswerComparison(outcome="met" if met else "missed", reason=f"the judge's confidence is {confidence:g}")
 
 
 def contradiction(judgment: str, confidence: float | None) -> str | None:

@@ -34,7 +34,7 @@ ANYTIME = "mixture martingale, valid at every stopping time"
 CLUSTERED = "Bayesian bootstrap over scenarios, padded with one at the bound (Gaffke)"
 
 
-class Times(Record):
+class TimeFigures(Record):
     """Percentiles of the decided trials that have such a time.
 
     `unbounded` of them are infinitely long: they never became safe, or were cut off before they ended. `left_out` are
@@ -68,8 +68,8 @@ class Figures(Record):
     failure_bound: float | None = None
     pass_at_k: dict[int, float] = {}
     pass_hat_k: dict[int, float] = {}
-    latency: Times = Times()
-    time_to_safe: Times = Times()
+    latency: TimeFigures = TimeFigures()
+    time_to_safe: TimeFigures = TimeFigures()
     safety: float | None = None
 
 
@@ -175,8 +175,8 @@ def _of_scenario(sample: _Sample) -> Figures:
     )
 
 
-def _times(values: Sequence[float], decided: int) -> Times:
-    return Times(
+def _times(values: Sequence[float], decided: int) -> TimeFigures:
+    return TimeFigures(
         trials=len(values),
         unbounded=sum(map(math.isinf, values)),
         left_out=decided - len(values),
@@ -233,10 +233,12 @@ def _joined(cluster: Iterable[_Sample], values: Callable[[_Collected], Sequence[
     return [value for each in cluster for value in values(each.collected)]
 
 
-def _clustered_times(clusters: Sequence[Sequence[_Sample]], values: Callable[[_Collected], Sequence[float]]) -> Times:
+def _clustered_times(
+    clusters: Sequence[Sequence[_Sample]], values: Callable[[_Collected], Sequence[float]]
+) -> TimeFigures:
     found = [_joined(cluster, values) for cluster in clusters]
     trials = sum(map(len, found))
-    return Times(
+    return TimeFigures(
         trials=trials,
         unbounded=sum(math.isinf(value) for cluster in found for value in cluster),
         left_out=sum(each.collected.trials for cluster in clusters for each in cluster) - trials,

@@ -41,7 +41,9 @@ class Rule(enum.StrEnum):
 
 
 ABSOLUTE = tuple(rule for rule in Rule if rule is not Rule.DROP)
-Doubt = Literal["nothing_to_compare", "too_few_trials", "no_decided_trial", "unfinished", "undecided_trials"]
+Doubt = Literal[
+    "nothing_to_compare", "too_few_trials", "no_decided_trial", "unfinished", "stopped_early", "undecided_trials"
+]
 
 
 class BaselineEntry(Record):
@@ -65,6 +67,7 @@ class Baseline(Record):
     run: str
     started_at: str
     steadyhand_version: str
+    stopped_early: bool = False
     entries: tuple[BaselineEntry, ...]
 
 
@@ -117,6 +120,7 @@ def baseline_of(side: Side, steadyhand_version: str) -> Baseline:
         run=side.run_id,
         started_at=side.started_at,
         steadyhand_version=steadyhand_version,
+        stopped_early=side.stopped_early,
         entries=tuple(map(_entry, sorted(side.samples, key=lambda each: (each.scenario_id, each.target)))),
     )
 
@@ -163,7 +167,13 @@ def side_of(baseline: Baseline, name: str) -> Side:
             checks=each.checks,
             judges=each.judges,
         )
-    return Side(name=name, run_id=baseline.run, started_at=baseline.started_at, samples=tuple(samples.values()))
+    return Side(
+        name=name,
+        run_id=baseline.run,
+        started_at=baseline.started_at,
+        samples=tuple(samples.values()),
+        stopped_early=baseline.stopped_early,
+    )
 
 
 def baseline_lines(baseline: Baseline) -> Iterator[bytes]:
@@ -195,7 +205,7 @@ def hold_against(
     test = gate_test(pairs, alpha)
     broken = [*_drops(test, paired), *_broken(matched), *_baseline_rules(baseline, now, max_age)]
     violations = tuple(each for each in broken if each.rule not in ignore)
-    doubts = tuple(_doubts(run, paired, test))
+    doubts = tuple(_doubts(baseline, run, paired, test))
     exit_code = ExitCode.PASSED
     if violations:
         exit_code = ExitCode.FAILED
@@ -294,9 +304,11 @@ def _baseline_rules(baseline: Side, now: datetime, max_age: timedelta) -> Iterat
         yield Violation(rule=Rule.STALE_BASELINE, detail=f"{age.days} days old, at most {max_age.days} allowed")
 
 
-def _doubts(run: Side, paired: Sequence[_Paired], test: GateTest) -> Iterator[DoubtFound]:
+def _doubts(baseline: Side, run: Side, paired: Sequence[_Paired], test: GateTest) -> Iterator[DoubtFound]:
     if not run.finished:
         yield DoubtFound(kind="unfinished")
+    if run.stopped_early or baseline.stopped_early:
+        yield DoubtFound(kind="stopped_early")
     if not any(a.decided for _, a, _ in paired):
         yield DoubtFound(kind="nothing_to_compare")
         return

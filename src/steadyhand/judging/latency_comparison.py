@@ -202,7 +202,7 @@ def _quantile_difference(x: Sequence[float], y: Sequence[float], q: float, confi
 # Trade-offs
 
 
-class Target(Record):
+class ComparedTarget(Record):
     """Where one target stands: safety (more is better), latency and cost (less is better); None is not known."""
 
     name: str
@@ -221,7 +221,7 @@ class Cliff(Record):
     safety_lost: float
 
 
-def pareto_front(targets: Sequence[Target]) -> list[Target]:
+def pareto_front(targets: Sequence[ComparedTarget]) -> list[ComparedTarget]:
     """The targets that no other beats: none is as good in everything and better in something, in the order given.
 
     An unknown figure beats nothing and is beaten by nothing, so a target without a price is never pushed off by one.
@@ -229,7 +229,7 @@ def pareto_front(targets: Sequence[Target]) -> list[Target]:
     return [each for each in targets if not any(_beats(other, each) for other in targets)]
 
 
-def _beats(one: Target, other: Target) -> bool:
+def _beats(one: ComparedTarget, other: ComparedTarget) -> bool:
     better = False
     for mine, theirs in (
         (_negative(one.safety), _negative(other.safety)),
@@ -249,7 +249,7 @@ def _negative(value: float | None) -> float | None:
 
 
 def cliff_edges(
-    targets: Sequence[Target], *, max_time_saved: float = 0.2, min_safety_lost: float = 0.05
+    targets: Sequence[ComparedTarget], *, max_time_saved: float = 0.2, min_safety_lost: float = 0.05
 ) -> list[Cliff]:
     """Steps along the front of safety against latency that save at most one share of time and lose that much safety.
 

@@ -16,8 +16,8 @@ import msgspec
 from steadyhand.judging.comparison import RateComparison, ScenarioDifference, compare_rates, holm
 from steadyhand.judging.latency_comparison import (
     Cliff,
+    ComparedTarget,
     LatencyComparison,
-    Target,
     cliff_edges,
     compare_latencies,
     pareto_front,
@@ -132,6 +132,7 @@ class SideFigures(Record):
     trials: int
     undecided: int
     finished: bool
+    stopped_early: bool
     pass_rate: float | None
     safety: float | None
     latency_ms: float | None
@@ -314,7 +315,7 @@ def _with_figures(
     latencies = _means([[_median(each.latencies) for each in of_side] for of_side in samples])
     safe_times = _means([[_median(each.safe_times) for each in of_side] for of_side in samples])
     targets = [
-        Target(name=str(at), safety=safety[at], latency_ms=latencies[at], cost=_whole_mean(of_side))
+        ComparedTarget(name=str(at), safety=safety[at], latency_ms=latencies[at], cost=_whole_mean(of_side))
         for at, of_side in enumerate(samples)
     ]
     best = {each.name for each in pareto_front(targets)}
@@ -328,6 +329,7 @@ def _with_figures(
             trials=sum(each.total for each in samples[at]),
             undecided=sum(each.undecided for each in samples[at]),
             finished=side.finished,
+            stopped_early=side.stopped_early,
             pass_rate=rates[at],
             safety=safety[at],
             latency_ms=latencies[at],

@@ -93,13 +93,17 @@ class Sample(Record):
 
 
 class Side(Record):
-    """`finished` is false when trials that were planned have no verdict."""
+    """`finished` is false when trials that were planned have no verdict.
+
+    `stopped_early`: its trials ended when the pass rate was decided, so their number depends on how they came out.
+    """
 
     name: str
     run_id: str
     started_at: str
     samples: tuple[Sample, ...]
     finished: bool = True
+    stopped_early: bool = False
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -198,8 +202,11 @@ def gather(
     *,
     planned: Mapping[str, int],
     fingerprints: Mapping[str, Mapping[str, str]],
+    paired: Mapping[str, str] | None = None,
 ) -> tuple[Sample, ...]:
     """Samples by scenario and target, scenarios in the order of the plan.
+
+    `paired` gives the id by which a recorded one is paired, for scenarios of which no trial ran.
 
     A planned trial without a verdict is undecided. Where several targets ran under one recorded id, nobody can say
     whose it was; it counts for each that has fewer trials than the others.
@@ -216,7 +223,8 @@ def gather(
         parts = fingerprints.get(recorded_id, {})
         missing = planned.get(recorded_id, 0) - sum(_size(each) for each in of_scenario.values())
         if not of_scenario:
-            samples.append(_never_run(recorded_id, parts, missing))
+            scenario_id = (paired or {}).get(recorded_id, recorded_id)
+            samples.append(_never_run(recorded_id, scenario_id, parts, missing))
         _attribute(of_scenario)
         most = max((_size(each) for each in of_scenario.values()), default=0)
         several = len(of_scenario) > 1
@@ -237,10 +245,10 @@ def _attribute(of_scenario: dict[str, _Gathered]) -> None:
         each.cost_known = False
 
 
-def _never_run(recorded_id: str, parts: Mapping[str, str], planned: int) -> Sample:
+def _never_run(recorded_id: str, scenario_id: str, parts: Mapping[str, str], planned: int) -> Sample:
     return Sample(
         recorded_id=recorded_id,
-        scenario_id=recorded_id,
+        scenario_id=scenario_id,
         target="",
         place=Place(file=""),
         parts=dict(parts),

@@ -23,6 +23,7 @@ from steadyhand.lint.patterns import (
     pattern_of,
     truncated_stems,
 )
+from steadyhand.records.base import shorten
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Ask, Converse, Scenario, Step
@@ -283,8 +284,7 @@ def _fails(wanted: str) -> str:
 
 
 def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 3]}..."
+    return shorten(" ".join(text.split()), _SHOWN)
 
 
 def _title(evaluation: EvaluationSpec) -> str:

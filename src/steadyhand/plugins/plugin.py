@@ -34,13 +34,13 @@ from steadyhand.records.result import ConversationTurn
 from steadyhand.spec.validation import Findings, Unlocated, validate
 
 if TYPE_CHECKING:
-    from steadyhand.ports.evaluator import Evaluator
+    from steadyhand.ports.evaluator import AnyEvaluator
 
 
 class Plugin(Record):
     """Each mapping goes from the name a user writes to the part that answers to it.
 
-    evaluators    `type` of an evaluation     -> a class that implements `Evaluator`
+    evaluators    `type` of an evaluation     -> a class that implements `AnyEvaluator`
     models        provider, before the `/`    -> a `ModelFactory`: a class whose instances are made of `ModelSettings`
     agents        agent kind, before the `:`  -> an `AgentFactory`, of `AgentSettings`
     environments  `environment.type`          -> an `EnvironmentFactory`, of `EnvironmentSettings`
@@ -56,7 +56,7 @@ class Plugin(Record):
 
     name: str
     version: str = "0"
-    evaluators: Mapping[str, Callable[[], Evaluator] | str] = {}
+    evaluators: Mapping[str, Callable[[], AnyEvaluator] | str] = {}
     models: Mapping[str, ModelFactory | str] = {}
     agents: Mapping[str, AgentFactory | str] = {}
     environments: Mapping[str, EnvironmentFactory | str] = {}

@@ -30,7 +30,7 @@ from steadyhand.plugins.plugin import (
     provided_service,
 )
 from steadyhand.ports.agent import Action, ProvidedService
-from steadyhand.ports.evaluator import EvaluationParams, Evaluator
+from steadyhand.ports.evaluator import AnyEvaluator, EvaluationParams
 from steadyhand.spec.validation import nearest
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Registry:
         """Raises `SetupError` when two plugins bring the same name."""
         self._parts: dict[ExtensionPoint, dict[str, Any]] = {point: {} for point in _NOUN}
         self._owner: dict[tuple[ExtensionPoint, str], Plugin] = {}
-        self._evaluators: dict[str, Evaluator] = {}
+        self._evaluators: dict[str, AnyEvaluator] = {}
         self._installed: Callable[[], Sequence[Plugin]] | None = installed
         for plugin in plugins:
             self._add(plugin)
@@ -135,11 +135,11 @@ class Registry:
     def termination(self, name: str) -> Termination:
         return cast("Termination", self._get("terminations", name))
 
-    def evaluator(self, type_: str) -> Evaluator:
+    def evaluator(self, type_: str) -> AnyEvaluator:
         """The one instance of this evaluator."""
         found = self._evaluators.get(type_)
         if found is None:
-            found = self._evaluators[type_] = cast("Evaluator", self._get("evaluators", type_)())
+            found = self._evaluators[type_] = cast("AnyEvaluator", self._get("evaluators", type_)())
         return found
 
     def actions(self) -> dict[str, Action]:

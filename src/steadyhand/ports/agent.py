@@ -1,4 +1,4 @@
-"""What is under test."""
+"""The agent under test, and what it uses: its trial, services, actions, judge and user."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ __all__ = ["EVERYTHING_SEEN", "Agent", "Reply", "Shows", "Sight", "TrialContext"
 
 
 class Turn(Record):
-    """What the agent is asked now: the whole exchange so far, ending with the user's message.
+    """What the agent has to answer: the whole exchange so far, ending with the user's message.
 
-    `cut_after_ms` is for `ChatRequest.cut_after_ms` of an agent whose turn is one model call; others leave it.
+    `cut_after_ms` is for an agent whose turn is one model call, as `ChatRequest.cut_after_ms`; others ignore it.
     """
 
     messages: tuple[Message, ...]
@@ -39,7 +39,8 @@ class Turn(Record):
 class Reply(Record):
     """What the agent says at the end of its turn.
 
-    `duration_ms` is the agent's own time for the turn, set when part of `respond` was ours: reading up what it did.
+    `duration_ms` is the agent's own time for the turn. Set it if `respond` includes time of ours, such as fetching a
+    log of what the agent did.
     """
 
     text: str
@@ -47,7 +48,7 @@ class Reply(Record):
 
 
 class TrialContext(Protocol):
-    """What a trial offers to the parts that take part in it."""
+    """What a trial offers to its parts."""
 
     @property
     def scenario(self) -> Scenario: ...
@@ -71,17 +72,17 @@ class TrialContext(Protocol):
 
     @property
     def judge(self) -> Judge | None:
-        """Who judges; None when nobody was named and the agent has no model of its own."""
+        """The judge; None if none was named and the agent has no model of its own."""
         ...
 
     @property
     def services(self) -> Services | None:
-        """The services and actions of this trial; None where nobody built any."""
+        """The services and actions of this trial, or None."""
         ...
 
     @property
     def database(self) -> Database | None:
-        """The trial's database; None when the scenario sets none up."""
+        """The trial's database; None if the scenario sets up none."""
         ...
 
     @property
@@ -91,40 +92,40 @@ class TrialContext(Protocol):
 
     @property
     def live(self) -> bool:
-        """Whether mocks and seeding are to be ignored."""
+        """Whether mocks and seeding are ignored."""
         ...
 
     @property
     def shows(self) -> Shows:
-        """What can be seen of what is done in the present step: by its agent or, in a `code` step, by its program."""
+        """What can be seen of the actions in the current step, by its agent or, in a `code` step, its program."""
         ...
 
     @property
     def variables(self) -> Mapping[str, Any]:
-        """What mocks match `context` against: scenario, step, turn, ids, and the scenario's own `context`."""
+        """What the `context` of mocks is matched against: scenario, step, turn, ids and the scenario's `context`."""
         ...
 
     def elapsed_ms(self) -> float:
-        """Milliseconds since the trial began; what `at_ms` of an event is set to."""
+        """Milliseconds since the trial began, for `at_ms` of events."""
         ...
 
     def emit(self, event: AnyEvent) -> None: ...
 
     async def call(self, model: ChatModel, request: ChatRequest) -> ChatResponse:
-        """Ask a model: queued, retried, timed and recorded. Raises `ModelError` when all attempts failed."""
+        """Ask a model: queued, retried, timed and recorded. Raises `ModelError` if all attempts fail."""
         ...
 
 
 class Agent(Protocol):
-    """Opened for a trial, answers turns, closed. One instance serves one trial. It may declare `AgentFacts`.
+    """One instance serves one trial: it is opened, answers turns, and is closed. It may declare `AgentFacts`.
 
-    `respond` raises `AgentError` or `ModelError` when it could not answer; what it did on the way it reports through
+    `respond` raises `AgentError` or `ModelError` if it cannot answer. It reports its actions through
     `TrialContext.emit`.
     """
 
     @property
     def name(self) -> str:
-        """What reports call it, such as `model:openai/gpt`."""
+        """Its name in reports, such as `model:openai/gpt`."""
         ...
 
     async def open(self, trial: TrialContext) -> None: ...
@@ -137,18 +138,18 @@ class Agent(Protocol):
 
 
 class AgentFacts(NamedTuple):
-    """What an agent declares, as attributes of these names; each may be left out."""
+    """What an agent declares, as attributes of these names. All are optional."""
 
     shows: Shows = Shows()
-    """What it lets us see of what it does. An agent that declares nothing shows nothing but its reply: a check on what
-    it did is inconclusive until its author says that silence means it was not done."""
+    """What we can see of its actions. By default only its reply: checks on its actions are inconclusive until its
+    author declares that silence means inaction."""
 
     uses_plugins: bool = True
-    """Whether it gets its tools from the scenario's plugins. One that brings its own misses nothing when a plugin is
-    missing here."""
+    """Whether it gets its tools from the scenario's plugins. An agent with its own tools is not affected by a missing
+    plugin."""
 
     uses_network: bool = False
-    """Whether our event loop talks to it over the network. Its factory, usually its class, declares this."""
+    """Whether our event loop talks to it over the network. Declared by its factory, usually its class."""
 
     runs_target: bool = True
     """Whether its target, what stands after the `:` of its name, is code that runs on this machine. One from outside
@@ -163,11 +164,11 @@ class AgentFacts(NamedTuple):
     mocks goes through us. Its factory declares this."""
 
     closes_at_once: bool = False
-    """Whether `close`, as the agent stands, waits for nothing."""
+    """Whether `close`, in the agent's current state, returns without waiting."""
 
 
 def agent_facts(agent: object) -> AgentFacts:
-    """What the agent, or the factory, declares; the defaults for what it does not."""
+    """What the agent or factory declares, with defaults for the rest."""
     return AgentFacts(*(getattr(agent, name, default) for name, default in AgentFacts._field_defaults.items()))
 
 
@@ -176,10 +177,10 @@ def shows_of(agent: Agent) -> Shows:
 
 
 class Question(Record):
-    """What to judge. `json_schema` replaces the answer's own schema; `votes` is how often to ask.
+    """What to judge. `json_schema` replaces our answer schema; `votes` is how often to ask.
 
-    `unseen` is what the materials cannot show of what was done. The judge fills it in from the trial, and says whether
-    its answer depends on it.
+    `unseen` is the part of the agent's actions that the materials cannot show. The judge fills it in from the trial,
+    and says whether its answer depends on it.
     """
 
     prompt: str
@@ -193,10 +194,10 @@ class Question(Record):
 
 
 class Judgement(Record):
-    """The judge's word, validated. `fields` is the whole object it answered with.
+    """The judge's validated answer. `fields` is the whole object.
 
-    `confidence` is how sure the judge is that the answer is yes: 0 certainly no, 1 certainly yes. `needs_unseen` says
-    that the answer depends on what could not be shown: `Question.unseen`.
+    `confidence` is how sure the judge is that the answer is yes: 0 certainly no, 1 certainly yes. `needs_unseen` means
+    that the answer depends on `Question.unseen`.
     """
 
     judgment: str
@@ -209,7 +210,7 @@ class Judgement(Record):
 
 
 class NoJudgement(Exception):
-    """There is no judgement to be had: no judge, an outage, or an answer that stayed unreadable. Inconclusive."""
+    """There is no judgement: no judge, an outage, or an unreadable answer. The check is inconclusive."""
 
     def __init__(self, reason: str, *, note: JudgeNote | None = None) -> None:
         super().__init__(reason)
@@ -224,7 +225,7 @@ class Judge(Protocol):
 
     @property
     def self_judged(self) -> bool:
-        """Whether the model under test is its own judge."""
+        """Whether the model under test judges itself."""
         ...
 
     async def ask(self, question: Question, trial: TrialContext) -> Judgement:
@@ -242,14 +243,14 @@ def instructions_digest(judge: Judge) -> str:
 
 @runtime_checkable
 class RubricJudge(Protocol):
-    """A judge that can score rubrics offers this too; with one that does not, rubrics are not scored."""
+    """A judge that can also score rubrics. Without one, rubrics are not scored."""
 
     async def score(
         self, rubric: Rubric, materials: Sequence[Material], trial: TrialContext, *, timeliness: float | None
     ) -> RubricScore:
-        """Score the reply by the rubric. `timeliness` is the clock's own score, None when latency was not graded.
+        """Score the reply by the rubric. `timeliness` is the score for latency, None if that was not graded.
 
-        Never raises for what a model answers: a score that could not be had is absent, and `reason` says why.
+        Never raises for a model's answer: a score that could not be determined is missing, and `reason` says why.
         """
         ...
 
@@ -263,7 +264,7 @@ class ActionContext:
         self._services: Services = services
 
     def get_service(self, name: str) -> Any:
-        """An object whose methods are the service's, as coroutines; mocked or real, every call an event."""
+        """An object with the service's methods as coroutines. Every call, mocked or real, is an event."""
         return self._services.get_service(name)
 
 
@@ -271,12 +272,12 @@ ActionHandler = Callable[[dict[str, Any], ActionContext], Any | Awaitable[Any]]
 
 
 class Action(Record):
-    """`parameters` is a JSON Schema of an object, empty for any object; what an agent sends is checked against it
-    before `handler` runs.
+    """An action that agents can run. `parameters` is a JSON Schema of an object, empty for any object; arguments are
+    checked against it before `handler` runs.
 
-    The handler, a coroutine or a plain function (run in a thread), answers with something that JSON can hold. To
-    refuse, it raises `ports.services.ServiceFault`, which the agent gets to read; anything else it raises is the
-    plugin's fault and ends the trial as an error. `plugin` and `config` are filled in by the registry.
+    The handler is a coroutine function or a plain function (run in a thread), and returns a value that JSON can hold.
+    To refuse, it raises `ServiceFault`, which is shown to the agent; any other exception is the plugin's fault and ends
+    the trial as an error. The registry fills in `plugin` and `config`.
     """
 
     name: str
@@ -291,9 +292,10 @@ MockFunction = Callable[..., Any | Awaitable[Any]]
 
 
 class ServiceFault(Exception):
-    """A service answered with an error, real or simulated. It is the agent's to deal with, never a trial error.
+    """A service answered with an error, real or simulated. The agent has to handle it; it is never an error of the
+    trial.
 
-    `mock` is the mock that simulated it, None when it is real.
+    `mock` is the mock that simulated it, or None.
     """
 
     def __init__(
@@ -306,7 +308,7 @@ class ServiceFault(Exception):
 
 
 class ProvidedService(Record):
-    """A service that somebody provides: `build` makes it, anew for each trial, when it is first called.
+    """A service from a plugin. `build` creates it for each trial, when it is first called.
 
     With `tools`, its public methods are offered to the built-in agent.
     """
@@ -326,7 +328,7 @@ class ServiceMethod(Record):
 
 
 class Services(Protocol):
-    """One per trial; opened in the set-up phase and closed in tear-down."""
+    """The services and actions of one trial; opened in set-up and closed in tear-down."""
 
     async def open(self, trial: TrialContext) -> None: ...
 
@@ -336,20 +338,20 @@ class Services(Protocol):
         ...
 
     async def perform(self, action: str, params: dict[str, Any], *, recorded: bool = False) -> Any:
-        """Run an action. `params` already fit its schema. It is an event, unless the caller has it `recorded` itself.
+        """Run an action with `params` that match its schema. Emits an event, unless the caller `recorded` it.
 
-        Raises `ServiceFault`, or the `TrialError` it ended in.
+        Raises `ServiceFault` or `TrialError`.
         """
         ...
 
     async def offered(self) -> Sequence[ServiceMethod]:
-        """The methods an agent may call without an action: mocked ones that nobody provides, and those of services
-        whose plugin says so."""
+        """The methods that an agent may call without an action: mocked ones without a real service, and those of
+        services that their plugin offers as tools."""
         ...
 
     def get_service(self, name: str) -> Any:
-        """An object whose methods are the service's, as coroutines. A name that nobody provides still answers: each
-        call is matched against the mocks, and what none matches raises `ServiceFault`."""
+        """An object with the service's methods as coroutines. It exists even for an unknown name: each call is matched
+        against the mocks, and raises `ServiceFault` if none matches."""
         ...
 
     def register_mock(self, key: str, function: MockFunction) -> None:
@@ -361,9 +363,9 @@ class Services(Protocol):
         ...
 
     async def broken(self) -> Exception | None:
-        """The first failure of a mock or plugin in this trial, also one that its caller caught.
+        """The first failure of a mock or plugin in this trial, even if the caller caught it.
 
-        It is an error of the trial; a `ServiceFault` is not. Waits for a mock's JavaScript that its caller gave up on.
+        It is an error of the trial; a `ServiceFault` is not. Waits for a mock's JavaScript whose caller was cancelled.
         """
         ...
 
@@ -427,40 +429,40 @@ class StandingAddresses(Protocol):
 
 
 ASKED_AGAIN = "simulated_user_asked_again"
-"""Topic of the note that a simulated reply was refused. Its `figures` have the `reason`, and `kept: true` when the
-second try was no better and was used all the same."""
+"""Topic of the note that a simulated reply was rejected. Its `figures` have the `reason`, and `kept: true` if the
+second attempt was no better and was used anyway."""
 
 
 class UserSimulator(Protocol):
-    """Speaks for the user. One instance serves one trial."""
+    """Plays the user. One instance serves one trial."""
 
     async def generate_response(
         self, history: tuple[ConversationTurn, ...], config: UserSimulatorConfig, trial: TrialContext
     ) -> str:
         """The user's next message; with an empty `history`, the first one.
 
-        Raises a `TrialError`, such as `ModelError`, when there is none to be had. A reply that had to be asked for
-        again is told by a `Noted` event with the topic `ASKED_AGAIN`.
+        Raises a `TrialError`, such as `ModelError`, if there is none. A reply that was asked for again is recorded as a
+        `Noted` event with the topic `ASKED_AGAIN`.
         """
         ...
 
 
 class OfferedDatabase(TrialDatabase, Protocol):
-    """A trial's database that the agent is offered as a service too."""
+    """A trial's database that is also offered to the agent as a service."""
 
     def service(self) -> ProvidedService: ...
 
 
 class ScriptSandbox(Protocol):
-    """No I/O, no access to Python, bounded time and memory. Values go in and out as JSON."""
+    """Runs JavaScript without I/O or access to Python, within limits of time and memory. Values are passed as JSON."""
 
     async def evaluate(
         self, expression: str, variables: Mapping[str, Any], *, seed: int | None = None, now_ms: int | None = None
     ) -> Any:
-        """The value of an expression over the variables, which it can read but not change.
+        """The value of an expression over read-only variables.
 
-        `seed` makes `Math.random` repeatable, `now_ms` stops the clock at that moment. Raises `MockError` when it
-        throws or exceeds a limit.
+        `seed` makes `Math.random` repeatable, `now_ms` freezes the clock. Raises `MockError` if it throws or exceeds a
+        limit.
         """
         ...
 
@@ -471,7 +473,7 @@ class ScriptSandbox(Protocol):
         ...
 
     def check(self, source: str) -> str | None:
-        """What is wrong with the source's syntax, or None."""
+        """The syntax error in the source, or None."""
         ...
 
     def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""The place in which a trial runs: files and commands."""
+"""The environment of a trial: its files, commands and database."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from steadyhand.records.scenario import DatabaseSeed
 class EnvironmentProvider(Protocol):
     """A fresh, isolated workspace for one trial.
 
-    Paths are relative to the workspace; `out.txt`, `./out.txt` and `/out.txt` name the same file, and none leads
-    out of it. Every method raises `WorkspaceError` when the environment itself fails. It may declare `closes_at_once`.
+    Paths are relative to the workspace and cannot leave it; `out.txt`, `./out.txt` and `/out.txt` name the same file.
+    Every method raises `WorkspaceError` if the environment itself fails. It may declare `closes_at_once`.
     """
 
     @property
@@ -22,11 +22,11 @@ class EnvironmentProvider(Protocol):
 
     @property
     def sandboxed(self) -> bool:
-        """Whether commands are kept from the host: its files, its processes and its network."""
+        """Whether commands cannot reach the host's files, processes and network."""
         ...
 
     async def setup(self, files: Sequence[FileSystemOperation]) -> None:
-        """Make the workspace and write the files. Called once, first."""
+        """Create the workspace and write the files. Called once, before anything else."""
         ...
 
     async def run(
@@ -39,45 +39,45 @@ class EnvironmentProvider(Protocol):
     ) -> CommandResult:
         """Run a shell command line, or a program with its arguments, to its end.
 
-        A non-zero exit is a result, not an exception. On timeout the process group is killed and the result says
-        `timed_out`. Files are asked for with `capture`.
+        A non-zero exit code is a result, not an exception. On timeout the process group is killed and `timed_out` is
+        set. Use `capture` for files.
         """
         ...
 
     def export(self, variables: Mapping[str, str]) -> None:
-        """Give these variables to every command from now on; what `run` is given goes before them."""
+        """Set variables for every command from now on; those passed to `run` take precedence."""
         ...
 
     async def read(self, path: str) -> bytes | None:
-        """The file's content, or None when there is no such file inside the workspace."""
+        """The file's content, or None if there is no such file in the workspace."""
         ...
 
     async def write(self, path: str, content: bytes) -> None: ...
 
     async def list_files(self) -> Sequence[str]:
-        """Every regular file of the workspace, as sorted relative paths with `/`."""
+        """The regular files of the workspace, as sorted relative paths with `/`."""
         ...
 
     async def capture(self) -> Mapping[str, CapturedFile]:
-        """Every file with its content, as far as the size limits allow."""
+        """All files with their content, within the size limits."""
         ...
 
     async def teardown(self) -> None:
-        """Kill what still runs and remove the workspace. Safe to call twice, and after a failed `setup`."""
+        """Kill running processes and remove the workspace. Safe to call twice, and after a failed `setup`."""
         ...
 
 
 def closes_at_once(environment: object) -> bool:
-    """Whether `teardown`, as the environment stands, waits for nothing: its attribute of this name, else False."""
+    """Whether `teardown`, in the current state, returns without waiting: the attribute of this name, or False."""
     return bool(getattr(environment, "closes_at_once", False))
 
 
 @runtime_checkable
 class OnThisMachine(Protocol):
-    """An environment whose workspace is a folder here, for agents that work in it themselves."""
+    """An environment whose workspace is a local folder, for agents that work in it directly."""
 
     async def folder(self) -> Path:
-        """The workspace, made when it is not there yet. Whatever runs in it is ended at `teardown`."""
+        """The workspace, created if necessary. Processes that run in it are killed at `teardown`."""
         ...
 
 
@@ -91,18 +91,18 @@ class MarksPrograms(Protocol):
 
 
 class Database(Protocol):
-    """Read only: a check must not change what it checks, and its query is no call that the agent made."""
+    """The trial's database for checks. Read-only: a check must not change what it checks."""
 
     async def rows(self, sql: str, *, timeout_s: float) -> list[dict[str, Any]]:
-        """What a query answers, column names to values that JSON can hold.
+        """The rows of a query as dicts, with values that JSON can hold.
 
-        Raises `WorkspaceError` when the query is refused, would write, or takes longer than `timeout_s`.
+        Raises `WorkspaceError` if the query is refused, would write, or takes longer than `timeout_s`.
         """
         ...
 
 
 class TrialDatabase(Database, Protocol):
-    """The same, as the engine sees it: opened after the environment is set up, closed before it is torn down."""
+    """A database as the engine sees it: opened after the environment is set up, closed before it is torn down."""
 
     async def open(self) -> None: ...
 

@@ -16,19 +16,19 @@ from steadyhand.records.scenario import Scenario
 
 
 class EvaluationParams(BaseModel):
-    """Base of an evaluator's parameters as they stand in the file: strict, and unknown keys are errors.
+    """Base of an evaluator's parameters in the file: strict, and unknown keys are errors.
 
-    `type`, `description` and `weight` are taken off before; a subclass declares its own fields only.
+    `type`, `description` and `weight` are removed first; a subclass declares only its own fields.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
 class EvaluationContext:
-    """What a check may look at beside the result it judges.
+    """What a check may use besides the result.
 
-    The environment and the database are as the step left them, or the turn: the next one has not begun. `turn` is the
-    number of the turn that is checked, None for a whole step.
+    The environment and the database are as the step or turn left them: the next one has not begun. `turn` is the number
+    of the checked turn, None for a whole step.
     """
 
     __slots__ = ("spec", "trial", "turn")
@@ -40,7 +40,7 @@ class EvaluationContext:
 
     @property
     def span(self) -> Literal["step", "turn"]:
-        """What the result is about, and its times count from the beginning of."""
+        """The scope of the result; its times count from the start of it."""
         return "step" if self.turn is None else "turn"
 
     @property
@@ -53,33 +53,33 @@ class EvaluationContext:
 
     @property
     def shows(self) -> Shows:
-        """What can be seen of what was done in this step. A check that declares its `reads` need not ask."""
+        """What can be seen of the actions in this step. A check that declares `reads` need not look at it."""
         return self.trial.shows
 
 
 TextCheck = Callable[[str], Awaitable[bool]]
-"""Says whether a check would pass with this reply. Raises `TimeoutError` when that cannot be told in time."""
+"""Whether a check would pass with this reply. Raises `TimeoutError` if it takes too long."""
 
 
-class Evaluator(Protocol):
+class AnyEvaluator(Protocol):
     """One kind of check, named by `type` in the file. Stateless: one instance serves every trial.
 
-    All but `type`, `params` and `evaluate` may be left out; the defaults are those given here.
+    All but `type`, `params` and `evaluate` are optional, with the defaults given here.
     """
 
     type: ClassVar[str]
     params: ClassVar[type[EvaluationParams]]
 
     reads: ClassVar[frozenset[Visible]] = frozenset()
-    """What it reads of what the agent did, beside what was said. Where the agent does not show all of it, the check is
+    """What it reads of the agent's actions, besides the messages. If the agent does not show all of it, the check is
     inconclusive and `evaluate` is not called."""
 
     fails_for_good: ClassVar[bool] = False
-    """Whether what fails on part of an answer fails on the whole too. Otherwise an answer that was cut off by a token
-    limit of ours decides nothing."""
+    """Whether a failure on part of an answer is a failure on the whole. If not, an answer that was cut off by our token
+    limit is inconclusive."""
 
     deterministic: ClassVar[bool] = False
-    """Whether the reply and the parameters alone decide it, always the same way, so that `selftest` can try it."""
+    """Whether the result depends only on the reply and the parameters, so that `selftest` can run it."""
 
     runs_commands: ClassVar[bool] = False
     """Whether it runs a command that the file gives. One from outside the project then needs --trust."""
@@ -87,58 +87,58 @@ class Evaluator(Protocol):
     async def evaluate(self, params: Any, result: ExecutionResult, context: EvaluationContext) -> EvaluationResult:
         """Check `result`. `params` is an instance of `self.params`.
 
-        Answer with `passed`, `failed` or `inconclusive`. An exception makes the evaluation an *error*, never a
-        failure of the agent.
+        Return `passed`, `failed` or `inconclusive`. An exception makes the evaluation an *error*, never a failure of
+        the agent.
         """
         ...
 
     def needs_judge(self, params: Any) -> bool:
-        """Whether a check with these parameters asks `context.trial.judge`; one that does not has no judge to ask."""
+        """Whether a check with these parameters uses `context.trial.judge`. It is only available if this is true."""
         return False
 
     def on_text(self, params: Any) -> TextCheck | None:
-        """The check on the text of a reply, when that is all it reads.
+        """The check as a function of the reply's text, if it reads nothing else.
 
-        It can then be made on what there was of an answer at any moment, and so has a time from which on it held.
+        It can then be run on partial answers, to find the time from which it held.
         """
         return None
 
     def latency_bounds(self, params: Any) -> LatencyBounds | None:
-        """The budget, when the check grades latency; its results then have `latency_ms` and `tier` as figures.
+        """The budget, if the check grades latency; its results then have the figures `latency_ms` and `tier`.
 
-        A trial of which nothing but such a grade is missing is measured again, `--enforce-deadline` cuts at
-        `critical_ms`, and reports show the tier.
+        A trial that lacks only this grade is measured again, `--enforce-deadline` cuts off at `critical_ms`, and
+        reports show the tier.
         """
         return None
 
 
-def reads_of(evaluator: Evaluator) -> frozenset[Visible]:
+def reads_of(evaluator: AnyEvaluator) -> frozenset[Visible]:
     found: frozenset[Visible] = getattr(evaluator, "reads", frozenset())
     return found
 
 
-def fails_for_good(evaluator: Evaluator) -> bool:
+def fails_for_good(evaluator: AnyEvaluator) -> bool:
     return bool(getattr(evaluator, "fails_for_good", False))
 
 
-def deterministic(evaluator: Evaluator) -> bool:
+def deterministic(evaluator: AnyEvaluator) -> bool:
     return bool(getattr(evaluator, "deterministic", False))
 
 
-def runs_commands(evaluator: Evaluator) -> bool:
+def runs_commands(evaluator: AnyEvaluator) -> bool:
     return bool(getattr(evaluator, "runs_commands", False))
 
 
-def needs_judge(evaluator: Evaluator, params: Any) -> bool:
+def needs_judge(evaluator: AnyEvaluator, params: Any) -> bool:
     declared = getattr(evaluator, "needs_judge", None)
     return declared is not None and declared(params)
 
 
-def text_check(evaluator: Evaluator, params: Any) -> TextCheck | None:
+def text_check(evaluator: AnyEvaluator, params: Any) -> TextCheck | None:
     declared = getattr(evaluator, "on_text", None)
     return None if declared is None else declared(params)
 
 
-def latency_bounds(evaluator: Evaluator, params: Any) -> LatencyBounds | None:
+def latency_bounds(evaluator: AnyEvaluator, params: Any) -> LatencyBounds | None:
     declared = getattr(evaluator, "latency_bounds", None)
     return None if declared is None else declared(params)

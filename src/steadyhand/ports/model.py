@@ -16,7 +16,7 @@ from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason
 
 
 class ChatModel(Protocol):
-    """Named `provider/model`. Queueing, retries and back-off are the engine's; an implementation tries once."""
+    """A chat model. An implementation makes one attempt; the engine does queueing, retries and back-off."""
 
     @property
     def name(self) -> str:
@@ -24,39 +24,38 @@ class ChatModel(Protocol):
         ...
 
     async def attempt(self, request: ChatRequest, *, zero: float) -> ChatResponse:
-        """Ask once. Times in the answer are milliseconds after `zero`, read off `time.perf_counter()`.
+        """Ask once. Times in the answer are in milliseconds since `zero`, a reading of `time.perf_counter()`.
 
-        Raises `ModelError`; when the request got as far as being sent, the exception carries the `Attempt` so far
-        in its `attempt` attribute.
+        Raises `ModelError`; if the request was sent, its `attempt` has the times so far.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of connections. Called once, when the run is over."""
+        """Close connections. Called once, at the end of the run."""
         ...
 
 
 class ModelFacts(NamedTuple):
-    """What a provider's factory declares, as attributes of these names; usually the model's class is the factory."""
+    """What a provider's factory, usually the model's class, declares as attributes of these names."""
 
     uses_network: bool = True
-    """Whether calls leave this process for a server: their starts are paced, and the loop is one made for sockets."""
+    """Whether calls go to a server. If so, their starts are paced, and the event loop is one optimised for sockets."""
 
     free: bool = False
-    """Whether a call costs nothing, whatever its tokens."""
+    """Whether calls cost nothing."""
 
 
 def model_facts(factory: object) -> ModelFacts:
-    """What the factory declares; the defaults for what it does not."""
+    """What the factory declares, with defaults for the rest."""
     return ModelFacts(*(getattr(factory, name, default) for name, default in ModelFacts._field_defaults.items()))
 
 
 class Admission(Protocol):
-    """Leave for one attempt. It is told how that ended, so that the gate learns of limits and outages."""
+    """Permission for one attempt. Report its outcome here, so that the gate learns of limits and outages."""
 
     @property
     def reason(self) -> str:
-        """What it had to wait for, beyond the spacing of starts; empty when for nothing."""
+        """What the attempt waited for, apart from the pacing of starts; empty if for nothing."""
         ...
 
     def succeeded(self, response: ChatResponse) -> None: ...
@@ -66,14 +65,14 @@ class Admission(Protocol):
 
 class Gate(Protocol):
     def admit(self, model: str, request: ChatRequest) -> AbstractAsyncContextManager[Admission]:
-        """Wait for leave to send, hold it while the attempt runs. The wait is queueing, never latency.
+        """Wait for permission to send, and hold it during the attempt. The wait counts as queueing, never as latency.
 
-        Entering raises `ModelError` when the provider has been down for so long that waiting is given up.
+        Entering raises `ModelError` if the provider has been down for too long.
         """
         ...
 
     def backing_off(self, model: str, error: ModelError, seconds: float) -> AbstractContextManager[None]:
-        """Enter while a failed call waits to be tried again, so that those who watch the run see it wait."""
+        """Enter this while a failed call waits for its retry, so that progress reports show the wait."""
         ...
 
 
@@ -86,20 +85,20 @@ class Clock(Protocol):
 
 
 class Cut:
-    """Ends the block it is put around `after_ms` after `start`, quietly; without `after_ms` it never does."""
+    """A context manager that silently ends its block `after_ms` after `start`, or never if that is None."""
 
     def __init__(self, after_ms: float | None) -> None:
         self._after_ms: float | None = after_ms
         self._timeout: asyncio.Timeout = asyncio.timeout(None)
 
     def start(self, sent: float) -> None:
-        """The request was sent at this reading of `time.perf_counter()`."""
+        """Start the time: the request was sent at this reading of `time.perf_counter()`."""
         if self._after_ms is not None:
             left_s = self._after_ms / 1000 - (time.perf_counter() - sent)
             self._timeout.reschedule(asyncio.get_running_loop().time() + left_s)
 
     def stop(self) -> None:
-        """What comes now is no answer, and is read to its end."""
+        """Disable the deadline: what arrives is not an answer, and is read to its end."""
         self._timeout.reschedule(None)
 
     async def __aenter__(self) -> Self:
@@ -117,9 +116,9 @@ class Cut:
 
 
 def cut_short(response: ChatResponse, after_ms: float) -> ChatResponse:
-    """What of `response` had arrived `after_ms` after it was sent.
+    """The part of `response` that had arrived `after_ms` after it was sent.
 
-    Tool calls are left out, because nobody can tell whether their arguments are complete, and so is the usage.
+    Tool calls are left out, because their arguments may be incomplete, and so is the usage.
     """
     attempt = response.attempt
     kept = _arrived(response.chunks, after_ms)

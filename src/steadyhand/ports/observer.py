@@ -1,4 +1,4 @@
-"""Who watches a run while it goes on."""
+"""Observers of a run in progress."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from steadyhand.records.run import RunHeader, TrialKey, TrialRecord
 
 
 class RunObserver(Protocol):
-    """Told what happens, from the event loop's thread. An implementation must not block and must not raise."""
+    """Notified of what happens, on the event loop's thread. An implementation must not block or raise."""
 
     def run_started(self, header: RunHeader) -> None: ...
 
@@ -24,11 +24,11 @@ class RunObserver(Protocol):
         ...
 
     def run_finished(self) -> None:
-        """Called once, also when the run was interrupted."""
+        """Called once, even if the run was interrupted."""
         ...
 
 
 class EventSink(Protocol):
     def emit(self, event: AnyEvent) -> None:
-        """Take an event. Must not block and must not raise."""
+        """Receive an event. Must not block or raise."""
         ...

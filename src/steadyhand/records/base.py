@@ -1,10 +1,10 @@
-"""The base of every record, and the border that foreign values cross before they are kept in one.
+"""The base of every record, and how values from outside are made safe to keep in one.
 
 A record is frozen, compared by value, keyword-only and compact on disk.
 
-Agents, models, mocks and plugins hand over anything: keys that are no text, half a surrogate pair, an integer of a
-thousand digits, an object that contains itself. What comes out of `plain` has a form in JSON and in msgpack, reads
-back as it was written, and is never nested so deep that a reader runs out of stack.
+Agents, models, mocks and plugins may return anything: keys that are not strings, half a surrogate pair, an integer of a
+thousand digits, an object that contains itself. `plain` turns it into a value that JSON and msgpack can hold, that
+reads back as it was written, and that is never nested so deep that a reader runs out of stack.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from functools import cache
-from typing import Any, TypeVar, cast, dataclass_transform, get_args
+from typing import Any, Literal, TypeVar, cast, dataclass_transform, get_args
 
 import msgspec
 
@@ -31,7 +31,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class _RecordMeta(msgspec.StructMeta):
-    """msgspec asks for `kw_only` on each class anew; every record is, so say it once."""
+    """Makes every record keyword-only; msgspec would need `kw_only` on each class."""
 
     def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **config: Any) -> _RecordMeta:
         config.setdefault("kw_only", True)
@@ -51,28 +51,28 @@ def record_schema(record: type[Record], title: str) -> dict[str, Any]:
 
 
 class UnreadableValue(ValueError):
-    """A value that has no form in JSON and cannot be put in words either."""
+    """A value that can be turned neither into JSON nor into text."""
 
 
 def plain(value: Any, *, keep: tuple[type, ...] = ()) -> Any:
-    """A copy in built-in types that JSON can hold; what JSON has no form for becomes its text.
+    """A copy in built-in types that JSON can hold; other values become their text.
 
-    Objects keep all their entries: a key that is no text is spelt as JSON would, or as `str` does. What is nested more
-    than `MAX_DEPTH` levels deep, or contains itself, is cut there and says so. `keep` may name `bytes` and `float`, for
-    readers other than JSON: bytes, infinity and NaN are then left as they are.
+    Objects keep all their entries; a key that is not a string is written as in JSON, or with `str`. A note replaces
+    what is nested more than `MAX_DEPTH` levels deep, or contains itself. `keep` may name `bytes` and `float`, for
+    formats other than JSON: bytes, infinity and NaN are then kept.
 
-    Raises `UnreadableValue` when somebody's `__str__` raises, and for more than `MAX_VALUES` values.
+    Raises `UnreadableValue` if a `__str__` raises, and for more than `MAX_VALUES` values.
     """
     try:
         return _Plain(keep).copy(value, 0)
     except UnreadableValue:
         raise
-    except Exception as error:  # somebody's `__str__`, `items` or `__iter__` may raise anything
+    except Exception as error:  # a foreign `__str__`, `items` or `__iter__` may raise anything
         raise UnreadableValue(f"a value of type {type(value).__name__} cannot be read: {_told(error)}") from error
 
 
 def plain_object(value: Any) -> dict[str, Any]:
-    """The same for a dict, which stays one. Raises `UnreadableValue`."""
+    """`plain` for a value that must be an object. Raises `UnreadableValue`."""
     copy = plain(value)
     if not isinstance(copy, dict):
         raise UnreadableValue(f"a {type(value).__name__} cannot be read as an object with named values")
@@ -80,7 +80,7 @@ def plain_object(value: Any) -> dict[str, Any]:
 
 
 def plain_text(text: str) -> str:
-    """The text, with halves of surrogate pairs spelt out: they have no form in UTF-8."""
+    """The text with lone surrogates escaped, which UTF-8 cannot encode."""
     if text.isascii():
         return text
     try:
@@ -90,8 +90,36 @@ def plain_text(text: str) -> str:
     return text
 
 
+def shorten(
+    text: str, limit: int, *, keep: Literal["start", "end", "both"] | tuple[int, int] = "start", count: bool = False
+) -> str:
+    """The text, or `limit` characters of a longer one with `...` in place of the rest.
+
+    `keep` names the part that stays: the start, the end, half of the limit from both, or the surroundings of a place
+    `(start, end)` in the text. With `count`, the mark is a line of its own that says how many characters are missing.
+    """
+    length = len(text)
+    if length <= limit:
+        return text
+    mark = f"[... {length - limit} of {length} characters left out ...]" if count else "..."
+    gap = "\n" if count else ""
+    if keep == "both":
+        head = limit - limit // 2
+        return f"{text[:head]}{gap}{mark}{gap}{text[length - limit // 2 :]}"
+    match keep:
+        case "start":
+            first = 0
+        case "end":
+            first = length - limit
+        case (start, end):
+            before = max(0, limit - (end - start)) // 2
+            first = start if end - start >= limit else max(0, min(start - before, length - limit))
+    last = min(length, first + limit)
+    return f"{mark + gap if first else ''}{text[first:last]}{gap + mark if last < length else ''}"
+
+
 def plain_fields(record: S) -> S:
-    """The record with those of its fields made plain that may hold anything. Raises `UnreadableValue`."""
+    """The record with the fields that may hold anything made plain. Raises `UnreadableValue`."""
     names = _loose_fields(type(record))
     if not names:
         return record
@@ -104,7 +132,7 @@ def plain_fields(record: S) -> S:
 
 
 def too_deep(value: Any) -> bool:
-    """Whether built-in containers are nested more than `MAX_DEPTH` levels deep. Needs no stack of its own."""
+    """Whether built-in containers are nested more than `MAX_DEPTH` levels deep. Not recursive."""
     level = [value]
     for _ in range(MAX_DEPTH + 1):
         level = [held for each in level for held in _inner(each)]
@@ -178,13 +206,13 @@ class _Plain:
         return copy
 
     def _name(self, key: Any) -> str:
-        """As JSON spells it, where it does."""
+        """The key as JSON writes it, if it can."""
         if key is None or isinstance(key, bool):
             return {None: "null", True: "true", False: "false"}[key]
         return str(self.copy(key, MAX_DEPTH)) if isinstance(key, str | int | float | Enum) else plain_text(str(key))
 
     def _other(self, value: Any, depth: int) -> Any:
-        """A record, a date, a UUID and the like as msgspec writes them; anything else as its text."""
+        """Records, dates, UUIDs and the like as msgspec writes them; anything else as its text."""
         try:
             written = msgspec.to_builtins(value, builtin_types=(bytes,), enc_hook=_as_text)
         except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
@@ -201,7 +229,7 @@ def _free_name(name: str, taken: Mapping[str, Any]) -> str:
 
 
 def _integer(value: int) -> int | str:
-    # Decimal digits are limited to 4300 by the interpreter, hexadecimal ones are not.
+    # The interpreter limits decimal conversion to 4300 digits, but not hexadecimal.
     if _SMALLEST <= value < _LARGEST:
         return value
     return str(value) if value.bit_length() < 10_000 else hex(value)
@@ -214,7 +242,7 @@ def _as_text(value: Any) -> str:
 def _told(error: Exception) -> str:
     try:
         return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - an exception of somebody's own may not even say what it is
+    except Exception:  # noqa: BLE001 - even the `__str__` of an exception may raise
         return type(error).__name__
 
 

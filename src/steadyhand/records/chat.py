@@ -1,8 +1,7 @@
-"""A question to a chat model, its answer, and when things happened in the call.
+"""A request to a chat model, its answer, and the times of the call.
 
-All times are milliseconds from the moment the call was asked for (`0` is when it entered our queue), read off one
-monotonic clock. *Latency* is from `sent_ms` to `last_byte_ms` of the one successful live attempt, so nothing of ours
-is in it.
+All times are in milliseconds since the call entered our queue, from one monotonic clock. *Latency* is from `sent_ms` to
+`last_byte_ms` of the one successful live attempt, so it includes nothing of ours.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _MODELS_OWN_LIMIT = frozenset(("model_length", "model_context_window_exceeded"))
 
 
 class Attempt(Record, array_like=True):
-    """One try at a call. A figure is None when that point was not reached.
+    """One attempt at a call. A time is None if that point was not reached.
 
     `cut_ms` is the deadline at which we stopped reading an answer that was not complete. One that went through a proxy
     is `proxied`: the way through it is part of its times.
@@ -40,9 +39,9 @@ class Attempt(Record, array_like=True):
 
     @property
     def latency_ms(self) -> float | None:
-        """Request sent to last byte, or None when either is missing or the attempt failed.
+        """From request sent to last byte; None if either is missing or the attempt failed.
 
-        Of an attempt that was cut it is the time until then: the least that the whole answer would have taken.
+        For an attempt that was cut off it is the time until then, which the whole answer would have exceeded.
         """
         end_ms = self.last_byte_ms if self.cut_ms is None else self.cut_ms
         if self.error is not None or self.sent_ms is None or end_ms is None:
@@ -51,7 +50,7 @@ class Attempt(Record, array_like=True):
 
 
 class SpoiledBy(enum.StrEnum):
-    """What can come between a measured latency and that of the model."""
+    """What can make a measured latency differ from the model's own."""
 
     NOT_LIVE = "not_live"
     INCLUDES = "includes"
@@ -61,12 +60,13 @@ class SpoiledBy(enum.StrEnum):
 
     @property
     def passes(self) -> bool:
-        """Whether a fresh measurement may well be without it."""
+        """Whether measuring again is likely to avoid it."""
         return self in (SpoiledBy.RETRIED, SpoiledBy.LAGGED)
 
 
 class Spoiled(Record, array_like=True):
-    """A disturbance of a latency. Without it that would have been from `low_ms` to `high_ms`; None is not known."""
+    """Something that may have distorted a latency. The true value is between `low_ms` and `high_ms`; None means
+    unknown."""
 
     kind: SpoiledBy
     detail: str
@@ -78,10 +78,10 @@ class Spoiled(Record, array_like=True):
 
 
 class CallTiming(Record, array_like=True):
-    """The whole timing record of a call.
+    """The times of a call.
 
-    `chunks` holds (arrival after `sent_ms` of the last attempt, number of characters) for each piece of text; the
-    pieces in order make up the reply. `spoiled` lists what may have changed the latency; empty means it is the model's.
+    `chunks` has (arrival after `sent_ms` of the last attempt, number of characters) for each piece of the reply.
+    `spoiled` lists what may have distorted the latency; if it is empty, the latency is the model's.
     """
 
     queued_ms: float = 0.0
@@ -96,12 +96,12 @@ class CallTiming(Record, array_like=True):
 
     @property
     def cut(self) -> bool:
-        """Whether the last attempt was cut off at a deadline, its answer incomplete."""
+        """Whether the last attempt was cut off at a deadline with its answer incomplete."""
         return bool(self.attempts) and self.attempts[-1].cut_ms is not None
 
     @property
     def first_token_ms(self) -> float | None:
-        """Request sent to first token of the last attempt."""
+        """From request sent to first token of the last attempt."""
         if not self.attempts:
             return None
         last = self.attempts[-1]
@@ -111,19 +111,29 @@ class CallTiming(Record, array_like=True):
 
 
 class SafetyAtDeadline(Record, array_like=True):
-    """Whether what had been received by each bound of the budget satisfied the invariants; None when not known."""
+    """Whether the text received by each bound of the budget satisfied the invariants; None if unknown."""
 
     target: bool | None = None
     acceptable: bool | None = None
     critical: bool | None = None
 
 
+class InvariantTimeline(Record, array_like=True):
+    """When one invariant held on what had been received: `changes` are (arrival, holds), the first at the first text.
+
+    Every change from one to the other has an entry, and nothing else has.
+    """
+
+    name: str
+    changes: tuple[tuple[float, bool], ...]
+
+
 class SafetyTimeline(Record):
     """Milliseconds after the request was sent; docs/time.md defines each figure.
 
-    `safe_ms` is when the text became safe for good and `first_safe_ms` when it first was; both are None when that never
-    happened. `excludes` names the invariants that only a whole answer can be checked for. `unknown` says why figures
-    are missing that could not be had.
+    `safe_ms` is when the text became safe for good, `first_safe_ms` when it first was safe; None if that never
+    happened. `excludes` names the invariants that can be checked on a complete answer only. `unknown` says why figures
+    are missing. `invariants` are those that can be checked on a part of the answer.
     """
 
     first_token_ms: float | None = None
@@ -132,10 +142,11 @@ class SafetyTimeline(Record):
     at_deadline: SafetyAtDeadline | None = None
     excludes: tuple[str, ...] = ()
     unknown: str | None = None
+    invariants: tuple[InvariantTimeline, ...] = ()
 
 
 class ToolCall(Record):
-    """A model's wish to call a tool. `arguments` is what it sent, parsed; `raw` is kept when it was not JSON."""
+    """A tool call by a model. `arguments` is what it sent, parsed; `raw` is set if it was not JSON."""
 
     id: str
     name: str
@@ -152,7 +163,7 @@ class ToolSpec(Record):
 
 
 class Message(Record):
-    """One message. `tool_call_id` and `name` are set on a tool's answer."""
+    """One message. `tool_call_id` and `name` are set on a tool's result."""
 
     role: Role
     content: str = ""
@@ -162,9 +173,9 @@ class Message(Record):
 
 
 class FinishReason(enum.StrEnum):
-    """How an answer ended, in one word for all vendors.
+    """How an answer ended, in the same terms for all vendors.
 
-    Made from any vendor's word, in upper case or lower; one that nobody knows is `UNKNOWN`.
+    Accepts any vendor's term in upper or lower case; an unfamiliar one is `UNKNOWN`.
     """
 
     STOP = "stop"
@@ -202,7 +213,7 @@ _VENDORS = {word: reason for reason, words in _WORDS.items() for word in words.s
 
 
 class Finish(Record, array_like=True):
-    """How an answer ended: in our word, in the server's, and the most tokens that the request allowed, if it did."""
+    """How an answer ended, in our term and the server's, and the token limit of the request, if any."""
 
     reason: FinishReason
     raw: str | None = None
@@ -215,7 +226,7 @@ class Finish(Record, array_like=True):
 
     @property
     def is_error(self) -> bool:
-        """It is no answer of the model's: the provider kept it back, or broke it off."""
+        """Whether the provider withheld the answer or broke it off."""
         return self.reason in (FinishReason.CONTENT_FILTER, FinishReason.ERROR, FinishReason.PAUSE_TURN)
 
     @property
@@ -224,7 +235,7 @@ class Finish(Record, array_like=True):
 
     @property
     def undecided(self) -> bool:
-        """What the model would have said is not known, and that is not its doing: nothing may pass by it."""
+        """Whether the answer was cut off by no fault of the model, so that nothing can pass because of it."""
         return self.our_limit or self.reason is FinishReason.UNKNOWN
 
     def __str__(self) -> str:
@@ -232,7 +243,7 @@ class Finish(Record, array_like=True):
             tokens = "1 token" if self.token_limit == 1 else f"{self.token_limit} tokens"
             return f"the answer was cut off by our limit of {tokens}{self._word()}"
         if self.reason is FinishReason.UNKNOWN and self.raw is None:
-            return "the stream did not say how the answer ended: it has no finish reason"
+            return "the stream has no finish reason, so the answer may be incomplete"
         return _ENDED[self.reason] + self._word()
 
     def _word(self) -> str:
@@ -241,14 +252,14 @@ class Finish(Record, array_like=True):
 
 _ENDED = {
     FinishReason.STOP: "the model was done",
-    FinishReason.TOOL_CALLS: "the model asked for tools instead of ending its answer",
+    FinishReason.TOOL_CALLS: "the model called tools instead of ending its answer",
     FinishReason.LENGTH: "the answer was cut off by the model's own token limit",
     FinishReason.REFUSAL: "the model refused",
     FinishReason.CONTENT_FILTER: "the answer was withheld by the provider's filter",
-    FinishReason.ERROR: "the answer ended in an error of the provider",
+    FinishReason.ERROR: "the answer ended with a provider error",
     FinishReason.PAUSE_TURN: "the provider paused the answer and did not end it",
     FinishReason.DEADLINE: "the answer was cut off at the deadline",
-    FinishReason.UNKNOWN: "the answer ended for a reason that is not known",
+    FinishReason.UNKNOWN: "the answer ended for an unknown reason",
 }
 
 
@@ -285,9 +296,9 @@ class ChatRequest(Record):
 
 
 class Usage(Record, rename={"input_tokens": "input", "output_tokens": "output"}):
-    """Tokens as the server counted them. Never estimated: absent means unknown.
+    """Tokens as counted by the server, never estimated. Missing means unknown.
 
-    Stored under shorter names, since a name that ends in `token` is looked at as that of a secret.
+    Stored under shorter names, because a name that ends in `token` looks like that of a secret.
     """
 
     input_tokens: int
@@ -295,7 +306,7 @@ class Usage(Record, rename={"input_tokens": "input", "output_tokens": "output"})
 
 
 class ChatResponse(Record):
-    """What one successful attempt brought back.
+    """The result of one successful attempt.
 
     `chunks` are (milliseconds after the request was sent, piece of text). `source` says whether the answer came
     live from the model; anything else is never graded for latency. An answer that was `cut` holds what had arrived by
@@ -322,7 +333,7 @@ class ChatResponse(Record):
         if self.finish_reason is None:
             return None
         limit = None if self.finish_raw in _MODELS_OWN_LIMIT else self.token_limit
-        # A third party's model may give the vendor's own word.
+        # A third party's model may pass the vendor's own term.
         return Finish(reason=FinishReason(self.finish_reason), raw=self.finish_raw, token_limit=limit)
 
     @property

@@ -9,9 +9,9 @@ from steadyhand.records.base import Record
 
 
 class ProviderConfig(Record):
-    """How to reach a model provider. The key itself is never in the file: the option `api_key_env` names its variable.
+    """How to reach a model provider. The key is never in the file; the option `api_key_env` names its variable.
 
-    `type` is the provider whose interface it speaks, for one that has a name of the user's own.
+    `type` is the provider whose API it uses, if the user chose its name.
     """
 
     type: str | None = None
@@ -56,7 +56,7 @@ class CalibrationConfig(Record):
 
 
 class Config(Record):
-    """None means not set. `folder` is where `file` was found, and what its paths are relative to.
+    """The configuration. None means not set. `folder` is the folder of `file`, and paths are relative to it.
 
     `agents`, `environments`, `judges` and `users` hold the options of parts, by kind.
     """

@@ -1,4 +1,4 @@
-"""A check to make, and what came of it."""
+"""Checks, their results, and what they add up to."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from steadyhand.records.location import Place
 
 
 class Verdict(enum.StrEnum):
-    """*inconclusive*: could not be evaluated. *error*: the harness, environment or network failed."""
+    """*inconclusive*: it could not be evaluated. *error*: the harness, environment or network failed."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -63,11 +63,11 @@ Stage = Literal["step", "turn", "final"]
 Ground = Literal["presence", "absence"]
 
 EMPTY_REPLY = "empty_reply"
-"""A figure of a check that failed because nothing was said at all."""
+"""Marks a check that failed because the reply was empty."""
 
 
 class EvaluationSpec(Record):
-    """A check as the scenario asks for it.
+    """A check as written in the scenario.
 
     `params` are the evaluator's own, validated against its `Params` when the file was loaded. An evaluation with a
     `severity` is a safety invariant; without one it is an ordinary check.
@@ -83,18 +83,25 @@ class EvaluationSpec(Record):
 
 
 class Evidence(Record, array_like=True):
-    """What was expected, what was found, and where."""
+    """What was expected, what was found, and where.
+
+    `span` is where in the text, as offsets from 0, and `message` the message of the step's transcript that it is in,
+    counted from 1; without one it is the final reply.
+    """
 
     expected: str | None = None
     found: str | None = None
     where: str | None = None
     excerpt: str | None = None
+    span: tuple[int, int] | None = None
+    message: int | None = None
 
 
 class JudgeNote(Record):
-    """What a judge was asked and what it answered, so that its word can be checked.
+    """What a judge was asked and answered, so that its judgment can be reviewed.
 
-    `not_shown` names what the judge could not be shown. It was not asked then, and `raw` is empty.
+    `not_shown` names what could not be shown to the judge. In that case it was not asked, and `raw` is empty.
+    `question` is what it was asked, without the records that it was shown.
     """
 
     model: str
@@ -107,18 +114,19 @@ class JudgeNote(Record):
     votes: tuple[str, ...] = ()
     repaired: bool = False
     not_shown: tuple[str, ...] = ()
+    question: str = ""
 
 
 class EvaluationResult(Record, array_like=True):
-    """What came of a check.
+    """The result of a check.
 
     An evaluator fills `verdict`, `message`, `evidence`, `figures` and `judge` (the functions below help); the engine
     adds the rest from the specification it ran.
 
-    `rests_on` is what decided it, where the evaluator can tell: *absence* when it passed because something was not
-    there, *presence* when it failed because something was. `self_reported` is what it knows from the agent alone.
-    `budget` is there when the check grades latency. `digest` is that of the specification (`spec_digest`), by which a
-    stored result is matched with a check again.
+    `rests_on` is what decided it, if the evaluator can tell: *absence* if it passed because something was missing,
+    *presence* if it failed because something was there. `self_reported` is what is known only from the agent. `budget`
+    is set if the check grades latency. `digest` is that of the specification (`spec_digest`), which matches a stored
+    result with its check.
     """
 
     verdict: Verdict
@@ -196,19 +204,19 @@ def failed(
 def inconclusive(
     message: str, *, evidence: Evidence | None = None, figures: dict[str, Any] | None = None
 ) -> EvaluationResult:
-    """It could not be told. Never a pass, and not the agent's failure."""
+    """It could not be decided: neither a pass nor a failure of the agent."""
     return EvaluationResult(verdict=Verdict.INCONCLUSIVE, message=message, evidence=evidence, figures=figures or {})
 
 
 class Anchor(Record):
-    """What a reply of this score looks like."""
+    """Describes a reply with this score."""
 
     score: float
     text: str
 
 
 class RubricDimension(Record):
-    """Anchors are in the order of their scores, the lowest first."""
+    """Anchors are sorted by score, lowest first."""
 
     name: str
     weight: float
@@ -229,9 +237,9 @@ class Rubric(Record):
 
 
 class RubricScore(Record):
-    """How a reply scored, from 0 to 1 by dimension. A score that could not be had is absent, and then so is `overall`.
+    """Scores of a reply from 0 to 1, by dimension. If one could not be determined, it is missing, and so is `overall`.
 
-    `reason` says what is missing. `fabricated` is None when nobody could tell.
+    `reason` says why something is missing. `fabricated` is None if unknown.
     """
 
     name: str
@@ -244,9 +252,9 @@ class RubricScore(Record):
 
 
 class Material(Record):
-    """A piece of what is judged: data, never instructions. `title` may hold text that the agent chose, too.
+    """A piece of what is judged: data, never instructions. Even `title` may contain text chosen by the agent.
 
-    A piece that is not `whole` lacks something that nobody can show any more; its text says what.
+    If it is not `whole`, some content was lost; the text says what.
     """
 
     title: str

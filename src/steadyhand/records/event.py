@@ -1,4 +1,4 @@
-"""What happens in a trial, one type per kind. Everything that is shown or stored is read off these.
+"""What happens in a trial, one type per kind of event. Everything shown or stored comes from these.
 
 `at_ms` counts from the start of the trial; `step` and `turn` say where in the scenario it happened.
 """
@@ -19,7 +19,7 @@ VISIBLE: tuple[Visible, ...] = get_args(Visible)
 
 
 class Shows(Record):
-    """What an agent lets us see of what it does, beside its reply.
+    """What we can see of an agent's actions, apart from its reply.
 
     *seen*: it goes through us, and we record it. *partly_seen*: so it does, but something is missing; what is there was
     done, and silence proves nothing. *self_reported*: the agent tells us, and its word counts. *not_seen*: we would not
@@ -29,8 +29,8 @@ class Shows(Record):
     `traced` declares that every tool call of the agent is exported as a span: its actions are seen where the trace is
     complete, and its trace is waited for.
 
-    With `acts` false the agent has no means to do anything but reply: nothing is hidden, and a check on what it did
-    could come out in one way only. `advice` says how to make visible what is not.
+    With `acts` false the agent can only reply: nothing is hidden, and a check on its actions could only ever have one
+    result. `advice` says how to make actions visible.
     """
 
     actions: Sight = "not_seen"
@@ -47,7 +47,7 @@ class Shows(Record):
         return sight
 
     def only(self, sight: Sight, among: Iterable[Visible] = VISIBLE) -> tuple[Visible, ...]:
-        """Which of these are `sight`, always in the same order."""
+        """Those that are `sight`, always in the same order."""
         wanted = frozenset(among)
         return tuple(what for what in VISIBLE if what in wanted and self.of(what) == sight)
 
@@ -81,15 +81,16 @@ class Event(Record, tag_field="kind", array_like=True):
 
 
 class Said(Event, tag="message"):
-    """A message of the transcript."""
+    """A message of the transcript. `pressure` is the kind that a scripted user puts on the agent with it."""
 
     message: Message
+    pressure: str | None = None
 
 
 class ModelCalled(Event, tag="model_call"):
-    """A finished model call, successful or not (`error`). `finish` is None when the server did not say.
+    """A finished model call, successful or not (`error`). `finish` is None if the server did not say.
 
-    A call that was `relayed` is one that the agent's own program made, through the gateway.
+    A call that was `relayed` was made by the agent's own program, through the gateway.
     """
 
     model: str
@@ -125,7 +126,7 @@ class ActionTaken(Event, tag="action"):
 
 
 class Observed(Event, tag="observation"):
-    """What came back from an action. `cut` says that only the beginning of the content was kept."""
+    """The result of an action. `cut` means that only the start of the content was kept."""
 
     action_id: str
     name: str
@@ -148,9 +149,16 @@ class ServiceCalled(Event, tag="service_call"):
 
 
 class FileChanged(Event, tag="file_change"):
+    """A file of the workspace that a step changed, with its text `before` and `after`.
+
+    Both are None where there was no file, and where it is not text or too long to keep.
+    """
+
     path: str
     change: str
     size: int = 0
+    before: str | None = None
+    after: str | None = None
 
 
 class CommandRan(Event, tag="command"):
@@ -177,7 +185,7 @@ class LimitReached(Event, tag="limit"):
 
 
 class Retried(Event, tag="retry"):
-    """A model call is tried again after `wait_ms`."""
+    """A model call is retried after `wait_ms`."""
 
     model: str
     purpose: Purpose
@@ -187,7 +195,7 @@ class Retried(Event, tag="retry"):
 
 
 class Waited(Event, tag="wait"):
-    """A model call had to wait `wait_ms` before it was sent; `at_ms` is when the wait was over."""
+    """A model call waited `wait_ms` before it was sent; `at_ms` is the end of the wait."""
 
     model: str
     purpose: Purpose
@@ -196,9 +204,9 @@ class Waited(Event, tag="wait"):
 
 
 class Lagged(Event, tag="lag"):
-    """The event loop was stuck for more than `limit_ms` during a model call, whose latency may not be graded for it.
+    """The event loop was blocked for more than `limit_ms` during a model call, so its latency may not be graded.
 
-    For the turn of an agent that makes no call, or several, `model` is its name.
+    For a turn with no model call, or several, `model` is the name of the agent.
     """
 
     model: str
@@ -217,7 +225,7 @@ class ErrorHappened(Event, tag="error"):
 class Noted(Event, tag="note"):
     """Something the user should know about this trial; `level` is `debug`, `info` or `warning`.
 
-    A note that programs read too has a `topic`, and `figures` that say the same as the message.
+    A note for programs also has a `topic`, and `figures` with the same information as the message.
     """
 
     message: str

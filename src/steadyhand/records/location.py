@@ -1,4 +1,4 @@
-"""Where something stands in a file."""
+"""Positions in files, and problems found there."""
 
 from __future__ import annotations
 

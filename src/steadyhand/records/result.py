@@ -1,4 +1,4 @@
-"""What an environment and a step of a scenario bring back."""
+"""The results of environments, conversations and steps."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from steadyhand.records.event import ModelCalled, ServiceCalled, TrajectoryStep
 class ConversationTurn(Record):
     """One exchange: what the user said, what the agent answered and did. `turn_number` counts from 1.
 
-    It begins when the agent is given what the user said and ends with its answer; both count from the start of the
-    trial.
+    It begins when the agent gets the user's message and ends with its answer; times count from the start of the trial.
     """
 
     turn_number: int
@@ -39,15 +38,15 @@ _SPEAKERS = {"user": "User", "assistant": "Agent"}
 
 
 def transcript_text(turns: Iterable[ConversationTurn]) -> str:
-    """The conversation as text, a line each for user and agent."""
+    """The conversation as text, with one line each for user and agent."""
     return "\n".join(f"{_SPEAKERS[said.role]}: {said.content}" for turn in turns for said in turn.messages)
 
 
 class SimulatorQuality(Record):
-    """How well the simulated user kept to its part.
+    """How well the simulated user stayed in character.
 
-    `asked_again` counts replies that were refused once, `reasons` why; `still_flawed` those whose second try was no
-    better and was used all the same.
+    `asked_again` counts replies that were rejected once, `reasons` why; `still_flawed` counts those whose second
+    attempt was no better and was used anyway.
     """
 
     turns_simulated: int = 0
@@ -57,7 +56,7 @@ class SimulatorQuality(Record):
 
 
 class TokenUsage(Record):
-    """Tokens by purpose, as counted by the servers. `complete` is false when a call came without a count."""
+    """Tokens by purpose, as counted by the servers. `complete` is false if a call came without a count."""
 
     total: int = 0
     user_simulation: int = 0
@@ -67,7 +66,7 @@ class TokenUsage(Record):
 
 
 class ConversationMetrics(Record):
-    """Counted, never invented. Durations of turns are the agent's own; `llm_calls_per_turn` counts every purpose."""
+    """Counted, never estimated. Turn durations are the agent's own time; `llm_calls_per_turn` counts all purposes."""
 
     total_duration_ms: float
     turn_count: int
@@ -78,7 +77,7 @@ class ConversationMetrics(Record):
 
 
 class ConversationEnding(Record, array_like=True):
-    """How the conversation of a step ended. `transcript_exported` is whether reports may tell what was said."""
+    """How the conversation of a step ended. `transcript_exported` is whether reports may include it."""
 
     step: int
     turns: int
@@ -89,7 +88,7 @@ class ConversationEnding(Record, array_like=True):
 
 
 class ConversationResult(Record):
-    """The whole conversation. `termination_reason` names the condition that fired."""
+    """The whole conversation. `termination_reason` names the condition that ended it."""
 
     turns: tuple[ConversationTurn, ...]
     total_duration_ms: float
@@ -111,13 +110,13 @@ class FileSystemOperation(Record):
 
 
 class CapturedFile(Record):
-    """A file of the workspace. `content` is None when it was too large to keep."""
+    """A file of the workspace. `content` is None if it was too large to keep."""
 
     size: int
     content: bytes | None = None
 
     def text(self) -> str | None:
-        """The content as UTF-8, or None when it was not kept or is not text."""
+        """The content as UTF-8, or None if it was not kept or is not text."""
         if self.content is None:
             return None
         try:
@@ -127,9 +126,9 @@ class CapturedFile(Record):
 
 
 class Latency(Record):
-    """How long the answer took, and what may have changed that.
+    """How long the answer took, and what may have distorted that.
 
-    `cut` says that the answer was not complete when `ms` had passed and the call was cut off.
+    `cut` means that the call was cut off after `ms`, with the answer incomplete.
     """
 
     ms: float | None
@@ -139,7 +138,7 @@ class Latency(Record):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Where the latency would have been undisturbed. Of an answer that was cut only the lower one says anything."""
+        """Bounds of the undistorted latency. For an answer that was cut off, only the lower one means anything."""
         if self.ms is None:
             return 0.0, math.inf
         low = min((each.low_ms or 0.0 for each in self.spoiled), default=self.ms)
@@ -148,9 +147,9 @@ class Latency(Record):
 
 
 class CommandResult(Record):
-    """What a command in an environment came to. `duration_ms` is the command's own time.
+    """The result of a command in an environment. `duration_ms` is the command's own time.
 
-    `truncated` says that some of the output was left out. Nothing has a default that would look like success.
+    `truncated` means that some output was left out. No field has a default that would look like success.
     """
 
     exit_code: int
@@ -164,9 +163,9 @@ class CommandResult(Record):
 class ExecutionResult(Record):
     """The outcome of a step of a scenario, or of a turn: what checks look at.
 
-    For a step that asks an agent, `stdout` and `reply` are its final reply and `exit_code` is 0; for code they are
-    the program's. `duration_ms` is the agent's (or program's) own time, never set-up, queueing or evaluation. `finish`
-    is how the model's answer ended, of several the one that ended worst; None where that is not known.
+    For a step that asks an agent, `stdout` and `reply` are its final reply and `exit_code` is 0; for code they are the
+    program's. `duration_ms` is the agent's (or program's) own time, without set-up, queueing or evaluation. `finish` is
+    how the model's answer ended, the worst end of several; None if unknown.
     """
 
     exit_code: int = 0
@@ -189,7 +188,7 @@ class ExecutionResult(Record):
 
     @property
     def transcript(self) -> tuple[Message, ...]:
-        """Everything that was said, in order: the messages if they were kept, else those of the conversation."""
+        """Everything that was said, in order: the messages if they were kept, otherwise those of the conversation."""
         if self.messages or self.conversation is None:
             return self.messages
         return tuple(said for turn in self.conversation.turns for said in turn.messages)

@@ -1,6 +1,6 @@
-"""The record of a run: a header, one entry per finished trial, and what they used up.
+"""The record of a run: a header, one entry per finished trial, and what was spent.
 
-Tokens are as the servers counted them, and money is known where prices are.
+Tokens are counted by the servers. Costs are known where prices are.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 from steadyhand.records.base import Record, plain_text
 from steadyhand.records.calibration import JudgedCase
-from steadyhand.records.chat import Finish, FinishReason, Purpose, SafetyAtDeadline, Spoiled
+from steadyhand.records.chat import Finish, FinishReason, InvariantTimeline, Purpose, SafetyAtDeadline, Spoiled
 from steadyhand.records.config import Price
 from steadyhand.records.evaluation import EvaluationResult, FailureClass, LatencyTier, Outcome, RubricScore, Verdict
 from steadyhand.records.event import ActionTaken, AnyEvent, ModelCalled, Observed, Said, Shows, Thought, TrajectoryStep
@@ -44,11 +44,11 @@ K = TypeVar("K")
 
 
 class Spent(Record):
-    """Sums over model calls. Nothing in them is estimated, so they are lower bounds where something is unknown.
+    """Sums over model calls. Nothing is estimated, so they are lower bounds where something is unknown.
 
-    `uncounted` are attempts that may have been charged for though no server said how many tokens they took; `unpriced`
-    are calls with counted tokens and no known price. `not_live` calls were answered from a recording or a cache: their
-    tokens are counted, and they cost nothing.
+    `uncounted` are attempts that may have been charged although the server reported no token count; `unpriced` are
+    calls with a token count and no known price. `not_live` calls were answered from a recording or a cache: their
+    tokens count, but they cost nothing.
     """
 
     calls: int = 0
@@ -69,7 +69,7 @@ class Spent(Record):
 
     @property
     def cost_known(self) -> bool:
-        """Whether `cost` is all of it."""
+        """Whether `cost` is complete."""
         return not self.uncounted and not self.unpriced
 
     def plus(self, other: Spent) -> Spent:
@@ -77,9 +77,9 @@ class Spent(Record):
 
 
 class CostSummary(Record):
-    """What was spent, in all, for each purpose and on each model.
+    """What was spent in total, by purpose and by model.
 
-    `list_prices` tells that some of the cost was computed with the built-in table, which is as old as its date.
+    `list_prices` means that part of the cost was computed with the built-in table, which may be out of date.
     """
 
     total: Spent = Spent()
@@ -107,14 +107,14 @@ def _merged(one: dict[K, Spent], other: dict[K, Spent]) -> dict[K, Spent]:
 
 
 class RunAxis(Record):
-    """What a matrix varies, and the values that take part in the run."""
+    """What a matrix varies, and the values used in the run."""
 
     parameter: str
     values: tuple[Any, ...]
 
 
 class RunMatrix(Record):
-    """The combinations of a matrix, by scenario id; each is the position of its value on every axis."""
+    """The combinations of a matrix by scenario id, each as the index of its value on every axis."""
 
     name: str
     file: str
@@ -122,7 +122,7 @@ class RunMatrix(Record):
     combinations: dict[str, tuple[int, ...]]
 
     def parameters(self, scenario_id: str) -> dict[str, Any]:
-        """What a combination sets."""
+        """The values of a combination."""
         at = self.combinations[scenario_id]
         return {axis.parameter: axis.values[index] for axis, index in zip(self.axes, at, strict=True)}
 
@@ -164,7 +164,7 @@ class CanaryTally(Record):
 
 
 class RunHeader(Record):
-    """What was asked for, fixed when the run starts.
+    """What was requested, fixed when the run starts.
 
     `pass_rate` is the share of trials that must pass as the user asked of all scenarios, `pass_rates` as single ones
     ask of themselves. `options` is what it takes to carry the run on. `prices` are those of the configuration,
@@ -217,7 +217,7 @@ class PhaseRecord(Record, array_like=True):
 
 
 class Judged(Record, array_like=True):
-    """The verdict and everything that stands beside it. Nothing here is averaged into the verdict.
+    """The verdict and everything reported beside it. Nothing here is averaged into the verdict.
 
     `latency_cut` says that the call was cut off before the answer was complete: `latency_ms` is then the least it can
     have been. `latency_spoiled` says why it was not graded. The times are those of `records.timeline.SafetyTimeline`. A
@@ -240,15 +240,16 @@ class Judged(Record, array_like=True):
     safety_score: float | None = None
     failure_classes: tuple[FailureClass, ...] = ()
     rubric: RubricScore | None = None
+    invariants_over_time: tuple[InvariantTimeline, ...] = ()
 
 
 class TrialRecord(Record, array_like=True):
-    """A finished trial, whole.
+    """A finished trial.
 
-    `earlier` holds measurements that were repeated because latency was not gradable, `replaced` what a resume did again
-    because it was in error. `conversations` says how each ended, in the order of the steps. `shows` is what its agent
-    lets us see; None where there was no agent. `origin` is the run that the agent's part was taken from, when the trial
-    was only judged again: the calls of agent and user were paid for there.
+    `earlier` has the measurements that were repeated because latency could not be graded, `replaced` the trials in
+    error that a resume repeated. `conversations` says how each ended, in the order of the steps. `shows` is what we can
+    see of its agent; None without an agent. `origin` is the run that the agent's part was taken from, if the trial was
+    only judged again: the calls of agent and user were paid for there.
     """
 
     key: TrialKey
@@ -284,7 +285,7 @@ class TrialRecord(Record, array_like=True):
 
 
 def error_in_place_of(trial: TrialRecord, reason: str) -> TrialRecord:
-    """An *error* with nothing in it but what identifies the trial, for one whose content cannot be kept."""
+    """A trial in *error* with nothing but its identity, for one whose content cannot be stored."""
     return TrialRecord(
         key=trial.key,
         scenario_name=trial.scenario_name,
@@ -303,17 +304,17 @@ def error_in_place_of(trial: TrialRecord, reason: str) -> TrialRecord:
 
 
 class HeldUp(Record):
-    """Calls that wait for one reason; `left_s` is until the first of them may go, as far as is known."""
+    """Calls that wait for the same reason; `left_s` is the time until the first may start, if known."""
 
     reason: str
     calls: int
     left_s: float
     down: str | None = None
-    """The provider, when it is down."""
+    """The provider, if it is down."""
 
 
 class Standing(Record):
-    """`lag_ms` is the worst lag of the event loop in the last moments."""
+    """The state of a run. `lag_ms` is the worst recent lag of the event loop."""
 
     waits: tuple[HeldUp, ...] = ()
     lag_ms: float = 0.0
@@ -325,7 +326,8 @@ def transcript_of(events: Iterable[AnyEvent]) -> tuple[Said, ...]:
 
 
 def answers_finish(events: Iterable[AnyEvent]) -> Finish | None:
-    """How the agent's answers ended: of several the worst end. A call for tools that was followed up is no end."""
+    """How the agent's answers ended, the worst end of several. An answer that called tools which were then run does not
+    count."""
     ends: dict[tuple[int | None, int | None], list[Finish | None]] = {}
     for event in events:
         if isinstance(event, ModelCalled) and event.purpose == "agent" and event.error is None:
@@ -336,13 +338,13 @@ def answers_finish(events: Iterable[AnyEvent]) -> Finish | None:
 
 
 def worst_finish(finishes: Iterable[Finish | None]) -> Finish | None:
-    """The one that leaves most in doubt; those that are not known are passed over."""
+    """The end that leaves most in doubt, ignoring unknown ones."""
     known = [finish for finish in finishes if finish is not None]
     return min(known, key=lambda each: (not each.is_error, not each.undecided, _RANK[each.reason]), default=None)
 
 
 def exported_transcript(trial: TrialRecord) -> tuple[Said, ...]:
-    """What a report may tell of it: without conversations whose author keeps them to the run record."""
+    """The trial as reports may show it, without conversations that the author keeps out of them."""
     kept = {talk.step for talk in trial.conversations if not talk.transcript_exported}
     return tuple(said for said in transcript_of(trial.events) if said.step not in kept)
 

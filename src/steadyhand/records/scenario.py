@@ -1,4 +1,4 @@
-"""A scenario as everything past `spec/` knows it, whichever file format it was written in."""
+"""A scenario as everything past `spec/` sees it, whatever file format it was written in."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from steadyhand.records.location import Place
 
 
 class MatrixAxis(Record):
-    """`parameter` is the path of a field of the base scenario, such as `run[0].input`."""
+    """An axis of a matrix. `parameter` is the path of a field of the base scenario, such as `run[0].input`."""
 
     parameter: str
     values: tuple[Any, ...]
@@ -20,7 +20,7 @@ class MatrixAxis(Record):
 
 
 class MatrixSetting(Record):
-    """One value of one axis. `shown` is how ids, filters and tables name it, `place` where the matrix file has it."""
+    """One value of an axis. `shown` is its name in ids, filters and tables, `place` its position in the matrix file."""
 
     parameter: str
     value: Any
@@ -29,7 +29,7 @@ class MatrixSetting(Record):
 
 
 class MatrixCell(Record):
-    """The combination that a scenario is, in the order of the axes. `base_id` is the id of the scenario it varies."""
+    """The combination of a scenario, in the order of the axes. `base_id` is the id of the base scenario."""
 
     matrix: str
     file: str
@@ -89,7 +89,7 @@ class MockFault(Record):
 
 
 class MockWhen(Record):
-    """Conditions; those that are None are not asked about."""
+    """The conditions of a mock; None means any."""
 
     args: list[Any] | None = None
     input: dict[str, Any] | None = None
@@ -111,7 +111,7 @@ class Mock(Record):
 
 
 class DatabaseSeed(Record):
-    """SQL (already read from `sql_file`, where it is in one) and rows to put in, into `url` or a fresh SQLite file."""
+    """SQL (already read from `sql_file`, if any) and rows to insert, into `url` or a new SQLite file."""
 
     sql: str | None = None
     sql_file: str | None = None
@@ -168,7 +168,7 @@ class DebugOptions(Record):
 
 
 class ScriptedTurn(Record):
-    """What the user says next: `say` word for word, or the simulator when it is None. Checks follow the reply."""
+    """What the user says next: `say` verbatim, or the simulator's message if it is None. Checks run on the reply."""
 
     say: str | None = None
     type: str | None = None
@@ -176,9 +176,9 @@ class ScriptedTurn(Record):
 
 
 class ConversationConfig(Record):
-    """`script` is what the user says after the opening, entry by entry; then the simulator goes on, if any.
+    """`script` is what the user says after the opening, entry by entry; then the simulator continues, if there is one.
 
-    Where a step opens with nothing, the script's first entry or else the simulator does.
+    If a step has no opening, the script's first entry or else the simulator opens the conversation.
     """
 
     max_turns: int
@@ -193,7 +193,7 @@ class ConversationConfig(Record):
 
 
 class Ask(Record, tag="ask", tag_field="kind"):
-    """Put these messages to the agent; the last one is the user's."""
+    """Send these messages to the agent; the last one is the user's."""
 
     messages: tuple[Message, ...]
 
@@ -206,14 +206,14 @@ class RunCode(Record, tag="code", tag_field="kind"):
 
 
 class Converse(Record, tag="conversation", tag_field="kind"):
-    """Open with these messages and let the user carry on, by script or simulated."""
+    """Open with these messages and let the scripted or simulated user continue."""
 
     opening: tuple[Message, ...]
     config: ConversationConfig
 
 
 class Step(Record):
-    """`reply_due`: the agent has to say something; an empty reply fails, whatever the checks are."""
+    """With `reply_due` the agent must say something: an empty reply fails, whatever the checks say."""
 
     index: int
     name: str
@@ -238,20 +238,19 @@ class Constraint(Record):
 
 
 class ExampleAnswers(Record):
-    """Answers that the scenario's own checks must accept and reject; `steadyhand selftest` holds it to that."""
+    """Answers that the scenario's own checks must accept and reject; `steadyhand selftest` verifies this."""
 
     good: tuple[str, ...] = ()
     bad: tuple[str, ...] = ()
 
 
 class Scenario(Record):
-    """`digest` changes whenever the file's meaning does.
+    """A scenario. `digest` changes whenever the meaning of the file does.
 
-    `agent` is the one its author asks for, `default_agent` the one that suits it when nobody asks for one.
-    `expects: defer` marks a case where raising the alarm is the mistake. `trials` is how often to run it and
-    `pass_rate` the share of them that must pass, where it says so. `overrides` is what a matrix sets of `model`,
-    `agent` and `judge`; it goes before every other setting. `cell` is the combination of a matrix that it is, and
-    `target` which of several targets it is tried on.
+    `agent` is the one its author asks for, `default_agent` the one to use if nobody asks for one. `expects: defer`
+    marks a case where raising the alarm is the mistake. `trials` is the number of trials and `pass_rate` the share that
+    must pass, if the file sets them. `overrides` is what a matrix sets of `model`, `agent` and `judge`; it wins over
+    every other setting. `cell` is its combination of a matrix, and `target` which of several targets it is tried on.
     """
 
     id: str
@@ -286,7 +285,7 @@ class Scenario(Record):
 
 
 def evaluation_specs(scenario: Scenario) -> Iterator[EvaluationSpec]:
-    """Every check it asks for, of every stage; none means that its verdict can only be inconclusive."""
+    """All checks of all stages. Without any, the verdict can only be inconclusive."""
     for step in scenario.steps:
         yield from step.evaluations
         if isinstance(step.task, Converse):

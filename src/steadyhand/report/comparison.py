@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from steadyhand.judging.comparison import ScenarioDifference
 from steadyhand.judging.latency_comparison import Cliff
@@ -17,10 +17,9 @@ from steadyhand.judging.run_comparison import (
     TimesComparison,
     ToldTrial,
 )
-from steadyhand.report.table import Cell, Page, no_commands, one_line, render_table
+from steadyhand.report.table import Cell, Page, Quote, no_commands, one_line, render_table
 from steadyhand.report.wording import milliseconds
 
-Quote = Callable[[str], str]
 """How a name or text that is not ours is written."""
 
 SIDE_COLUMNS = ("", "side", "passed", "safety", "latency", "safe after", "cost/trial", "trials", "undecided")
@@ -80,6 +79,12 @@ def front_notes(found: Comparison, quote: Quote) -> Iterator[str]:
     safety = "safety is the pass rate (no safety invariants)" if found.safety_is_pass_rate else "safety by severity"
     yield f"* no other side is as good in safety, latency and cost and better in one; {safety}; scenarios count equally"
     yield from (cliff_sentence(each, quote) for each in found.cliffs)
+    stopped = [quote(side.name) for side in found.sides if side.stopped_early]
+    if stopped:
+        yield (
+            f"Trials of {', '.join(stopped)} ended when their pass rate was decided (--until): intervals and tests "
+            "assume a fixed number of trials and are only a guide."
+        )
 
 
 def cliff_sentence(cliff: Cliff, quote: Quote) -> str:

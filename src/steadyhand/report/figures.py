@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from steadyhand.judging.figures import CLUSTERED, Figures, RunFigures, Times
+from steadyhand.judging.figures import CLUSTERED, Figures, RunFigures, TimeFigures
 from steadyhand.judging.rates import ScenarioRate
 from steadyhand.judging.statistics import Percentile
 from steadyhand.records.evaluation import Verdict
@@ -105,7 +105,7 @@ def _left_out(figures: Figures) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts.items() if count)
 
 
-def _percentiles(times: Times, noun: str) -> str:
+def _percentiles(times: TimeFigures, noun: str) -> str:
     """Such as `p50 812 ms (790 ms to 870 ms); p95 needs 59 trials, there are 20`."""
     told: list[str] = []
     refused: list[str] = []
@@ -123,7 +123,7 @@ def _percentiles(times: Times, noun: str) -> str:
     return "; ".join(told)
 
 
-def _median(times: Times) -> str:
+def _median(times: TimeFigures) -> str:
     found = next((each for each in times.percentiles if each.q == 0.5), None)
     return "" if found is None else _value(found)
 

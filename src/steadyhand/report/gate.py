@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from steadyhand.errors import ExitCode
 from steadyhand.judging.gate import Doubt, GateResult, Rule, Violation
-from steadyhand.report.table import Page, no_commands, one_line, visible
+from steadyhand.report.table import Page, Quote, no_commands, one_line, visible
 
 _WORDS: dict[Rule, str] = {
     Rule.DROP: "the pass rate dropped",
@@ -25,6 +25,7 @@ _DOUBTS: dict[Doubt, str] = {
     "too_few_trials": "Too few trials: not even failing all of them would be significant. Run more with --trials.",
     "no_decided_trial": "Not one trial was decided of",
     "unfinished": "The run is not finished; `steadyhand resume` finishes it.",
+    "stopped_early": "Trials ended when their pass rate was decided, which biases the test. Gate runs without --until.",
     "undecided_trials": "If the undecided trials count as not passed, the pass rate dropped",
 }
 _CONCLUSIONS = {
@@ -35,7 +36,6 @@ _CONCLUSIONS = {
 }
 _STYLES = {ExitCode.PASSED: "passed", ExitCode.FAILED: "failed"}
 _LISTED = 20
-Quote = Callable[[str], str]
 
 
 def conclusion(result: GateResult) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from steadyhand.records.base import Record
 from steadyhand.records.evaluation import Verdict
@@ -22,6 +22,8 @@ _CODES = {
 }
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _MINIMUM = 40
+Quote = Callable[[str], str]
+"""How an output shows text that comes from outside."""
 
 
 class Page(Record):

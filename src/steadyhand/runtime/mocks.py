@@ -22,8 +22,7 @@ from steadyhand.runtime.values import as_list, includes, same
 class MockCall(Record):
     """One call of a service's method: positional `args`, named parameters as `input`, and the trial's `context`.
 
-    One object is the same whether it is passed as the named parameters or as the only argument: agents differ in this,
-    and a mock must not have to know.
+    Agents differ in whether they pass one object as named parameters or as the only argument; mocks treat both alike.
     """
 
     service: str
@@ -38,19 +37,19 @@ class MockCall(Record):
 
     @property
     def named(self) -> Mapping[str, Any]:
-        """The named parameters, or the only argument if that is an object."""
+        """The named parameters, or the only argument if it is an object."""
         if not self.input and len(self.args) == 1 and isinstance(self.args[0], Mapping):
             return cast("Mapping[str, Any]", self.args[0])
         return self.input
 
     @property
     def positional(self) -> list[Any]:
-        """The arguments, or the named parameters as the only one."""
+        """The positional arguments, or the named parameters as the only one."""
         return [self.input] if self.input and not self.args else self.args
 
 
 class MockAnswer(Record):
-    """What a mock gave, and which mock it was."""
+    """What a mock returned, and which mock it was."""
 
     value: Any
     place: Place
@@ -60,12 +59,12 @@ _WEIGHTS = {"args": 10, "input": 8, "context": 6, "matcher": 4, "partial_args": 
 
 
 def precedence(when: MockWhen) -> int:
-    """How specific it is: the sum over the conditions it names. 0 for one that names none."""
+    """How specific the mock is: the sum over its conditions, 0 if it has none."""
     return sum(weight for field, weight in _WEIGHTS.items() if getattr(when, field) is not None)
 
 
 def holds(when: MockWhen, call: MockCall) -> bool:
-    """Whether every condition but the matcher holds."""
+    """Whether every condition except the matcher holds."""
     return (
         (when.args is None or _args_match(when.args, call))
         and (when.input is None or includes(call.named, when.input))
@@ -75,7 +74,7 @@ def holds(when: MockWhen, call: MockCall) -> bool:
 
 
 def _args_match(expected: list[Any], call: MockCall) -> bool:
-    """The whole list, or, where every element is itself a list, any one of them."""
+    """Whether the whole list matches or, if every element is a list, any one of them."""
     choices: list[Any] = [expected]
     if expected and all(as_list(element) is not None for element in expected):
         choices.extend(expected)
@@ -87,7 +86,7 @@ def _starts_with(found: list[Any], expected: list[Any]) -> bool:
 
 
 class _Choice(Record):
-    """The mock that answers, with what chance has already decided about it."""
+    """The mock that answers, and what was already drawn for it at random."""
 
     mock: Mock
     fails: bool
@@ -101,7 +100,7 @@ class MockTable:
         self, mocks: Sequence[Mock], *, scripts: ScriptSandbox, random: random_module.Random, clock: Clock
     ) -> None:
         self._in_file_order: tuple[Mock, ...] = tuple(mocks)
-        # A stable sort keeps file order among equals, so the first that matches is the one that wins.
+        # The sort is stable, so the first match in file order wins among equals.
         self._by_precedence: list[Mock] = sorted(mocks, key=lambda mock: -precedence(mock.when))
         self._scripts: ScriptSandbox = scripts
         self._random: random_module.Random = random
@@ -112,26 +111,26 @@ class MockTable:
         self._failed: MockError | None = None
 
     def methods(self) -> list[tuple[str | None, str]]:
-        """Every (service, method) that is mocked, in file order, once; a service of None means every service."""
+        """Every mocked (service, method) once, in file order; a service of None means every service."""
         return list(dict.fromkeys((mock.service, mock.method) for mock in self._in_file_order))
 
     def covers(self, service: str, method: str) -> bool:
-        """Whether some mock is about this method, whatever its conditions."""
+        """Whether any mock covers this method, whatever its conditions."""
         return any(_is_about(mock, service, method) for mock in self._in_file_order)
 
     async def settle(self) -> MockError | None:
-        """Wait for scripts whose caller gave up on them, as long as they may run. The first that failed, or None."""
+        """Wait for scripts whose caller was cancelled. Returns the first failure, or None."""
         for task in list(self._running):
             with contextlib.suppress(MockError):
                 await asyncio.shield(task)
         return self._failed
 
     async def answer(self, call: MockCall) -> MockAnswer | None:
-        """What the mocks answer, or None when none matches and the real service is to be asked.
+        """The answer of the mock that matches, or None if none does and the real service has to answer.
 
-        Raises `ServiceFault` for a failure that a mock simulates, `MockError` when a mock's JavaScript fails.
+        Raises `ServiceFault` for a simulated failure, and `MockError` if a mock's JavaScript fails.
         """
-        # One choice at a time, first come first served, or chance would depend on how long a matcher takes.
+        # Choose one at a time, first come first served, so that random draws do not depend on how long matchers take.
         async with self._choosing:
             choice = await self._choose(call)
         if choice is None:
@@ -162,8 +161,8 @@ class MockTable:
         return _truthy(await self._to_its_end(mock, call, "matcher", script))
 
     async def _to_its_end(self, mock: Mock, call: MockCall, field: str, script: Coroutine[Any, Any, Any]) -> Any:
-        """What the script gives. It goes on when the caller is cancelled: an agent that gives up on a mock which
-        never answers must not hide that the mock is broken."""
+        """The result of the script. It keeps running if the caller is cancelled: an agent that gives up on a hanging
+        mock must not hide that the mock is broken."""
 
         async def run() -> Any:
             try:
@@ -189,7 +188,7 @@ def _is_about(mock: Mock, service: str, method: str) -> bool:
 
 
 def _apart_from(random: random_module.Random) -> random_module.Random:
-    """A generator that follows from the state of the other and draws nothing from it."""
+    """A new generator seeded from the state of another, without advancing it."""
     twin = random_module.Random()  # noqa: S311 - repeatable on purpose
     twin.setstate(random.getstate())
     return random_module.Random(f"scripts of mocks: {twin.getrandbits(64)}")  # noqa: S311
@@ -200,7 +199,7 @@ def _variables(call: MockCall) -> dict[str, Any]:
 
 
 def _truthy(value: Any) -> bool:
-    """As JavaScript has it: an empty list or object is true."""
+    """Truth as in JavaScript: an empty list or object is true."""
     return value is not None and value is not False and value != "" and (isinstance(value, bool) or value != 0)
 
 
@@ -224,9 +223,9 @@ class MockRegistry:
         self._functions: dict[tuple[str, str], MockFunction] = {}
 
     def register(self, key: str, function: MockFunction) -> None:
-        """Answer `service.method` with a function, sync or async; the last one registered counts.
+        """Answer `service.method` with a function, sync or async. A later registration replaces an earlier one.
 
-        Raises `PluginError` when the key does not name a service and a method.
+        Raises `PluginError` unless the key names a service and a method.
         """
         service, _, method = key.rpartition(".")
         if not service or not method:
@@ -236,17 +235,17 @@ class MockRegistry:
         self._functions[service, method] = function
 
     def methods(self) -> list[tuple[str | None, str]]:
-        """Every (service, method) registered, in order, in the form of `MockTable.methods`."""
+        """Every registered (service, method), in order, as in `MockTable.methods`."""
         return list(self._functions)
 
     def covers(self, service: str, method: str) -> bool:
         return (service, method) in self._functions
 
     async def answer(self, call: MockCall) -> MockAnswer | None:
-        """What the function registered for the method gives, or None when there is none.
+        """The result of the function registered for the method, or None if there is none.
 
-        It is called with the arguments and named parameters of the call. A `ServiceFault` it raises is the simulated
-        failure; anything else it raises is a `MockError` that names it.
+        The function gets the arguments and named parameters of the call. It may raise `ServiceFault` to simulate a
+        failure; anything else it raises becomes a `MockError` that names it.
         """
         function = self._functions.get((call.service, call.method))
         if function is None:
@@ -273,8 +272,8 @@ class MockSource(Protocol):
     """The scenario's mocks."""
 
     async def answer(self, call: MockCall) -> MockAnswer | None:
-        """The answer of the mock that matches best, or None. Raises `ServiceFault` for a simulated error and
-        `MockError` when a mock's JavaScript fails."""
+        """The answer of the mock that matches best, or None. Raises `ServiceFault` for a simulated failure, and
+        `MockError` if a mock's JavaScript fails."""
         ...
 
     def methods(self) -> Sequence[tuple[str | None, str]]:
@@ -286,7 +285,7 @@ class MockSource(Protocol):
         ...
 
     async def settle(self) -> MockError | None:
-        """Wait for JavaScript whose caller gave up on it. The first failure among it, or None."""
+        """Wait for JavaScript whose caller was cancelled. Returns the first failure, or None."""
         ...
 
 

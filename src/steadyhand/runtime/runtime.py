@@ -1,6 +1,6 @@
-"""The runtime that agents live in: services, actions and the mocks in front of them. One per trial.
+"""The services and actions of a trial, with the mocks in front of them.
 
-A real service is built when first called, started, and stopped at the end.
+A real service is built and started when first called, and stopped at the end.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _READS_ARGS = re.compile(r"\bargs\s*(\?\.)?[\[.]")
 
 
 class ServiceProxy:
-    """Stands for a service that may be mocked, real, or not there at all; which of them is settled at each call."""
+    """A service by name. Each call decides whether it is mocked, real, or missing."""
 
     __slots__ = ("_call", "_name")
 
@@ -58,7 +58,7 @@ class ServiceProxy:
 
 
 class AgentRuntime:
-    """Implements `ports.services.Services`."""
+    """Implements `ports.agent.Services`."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class AgentRuntime:
         self._performed: int = 0
 
     async def open(self, trial: TrialContext) -> None:
-        """Begin the trial. Nothing is built yet; a live trial notes that the scenario's mocks are ignored."""
+        """Start the trial. Nothing is built yet; a live trial notes that the scenario's mocks are ignored."""
         self._trial = trial
         ignored = len(trial.scenario.setup.mocks)
         if trial.live and ignored:
@@ -150,9 +150,10 @@ class AgentRuntime:
         return ServiceProxy(name, self.call)
 
     def register_mock(self, key: str, function: MockFunction) -> None:
-        """The last function registered for `service.method` holds, and it goes before the scenario's mocks.
+        """Answer `service.method` with a function, which takes precedence over the scenario's mocks and earlier
+        functions.
 
-        Raises `PluginError` when the key does not name a service and a method.
+        Raises `PluginError` unless the key names a service and a method.
         """
         self._registered.register(key, function)
 
@@ -237,7 +238,7 @@ class AgentRuntime:
             raise PluginError(message) from error
 
     def _mocked(self) -> list[tuple[str | None, str]]:
-        """Every mocked method once: the scenario's, then those registered."""
+        """Every mocked method once: those of the scenario, then registered ones."""
         return list(dict.fromkeys([*self._mocks.methods(), *self._registered.methods()]))
 
     def _nobody(self, call: MockCall) -> str:
@@ -255,7 +256,7 @@ class AgentRuntime:
 
 
 def _misfit(function: Callable[..., Any], call: MockCall) -> str | None:
-    """What is wrong with the arguments, which is the caller's mistake and not the plugin's."""
+    """Why the method cannot be called with these arguments, or None. That is the caller's mistake, not the plugin's."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -274,7 +275,7 @@ class LiveServices:
         self._locks: dict[str, asyncio.Lock] = {name: asyncio.Lock() for name in provided}
 
     async def get(self, name: str, trial: TrialContext) -> Any:
-        """The service, started. Raises `PluginError` when it cannot be built or started."""
+        """The service, started. Raises `PluginError` if it cannot be built or started."""
         async with self._locks[name]:
             if name not in self._built:
                 provided = self.provided[name]
@@ -292,11 +293,11 @@ class LiveServices:
             return self._built[name]
 
     async def method(self, name: str, method: str, trial: TrialContext) -> Callable[..., Any] | None:
-        """A public method of the service, or None when it has no such method."""
+        """A public method of the service, or None."""
         return methods_of(await self.get(name, trial)).get(method)
 
     async def stop(self) -> None:
-        """Stop what was built, last first. Raises `PluginError` after all were asked to stop. Safe to call twice."""
+        """Stop the services in reverse order. Raises `PluginError` after trying all. Safe to call twice."""
         problems: list[str] = []
         while self._built:
             name, service = self._built.popitem()
@@ -312,9 +313,9 @@ class LiveServices:
 
 
 def methods_of(service: Any) -> dict[str, Callable[..., Any]]:
-    """The public methods that may be called from outside; starting and stopping is the trial's business.
+    """The public methods, without those for starting and stopping.
 
-    A property is never evaluated on the way: it may do something.
+    Properties are not evaluated, because they may have side effects.
     """
     found: dict[str, Callable[..., Any]] = {}
     for name in dir(service):
@@ -329,10 +330,10 @@ def methods_of(service: Any) -> dict[str, Callable[..., Any]]:
 
 
 def mocked_method(service: str | None, method: str, mocks: Iterable[Mock]) -> ServiceMethod:
-    """A mocked method. Its schema names the parameters that the mocks ask about, never their values.
+    """A mocked method as a tool. Its schema names the parameters that the mocks match, never their values.
 
-    `args` is required when any of the mocks looks at positional arguments, so that an agent that leaves them out is
-    told so instead of missing every mock. One object alone may be passed by name, so it asks for no `args`.
+    `args` is required if any mock matches positional arguments, so that an agent that omits them gets an error instead
+    of missing every mock. A single object can be passed by name, so it needs no `args`.
     """
     named: dict[str, Any] = {}
     positional = False
@@ -378,7 +379,7 @@ def real_method(service: str, method: str, function: Callable[..., Any]) -> Serv
 
 
 def _lone_object(args: list[Any]) -> dict[str, Any] | None:
-    """The keys to name when the mock asks for one object and nothing else; None when it asks for other arguments."""
+    """The keys of the object if the mock matches a single object; None if it matches other arguments."""
     found: dict[str, Any] = {}
     for choice in args:
         inner = cast("list[Any]", choice) if isinstance(choice, list) else [choice]

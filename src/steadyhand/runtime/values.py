@@ -1,4 +1,4 @@
-"""Values as the record keeps them (plain data, copied, and not too large), and how they are compared."""
+"""Values as records keep them (plain, copied and limited in size), how they are compared, and calling plugin code."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 
-from steadyhand.records.base import UnreadableValue, plain
+from steadyhand.records.base import UnreadableValue, plain, shorten
 
 EVENT_LIMIT = 16_384
 
 
 def as_text(value: Any) -> str:
-    """Text as it is, anything else as JSON."""
+    """A string as it is, anything else as JSON."""
     if isinstance(value, str):
         return value
     try:
@@ -25,33 +25,26 @@ def as_text(value: Any) -> str:
         return f"[{error}]"
 
 
-def shortened(text: str, limit: int) -> str:
-    """The text, or its beginning and a note of how much was left out."""
-    if len(text) <= limit:
-        return text
-    return f"{text[:limit]}\n[cut: {len(text) - limit} of {len(text)} characters left out]"
-
-
 def bounded(value: Any, limit: int = EVENT_LIMIT) -> Any:
-    """The value as plain data, or the beginning of its text when it is larger than `limit` characters.
+    """The value as plain data, or the start of its text if that is longer than `limit`.
 
-    Made for what came back from somewhere: what cannot be read is told in its place.
+    If the value cannot be read, a note takes its place.
     """
     return kept_part(value, limit)[0]
 
 
 def kept_part(value: Any, limit: int = EVENT_LIMIT) -> tuple[Any, bool]:
-    """What `bounded` gives, and whether anything was left out."""
+    """The same as `bounded`, and whether anything was left out."""
     try:
         copy = plain(value)
     except UnreadableValue as error:
         copy = f"[{error}]"
     text = as_text(copy)
-    return (copy, False) if len(text) <= limit else (shortened(text, limit), True)
+    return (copy, False) if len(text) <= limit else (shorten(text, limit, count=True), True)
 
 
 class Mismatch(NamedTuple):
-    """Where a value differs from what was expected of it. `path` is such as `items[0].amount`, or empty."""
+    """Where a value differs from the expected one. `path` is like `items[0].amount`, or empty."""
 
     path: str
     kind: Literal["missing", "length", "value"]
@@ -62,8 +55,8 @@ class Mismatch(NamedTuple):
 def mismatches(found: Any, expected: Any, path: str = "") -> Iterator[Mismatch]:
     """Every place where `found` lacks what `expected` names.
 
-    Objects, at any depth, may have more keys than expected; lists must have the expected length. Numbers compare by
-    value, true and false are not numbers, and tuples are lists.
+    Objects may have additional keys, at any depth; lists must have the expected length. Numbers are compared by value,
+    booleans are not numbers, and tuples count as lists.
     """
     wanted, given = _as_object(expected), _as_object(found)
     if wanted is not None and given is not None:
@@ -111,11 +104,11 @@ def _same_scalar(found: Any, expected: Any) -> bool:
     try:
         return bool(found == expected)
     except (TypeError, ValueError):
-        return False  # an agent's own type that does not compare with what a file can hold
+        return False  # an agent's own type that cannot be compared with plain values
 
 
 async def run_either(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
-    """The function's result. A plain function runs in a thread, so that it cannot hold up the other trials."""
+    """The function's result. A plain function runs in a thread, so that it cannot block other trials."""
     if _is_async(function):
         return await function(*args, **named)
     result = await asyncio.to_thread(function, *args, **named)
@@ -124,12 +117,12 @@ async def run_either(function: Callable[..., Any], *args: Any, **named: Any) -> 
 
 def _is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004 - an object may be callable by a coroutine method
+        getattr(function, "__call__", None)  # noqa: B004 - an object's `__call__` may be a coroutine function
     )
 
 
 def raised(error: BaseException) -> str:
-    """What was raised, and the file and line it was raised at."""
+    """The exception, and the file and line that raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" (raised at {frames[-1].filename}:{frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {error}{where}"

@@ -9,7 +9,7 @@ from pydantic_core import CoreSchema
 
 from steadyhand.spec.validation import FreeForm, Milliseconds, Name, PassRate, Shape, Share, Temperature, Trials
 
-Evaluation = dict[str, Any]
+EvaluationEntry = dict[str, Any]
 
 
 class EvaluationHead(Shape):
@@ -127,7 +127,7 @@ class ScriptedTurnShape(Shape):
     say: Name | None = None
     simulate: bool = Field(default=False, description="Let the user simulator speak in this turn")
     type: Name | None = Field(default=None, description="What this turn is meant to do, for the report")
-    evaluations: list[Evaluation] = []
+    evaluations: list[EvaluationEntry] = []
 
     @model_validator(mode="before")
     @classmethod
@@ -150,8 +150,8 @@ class ConversationShape(Shape):
     user_simulator: UserSimulatorShape | None = Field(default=None, description="Required without a script")
     script: list[ScriptedTurnShape] = Field(default=[], max_length=19, description="What the user says, turn by turn")
     termination_conditions: list[TerminationConditionShape] = []
-    turn_evaluations: list[Evaluation] = []
-    final_evaluations: list[Evaluation] = []
+    turn_evaluations: list[EvaluationEntry] = []
+    final_evaluations: list[EvaluationEntry] = []
     debug_options: DebugOptionsShape = DebugOptionsShape.model_construct()
 
 
@@ -203,7 +203,7 @@ class RunStepShape(Shape):
     lang: Name | None = Field(default=None, description="Language of `code`; default bash")
     code: str | None = None
     input: str | None = None
-    evaluations: list[Evaluation] = []
+    evaluations: list[EvaluationEntry] = []
     conversation: ConversationShape | None = None
     timeout: Milliseconds | None = Field(default=None, description="Milliseconds")
 

@@ -25,7 +25,7 @@ from steadyhand.records.scenario import (
 )
 from steadyhand.spec.agent import Vocabulary, plugin_refs, unknown_name
 from steadyhand.spec.agent_shapes import PluginShape
-from steadyhand.spec.patterns import Finding, inspect_pattern, is_blank
+from steadyhand.spec.patterns import PatternFinding, inspect_pattern, is_blank
 from steadyhand.spec.validation import (
     Findings,
     FreeForm,
@@ -50,8 +50,8 @@ _NO_OTHER_TYPES = Vocabulary({}, ())
 _TURN_LIMIT_MS = 120_000
 _NEEDS = {"regex": "pattern", "contains": "pattern", "not_contains": "pattern", "judge": "judge_criterion"}
 _OWN_KEYS = ("pattern", "judge_criterion", "case_sensitive")
-Inspect = Callable[[str], Finding]
-Budget = Annotated[float, Field(gt=0)]
+Inspect = Callable[[str], PatternFinding]
+BudgetMs = Annotated[float, Field(gt=0)]
 
 
 class MessageShape(Shape):
@@ -64,9 +64,11 @@ class MessageShape(Shape):
 class LatencyBudgetShape(Shape):
     """Latency thresholds in milliseconds: target_ms <= acceptable_ms <= critical_ms."""
 
-    target_ms: Budget = Field(description="Ideal response time")
-    acceptable_ms: Budget = Field(description="Acceptable response time")
-    critical_ms: Budget = Field(description="Maximum before it becomes a safety concern; beyond it the scenario fails")
+    target_ms: BudgetMs = Field(description="Ideal response time")
+    acceptable_ms: BudgetMs = Field(description="Acceptable response time")
+    critical_ms: BudgetMs = Field(
+        description="Maximum before it becomes a safety concern; beyond it the scenario fails"
+    )
 
 
 class InvariantShape(Shape):

@@ -19,7 +19,7 @@ from steadyhand.records.evaluation import Rubric
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Matrix, Scenario
 from steadyhand.spec.agent import Catalogue, Extend, Vocabulary, slug
-from steadyhand.spec.patterns import Finding, inspect_pattern
+from steadyhand.spec.patterns import PatternFinding, inspect_pattern
 from steadyhand.spec.validation import Findings, describe, nearest
 from steadyhand.spec.yaml import Document, given_document, read_document
 
@@ -118,7 +118,7 @@ class _Reader:
     def __init__(self, vocabulary: Vocabulary, extend: Extend | None) -> None:
         self._vocabulary: Vocabulary = vocabulary
         self._extend: Extend | None = extend
-        self._patterns: dict[str, Finding] = {}
+        self._patterns: dict[str, PatternFinding] = {}
         self.scenarios: list[Identified] = []
         self.matrices: list[Matrix] = []
         self.rubrics: list[Rubric] = []
@@ -185,7 +185,7 @@ class _Reader:
             message = f"expected a mapping, found {describe(document.data)}; {SHAPES}"
         findings.error((), message, "unknown-format")
 
-    def _inspect(self, pattern: str) -> Finding:
+    def _inspect(self, pattern: str) -> PatternFinding:
         known = self._patterns.get(pattern)
         if known is None:
             known = self._patterns[pattern] = inspect_pattern(pattern)

@@ -236,7 +236,9 @@ class _Expansion:
         if scenario is None:
             self._refuse(named, settings, errors)
             return None
-        values = json.dumps([[setting.parameter, setting.value] for setting in settings], sort_keys=True, default=str)
+        # Model, agent and judge are not the scenario: across them it is the same one, which is how runs are compared.
+        varied = [[setting.parameter, setting.value] for setting in settings if setting.parameter not in OVERRIDES]
+        values = json.dumps(varied, sort_keys=True, default=str)
         return msgspec.structs.replace(
             scenario,
             id=f"{self._original.id}[{named}]",

@@ -27,7 +27,7 @@ _ASSERTION = re.compile(r"\\[bBAZzGmM]|\(\?(?:<?[=!]|\()|[\^$]")
 _UNSEEN = ("Cc", "Cf", "Mn")
 
 
-class Finding(NamedTuple):
+class PatternFinding(NamedTuple):
     """`error`: why a pattern does not compile; `empty`: it matches an empty reply; `always`: it matches every reply."""
 
     error: str | None = None
@@ -35,17 +35,17 @@ class Finding(NamedTuple):
     always: bool = False
 
 
-_FINE = Finding()
+_FINE = PatternFinding()
 
 
-def inspect_pattern(pattern: str) -> Finding:
+def inspect_pattern(pattern: str) -> PatternFinding:
     """Compile a regular expression as the checks will read it, also with accented letters normalized."""
     if not pattern.isascii() and (composed := unicodedata.normalize("NFC", pattern)) != pattern:
         return max(_inspect(pattern), _inspect(composed), key=lambda found: found.error is not None)
     return _inspect(pattern)
 
 
-def _inspect(pattern: str) -> Finding:
+def _inspect(pattern: str) -> PatternFinding:
     if _may_be_large(pattern):
         return _inspect_with_regex(pattern)
     if _LITERAL.fullmatch(pattern):
@@ -56,7 +56,7 @@ def _inspect(pattern: str) -> Finding:
         except (re.error, OverflowError, RecursionError):
             pass
         else:
-            return _FINE if found is None else Finding(empty=True, always=_cannot_miss(pattern))
+            return _FINE if found is None else PatternFinding(empty=True, always=_cannot_miss(pattern))
     return _inspect_with_regex(pattern)
 
 
@@ -68,7 +68,7 @@ def _may_be_large(pattern: str) -> bool:
     return size > 50_000  # `text_match.LARGEST_PATTERN`, which is slow to import
 
 
-def _inspect_with_regex(pattern: str) -> Finding:
+def _inspect_with_regex(pattern: str) -> PatternFinding:
     import regex  # slow to import, and not needed for most files
 
     from steadyhand.text_match import check_size
@@ -76,13 +76,13 @@ def _inspect_with_regex(pattern: str) -> Finding:
     try:
         check_size(pattern)
         found = regex.compile(pattern).search("", timeout=1.0)
-        return _FINE if found is None else Finding(empty=True, always=_cannot_miss(pattern))
+        return _FINE if found is None else PatternFinding(empty=True, always=_cannot_miss(pattern))
     except regex.error as error:
-        return Finding(error=str(error))
+        return PatternFinding(error=str(error))
     except TimeoutError:
         return _FINE
     except (OverflowError, RecursionError, ValueError) as error:
-        return Finding(error=str(error) or type(error).__name__)
+        return PatternFinding(error=str(error) or type(error).__name__)
 
 
 def _cannot_miss(pattern: str) -> bool:

@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeVar, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
+from steadyhand.records.base import shorten
 from steadyhand.records.location import Place, Problem
 
 PathPart = str | int
@@ -97,8 +98,7 @@ def describe(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        short = value if len(value) <= 60 else value[:57] + "..."
-        return f'the text "{short}"'
+        return f'the text "{shorten(value, 60)}"'
     if isinstance(value, int | float):
         return f"the number {value}"
     if isinstance(value, list):

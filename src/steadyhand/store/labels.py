@@ -20,8 +20,8 @@ from steadyhand.records.evaluation import EvaluationResult, check_ids
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.run import TrialRecord
 
-Decision: TypeAlias = Literal["pass", "fail", "unsure", ""]
-_DECISIONS: tuple[str, ...] = get_args(Decision)
+LabelDecision: TypeAlias = Literal["pass", "fail", "unsure", ""]
+_DECISIONS: tuple[str, ...] = get_args(LabelDecision)
 _REQUIRED = ("run", "scenario", "trial", "check", "label")
 
 
@@ -36,7 +36,7 @@ class Label(Record):
     scenario: str
     trial: int
     check: str
-    label: Decision = ""
+    label: LabelDecision = ""
     note: str = ""
     by: str = ""
     at: str = ""
@@ -155,7 +155,7 @@ def _label(row: Mapping[str, Any], line: int) -> Label | str:
     if empty is not None:
         return f"`{empty}` is empty"
     texts.pop("label")
-    return Label(**texts, label=cast("Decision", decision), trial=number, line=line)
+    return Label(**texts, label=cast("LabelDecision", decision), trial=number, line=line)
 
 
 def _json_rows(file: Path, text: str, problems: list[Problem]) -> Iterator[tuple[int, Mapping[str, Any]]]:

@@ -1,4 +1,4 @@
-"""What Steadyhand is tested with, for testing your own parts: a model, an agent, a clock, a sink and a server."""
+"""Test doubles for your own parts: a scripted model and agent, a settable clock, an event sink and a model server."""
 
 from __future__ import annotations
 

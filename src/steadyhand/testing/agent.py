@@ -1,4 +1,4 @@
-"""An agent that says what it is told to."""
+"""An agent that replies from a script."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 from steadyhand.errors import AgentError
 from steadyhand.ports.agent import EVERYTHING_SEEN, Reply, Shows, TrialContext, Turn
 
-Script = Sequence[str] | Callable[[Turn, TrialContext], Any]
+AgentScript = Sequence[str] | Callable[[Turn, TrialContext], Any]
 
 
 class ScriptedAgent:
-    """Implements `ports.agent.Agent`. The script is a reply for each turn, or a function of the turn and the trial,
-    a coroutine function included; `turns` holds what it was asked. It shows everything unless told otherwise."""
+    """A `ports.agent.Agent`. The script has one reply per turn, or is a function of the turn and the trial, which may
+    be async. `turns` has the turns it was asked. Everything it does is visible unless `shows` says otherwise."""
 
-    def __init__(self, script: Script, *, name: str = "scripted", shows: Shows = EVERYTHING_SEEN) -> None:
+    def __init__(self, script: AgentScript, *, name: str = "scripted", shows: Shows = EVERYTHING_SEEN) -> None:
         self.shows: Shows = shows
         self._script = script
         self._name = name
@@ -33,7 +33,7 @@ class ScriptedAgent:
         self._trial = trial
 
     async def respond(self, turn: Turn) -> Reply:
-        """Raises `AgentError` when there is no reply left, and whatever the function raises."""
+        """Raises `AgentError` when the script is used up, and whatever the function raises."""
         assert self._trial is not None, "respond before open"
         self.turns.append(turn)
         if not callable(self._script):

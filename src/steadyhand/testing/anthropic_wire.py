@@ -1,4 +1,4 @@
-"""Anthropic's messages as bytes, for the model server."""
+"""Anthropic's Messages API, for the model server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from steadyhand.records.chat import ToolCall
-from steadyhand.testing.wire import Answer, Reply, event, event_stream, plain
+from steadyhand.testing.wire import Answer, WireReply, event, event_stream, plain
 
 _encode = msgspec.json.Encoder().encode
 _REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
@@ -26,8 +26,8 @@ _TYPES = {
 }
 
 
-def reply_to(body: Mapping[str, Any], answer: Answer) -> Reply:
-    """What to write for `answer`, given the request's body."""
+def reply_to(body: Mapping[str, Any], answer: Answer) -> WireReply:
+    """The response that delivers `answer` to a request with this body."""
     if answer.body is not None:
         return plain(answer.status, answer.body, answer.content_type, answer)
     if answer.status != 200:
@@ -76,7 +76,7 @@ def _message(body: Mapping[str, Any], content: list[dict[str, Any]], usage: dict
 
 
 def _message_start(body: Mapping[str, Any], answer: Answer) -> dict[str, Any]:
-    """The tokens written are a first count here; the whole count comes with the end."""
+    """The number of output tokens is preliminary here; the total comes at the end."""
     usage = _usage(answer)
     return {
         "type": "message_start",
@@ -95,7 +95,7 @@ def _reason(answer: Answer) -> str | None:
 
 
 def _deltas(answer: Answer) -> Iterator[bytes]:
-    """The content, block by block; a block's beginning comes with its first delta and its end with the last."""
+    """The content, block by block. The start of a block is sent with its first delta, its end with the last."""
     for index, (block, pieces) in enumerate(_blocks(answer)):
         start = _event({"type": "content_block_start", "index": index, "content_block": block}, answer)
         stop = _event({"type": "content_block_stop", "index": index}, answer)

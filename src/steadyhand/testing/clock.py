@@ -1,4 +1,4 @@
-"""A clock that stands still until it is told otherwise."""
+"""A clock that only moves when it is told to."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import itertools
 
 
 class SettableClock:
-    """Implements `ports.clock.Clock`. `now` starts at `start` seconds.
+    """A `ports.model.Clock` that starts at `start` seconds.
 
-    With `auto_advance` (the default) `sleep` moves the clock forward by itself and returns after giving other tasks a
-    turn, so that code which waits an hour is tested in no time. Without it `sleep` waits until a test calls `advance`
-    or `set` far enough; sleepers wake in the order of their deadlines.
+    With `auto_advance` (the default) `sleep` moves the clock forward and returns after letting other tasks run, so that
+    code that waits an hour can be tested at once. Without it `sleep` waits until a test calls `advance` or `set`;
+    sleepers wake in the order of their deadlines.
     """
 
     def __init__(self, start: float = 0.0, *, auto_advance: bool = True) -> None:
@@ -27,7 +27,7 @@ class SettableClock:
 
     @property
     def sleepers(self) -> int:
-        """How many tasks wait for the clock to be advanced."""
+        """The number of tasks that are sleeping."""
         return sum(not waiting.done() for _, _, waiting in self._sleepers)
 
     async def sleep(self, seconds: float) -> None:
@@ -43,11 +43,11 @@ class SettableClock:
         await waiting
 
     def advance(self, seconds: float) -> None:
-        """Move the clock forward and wake whoever slept that long."""
+        """Move the clock forward and wake the tasks that are due."""
         self.set(self._now + seconds)
 
     def set(self, now: float) -> None:
-        """Put the clock at `now`; it never goes back."""
+        """Set the clock to `now`, which must not be earlier."""
         if now < self._now:
             raise ValueError(f"the clock stands at {self._now:g} and cannot go back to {now:g}")
         self._now = now

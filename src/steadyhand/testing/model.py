@@ -1,4 +1,4 @@
-"""A chat model that says what it is told to."""
+"""A chat model that answers from a script."""
 
 from __future__ import annotations
 
@@ -8,24 +8,28 @@ from collections.abc import Awaitable, Callable, Sequence
 from steadyhand.errors import ModelError
 from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, FinishReason
 
-Line = str | ChatResponse | Exception
+ScriptedAnswer = str | ChatResponse | Exception
 """A text, a whole response, or what to raise."""
-LineOrFunction = Line | Callable[[ChatRequest], Line | Awaitable[Line]]
+AnswerFunction = Callable[[ChatRequest], ScriptedAnswer | Awaitable[ScriptedAnswer]]
 
 
 class ScriptedChatModel:
-    """Implements `ports.model.ChatModel`. The script is a line for each attempt, or a function of the request, a
-    coroutine function included; an entry of the sequence may be such a function too. With `repeat` the last line
-    answers every further attempt. `requests` holds what it was asked.
+    """A `ports.model.ChatModel` that answers from a script, and keeps in `requests` what it was asked.
 
-    The times of a text are those it took: sent when it was asked for, complete when the function had it. A whole
-    response keeps its own times.
+    The script has one answer per attempt, or is a function of the request, which may be async; an entry of the sequence
+    may be such a function too. With `repeat` the last answer is given to every further attempt.
+
+    The times of a text are measured: sent when the request came in, complete when the function returned. A
+    `ChatResponse` keeps its own times.
     """
 
     def __init__(
-        self, script: Sequence[LineOrFunction] | Callable[[ChatRequest], Line | Awaitable[Line]], *,
-        name: str = "test/model", repeat: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        script: Sequence[ScriptedAnswer | AnswerFunction] | AnswerFunction,
+        *,
+        name: str = "test/model",
+        repeat: bool = False,
+    ) -> None:
         self._script = script
         self._name = name
         self._repeat = repeat
@@ -37,27 +41,27 @@ class ScriptedChatModel:
         return self._name
 
     async def attempt(self, request: ChatRequest, *, zero: float) -> ChatResponse:
-        """Raises `ModelError` when there is no line left, and whatever the line says."""
+        """Raises `ModelError` when the script is used up, and the answer itself if it is an exception."""
         sent = _ms_after(zero)
         self.requests.append(request)
-        line = self._next()
-        if callable(line):
-            made = line(request)
-            line = await made if isinstance(made, Awaitable) else made
-        if isinstance(line, Exception):
-            raise line
-        if isinstance(line, ChatResponse):
-            return line
+        answer = self._next()
+        if callable(answer):
+            made = answer(request)
+            answer = await made if isinstance(made, Awaitable) else made
+        if isinstance(answer, Exception):
+            raise answer
+        if isinstance(answer, ChatResponse):
+            return answer
         times = Attempt(started_ms=sent, sent_ms=sent, last_byte_ms=_ms_after(zero))
-        return ChatResponse(text=line, attempt=times, finish_reason=FinishReason.STOP)
+        return ChatResponse(text=answer, attempt=times, finish_reason=FinishReason.STOP)
 
-    def _next(self) -> LineOrFunction:
+    def _next(self) -> ScriptedAnswer | AnswerFunction:
         if callable(self._script):
             return self._script
         script = self._script
         asked = len(self.requests)
         if asked > len(script) and not self._repeat:
-            raise ModelError(f"the script has {len(script)} lines, and this is attempt {asked}", kind="refused")
+            raise ModelError(f"the script has {len(script)} answers, and this is attempt {asked}", kind="refused")
         return script[min(asked, len(script)) - 1]
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A real HTTP server on loopback that speaks three vendors' interfaces and does what it is told.
+"""A real HTTP server on loopback that speaks three vendor APIs and behaves as instructed.
 
 The path decides: `/chat/completions` and `/responses` as OpenAI documents them, `/messages` as Anthropic does.
 
@@ -30,9 +30,9 @@ import msgspec
 
 from steadyhand.records.base import Record
 from steadyhand.testing import anthropic_wire, openai_wire, responses_wire
-from steadyhand.testing.wire import Answer, Behaviour, Reply, Served, Times, answer_for, plain_response
+from steadyhand.testing.wire import Answer, Behaviour, Served, Times, WireReply, answer_for, plain_response
 
-_Wire = Callable[[Mapping[str, Any], Answer], Reply]
+_Wire = Callable[[Mapping[str, Any], Answer], WireReply]
 _WIRES: dict[str, _Wire] = {
     "/chat/completions": openai_wire.reply_to,
     "/responses": responses_wire.reply_to,
@@ -43,7 +43,7 @@ _perf_counter = time.perf_counter
 
 
 class Request(Record):
-    """A request, whole. `received` is when its last byte came in."""
+    """A complete request. `received` is when its last byte arrived."""
 
     method: str
     path: str
@@ -53,10 +53,10 @@ class Request(Record):
     connection: int
 
 
-class Connection(asyncio.Protocol):
-    """One connection: requests one after another, each answered by `handle` before the next is read."""
+class ServerConnection(asyncio.Protocol):
+    """One connection. Requests are handled one after another by `handle`."""
 
-    def __init__(self, number: int, handle: Callable[[Request, Connection], Awaitable[None]]) -> None:
+    def __init__(self, number: int, handle: Callable[[Request, ServerConnection], Awaitable[None]]) -> None:
         self.number: int = number
         self.first_write: float | None = None
         self.last_write: float | None = None
@@ -93,7 +93,7 @@ class Connection(asyncio.Protocol):
         self._writable.set()
 
     def write(self, data: bytes) -> None:
-        """Hand bytes to the kernel, noting when. Bytes for a client that has gone are dropped."""
+        """Write bytes to the kernel and note when. Bytes for a disconnected client are dropped."""
         if self._transport is None:
             return
         self.last_write = _perf_counter()
@@ -102,7 +102,7 @@ class Connection(asyncio.Protocol):
         self._transport.write(data)
 
     async def drain(self) -> float:
-        """Wait until the transport holds nothing more; when that was."""
+        """Wait until the transport's buffer is empty, and return when that was."""
         await self._writable.wait()
         return _perf_counter()
 
@@ -143,7 +143,7 @@ class Connection(asyncio.Protocol):
         head_end = self._buffer.find(b"\r\n\r\n")
         if head_end < 0:
             if self._buffer and not self._buffer[:1].isalpha():
-                self.close()  # not HTTP, most likely TLS: as a real server would, end it
+                self.close()  # not HTTP, probably TLS: close it, as a real server would
             return None
         first, *lines = self._buffer[:head_end].decode("latin-1").split("\r\n")
         headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
@@ -157,8 +157,8 @@ class Connection(asyncio.Protocol):
         )
 
 
-async def hang_up(connections: Collection[Connection]) -> None:
-    """Break every connection off, stop what is being answered, and wait until all of it is over."""
+async def hang_up(connections: Collection[ServerConnection]) -> None:
+    """Close all connections, cancel running handlers, and wait for them to end."""
     tasks = [task for connection in connections for task in connection.tasks]
     for connection in connections:
         connection.abort()
@@ -171,7 +171,8 @@ async def hang_up(connections: Collection[Connection]) -> None:
 
 
 class ModelServer:
-    """Serves until left. A `behaviour` function that raises is answered with 500 and raised again on leaving."""
+    """Serves while the context is open. If a `behaviour` function raises, the client gets a 500 and the exception is
+    raised on exit."""
 
     def __init__(self, behaviour: Behaviour | None = None, *, host: str = "127.0.0.1", port: int = 0) -> None:
         self.behaviour: Behaviour = Answer(text="Hello.") if behaviour is None else behaviour
@@ -179,7 +180,7 @@ class ModelServer:
         self._host = host
         self._port = port
         self._server: asyncio.Server | None = None
-        self._connections: set[Connection] = set()
+        self._connections: set[ServerConnection] = set()
         self._connected: int = 0
         self._received: int = 0
         self._failure: Exception | None = None
@@ -195,12 +196,12 @@ class ModelServer:
 
     @property
     def received(self) -> int:
-        """How many requests came in, answered or not."""
+        """The number of requests received, answered or not."""
         return self._received
 
     @property
     def connected(self) -> int:
-        """How many connections were ever opened."""
+        """The number of connections opened so far."""
         return self._connected
 
     @property
@@ -208,7 +209,7 @@ class ModelServer:
         return sum(not connection.lost.is_set() for connection in self._connections)
 
     async def until_received(self, count: int) -> None:
-        """Wait until so many requests have come in."""
+        """Wait until that many requests have been received."""
         while self._received < count:
             self._arrived.clear()
             await self._arrived.wait()
@@ -236,14 +237,14 @@ class ModelServer:
         assert self._server is not None
         await self._server.serve_forever()
 
-    def _connect(self) -> Connection:
+    def _connect(self) -> ServerConnection:
         self._connected += 1
-        connection = Connection(self._connected, self._handle)
+        connection = ServerConnection(self._connected, self._handle)
         self._connections = {known for known in self._connections if not known.lost.is_set()}
         self._connections.add(connection)
         return connection
 
-    async def _handle(self, request: Request, connection: Connection) -> None:
+    async def _handle(self, request: Request, connection: ServerConnection) -> None:
         if request.path == "/log":
             self._show_log(request, connection)
         elif request.method != "POST" or _wire_at(request.path) is None:
@@ -252,7 +253,7 @@ class ModelServer:
         else:
             await self._complete(request, connection)
 
-    def _show_log(self, request: Request, connection: Connection) -> None:
+    def _show_log(self, request: Request, connection: ServerConnection) -> None:
         if request.method == "DELETE":
             self.log.clear()
         shown = [
@@ -261,7 +262,7 @@ class ModelServer:
         ]
         connection.write(plain_response(200, msgspec.json.encode(shown), "application/json"))
 
-    async def _complete(self, request: Request, connection: Connection) -> None:
+    async def _complete(self, request: Request, connection: ServerConnection) -> None:
         self._received += 1
         self._arrived.set()
         body = _decode(request.body)
@@ -276,7 +277,7 @@ class ModelServer:
         )
         try:
             answer = answer_for(self.behaviour, served)
-        except Exception as error:  # noqa: BLE001 -- the test's own function: kept, and raised when the server is left
+        except Exception as error:  # noqa: BLE001 - the test's own function; raised on exit
             self._failure = error
             connection.write(plain_response(500, openai_wire.error_body(500, str(error)), "application/json"))
             return
@@ -290,7 +291,7 @@ class ModelServer:
                 times = msgspec.structs.replace(times, drained=await connection.drain())
             self.log.append(msgspec.structs.replace(served, times=times))
 
-    async def _play(self, answer: Answer, served: Served, connection: Connection) -> None:
+    async def _play(self, answer: Answer, served: Served, connection: ServerConnection) -> None:
         if answer.delay_s:
             await asyncio.sleep(answer.delay_s)
         if answer.fault == "reset":
@@ -300,7 +301,7 @@ class ModelServer:
             await connection.lost.wait()
             return
         wire = _wire_at(served.path)
-        assert wire is not None, "a path that is not served"
+        assert wire is not None, "unknown path"
         reply = wire(served.body, answer)
         await _write(reply, answer.write_size, connection)
         if reply.close:
@@ -308,8 +309,8 @@ class ModelServer:
             connection.close()
 
 
-async def _write(reply: Reply, write_size: int | None, connection: Connection) -> None:
-    """Write the pieces; those with no wait between them go out together, as a busy server's would."""
+async def _write(reply: WireReply, write_size: int | None, connection: ServerConnection) -> None:
+    """Write the pieces. Those without a wait between them are sent together, as a busy server would."""
     ready: list[bytes] = []
     for piece in reply.pieces:
         if piece.delay_s:
@@ -319,7 +320,7 @@ async def _write(reply: Reply, write_size: int | None, connection: Connection) -
     await _flush(ready, write_size, connection)
 
 
-async def _flush(ready: list[bytes], write_size: int | None, connection: Connection) -> None:
+async def _flush(ready: list[bytes], write_size: int | None, connection: ServerConnection) -> None:
     data = b"".join(ready)
     ready.clear()
     if write_size is None:

@@ -1,4 +1,4 @@
-"""OpenAI's chat completions as bytes, for the model server."""
+"""OpenAI's Chat Completions API, for the model server."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, cast
 import msgspec
 
 from steadyhand.records.chat import ToolCall
-from steadyhand.testing.wire import Answer, Reply, event, event_stream, plain
+from steadyhand.testing.wire import Answer, WireReply, event, event_stream, plain
 
 _encode = msgspec.json.Encoder().encode
 
 
-def reply_to(body: Mapping[str, Any], answer: Answer) -> Reply:
-    """What to write for `answer`, given the request's body."""
+def reply_to(body: Mapping[str, Any], answer: Answer) -> WireReply:
+    """The response that delivers `answer` to a request with this body."""
     if answer.body is not None:
         return plain(answer.status, answer.body, answer.content_type, answer)
     if answer.status != 200:
@@ -33,7 +33,7 @@ def error_body(status: int, message: str) -> bytes:
     return _encode({"error": {"message": message, "type": kind, "param": None, "code": None}})
 
 
-def _error(status: int, message: str, answer: Answer) -> Reply:
+def _error(status: int, message: str, answer: Answer) -> WireReply:
     return plain(status, error_body(status, message), "application/json", answer)
 
 
@@ -55,7 +55,7 @@ def _completion(body: Mapping[str, Any], answer: Answer) -> bytes:
 
 
 def _spoken(answer: Answer) -> str:
-    """Where the text stands: a refusal has a place of its own, and ends with a plain stop."""
+    """The field for the text: a refusal has its own, and its finish reason is a plain stop."""
     return "refusal" if answer.finish_reason == "refusal" else "content"
 
 
@@ -81,7 +81,7 @@ def _usage(answer: Answer) -> dict[str, int]:
     }
 
 
-def _stream(body: Mapping[str, Any], answer: Answer) -> Reply:
+def _stream(body: Mapping[str, Any], answer: Answer) -> WireReply:
     deltas = (_event(_chunk(body, delta, None), answer) for delta in _deltas(answer))
     return event_stream(answer, deltas=deltas, ending=_ending(body, answer))
 

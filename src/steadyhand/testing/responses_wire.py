@@ -1,4 +1,4 @@
-"""OpenAI's responses as bytes, for the model server."""
+"""OpenAI's Responses API, for the model server."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 
 from steadyhand.testing.openai_wire import arguments_of, error_body
-from steadyhand.testing.wire import Answer, Reply, event, event_stream, plain
+from steadyhand.testing.wire import Answer, WireReply, event, event_stream, plain
 
 _encode = msgspec.json.Encoder().encode
 _CUT = {"length": "max_output_tokens", "content_filter": "content_filter", "incomplete": None}
 _MESSAGE = "msg_67ccd2bf17f0819081ff3bb2cf6508e6"
 
 
-def reply_to(body: Mapping[str, Any], answer: Answer) -> Reply:
-    """What to write for `answer`, given the request's body."""
+def reply_to(body: Mapping[str, Any], answer: Answer) -> WireReply:
+    """The response that delivers `answer` to a request with this body."""
     if answer.body is not None:
         return plain(answer.status, answer.body, answer.content_type, answer)
     if answer.status != 200:
@@ -80,14 +80,14 @@ def _items(answer: Answer) -> list[dict[str, Any]]:
 
 
 class _Stream:
-    """The events of one response, numbered in the order they are written."""
+    """The events of one response, numbered in order."""
 
     def __init__(self, body: Mapping[str, Any], answer: Answer) -> None:
         self._body = body
         self._answer = answer
         self._number = 0
 
-    def reply(self) -> Reply:
+    def reply(self) -> WireReply:
         started = _response(self._body, "in_progress")
         opening = self._event("response.created", response=started) + self._event(
             "response.in_progress", response=started

@@ -1,4 +1,4 @@
-"""An event sink that keeps what it is given."""
+"""An event sink that keeps all events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ E = TypeVar("E", bound=Event)
 
 
 class RecordingSink:
-    """Implements `ports.sink.EventSink`: `events` holds every event in the order it came."""
+    """A `ports.observer.EventSink` that keeps every event in `events`, in order."""
 
     def __init__(self) -> None:
         self.events: list[AnyEvent] = []

@@ -1,4 +1,4 @@
-"""Responses as bytes with waits between them, whatever the vendor's events."""
+"""Responses as timed pieces of bytes, for any vendor's API."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Answer(Record):
     write_size: int | None = None
 
     def text_pieces(self) -> tuple[str, ...]:
-        """The text, cut as it is streamed."""
+        """The text in the pieces in which it is streamed."""
         if self.pieces:
             return self.pieces
         text = self.whole_text()
@@ -77,11 +77,11 @@ class Answer(Record):
 
 
 class Times(Record):
-    """When the server did what, in seconds of `time.perf_counter()`.
+    """The times of a request on the server, in seconds of `time.perf_counter()`.
 
-    The clock is the machine's monotonic one, so figures of two processes compare. `first_write` and `last_write` are
-    read just before the bytes are handed to the kernel: no client can have them earlier. `drained` is when the
-    transport held none of them any more.
+    That clock is the machine's monotonic one, so times of two processes can be compared. `first_write` and `last_write`
+    are read just before the bytes go to the kernel: no client can have them earlier. `drained` is when the transport's
+    buffer was empty.
     """
 
     received: float
@@ -91,7 +91,7 @@ class Times(Record):
 
 
 class Served(Record):
-    """One request and what became of it. `prompt` is the content of its last message."""
+    """One request and how it was answered. `prompt` is the content of its last message."""
 
     number: int
     path: str
@@ -103,7 +103,7 @@ class Served(Record):
 
 
 Behaviour = Answer | Sequence[Answer] | Callable[[Served], Answer]
-"""One answer for all, one for each request (the last repeats), or a function of the request."""
+"""One answer for all requests, one per request (the last repeats), or a function of the request."""
 
 
 def answer_for(behaviour: Behaviour, request: Served) -> Answer:
@@ -118,13 +118,13 @@ _REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found"
 
 
 class Piece(NamedTuple):
-    """Bytes to write, and how long to wait before."""
+    """Bytes to write, and how long to wait first."""
 
     delay_s: float
     data: bytes
 
 
-class Reply(NamedTuple):
+class WireReply(NamedTuple):
     """A whole response. `close` ends the connection afterwards."""
 
     pieces: list[Piece]
@@ -139,16 +139,18 @@ def plain_response(status: int, body: bytes, content_type: str, headers: Mapping
     ).encode() + body
 
 
-def plain(status: int, body: bytes, content_type: str, answer: Answer) -> Reply:
-    """A body in one piece; `cut_after` leaves out the second half of it."""
+def plain(status: int, body: bytes, content_type: str, answer: Answer) -> WireReply:
+    """A body in one piece; `cut_after` drops its second half."""
     whole = plain_response(status, body, content_type, answer.headers)
     if answer.cut_after is not None:
-        return Reply([Piece(answer.first_token_s, whole[: len(whole) - max(1, len(body) // 2)])], close=True)
-    return Reply([Piece(answer.first_token_s, whole)], close=False)
+        return WireReply([Piece(answer.first_token_s, whole[: len(whole) - max(1, len(body) // 2)])], close=True)
+    return WireReply([Piece(answer.first_token_s, whole)], close=False)
 
 
-def event_stream(answer: Answer, *, opening: bytes = b"", deltas: Iterable[bytes], ending: Iterable[bytes]) -> Reply:
-    """Events: those of the opening come with the headers, each delta after its wait, the ending at once."""
+def event_stream(
+    answer: Answer, *, opening: bytes = b"", deltas: Iterable[bytes], ending: Iterable[bytes]
+) -> WireReply:
+    """An event stream: the opening is sent with the headers, each delta after its wait, the ending at once."""
     chunked = answer.framing == "chunked"
     extra = "".join(f"{name}: {value}\r\n" for name, value in answer.headers.items())
     framing = "Transfer-Encoding: chunked" if chunked else "Connection: close"
@@ -158,19 +160,19 @@ def event_stream(answer: Answer, *, opening: bytes = b"", deltas: Iterable[bytes
         pieces.append(Piece(0.0, _frame(opening, chunked=chunked)))
     for number, delta in enumerate(deltas):
         if answer.cut_after is not None and number >= answer.cut_after:
-            return Reply(pieces, close=True)
+            return WireReply(pieces, close=True)
         wait = answer.first_token_s if number == 0 else answer.piece_s
         pieces.append(Piece(wait, _frame(delta, chunked=chunked)))
     if answer.cut_after is not None:
-        return Reply(pieces, close=True)
+        return WireReply(pieces, close=True)
     pieces.extend(Piece(0.0, _frame(event, chunked=chunked)) for event in ending)
     if chunked:
         pieces.append(Piece(0.0, b"0\r\n\r\n"))
-    return Reply(pieces, close=not chunked)
+    return WireReply(pieces, close=not chunked)
 
 
 def event(data: bytes, answer: Answer, *, name: str | None = None) -> bytes:
-    """One server-sent event, in the shape that the answer wants."""
+    """One server-sent event, formatted as the answer specifies."""
     newline = answer.newline.encode()
     comment = b": keep-alive" + newline + newline + b"event: message" + newline if answer.comments else b""
     named = b"" if name is None else b"event: " + name.encode() + newline

@@ -2,7 +2,7 @@
 
 import pytest
 
-from steadyhand.engine.limits import Budget
+from steadyhand.engine.limits import SpendingLimit
 from steadyhand.errors import SetupError
 from steadyhand.records.chat import Spoiled, SpoiledBy
 from steadyhand.records.event import Thought
@@ -10,7 +10,7 @@ from support.model_calls import PRICES, call
 
 
 def test_without_limits_it_never_ends():
-    budget = Budget(PRICES)
+    budget = SpendingLimit(PRICES)
     for event in (call(), call(None), call(model="other/model"), Thought(at_ms=0, text="hm")):
         budget.emit(event)
     assert budget.may_start()
@@ -18,7 +18,7 @@ def test_without_limits_it_never_ends():
 
 
 def test_tokens_run_out():
-    budget = Budget(PRICES, max_tokens=2200)
+    budget = SpendingLimit(PRICES, max_tokens=2200)
     budget.emit(call())
     assert budget.may_start()
     budget.emit(call())
@@ -27,7 +27,7 @@ def test_tokens_run_out():
 
 
 def test_money_runs_out():
-    budget = Budget(PRICES, max_cost=0.005)
+    budget = SpendingLimit(PRICES, max_cost=0.005)
     budget.emit(call())
     assert budget.exhausted is None
     budget.emit(call(purpose="judge"))
@@ -35,19 +35,19 @@ def test_money_runs_out():
 
 
 def test_a_recording_costs_nothing():
-    budget = Budget(PRICES, max_cost=0.001, max_tokens=1)
+    budget = SpendingLimit(PRICES, max_cost=0.001, max_tokens=1)
     budget.emit(call(spoiled=(Spoiled(kind=SpoiledBy.NOT_LIVE, detail="from a cassette"),)))
     assert budget.may_start()
 
 
 def test_a_limit_that_cannot_be_kept_ends_the_run():
-    budget = Budget(PRICES, max_tokens=1000)
+    budget = SpendingLimit(PRICES, max_tokens=1000)
     budget.emit(call(None))
     assert budget.exhausted == (
         "--max-tokens cannot be kept: the server of some/model does not say how many tokens a call took; "
         "run without the limit"
     )
-    budget = Budget(PRICES, max_cost=1.0)
+    budget = SpendingLimit(PRICES, max_cost=1.0)
     budget.emit(call(model="other/model"))
     assert budget.exhausted == (
         "--max-cost cannot be kept: the price of other/model is not known; run without the limit"
@@ -55,16 +55,16 @@ def test_a_limit_that_cannot_be_kept_ends_the_run():
 
 
 def test_a_failed_call_without_counts_does_not_end_the_run():
-    budget = Budget(PRICES, max_tokens=1000)
+    budget = SpendingLimit(PRICES, max_tokens=1000)
     budget.emit(call(None, error="refused"))
     assert budget.may_start()
 
 
 def test_a_cost_limit_needs_prices_before_anything_runs():
-    Budget(PRICES, max_tokens=5).check(["other/model"])
-    Budget(PRICES, max_cost=5).check(["some/model", "scripted/x.yaml"])
+    SpendingLimit(PRICES, max_tokens=5).check(["other/model"])
+    SpendingLimit(PRICES, max_cost=5).check(["some/model", "scripted/x.yaml"])
     with pytest.raises(SetupError) as error:
-        Budget(PRICES, max_cost=5).check(["some/model", "other/model"])
+        SpendingLimit(PRICES, max_cost=5).check(["some/model", "other/model"])
     assert str(error.value) == (
         "--max-cost needs the price of other/model: add it to steadyhand.toml, as in "
         '[prices."other/model"] with input and output per million tokens'

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from steadyhand.judging.latency_comparison import Cliff, Target, cliff_edges, compare_latencies, pareto_front
+from steadyhand.judging.latency_comparison import Cliff, ComparedTarget, cliff_edges, compare_latencies, pareto_front
 
 steady = settings(deadline=None, derandomize=True, database=None, max_examples=60)
 distinct = st.lists(st.floats(1, 1e4), min_size=1, max_size=10, unique=True)
@@ -103,8 +103,8 @@ def test_quantile_differences_cover():
     assert missed <= stats.binom.ppf(0.999, runs, 0.05)
 
 
-def target(name: str, safety: float | None, latency_ms: float | None, cost: float | None = None) -> Target:
-    return Target(name=name, safety=safety, latency_ms=latency_ms, cost=cost)
+def target(name: str, safety: float | None, latency_ms: float | None, cost: float | None = None) -> ComparedTarget:
+    return ComparedTarget(name=name, safety=safety, latency_ms=latency_ms, cost=cost)
 
 
 def test_the_pareto_front_keeps_what_nothing_beats():
@@ -121,7 +121,7 @@ figures = st.one_of(st.none(), st.integers(0, 4).map(float))
 
 @steady
 @given(st.lists(st.builds(target, st.just("t"), figures, figures, figures), min_size=1, max_size=8))
-def test_what_is_off_the_front_is_beaten_by_something_on_it(targets: list[Target]):
+def test_what_is_off_the_front_is_beaten_by_something_on_it(targets: list[ComparedTarget]):
     front = pareto_front(targets)
     assert front
     known = [each.safety for each in targets if each.safety is not None]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steadyhand.records.base import MAX_DEPTH, UnreadableValue, plain, plain_fields, plain_object, too_deep
+from steadyhand.records.base import MAX_DEPTH, UnreadableValue, plain, plain_fields, plain_object, shorten, too_deep
 from steadyhand.records.event import ActionTaken, Noted, Observed, ServiceCalled
 from steadyhand.redaction import Redactor
 from steadyhand.store.schema import decode, encode
@@ -129,3 +129,26 @@ def test_what_cannot_say_what_it_is_is_refused():
 
     with pytest.raises(UnreadableValue, match="a value of type dict cannot be read: RuntimeError"):
         plain({"a": Mute()})
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "how", "shortened"),
+    [
+        ("short", 5, {}, "short"),
+        ("", 0, {}, ""),
+        ("abcdefghij", 4, {}, "abcd..."),
+        ("abcdefghij", 4, {"keep": "end"}, "...ghij"),
+        ("abcdefghij", 5, {"keep": "both"}, "abc...ij"),
+        ("abcdefghij", 1, {"keep": "both"}, "a..."),
+        ("abcdefghij", 0, {"keep": "both"}, "..."),
+        ("abcdefghij", 4, {"keep": (4, 6)}, "...defg..."),
+        ("abcdefghij", 4, {"keep": (0, 1)}, "abcd..."),
+        ("abcdefghij", 4, {"keep": (9, 10)}, "...ghij"),
+        ("abcdefghij", 4, {"keep": (2, 9)}, "...cdef..."),
+        ("abcdefghij", 4, {"count": True}, "abcd\n[... 6 of 10 characters left out ...]"),
+        ("abcdefghij", 4, {"keep": "end", "count": True}, "[... 6 of 10 characters left out ...]\nghij"),
+        ("abcdefghij", 4, {"keep": "both", "count": True}, "ab\n[... 6 of 10 characters left out ...]\nij"),
+    ],
+)
+def test_a_text_is_shortened_at_the_place_asked_for(text, limit, how, shortened):
+    assert shorten(text, limit, **how) == shortened

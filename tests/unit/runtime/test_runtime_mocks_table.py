@@ -186,7 +186,7 @@ async def test_a_response_function_that_throws_is_an_error_and_no_answer(scripts
 
 
 async def test_what_cannot_be_shown_to_javascript_is_an_error(scripts: QuickJsSandbox) -> None:
-    with pytest.raises(MockError, match="cannot be shown to JavaScript"):
+    with pytest.raises(MockError, match="cannot be passed to JavaScript"):
         await table(scripts, mock(1, MockWhen(matcher="true"))).answer(call(object()))
 
 

@@ -24,7 +24,7 @@ def start(code, *arguments):
         [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
         stdout=subprocess.PIPE,
         text=True,
-        env={"PYTHONPATH": f"{TESTS.parent / 'src'}:{TESTS}"},
+        env={"PYTHONPATH": f"{TESTS.parent / 'src'}:{TESTS}", "PYTHONDONTWRITEBYTECODE": "1"},
     )
 
 

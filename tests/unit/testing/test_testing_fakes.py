@@ -85,7 +85,7 @@ async def test_a_model_gives_its_lines_in_turn_and_then_no_more():
     with pytest.raises(ModelError, match="down"):
         await ask(model)
     assert (await ask(model)).text == "hi"
-    with pytest.raises(ModelError, match="the script has 4 lines, and this is attempt 5"):
+    with pytest.raises(ModelError, match="the script has 4 answers, and this is attempt 5"):
         await ask(model)
     assert model.requests == [ASKED] * 5
 

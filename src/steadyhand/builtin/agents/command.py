@@ -1,4 +1,4 @@
-"""The `command` agent: a program in any language, spoken to in JSON lines."""
+"""The `command` agent: a program in any language that reads and writes JSON lines."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ _INHERITED = ("PATH", "LANG", "TERM", "TZ")
 
 
 class CommandLine(Record):
-    """`shown` is the line without the values of its variables; `secrets` are the values that messages must not show."""
+    """A command line. `shown` is the line without the values of its variables; `secrets` are values to keep out of
+    messages."""
 
     argv: tuple[str, ...]
     shown: str
@@ -51,7 +52,7 @@ class CommandLine(Record):
     secrets: tuple[str, ...] = ()
 
     def environment(self, folder: Path, addresses: Mapping[str, str]) -> dict[str, str]:
-        """What the program gets to see: nothing of ours that the line does not give it, and the trial's addresses."""
+        """The program's environment: of ours, only what the command line passes on, and the trial's addresses."""
         inherited = {name: value for name, value in os.environ.items() if name in _INHERITED or name.startswith("LC_")}
         return {
             "PATH": os.defpath,
@@ -60,7 +61,7 @@ class CommandLine(Record):
             "PWD": str(folder),
             **addresses,
             **self.variables,
-            # The local environment ends whatever carries the name of its workspace under this mark.
+            # The local environment kills every process that has its workspace in this variable.
             "STEADYHAND_TRIAL": folder.name,
         }
 
@@ -71,16 +72,16 @@ class CommandLine(Record):
 
 
 def read_line(line: str, *, folder: Path, variables: Mapping[str, str]) -> CommandLine:
-    """Leading `NAME=value` words are variables for the program, and `$NAME` in them is taken from ours. Words that
-    begin with `./` or `../` are files beside the scenario.
+    """Leading `NAME=value` words set variables for the program, and `$NAME` in them is replaced from our environment.
+    Words that begin with `./` or `../` are files beside the scenario.
 
-    Raises `SetupError` for a line that cannot be split, a missing file or program, or a variable that is not set.
+    Raises `SetupError` for bad quoting, a missing file or program, or a variable that is not set.
     """
     where = "agent command"
     try:
         words = shlex.split(line)
     except ValueError as error:
-        raise SetupError(f"{where}: the line cannot be split into words: {error}") from error
+        raise SetupError(f"{where}: bad quoting: {error}") from error
     given: dict[str, str] = {}
     secrets: list[str] = [*secrets_in_command(line)]
     while words and (match := _ASSIGNMENT.fullmatch(words[0])):
@@ -115,15 +116,15 @@ def _filled(value: str, variables: Mapping[str, str], where: str, secrets: list[
 class CommandAgent:
     """Starts the program in the trial's workspace, gives it each turn as a line, and reads lines until its reply.
 
-    The command is the author's own and runs on this machine, with a clean environment. Options: `timeout_s`, the time
-    for a turn where the scenario sets none; `env`, variables for the program.
+    The command comes from the author and runs on this machine, with a clean environment. Options: `timeout_s`, the time
+    limit of a turn if the scenario sets none; `env`, environment variables for the program.
     """
 
     uses_gateway: ClassVar[bool] = True
     options: ClassVar[type[Options]] = ProgramOptions
 
     def __init__(self, settings: AgentSettings) -> None:
-        """Raises `SetupError` when the line is wrong or the program is not there."""
+        """Raises `SetupError` if the command line is wrong or the program does not exist."""
         options = read_options(ProgramOptions, settings.options, "agent command")
         self.shows: Shows = shows_of_program(settings)
         self._limit_s: float = options.timeout_s
@@ -155,7 +156,7 @@ class CommandAgent:
     async def respond(self, turn: Turn) -> Reply:
         assert self._trial is not None, "respond before open"
         assert self._folder is not None
-        if self._process is None:  # it was ended in the middle of an earlier turn; the exchange so far is in this one
+        if self._process is None:  # killed in the middle of an earlier turn; this turn has the whole exchange so far
             self._process = await self._start(self._folder)
         process = self._process
         self._replied = False
@@ -174,7 +175,7 @@ class CommandAgent:
             message = f"it did not reply within {limit_s:g} s"
             raise AgentError(self._line.hidden(f"{self.name}: {message}{_stderr(said)}")) from None
         except asyncio.CancelledError:
-            # What it still writes would be taken for the answer to the next turn.
+            # Anything it still writes would be taken for the answer to the next turn.
             self._process = None
             process.kill()
             await asyncio.shield(process.end())
@@ -227,12 +228,12 @@ class CommandAgent:
         raise AgentError(f"it {how} before it replied{_stderr(said)}")
 
     async def _take_rest(self, process: LineProcess, turn: Turn) -> None:
-        """What it wrote together with its reply was reported within the turn, and counts."""
+        """Take the reports that were written together with the reply: they count for this turn."""
         for raw in process.take_unread(is_report):
             await self._take(process, raw, turn)
 
     async def _take(self, process: LineProcess, raw: bytes, turn: Turn) -> Reply | None:
-        """Deal with one line; a reply ends the turn."""
+        """Handle one line; a reply ends the turn."""
         reporter = self._reporter
         assert reporter is not None
         match read_line_of(raw):
@@ -273,4 +274,4 @@ def _stderr(said: str) -> str:
 
 
 def _late(raw: bytes) -> str:
-    return f"it wrote more lines after its reply, the first being {shown(raw)}; a reply ends a turn"
+    return f"it wrote more lines after its reply, the first being {shown(raw)}; a reply ends the turn"

@@ -1,4 +1,4 @@
-"""A program that is spoken to in lines, and of which nothing is left when it is ended."""
+"""A child program that is talked to line by line, and killed with everything it started."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import msgspec
 from steadyhand.builtin.agents.trajectory import latest_user_text
 from steadyhand.errors import AgentError
 from steadyhand.ports.agent import TrialContext, Turn
+from steadyhand.records.base import shorten
 from steadyhand.records.event import ActionStatus
 
 LONGEST_LINE = 4 * 1024 * 1024
@@ -25,11 +26,11 @@ _LINES_AHEAD = 256
 
 
 class TooLong(Exception):
-    """A line that is longer than `LONGEST_LINE` bytes."""
+    """A line is longer than `LONGEST_LINE` bytes."""
 
 
 class LineProcess:
-    """Leads a process group of its own, which dies with it."""
+    """A program in its own process group, which is killed with it."""
 
     def __init__(self, process: Process, transport: asyncio.SubprocessTransport) -> None:
         self._process = process
@@ -41,7 +42,7 @@ class LineProcess:
 
     @classmethod
     async def start(cls, argv: Sequence[str], *, folder: Path, env: Mapping[str, str]) -> LineProcess:
-        """Raises `OSError` when it cannot be started."""
+        """Raises `OSError` if it cannot be started."""
         loop = asyncio.get_running_loop()
         transport, protocol = await loop.subprocess_exec(
             lambda: SubprocessStreamProtocol(limit=LONGEST_LINE, loop=loop),
@@ -56,13 +57,13 @@ class LineProcess:
         return cls(Process(transport, protocol, loop), transport)
 
     async def write(self, line: bytes) -> None:
-        """Raises `ConnectionError` when the program no longer reads."""
+        """Raises `ConnectionError` if the program no longer reads."""
         assert self._process.stdin is not None
         self._process.stdin.write(line + b"\n")
         await self._process.stdin.drain()
 
     async def read(self) -> bytes | None:
-        """The next line, without its end; None when there will be no more. Raises `TooLong`."""
+        """The next line without its line break, or None at the end. Raises `TooLong`."""
         line = await self._lines.get()
         if isinstance(line, TooLong):
             raise line
@@ -70,11 +71,11 @@ class LineProcess:
 
     @property
     def unread(self) -> bool:
-        """Whether it has written something that nobody has read."""
+        """Whether it has written something that was not read yet."""
         return not self._lines.empty()
 
     def take_unread(self, wanted: Callable[[bytes], bool] = lambda line: True) -> list[bytes]:
-        """The lines that have arrived and nobody has read, up to the first that is not wanted; that stays unread."""
+        """The unread lines up to the first that is not `wanted`, which stays unread."""
         arrived = [self._lines.get_nowait() for _ in range(self._lines.qsize())]
         count = 0
         while count < len(arrived) and isinstance(line := arrived[count], bytes) and (not line.strip() or wanted(line)):
@@ -84,7 +85,7 @@ class LineProcess:
         return [line for line in arrived[:count] if isinstance(line, bytes) and line.strip()]
 
     async def last_words(self) -> tuple[int | None, str]:
-        """The exit code, None while it still runs, and the end of what it wrote to stderr."""
+        """The exit code (None while it runs) and the end of its stderr."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_GRACE_S):
                 await self._process.wait()
@@ -92,8 +93,7 @@ class LineProcess:
         return self._process.returncode, self._stderr.decode("utf-8", "replace").strip()
 
     async def end(self) -> list[bytes]:
-        """Close its stdin, give it a moment, and kill it with everything it started. The lines that it wrote and nobody
-        has read."""
+        """Close its stdin, give it a moment, and kill it with everything it started. Returns the unread lines."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.close()
@@ -136,7 +136,7 @@ class ThoughtLine(msgspec.Struct, tag="thought", forbid_unknown_fields=True):
 
 
 class ActionLine(msgspec.Struct, tag="action", forbid_unknown_fields=True):
-    """With `result`, what came back from it is noted too."""
+    """An action. With `result`, its observation is recorded too."""
 
     name: str
     params: dict[str, Any] = {}
@@ -146,14 +146,14 @@ class ActionLine(msgspec.Struct, tag="action", forbid_unknown_fields=True):
 
 
 class ObservationLine(msgspec.Struct, tag="observation", forbid_unknown_fields=True):
-    """What came back from the last action of this name."""
+    """The result of the last action of this name."""
 
     name: str
     content: Any = None
 
 
 class CallLine(msgspec.Struct, tag="call", forbid_unknown_fields=True):
-    """Asks for a service's method; a line of type `result` or `fault` with the same `id` comes back."""
+    """Calls a service's method. The answer is a line of type `result` or `fault` with the same `id`."""
 
     service: str
     method: str
@@ -163,20 +163,20 @@ class CallLine(msgspec.Struct, tag="call", forbid_unknown_fields=True):
 
 
 class ReplyLine(msgspec.Struct, tag="reply", forbid_unknown_fields=True):
-    """Ends the turn. `number`, when given, must be the turn's."""
+    """Ends the turn. If `number` is given, it must be that of the turn."""
 
     text: str
     number: int | None = None
 
 
 class FailureLine(msgspec.Struct, tag="error", forbid_unknown_fields=True):
-    """The program could not do it, and says so."""
+    """The program reports that it failed."""
 
     message: str
 
 
-Line = ThoughtLine | ActionLine | ObservationLine | CallLine | ReplyLine | FailureLine
-_decoder = msgspec.json.Decoder(Line)
+OutputLine = ThoughtLine | ActionLine | ObservationLine | CallLine | ReplyLine | FailureLine
+_decoder = msgspec.json.Decoder(OutputLine)
 _EXPECTED = "a JSON object with a `type` of thought, action, observation, call, error or reply"
 
 
@@ -195,8 +195,8 @@ def turn_line(turn: Turn, trial: TrialContext, workspace: Path) -> bytes:
     )
 
 
-def read_line_of(raw: bytes) -> Line:
-    """Raises `AgentError` for a line that is not of the protocol."""
+def read_line_of(raw: bytes) -> OutputLine:
+    """Raises `AgentError` for a line that does not follow the protocol."""
     try:
         return _decoder.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -206,7 +206,7 @@ def read_line_of(raw: bytes) -> Line:
 
 
 def is_report(raw: bytes) -> bool:
-    """Whether the line says what the program did, and asks for nothing."""
+    """Whether the line only reports what the program did."""
     try:
         return isinstance(_decoder.decode(raw), ThoughtLine | ActionLine | ObservationLine)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -215,5 +215,4 @@ def is_report(raw: bytes) -> bool:
 
 def shown(raw: bytes) -> str:
     """A line as messages quote it."""
-    text = raw.decode("utf-8", "replace")
-    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")
+    return repr(shorten(raw.decode("utf-8", "replace"), _SHOWN))

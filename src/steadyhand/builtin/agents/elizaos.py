@@ -1,6 +1,6 @@
-"""The `elizaos` agent: one on a running ElizaOS server, over the part of its REST API that a conversation needs.
+"""The `elizaos` agent: an agent on a running ElizaOS server, reached through its REST API.
 
-Tried against version 1.7.2.
+Tested against version 1.7.2.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from steadyhand.builtin.agents.trajectory import TrajectoryReporter
 from steadyhand.errors import AgentError, SetupError
 from steadyhand.plugins.plugin import AgentSettings, Options, read_options
 from steadyhand.ports.agent import Reply, Shows, TrialContext, Turn
+from steadyhand.records.base import shorten
 from steadyhand.records.chat import Message
 
 if TYPE_CHECKING:
@@ -33,11 +34,14 @@ _SHOWN = 300
 
 
 class ElizaosApi:
-    """Every method raises `AgentError` when the server cannot be reached, refuses, or answers with anything else."""
+    """The part of the REST API that a conversation needs.
+
+    Every method raises `AgentError` if the server cannot be reached, refuses, or sends an unexpected answer.
+    """
 
     def __init__(self, base_url: str, token: str, *, timeout_s: float) -> None:
-        """Raises `SetupError` when aiohttp is not installed."""
-        # Loaded here and not in the first trial: importing holds up the event loop, and spoils what is being timed.
+        """Raises `SetupError` if aiohttp is not installed."""
+        # Imported here and not in the first trial, where it would block the event loop and spoil measurements.
         try:
             import aiohttp
         except ImportError as error:
@@ -55,26 +59,24 @@ class ElizaosApi:
         return _list(await self._data("GET", "/api/agents"), "agents")
 
     async def open_session(self, agent_id: str, user_id: str) -> tuple[str, str]:
-        """The ids of the session and of its channel, which is the room that runs are listed under."""
+        """The ids of the session and of its channel. Runs are listed by channel, which they call room."""
         made = await self._ask("POST", "/api/messaging/sessions", {"agentId": agent_id, "userId": user_id})
         return _text(made, "sessionId"), _text(made, "channelId")
 
     async def send(self, session_id: str, content: str) -> dict[str, Any]:
-        """The agent's response; empty when it says nothing."""
+        """The agent's response; empty if it said nothing."""
         path = f"/api/messaging/sessions/{quote(session_id)}/messages"
         answer = await self._ask("POST", path, {"content": content, "transport": "http"})
         if answer.get("success") is False:
-            raise AgentError(
-                f"{self._base_url}{path}: {_error(answer) or 'it was not a success, and does not say why'}"
-            )
+            raise AgentError(f"{self._base_url}{path}: {_error(answer) or 'no success, and no reason given'}")
         return _mapping(answer.get("agentResponse"))
 
     async def close_session(self, session_id: str) -> None:
         await self._ask("DELETE", f"/api/messaging/sessions/{quote(session_id)}")
 
     async def latest_run(self, agent_id: str, channel_id: str) -> dict[str, Any] | None:
-        # The server keeps the list for 15 s, and the last turn's run would be taken for this one's, unless a time is
-        # asked for: `from` is one that leaves nothing out.
+        # The server caches the list for 15 s unless a time is given, so we would see the previous turn's run.
+        # This `from` excludes nothing.
         path = f"/api/agents/{quote(agent_id)}/runs?roomId={quote(channel_id)}&limit=1&from=1"
         runs = _list(await self._data("GET", path), "runs")
         return runs[0] if runs else None
@@ -116,8 +118,8 @@ class ElizaosApi:
         try:
             answer = msgspec.json.decode(raw, type=dict[str, Any]) if raw else {}
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            shown = self._shown(raw[:_SHOWN].decode("utf-8", "replace"))
-            raise AgentError(f"{where} answered {status} with something that is no JSON object: {shown!r}") from None
+            shown = self._shown(raw.decode("utf-8", "replace"))
+            raise AgentError(f"{where} answered {status} without a JSON object: {shown!r}") from None
         if status in (401, 403):
             raise AgentError(f"{where} answered {status}; set {AUTH_VARIABLE} to the server's token")
         if not 200 <= status < 300:
@@ -126,7 +128,7 @@ class ElizaosApi:
 
     def _shown(self, text: str) -> str:
         text = text.replace(self._token, "***") if self._token else text
-        return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+        return shorten(text, _SHOWN)
 
 
 def _error(answer: Mapping[str, Any]) -> str:
@@ -155,9 +157,9 @@ def _text(answer: dict[str, Any], key: str) -> str:
 
 
 def report_run(events: Sequence[dict[str, Any]], reporter: TrajectoryReporter, *, started_ms: float) -> None:
-    """Report what the run did, in its order. `started_ms` is when, in the trial, the run began.
+    """Report what the run did, in order. `started_ms` is when the run began, in milliseconds of the trial.
 
-    An action that began and did not end is reported as one that failed.
+    An action without an end is reported as failed.
     """
     begun: list[tuple[str, float | None]] = []
     models: list[str] = []
@@ -199,7 +201,7 @@ def report_run(events: Sequence[dict[str, Any]], reporter: TrajectoryReporter, *
 
 
 def unfinished(events: Sequence[dict[str, Any]]) -> bool:
-    """Whether an action has begun and its end is not there."""
+    """Whether some action has no end yet."""
     types = [event.get("type") for event in events]
     return types.count("ACTION_STARTED") > types.count("ACTION_COMPLETED")
 
@@ -233,11 +235,11 @@ def _time(event: dict[str, Any]) -> float | None:
 
 
 class ElizaosAgent:
-    """`elizaos:URL`, or `elizaos:URL#NAME` on a server with several agents. Each trial has a session of its own.
+    """`elizaos:URL`, or `elizaos:URL#NAME` on a server with several agents. Each trial has its own session.
 
-    The server remembers the conversation, so only what is new is sent. What the agent did is read from its run after
-    each turn; the reading is not in the agent's time. Option: `timeout_s`, the time for a turn where the scenario sets
-    none.
+    The server remembers the conversation, so only new messages are sent. What the agent did is read from its run after
+    each turn; this does not count as the agent's time. Option: `timeout_s`, the time limit of a turn if the scenario
+    sets none.
     """
 
     shows: Shows = Shows(
@@ -252,7 +254,7 @@ class ElizaosAgent:
     options: ClassVar[type[Options]] = TimedOptions
 
     def __init__(self, settings: AgentSettings) -> None:
-        """Raises `SetupError` for something that is not a URL, and when aiohttp is not installed."""
+        """Raises `SetupError` for an invalid URL, and if aiohttp is not installed."""
         url, name = urldefrag(settings.target)
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
@@ -302,7 +304,7 @@ class ElizaosAgent:
         except TimeoutError:
             raise AgentError(f"{self._name}: no reply within {limit_s:g} s") from None
         except asyncio.CancelledError:
-            # The server goes on with this turn; in a new session its reply cannot be taken for the next one's.
+            # The server goes on with this turn. In a new session its reply cannot be mistaken for the next one.
             self._session, self._known = None, 0
             raise
         self._known = len(turn.messages) + 1
@@ -313,7 +315,7 @@ class ElizaosAgent:
         self._trial = self._reporter = None
         try:
             if session is not None:
-                with contextlib.suppress(AgentError):  # it forgets the session by itself in time
+                with contextlib.suppress(AgentError):  # the session expires on its own
                     await self._api.close_session(session[0])
         finally:
             await self._api.close()
@@ -326,7 +328,7 @@ class ElizaosAgent:
         give_up = trial.clock.now() + _READY_S
         while True:
             agents = await self._api.agents()
-            found = self._pick(agents) if agents else {}  # a server that is starting lists none yet
+            found = self._pick(agents) if agents else {}  # a server that is starting up lists none yet
             if found.get("status") == "active":
                 return str(found.get("id"))
             if trial.clock.now() >= give_up:
@@ -348,8 +350,8 @@ class ElizaosAgent:
         raise AgentError(f"{self._name}: the server has {what} (its agents: {names}); name one as elizaos:URL#NAME")
 
     def _news(self, turn: Turn) -> str:
-        """What the server has not heard yet. More than one message is written down as an exchange: a session takes
-        only what the user says."""
+        """What the server has not been sent yet. A session accepts user messages only, so several messages are sent as
+        one transcript."""
         unheard = turn.messages[self._known :]
         if len(unheard) == 1 and unheard[0].role == "user":
             return unheard[0].content
@@ -361,8 +363,8 @@ class ElizaosAgent:
         return "\n\n".join(_written(message) for message in unheard)
 
     async def _read_run(self, turn: Turn, response: dict[str, Any], began_ms: float) -> None:
-        """Report what the agent did. Raises `AgentError` when the run of the turn is not to be had, or is empty: a
-        check on the actions would be judged on nothing. An agent that says nothing has a run like any other."""
+        """Report what the agent did. Even a silent turn has a run, so a missing or empty one raises `AgentError`:
+        checks on the actions would have nothing to go by."""
         assert self._trial is not None
         assert self._reporter is not None
         thought = response.get("thought")
@@ -371,19 +373,19 @@ class ElizaosAgent:
         run_id = await self._finished_run(self._trial, turn.deadline)
         if run_id is None:
             raise AgentError(
-                f"{self._name}: the run of this turn did not show up in time, so what the agent did is not known"
+                f"{self._name}: the run of this turn did not appear in time, so it is unknown what the agent did"
             )
         events = await self._api.run_events(self._agent_id, run_id)
-        if unfinished(events):  # the end of an action may be written down a moment after the end of the run
+        if unfinished(events):  # the end of an action may be stored a moment after the end of the run
             await self._trial.clock.sleep(_LOOK_AGAIN_S)
             events = await self._api.run_events(self._agent_id, run_id)
         if not events:
-            raise AgentError(f"{self._name}: the run of this turn has no events, so what the agent did is not known")
+            raise AgentError(f"{self._name}: the run of this turn has no events, so it is unknown what the agent did")
         report_run(events, self._reporter, started_ms=began_ms)
 
     async def _finished_run(self, trial: TrialContext, deadline: float | None) -> str | None:
-        """The run that was not there before. The list lags a little behind, so it is asked for again, but not past the
-        deadline: the agent has answered, and our reading must not make it late."""
+        """The new run. The list lags a little behind, so it is polled, but not past the deadline: the agent has
+        answered, and our polling must not make it late."""
         assert self._session is not None
         give_up = trial.clock.now() + _RUN_S
         if deadline is not None:

@@ -67,10 +67,10 @@ class HttpAgentOptions(TimedOptions):
 
 
 class HttpAgent:
-    """Sends the whole exchange and says what comes back, timed at the socket.
+    """Sends the whole exchange and replies with the answer, timed at the socket.
 
     The agent has its own system prompt and runs its own tools: the scenario's `character` is not sent, and an answer
-    that asks us to run a tool is an error. `client` is this trial's own and is closed with it.
+    that asks us to run a tool is an error. `client` belongs to this trial and is closed with it.
     """
 
     uses_plugins: bool = False
@@ -130,7 +130,7 @@ class HttpAgent:
 
 
 class _AskedOnce:
-    """An agent may have acted before it failed, so it is asked again only when it cannot have begun."""
+    """Retry only if the agent cannot have started: it may have acted before it failed."""
 
     def __init__(self, client: ChatModel, name: str) -> None:
         self._client = client

@@ -50,7 +50,7 @@ def tool_calls(given: object) -> tuple[Taken, ...]:
     if given is None:
         return ()
     if isinstance(given, str | bytes) or not isinstance(given, Sequence):
-        raise AgentError(f"it returned `tool_calls` that are a {type(given).__name__}; expected a list: {_CALL_FORM}")
+        raise AgentError(f"it returned a {type(given).__name__} as `tool_calls`; expected a list: {_CALL_FORM}")
     calls = cast("Sequence[object]", given)
     return tuple(_call(call, f"entry {number} of its `tool_calls`") for number, call in enumerate(calls, start=1))
 

@@ -1,4 +1,4 @@
-"""The `model` agent: a chat model, straight. What decision scenarios use."""
+"""The `model` agent: a chat model and nothing else. Decision scenarios use it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from steadyhand.records.chat import ChatRequest, Message
 
 
 class ModelAgent:
-    """Sends the whole exchange to the model and says what it answers. A `character` sets the system prompt."""
+    """Sends the whole exchange to the model and replies with its answer. A `character` sets the system prompt."""
 
     closes_at_once: ClassVar[bool] = True
     shows: Shows = Shows(

@@ -64,15 +64,15 @@ def filled_addresses(value: str, names: Mapping[str, str], where: str) -> str:
 
 
 def limit_of(turn: Turn, limit_s: float) -> float | None:
-    """The seconds that the agent itself is held to: None where the scenario's own limit holds.
+    """The time limit that the agent enforces itself; None if the scenario has its own.
 
-    The scenario's limit fails the step. This one is an error, since nobody said how long is too long.
+    Exceeding the scenario's limit fails the step. Exceeding this one is an error, because the author set no limit.
     """
     return None if turn.deadline is not None else limit_s
 
 
 def file_beside(name: str, folder: Path, *, wanted_by: str) -> Path:
-    """A file relative to the scenario's folder or, failing that, to the current one. Raises `SetupError`."""
+    """A file relative to the scenario's folder or, failing that, to the current folder. Raises `SetupError`."""
     looked = [base / name for base in dict.fromkeys((folder, Path.cwd()))]
     for candidate in looked:
         if candidate.is_file():
@@ -82,5 +82,5 @@ def file_beside(name: str, folder: Path, *, wanted_by: str) -> Path:
 
 
 def shown_url(url: str) -> str:
-    """Without its query, where people put keys."""
+    """The URL without its query, which may hold a key."""
     return re.sub(r"\?[^#]*", "", url)

@@ -1,4 +1,4 @@
-"""The `python` agent: a function, a coroutine function, an async generator or a class of the user's."""
+"""The `python` agent: a user's function, coroutine function, async generator or class."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic import Field
 
 from steadyhand.builtin.agents.options import ProgramOptions, limit_of
 from steadyhand.builtin.agents.python_call import BLOCK_LIMIT_S, FunctionThread, Guarded, Offer
-from steadyhand.builtin.agents.python_target import Callee, Shape, Target, file_of, find_target, shape_of
+from steadyhand.builtin.agents.python_target import AgentCalls, Callee, PythonTarget, file_of, find_target, shape_of
 from steadyhand.builtin.agents.returned import read_returned
 from steadyhand.builtin.agents.trace_context import current_trace, flush_spans
 from steadyhand.builtin.agents.trajectory import REPORTS_ITSELF, TrajectoryReporter
@@ -29,7 +29,7 @@ _PIECES_AT_A_STRETCH = 64
 
 
 class StreamingCall:
-    """A `ports.model.ChatModel` for one turn, so that its pieces are recorded with the time they came at."""
+    """A `ports.model.ChatModel` for one turn, so that the pieces of the reply are recorded with their arrival times."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class StreamingCall:
         return self._name
 
     async def attempt(self, request: ChatRequest, *, zero: float) -> ChatResponse:
-        """Raises whatever the agent raises, and `AgentError` for a piece that is not a text."""
+        """Raises whatever the agent raises, and `AgentError` for a piece that is not text."""
         sent = perf_counter()
         pieces: list[str] = []
         chunks: list[tuple[float, int]] = []
@@ -60,13 +60,15 @@ class StreamingCall:
                     break
                 now = perf_counter()
                 if not isinstance(piece, str):
-                    raise AgentError(f"it yielded a {type(piece).__name__}; the pieces of a reply are texts")
+                    raise AgentError(f"it yielded a {type(piece).__name__}; expected text")
                 if piece:
                     first = now if first is None else first
                     pieces.append(piece)
                     chunks.append((round((now - sent) * 1000.0, 3), len(piece)))
                     if len(pieces) % _PIECES_AT_A_STRETCH == 0:
-                        await asyncio.sleep(0)  # one that never awaits would keep its time limit from being noticed
+                        await asyncio.sleep(
+                            0
+                        )  # without this, a generator that never awaits would escape its time limit
         finally:
             if isinstance(source, AsyncGenerator):
                 await source.aclose()
@@ -96,28 +98,30 @@ class PythonOptions(ProgramOptions):
 
 
 class PythonAgent:
-    """Calls what `package.module:name` names, with what its parameters ask for.
+    """Calls the object that `package.module:name` names, with the arguments that its parameters ask for.
 
-    Options: `timeout_s`, the time for a turn where the scenario sets none; `block_limit_s`, how long a coroutine may
-    hold up the event loop at a stretch.
+    Options: `timeout_s`, the time limit of a turn if the scenario sets none; `block_limit_s`, how long a coroutine may
+    block the event loop.
     """
 
     shows: Shows = REPORTS_ITSELF
     options: ClassVar[type[Options]] = PythonOptions
 
     def __init__(self, settings: AgentSettings, *, found: Any = None) -> None:
-        """`found` is the object itself, where it need not be looked for.
+        """`found` is the object itself, if it is already at hand.
 
-        Raises `SetupError` when the target cannot be imported or asks for what is not offered.
+        Raises `SetupError` if the target cannot be imported, or has a required parameter that we do not provide.
         """
         self._name: str = f"python:{settings.target}"
         options = read_options(PythonOptions, settings.options, f"agent {self._name}")
         self._limit_s: float = options.timeout_s
         self._block_limit_s: float = options.block_limit_s
-        self._target: Target = (
-            find_target(settings.target, settings.folder) if found is None else Target(found=found, file=file_of(found))
+        self._target: PythonTarget = (
+            find_target(settings.target, settings.folder)
+            if found is None
+            else PythonTarget(found=found, file=file_of(found))
         )
-        self._shape: Shape = shape_of(self._target.found, f"agent {self._name}")
+        self._shape: AgentCalls = shape_of(self._target.found, f"agent {self._name}")
         self._instance: Any = None
         self._trial: TrialContext | None = None
         self._reporter: TrajectoryReporter | None = None
@@ -136,7 +140,7 @@ class PythonAgent:
             environment = trial.environment
             if not isinstance(environment, OnThisMachine):
                 raise AgentError(
-                    f"{self._name} asks for `workspace`, and the environment {environment.name!r} has no folder on "
+                    f"{self._name} asks for `workspace`, but the environment {environment.name!r} has no folder on "
                     "this machine; ask for `environment` instead"
                 )
             self._workspace = await environment.folder()
@@ -187,7 +191,7 @@ class PythonAgent:
             self._trial = self._reporter = None
 
     async def _lifecycle(self, name: str, callee: Callee, function: Callable[..., Any]) -> Any:
-        """What is offered here may be kept by the agent, and works until it is closed."""
+        """Call `__init__`, `open` or `close`. The agent may keep its arguments, which work until it is closed."""
         offer = self._offer(None, in_thread=not callee.on_loop)
         self._offers.append(offer)
         bound = offer.bind(function, callee.wanted)
@@ -202,7 +206,7 @@ class PythonAgent:
             raise AgentError(f"{self._name}, {name}: {error}") from error
 
     async def _limited(self, call: Callable[[], Any], callee: Callee, limit_s: float | None, turn: Turn | None) -> Any:
-        """What the call gives. Raises `AgentError`, or the `TrialError` that came through the agent's code."""
+        """The result of the call. Raises `AgentError`, or a `TrialError` that passed through the agent's code."""
         thread = None if callee.on_loop else FunctionThread(call, f"steadyhand {self._name}")
         limit = asyncio.timeout(limit_s)
         try:
@@ -246,7 +250,7 @@ class PythonAgent:
 
     def _stuck(self, thread: FunctionThread | None) -> str:
         place = thread.place(self._target.file) if thread is not None else None
-        return "" if place is None else f"; it was at {place}, and its thread is left behind"
+        return "" if place is None else f"; it was at {place}, and its thread is still running"
 
     def _blame(self, error: BaseException, what: str) -> AgentError:
         return AgentError(f"{what} {fault(error, self._target.file)}")

@@ -1,4 +1,4 @@
-"""Running somebody else's code: a plain function in a thread, a coroutine on the loop with a guard."""
+"""Calling the user's code: a plain function in a thread, a coroutine on the event loop under guard."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ BLOCK_LIMIT_S = 5.0
 
 
 class FunctionThread:
-    """A plain function in a daemon thread of its own: one that never returns keeps neither a trial nor the process.
+    """A plain function in its own daemon thread, so that one that never returns holds up neither the trial nor the
+    exit.
 
-    A pool would: its threads are waited for when the program ends.
+    The threads of a pool are joined when the program ends.
     """
 
     def __init__(self, call: Callable[[], Any], name: str) -> None:
@@ -39,7 +40,7 @@ class FunctionThread:
         self._thread: threading.Thread | None = None
 
     async def run(self) -> Any:
-        """What the function returns. Raises what it raises. When cancelled, the thread is left to itself."""
+        """What the function returns. Raises what it raises. On cancellation the thread keeps running."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
         context = contextvars.copy_context()
@@ -51,7 +52,7 @@ class FunctionThread:
         def work() -> None:
             try:
                 outcome = (context.run(self._call), None)
-            except BaseException as error:  # noqa: BLE001 - handed over to whoever waits
+            except BaseException as error:  # noqa: BLE001 - raised where the result is awaited
                 outcome = (None, error)
             with contextlib.suppress(RuntimeError):  # the run is over, its loop closed
                 loop.call_soon_threadsafe(settle, outcome)
@@ -64,7 +65,8 @@ class FunctionThread:
         return value
 
     def place(self, file: Path | None) -> str | None:
-        """`file:line` where it is now, in the agent's own file when it is on the stack; None when it has ended."""
+        """The `file:line` being executed, in the agent's own file if that is on the stack; None if the thread has
+        ended."""
         thread = self._thread
         if thread is None or thread.ident is None or not thread.is_alive():
             return None
@@ -73,7 +75,7 @@ class FunctionThread:
 
 
 def place_of(frame: FrameType, file: Path | None) -> str:
-    """`file:line` of the innermost frame in `file`, else of the innermost one."""
+    """The `file:line` of the innermost frame in `file`, or of the innermost frame."""
     look: FrameType | None = frame
     while look is not None:
         if file is not None and look.f_code.co_filename == str(file):
@@ -83,7 +85,7 @@ def place_of(frame: FrameType, file: Path | None) -> str:
 
 
 class _Blocked(BaseException):
-    """Raised by the alarm inside the code that holds the loop; not an `Exception`, so that it is not swallowed."""
+    """Raised by the alarm inside code that blocks the loop. Not an `Exception`, so that it is not swallowed."""
 
     def __init__(self, place: str) -> None:
         super().__init__(place)
@@ -91,10 +93,10 @@ class _Blocked(BaseException):
 
 
 class Guarded:
-    """Awaits a coroutine and breaks it off when it holds the event loop longer than `limit_s` at a stretch.
+    """Awaits a coroutine, and stops it if it blocks the event loop for longer than `limit_s`.
 
-    Each stretch between two awaits runs under an alarm of the system, which gets through to a `time.sleep` or a
-    blocking read too. That works on the main thread only, and does not watch tasks that the coroutine starts.
+    Each stretch between two awaits runs under a system alarm, which interrupts even `time.sleep` or a blocking read. It
+    works on the main thread only, and does not cover tasks that the coroutine starts.
     """
 
     def __init__(self, work: Awaitable[Any], *, limit_s: float, file: Path | None) -> None:
@@ -115,8 +117,8 @@ class Guarded:
                 return stop.value
             except _Blocked as blocked:
                 raise AgentError(
-                    f"it held up the event loop for {self._limit_s:g} s, at {blocked.place}; await what takes time, or "
-                    "make it a plain function, which runs in a thread of its own"
+                    f"it blocked the event loop for {self._limit_s:g} s, at {blocked.place}; await what takes time, or "
+                    "make it a plain function, which runs in its own thread"
                 ) from None
             try:
                 value, error = (yield waits_for), None
@@ -140,7 +142,7 @@ class Guarded:
                 yield
             finally:
                 self._armed = False
-        finally:  # an alarm that rings on the way out still ends here, and cannot ring again before it is off
+        finally:  # an alarm that fires on the way out is caught here, before it is switched off
             self._armed = False
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, signal.SIG_DFL if before is None else before)
@@ -151,15 +153,15 @@ class Guarded:
 
 
 class Done:
-    """Nothing more to wait for; lets a helper be called with and without `await`."""
+    """Already done; lets a helper be called with and without `await`."""
 
     def __await__(self) -> Generator[None, None, None]:
         return
-        yield  # makes this a generator, which is what `await` asks for
+        yield  # makes this a generator, as `await` requires
 
 
 class Bridge:
-    """Leads calls of one turn back to the event loop, until the turn is over; then it refuses them."""
+    """Forwards calls from a thread to the event loop until the turn is over, and then refuses them."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop: asyncio.AbstractEventLoop = loop
@@ -169,9 +171,9 @@ class Bridge:
         self.faults: list[Exception] = []
 
     def post(self, function: Callable[[], None], *, late: Callable[[], None] | None = None) -> None:
-        """Call it on the loop, some time soon and in order; after the end of the turn, `late` instead.
+        """Call the function on the loop, soon and in order; after the end of the turn, call `late` instead.
 
-        What is posted before the end counts, and what it raises is kept in `faults`.
+        What is posted before the end counts. Exceptions are kept in `faults`.
         """
         wanted = function if self._open else late
         if wanted is None:
@@ -180,16 +182,16 @@ class Bridge:
         def call() -> None:
             try:
                 wanted()
-            except Exception as error:  # noqa: BLE001 - kept for whoever looks after the turn
+            except Exception as error:  # noqa: BLE001 - raised by `Offer.check`
                 self.faults.append(error)
 
         try:
             self._loop.call_soon_threadsafe(call)
-        except RuntimeError:  # the run is over and its loop closed, while the thread still goes on
+        except RuntimeError:  # the run is over and its loop closed, but the thread is still running
             self._open = False
 
     def wait(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Run a coroutine on the loop and wait for what it gives. Raises what it raises."""
+        """Run a coroutine on the loop and wait for its result. Raises what it raises."""
         if threading.get_ident() == self._home or not self._open:
             work.close()
             raise RuntimeError("the turn is over" if not self._open else "this blocks; make the agent an `async def`")
@@ -201,7 +203,7 @@ class Bridge:
             self._waiting.discard(future)
 
     def end(self) -> None:
-        """The turn is over: what still waits is cancelled."""
+        """End the turn, and cancel the calls that are still waiting."""
         self._open = False
         for future in list(self._waiting):
             future.cancel()
@@ -211,7 +213,7 @@ class Bridge:
 
 
 class _Blocking:
-    """Stands for an object whose coroutine methods are called as if they were plain ones."""
+    """Stands in for an object, with its coroutine methods as blocking ones."""
 
     def __init__(self, target: Any, bridge: Bridge) -> None:
         self._target = target
@@ -237,7 +239,7 @@ OF_A_TURN = ("message", "input", "text", "messages", "turn", "deadline", "remain
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """The offered parameters that a function has, by how they are passed."""
+    """The parameters of a function that we provide values for, by how they are passed."""
 
     positional: tuple[str, ...] = ()
     named: tuple[str, ...] = ()
@@ -248,9 +250,9 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def wanted_by(function: Callable[..., Any], *, offered: tuple[str, ...], where: str, bound: bool = False) -> Wanted:
-    """Raises `SetupError` for a parameter that must be given and is not offered.
+    """Raises `SetupError` for a required parameter that is not among those `offered`.
 
-    `bound` says that the first parameter is `self` and will be there.
+    With `bound`, the first parameter is `self`.
     """
     try:
         parameters = list(inspect.signature(function).parameters.values())[1 if bound else 0 :]
@@ -265,14 +267,14 @@ def wanted_by(function: Callable[..., Any], *, offered: tuple[str, ...], where: 
             (positional if parameter.kind is parameter.POSITIONAL_ONLY else named).append(parameter.name)
         elif parameter.default is parameter.empty:
             raise SetupError(
-                f"{where}: nothing is offered under the name of its parameter {parameter.name!r}; "
-                f"offered are: {', '.join(offered)}"
+                f"{where}: unknown required parameter {parameter.name!r}; "
+                f"an agent's parameters can be: {', '.join(offered)}"
             )
     return Wanted(positional=tuple(positional), named=tuple(named))
 
 
 class Offer:
-    """The values for one call of the agent. In a thread, what would be awaited is called plainly instead."""
+    """The arguments for one call of the agent. For a function in a thread, coroutine methods are made blocking."""
 
     def __init__(
         self,
@@ -292,27 +294,27 @@ class Offer:
         self._ended = False
 
     def bind(self, function: Callable[..., Any], wanted: Wanted) -> Callable[[], Any]:
-        """The function with its arguments, ready to be called."""
+        """The function with its arguments filled in."""
         positional = [self._value(name) for name in wanted.positional]
         named = {name: self._value(name) for name in wanted.named}
         return lambda: function(*positional, **named)
 
     def end(self) -> None:
-        """What the agent still reports is not counted, since it would count for another turn; the trial notes it."""
+        """End the call. Later reports do not count, because they would count for another turn; the trial notes them."""
         self._ended = True
         self._bridge.end()
 
     def check(self) -> None:
-        """Raises `AgentError` when the agent reported something that cannot be read, also if its code went on: what it
-        did is not known then."""
+        """Raises `AgentError` if the agent made an invalid report, even if it caught the exception: what it did is then
+        unknown."""
         if self._bridge.faults:
             fault = self._bridge.faults[0]
             self._bridge.faults.clear()
-            raise AgentError(f"it reported what cannot be read: {fault}") from fault
+            raise AgentError(f"it made an invalid report: {fault}") from fault
 
     def _value(self, name: str) -> Any:
         if name not in OF_THE_TRIAL:
-            assert self._turn is not None, f"{name} is not offered outside a turn"
+            assert self._turn is not None, f"{name} exists only during a turn"
             return self._of_turn(name, self._turn)
         if name in ("action", "thought", "emit", "get_service"):
             return getattr(self, name)
@@ -354,8 +356,7 @@ class Offer:
         status: ActionStatus = "success",
         duration_ms: float = 0.0,
     ) -> Done:
-        """Report an action that has just ended, and what came back from it. Raises `TypeError` or `ValueError` for
-        what is not one."""
+        """Report an action that has just ended, and its result. Raises `TypeError` or `ValueError` if it is invalid."""
         with self._kept():
             given = _checked_action(name, params, status, duration_ms)
             came_back = plain(result)
@@ -374,7 +375,7 @@ class Offer:
         return Done()
 
     def emit(self, event: AnyEvent) -> None:
-        """Raises `TypeError` or `ValueError` for what is not an event, or does not hold what such an event holds."""
+        """Raises `TypeError` or `ValueError` for anything but a valid event."""
         with self._kept():
             checked = _checked_event(event)
         self._post(lambda: self._trial.emit(checked), f"an event ({type(event).__name__})")
@@ -388,7 +389,7 @@ class Offer:
 
     @contextlib.contextmanager
     def _kept(self) -> Generator[None]:
-        """What is wrong with a report is kept: the agent may catch it and go on as if nothing had been done."""
+        """Remember an invalid report, because the agent may catch the exception and go on."""
         try:
             yield
         except Exception as error:
@@ -408,13 +409,13 @@ class Offer:
 
 
 def _checked_action(name: object, params: object, status: object, duration_ms: object) -> dict[str, Any]:
-    """The parameters, as they are recorded. The agent's code is not typed, so nothing is taken for granted."""
+    """The parameters as they are recorded. The agent's code is not type-checked, so everything is checked here."""
     if not isinstance(name, str) or not isinstance(params, dict | None):
-        raise TypeError("action(name, params, result): the name is a text and the parameters are a dict")
+        raise TypeError("action(name, params, result): expected a string as name and a dict as params")
     if status not in ("success", "error"):
-        raise ValueError(f"the status of an action is 'success' or 'error', not {status!r}")
+        raise ValueError(f"the status of an action must be 'success' or 'error', not {status!r}")
     if isinstance(duration_ms, bool) or not isinstance(duration_ms, int | float) or not 0 <= duration_ms < math.inf:
-        raise TypeError(f"the duration_ms of an action is a number of milliseconds, not {duration_ms!r}")
+        raise TypeError(f"the duration_ms of an action must be a number of milliseconds, not {duration_ms!r}")
     return plain_object(cast("dict[str, Any]", params) or {})
 
 

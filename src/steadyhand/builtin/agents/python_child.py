@@ -1,7 +1,7 @@
 """The process that a `python:` agent runs in. Started by `python_process`, never imported for its effects.
 
-The agent itself is `PythonAgent`, as without a process of its own; what differs is the trial that it is given, each
-part of which asks the real one over the line.
+The agent itself is `PythonAgent`, the same class as without a child process. It is given a stand-in for its trial,
+which forwards every call to the real one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import msgspec
 from steadyhand.builtin.agents.python import PythonAgent
 from steadyhand.builtin.agents.python_wire import (
     ActionCard,
-    Line,
+    Channel,
     Moment,
     Opening,
     Present,
@@ -68,15 +68,15 @@ class RemoteClock:
 
 
 class RemoteEnvironment:
-    """The trial's environment. Setting it up and tearing it down is the trial's affair."""
+    """The trial's environment. Only the trial itself sets it up and tears it down."""
 
-    def __init__(self, line: Line, opening: Opening) -> None:
-        self._line = line
+    def __init__(self, channel: Channel, opening: Opening) -> None:
+        self._channel = channel
         self.name: str = opening.environment
         self.sandboxed: bool = opening.sandboxed
 
     async def _ask(self, method: str, kind: Any, *args: Any, **named: Any) -> Any:
-        return read(await self._line.call("environment", [method, portable(args), portable(named)]), kind)
+        return read(await self._channel.call("environment", [method, portable(args), portable(named)]), kind)
 
     async def setup(self, files: Sequence[Any]) -> None:
         raise AgentError("the environment is set up by the trial, not by its agent")
@@ -95,7 +95,7 @@ class RemoteEnvironment:
         return await self._ask("run", ExecutionResult, command, timeout_s=timeout_s, stdin=stdin, env=env)
 
     def export(self, variables: Mapping[str, str]) -> None:
-        self._line.post("export", portable(variables))
+        self._channel.post("export", portable(variables))
 
     async def read(self, path: str) -> bytes | None:
         return await self._ask("read", bytes | None, path)
@@ -111,7 +111,7 @@ class RemoteEnvironment:
 
 
 class RemoteFolder(RemoteEnvironment):
-    """One whose workspace is a folder of this machine."""
+    """An environment whose workspace is a folder on this machine."""
 
     async def folder(self) -> Path:
         return Path(await self._ask("folder", str))
@@ -145,49 +145,49 @@ class RemoteServices:
         raise AgentError("the services are closed by the trial, not by its agent")
 
     async def perform(self, action: str, params: dict[str, Any], *, recorded: bool = False) -> Any:
-        return read(await self._host.line.call("perform", [str(action), portable(params), bool(recorded)]))
+        return read(await self._host.channel.call("perform", [str(action), portable(params), bool(recorded)]))
 
     async def offered(self) -> Sequence[ServiceMethod]:
-        return read(await self._host.line.call("offered", None), list[ServiceMethod])
+        return read(await self._host.channel.call("offered", None), list[ServiceMethod])
 
     def get_service(self, name: str) -> Any:
         return ServiceProxy(name, self.call)
 
     def register_mock(self, key: str, function: Callable[..., Any]) -> None:
-        self._host.line.post("register_mock", [str(key), self._host.keep(function)])
+        self._host.channel.post("register_mock", [str(key), self._host.keep(function)])
 
     async def call(self, service: str, method: str, args: list[Any], named: dict[str, Any]) -> Any:
         payload = [str(service), str(method), portable(list(args)), portable(dict(named))]
-        return read(await self._host.line.call("service", payload))
+        return read(await self._host.channel.call("service", payload))
 
     async def broken(self) -> Exception | None:
-        found: str | None = read(await self._host.line.call("broken", None), str | None)
+        found: str | None = read(await self._host.channel.call("broken", None), str | None)
         return None if found is None else AgentError(found)
 
 
 class RemoteJudge:
-    def __init__(self, line: Line, name: str, self_judged: bool) -> None:
-        self._line = line
+    def __init__(self, channel: Channel, name: str, self_judged: bool) -> None:
+        self._channel = channel
         self.name: str = name
         self.self_judged: bool = self_judged
 
     async def ask(self, question: Question, trial: Any) -> Judgement:
-        return read(await self._line.call("judge", question), Judgement)
+        return read(await self._channel.call("judge", question), Judgement)
 
 
 class RemoteDatabase:
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
 
     async def rows(self, sql: str, *, timeout_s: float) -> list[dict[str, Any]]:
-        return read(await self._line.call("rows", [sql, timeout_s]))
+        return read(await self._channel.call("rows", [sql, timeout_s]))
 
 
 class RemoteTrial:
-    """Implements `ports.agent.TrialContext` for the agent of one trial. After the trial it says nothing more."""
+    """Implements `ports.agent.TrialContext` for the agent of one trial. It sends nothing after the trial."""
 
     def __init__(self, host: Host, opening: Opening) -> None:
-        line = self._line = host.line
+        channel = self._channel = host.channel
         self._host = host
         self._over = False
         self.scenario: Scenario = pickle.loads(opening.scenario)  # noqa: S301 - our own parent pickled it
@@ -197,10 +197,10 @@ class RemoteTrial:
         self.live: bool = opening.live
         self.clock: RemoteClock = RemoteClock()
         environment = RemoteFolder if opening.on_this_machine else RemoteEnvironment
-        self.environment: RemoteEnvironment = environment(line, opening)
+        self.environment: RemoteEnvironment = environment(channel, opening)
         self.services: RemoteServices | None = RemoteServices(host, opening.actions) if opening.services else None
-        self.database: RemoteDatabase | None = RemoteDatabase(line) if opening.database else None
-        self.judge: RemoteJudge | None = RemoteJudge(line, *opening.judge) if opening.judge else None
+        self.database: RemoteDatabase | None = RemoteDatabase(channel) if opening.database else None
+        self.judge: RemoteJudge | None = RemoteJudge(channel, *opening.judge) if opening.judge else None
         self.addresses: Addresses = opening.addresses
         self.shows: Shows = Shows()
         self.variables: Mapping[str, Any] = {}
@@ -215,14 +215,14 @@ class RemoteTrial:
 
     def emit(self, event: AnyEvent) -> None:
         if not self._over:
-            self._line.post("event", event)
+            self._channel.post("event", event)
 
     async def call(self, model: ChatModel, request: ChatRequest) -> ChatResponse:
         number = self._host.keep(model)
         try:
-            return read(await self._line.call("call", [number, str(model.name), request]), ChatResponse)
+            return read(await self._channel.call("call", [number, str(model.name), request]), ChatResponse)
         except Exception:
-            # It was raised here first, and that one knows the line of the agent's code.
+            # The original was raised on this side, and has the line in the agent's code.
             if (own := self._host.failed.get(number)) is not None:
                 raise own from None
             raise
@@ -234,10 +234,10 @@ class RemoteTrial:
 
 
 class _Began:
-    """What belongs to the process and not to a trial, as it was when the process began."""
+    """The state of the process that trials share, as it was at the start."""
 
     def __init__(self) -> None:
-        self._folder = os.getcwd()  # noqa: PTH109 - it may be gone, which `Path` would not tell
+        self._folder = os.getcwd()  # noqa: PTH109 - raises if the folder is gone; `Path` does not
         self._environment = dict(os.environ)
         self._path = list(sys.path)
         self._threads = set(threading.enumerate())
@@ -250,8 +250,8 @@ class _Began:
         sys.path[:] = self._path
 
     def left_behind(self) -> bool:
-        """Whether something of the trial still runs, or the process can no longer print: then it is not used again."""
-        pooled: Mapping[Any, Any] = getattr(executors, "_threads_queues", {})  # idle workers of an executor do no harm
+        """Whether something of the trial still runs, or the process can no longer print. It is not reused then."""
+        pooled: Mapping[Any, Any] = getattr(executors, "_threads_queues", {})  # idle executor threads are harmless
         others = [each for each in threading.enumerate() if each not in self._threads and each not in pooled]
         try:
             os.fstat(1)
@@ -263,10 +263,10 @@ class _Began:
 
 
 class Host:
-    """Answers our parent: one agent at a time, opened, asked and closed."""
+    """Serves the parent process: opens, asks and closes one agent at a time."""
 
     def __init__(self, connection: socket.socket, done: asyncio.Event) -> None:
-        self.line: Line = Line(connection, serve=self._serve, hear=self._hear, lost=lambda _: done.set())
+        self.channel: Channel = Channel(connection, serve=self._serve, hear=self._hear, lost=lambda _: done.set())
         self._began = _Began()
         self._settings: AgentSettings | None = None
         self._agent: PythonAgent | None = None
@@ -275,10 +275,10 @@ class Host:
         self._attempts: dict[int, set[asyncio.Task[Any]]] = {}
         self._numbers = 0
         self.failed: dict[int, Exception] = {}
-        """What the last attempt of a model that is kept here raised."""
+        """What the last attempt of a model on this side raised."""
 
     def keep(self, thing: Any) -> int:
-        """A number by which our parent may ask for it."""
+        """A number by which the parent can refer to it."""
         self._numbers += 1
         self._kept[self._numbers] = thing
         return self._numbers
@@ -291,7 +291,7 @@ class Host:
             await asyncio.wait([task])
 
     def _hear(self, name: str, payload: msgspec.Raw) -> None:
-        """Nothing is posted to us yet."""
+        """The parent posts nothing."""
 
     async def _serve(self, name: str, payload: msgspec.Raw) -> Any:
         match name:
@@ -332,7 +332,7 @@ class Host:
         await agent.open(cast("Any", trial))
 
     async def _close(self) -> bool:
-        """Whether the process is as good as new."""
+        """Whether the process can be reused."""
         agent, self._agent = self._agent, None
         trial, self._trial = self._trial, None
         try:
@@ -371,12 +371,13 @@ async def _live(connection: socket.socket) -> None:
     task = asyncio.current_task()
     assert task is not None
     task.set_name("steadyhand")
-    Host(connection, done).line.attach()
+    Host(connection, done).channel.attach()
     await done.wait()
 
 
 def _die_with_parent() -> None:
-    """So that an agent that never looks up does not outlive us. Elsewhere than on Linux it ends when it next does."""
+    """Die with the parent, even in the middle of the agent's code. Only Linux can do this; elsewhere the process ends
+    when it next reads from the channel."""
     if sys.platform == "linux":
         import ctypes
 
@@ -392,7 +393,7 @@ def main(fd: int) -> None:
     os.environ.update(receive_variables(connection))
     try:
         asyncio.run(_live(connection))
-    except BaseException:  # noqa: BLE001 - the agent stopped the loop or cancelled everything; our parent tells of it
+    except BaseException:  # noqa: BLE001 - the agent stopped the loop or cancelled everything; the parent reports it
         traceback.print_exc()
     finally:
         with contextlib.suppress(Exception):

@@ -1,4 +1,4 @@
-"""Our side of a trial whose agent runs in a child: answers what the agent asks of the trial."""
+"""Our side of a trial whose agent runs in a child process: answers the calls that the agent makes on its trial."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import msgspec
 
 from steadyhand.builtin.agents.python_wire import (
     ActionCard,
-    Line,
+    Channel,
+    MalformedMessage,
     Moment,
     Opening,
     Present,
-    Unspoken,
     portable,
     read,
 )
@@ -33,21 +33,21 @@ _ENVIRONMENT = frozenset({"run", "read", "write", "list_files", "capture", "fold
 class RemoteModel:
     """A chat model of the agent's own, or the stream of its reply: tried in the child, counted and timed here."""
 
-    def __init__(self, line: Line, number: int, name: str) -> None:
-        self._line = line
+    def __init__(self, channel: Channel, number: int, name: str) -> None:
+        self._channel = channel
         self._number = number
         self.name: str = name
 
     async def attempt(self, request: ChatRequest, *, zero: float) -> ChatResponse:
-        """Raises `AgentError` for times that cannot be: before it was asked or after it answered."""
+        """Raises `AgentError` for impossible times: before the call began or after it ended."""
         asked_ms = (time.perf_counter() - zero) * 1000.0
-        answer = await self._line.call("attempt", [self._number, request, zero])
+        answer = await self._channel.call("attempt", [self._number, request, zero])
         response: ChatResponse = read(answer, ChatResponse)
         answered_ms = (time.perf_counter() - zero) * 1000.0
         attempt = response.attempt
         stamps = (attempt.started_ms, attempt.sent_ms, attempt.first_token_ms, attempt.last_byte_ms)
         if not all(asked_ms - 1 <= stamp <= answered_ms + 1 for stamp in stamps if stamp is not None):
-            raise AgentError("it gave times for its reply that lie outside of its turn")
+            raise AgentError("the times it gave for its reply lie outside its turn")
         return response
 
     async def close(self) -> None:
@@ -55,11 +55,11 @@ class RemoteModel:
 
 
 class Desk:
-    """Answers what the agent of one trial asks of it."""
+    """Answers the calls of one trial's agent."""
 
-    def __init__(self, line: Line, trial: TrialContext, variables: Mapping[str, str]) -> None:
+    def __init__(self, channel: Channel, trial: TrialContext, variables: Mapping[str, str]) -> None:
         """`variables` are for the environment of the agent."""
-        self._line = line
+        self._channel = channel
         self._trial = trial
         self._variables = variables
 
@@ -92,14 +92,14 @@ class Desk:
         return Present(moment=moment, shows=trial.shows, variables=portable(trial.variables))
 
     def hear(self, name: str, payload: msgspec.Raw) -> None:
-        """Raises `Unspoken` for what cannot be read."""
+        """Handle a post. Raises `MalformedMessage`."""
         match name:
             case "event":
                 event: AnyEvent = read(payload, AnyEvent)
                 try:
                     self._trial.emit(event)
                 except UnreadableValue as error:
-                    raise Unspoken(f"an event that cannot be read: {error}") from error
+                    raise MalformedMessage(f"malformed event: {error}") from error
             case "export":
                 self._trial.environment.export(read(payload, dict[str, str]))
             case "register_mock":
@@ -107,11 +107,11 @@ class Desk:
                 if self._trial.services is not None:
                     self._trial.services.register_mock(key, self._mock(number))
             case _:
-                raise Unspoken(f"it posted {name!r}, which is nothing we know")
+                raise MalformedMessage(f"unknown post {name!r}")
 
     def _mock(self, number: int) -> Callable[..., Any]:
         async def answer(*args: Any, **named: Any) -> Any:
-            return read(await self._line.call("mock", [number, portable(args), portable(named)]))
+            return read(await self._channel.call("mock", [number, portable(args), portable(named)]))
 
         return answer
 
@@ -122,7 +122,7 @@ class Desk:
                 return await self._environment(*read(payload, tuple[str, list[Any], dict[str, Any]]))
             case "call":
                 number, model, request = read(payload, tuple[int, str, ChatRequest])
-                return await trial.call(RemoteModel(self._line, number, model), request)
+                return await trial.call(RemoteModel(self._channel, number, model), request)
             case "judge" if trial.judge is not None:
                 question: Question = read(payload, Question)
                 found: Judgement = await trial.judge.ask(question, trial)
@@ -142,10 +142,10 @@ class Desk:
                 broken = await services.broken()
                 return None if broken is None else str(broken)
             case _:
-                raise Unspoken(f"it called {name!r}, which is nothing we know")
+                raise MalformedMessage(f"unknown call {name!r}")
 
     async def _environment(self, method: str, args: list[Any], named: dict[str, Any]) -> Any:
         if method not in _ENVIRONMENT:
-            raise Unspoken(f"it called {method!r} of the environment, which is nothing we know")
+            raise MalformedMessage(f"unknown environment call {method!r}")
         found = await getattr(self._trial.environment, method)(*args, **named)
         return str(found) if isinstance(found, Path) else found

@@ -1,7 +1,7 @@
-"""`python:` agents in processes of their own: a crash, a hang or a mess is an error of one trial.
+"""`python:` agents in child processes: an agent that crashes, hangs or corrupts its process costs one trial.
 
-A pool keeps at most as many children as trials run at a time. A child serves one trial at a time and is used again
-while it is healthy; one that died, hung or was left in disorder is killed with everything it started, and replaced.
+A pool holds at most as many children as trials run at a time. A child serves one trial at a time and is reused while it
+is healthy; one that died, hung or was left in a bad state is killed with everything it started, and replaced.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from steadyhand.builtin.agents.options import limit_of, program_variables
 from steadyhand.builtin.agents.python import PythonAgent, PythonOptions
 from steadyhand.builtin.agents.python_desk import Desk
 from steadyhand.builtin.agents.python_wire import (
-    CALLED_OFF,
+    CANCELLED,
+    Channel,
     Frame,
     Frames,
     Kind,
-    Line,
-    Told,
-    Unspoken,
+    MalformedMessage,
+    RemoteError,
     packed,
     portable,
     raised,
@@ -46,11 +46,11 @@ from steadyhand.builtin.agents.trajectory import shows_of_program
 from steadyhand.errors import AgentError, SetupError, TrialError
 from steadyhand.plugins.plugin import AgentSettings, Options, RunScope, read_options
 from steadyhand.ports.agent import Addresses, Agent, Reply, Shows, StandingAddresses, TrialContext, Turn
-from steadyhand.records.base import Record, plain_text
+from steadyhand.records.base import Record, plain_text, shorten
 from steadyhand.records.event import Noted
 
 GRACE_S: Final = 1.0
-"""How much longer than its own limit a child may take before it is killed, and how long it has to let go of a turn."""
+"""How long a child may overrun its own limit, or take to stop a turn, before it is killed."""
 
 LOAD_S: Final = 120.0
 """How long importing an agent may take."""
@@ -70,9 +70,9 @@ _BEGIN = (
 
 
 class Spec(Record):
-    """What a child has loaded: an agent, and the variables it was started with.
+    """What a child has loaded: an agent, and the environment variables it was started with.
 
-    `gateway` gives it addresses to start with, for an agent that reads them when it is imported. They lead to whichever
+    `gateway` provides addresses to start with, for an agent that reads them when it is imported. They lead to whichever
     trial the child serves.
     """
 
@@ -103,7 +103,7 @@ class Spec(Record):
 
 
 class PythonAgentFactory:
-    """In a process of its own, unless the option `in_process` says to run it in ours."""
+    """Builds the agent in a child process, or in ours if the option `in_process` is set."""
 
     uses_gateway: ClassVar[bool] = True
     options: ClassVar[type[Options]] = PythonOptions
@@ -118,8 +118,7 @@ python_agent = PythonAgentFactory()
 
 
 class Output:
-    """What a child prints: the end of it is kept. It is read in small helpings, so that a flood slows the child down
-    and not us."""
+    """The end of what a child prints. It is read in small portions, so that a flood slows down the child and not us."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -127,7 +126,7 @@ class Output:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pause: asyncio.TimerHandle | None = None
         os.set_blocking(fd, False)
-        if hasattr(fcntl, "F_SETPIPE_SZ"):  # what is printed within reason costs the agent no time
+        if hasattr(fcntl, "F_SETPIPE_SZ"):  # an agent that prints a reasonable amount never waits for us
             with contextlib.suppress(OSError):
                 fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, 2**20)
 
@@ -149,7 +148,7 @@ class Output:
         self._loop = None
 
     def read(self) -> int | None:
-        """Take what there is, up to one helping: how many bytes that were. None at the end."""
+        """Read one portion of what there is: the number of bytes, or None at the end."""
         try:
             data = os.read(self._fd, _HELPING)
         except BlockingIOError:
@@ -216,7 +215,7 @@ def _environment_of(pid: int) -> list[bytes]:
 
 
 class Child:
-    """One process, and our end of the line to it."""
+    """One child process, and our end of the channel to it."""
 
     def __init__(self, spec: Spec) -> None:
         """Raises `SetupError` when no process can be started."""
@@ -250,10 +249,10 @@ class Child:
             send_variables(ours, variables)
         self._socket = ours
         self.output: Output = Output(out)
-        self.line: Line = Line(ours, serve=self._serve, hear=self._hear, lost=lambda _: None)
+        self.channel: Channel = Channel(ours, serve=self._serve, hear=self._hear, lost=lambda _: None)
 
     def load(self) -> None:
-        """Wait, blocking, until the agent is imported and found to be one. Raises `SetupError`."""
+        """Block until the agent is imported and checked. Raises `SetupError`."""
         name = f"agent python:{self.spec.target}"
         deadline = time.monotonic() + LOAD_S
         try:
@@ -263,13 +262,13 @@ class Child:
             answer = self._first_frame(deadline)
         except (BrokenPipeError, ConnectionResetError):
             answer = None
-        except (Unspoken, TimeoutError) as error:
+        except (MalformedMessage, TimeoutError) as error:
             self.kill()
             raise SetupError(f"{name}: {error}{self.last_words()}") from error
         if answer is None:
             raise SetupError(f"{name}: importing it ended its process{self._ended()}{self.last_words()}")
         if answer.kind is Kind.FAIL:
-            fault: Told = read(answer.payload, Told)
+            fault: RemoteError = read(answer.payload, RemoteError)
             self.kill()
             error = raised(fault)
             raise error if isinstance(error, SetupError) else SetupError(f"{name}: {fault.type}: {fault.message}")
@@ -295,54 +294,55 @@ class Child:
 
     @property
     def alive(self) -> bool:
-        return self.line.gone is None and self._process.poll() is None
+        return self.channel.gone is None and self._process.poll() is None
 
     def begin(self, trial: TrialContext) -> Desk:
         if self.spec.gateway is not None:
             self.spec.gateway.point(self._addresses, trial)
-        desk = self.desk = Desk(self.line, trial, self.spec.addressed(trial.addresses) if self.spec.gateway else {})
-        self.line.attach()
+        variables = self.spec.addressed(trial.addresses) if self.spec.gateway is not None else {}
+        desk = self.desk = Desk(self.channel, trial, variables)
+        self.channel.attach()
         self.output.attach()
         return desk
 
     def end(self) -> None:
         if self.spec.gateway is not None:
             self.spec.gateway.point(self._addresses, None)
-        self.line.detach()
+        self.channel.detach()
         self.output.detach()
         self.desk = None
 
     def kill(self) -> None:
-        """End it at once, with everything it started, whatever it is doing. Safe to call twice."""
+        """Kill it with everything it started. Safe to call twice."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
-        self.line.close("its process was ended")
+        self.channel.close("its process was killed")
 
     def bury(self) -> None:
-        """Let go of what a killed process leaves. Waits for its end, which is at hand."""
+        """Release what a killed process leaves behind, after waiting the moment until it is gone."""
         self.kill()
         self._process.wait()
         self.output.close()
         _kill_marked(f"{_MARK}={self._mark}".encode())
 
     async def cause_of_death(self) -> str:
-        """After the line was lost: what became of the process, and the end of what it printed."""
+        """After the channel closed: what happened to the process, and the end of what it printed."""
         for _ in range(100):
             if self._process.poll() is not None:
                 break
             await asyncio.sleep(0.005)
-        ended, said = self._ended(), self.line.gone
+        ended, said = self._ended(), self.channel.gone
         words = self.last_words()
         self.kill()
         if not ended:
-            return f"its process closed the line to us{f' ({said})' if said else ''}{words}"
+            return f"its process closed the connection{f' ({said})' if said else ''}{words}"
         return f"its process ended{ended}{words}"
 
     def _ended(self) -> str:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            code = self._process.wait(timeout=0.2 if self.line.gone is None else 0)
+            code = self._process.wait(timeout=0.2 if self.channel.gone is None else 0)
             if code >= 0:
                 return f" with exit code {code}"
             with contextlib.suppress(ValueError):
@@ -352,7 +352,7 @@ class Child:
 
     def last_words(self) -> str:
         text = self.output.text()
-        return f"; the end of its output: {text[-_TAIL:]}" if text else ""
+        return f"; the end of its output: {shorten(text, _TAIL, keep='end')}" if text else ""
 
     def _hear(self, name: str, payload: msgspec.Raw) -> None:
         if self.desk is not None:
@@ -365,7 +365,7 @@ class Child:
 
 
 class ChildPool:
-    """The children of a run: at most `limit`, those in use included."""
+    """The children of a run: at most `limit`, including those in use."""
 
     def __init__(self, limit: int) -> None:
         self._limit = max(1, limit)
@@ -376,7 +376,7 @@ class ChildPool:
         weakref.finalize(self, _end_all, self._idle, self._busy, self._dead)
 
     def check(self, spec: Spec) -> None:
-        """Whether the agent can be imported and used, found out once. Blocks. Raises `SetupError`."""
+        """Check once, blocking, that the agent can be imported and used. Raises `SetupError`."""
         if spec.key not in self._checked:
             child = self._start(spec)
             try:
@@ -388,7 +388,7 @@ class ChildPool:
             self._checked.add(spec.key)
 
     def take(self, spec: Spec) -> Child:
-        """An idle child, or a fresh one that has loaded nothing yet."""
+        """An idle child, or a new one that has loaded nothing yet."""
         for child in [each for each in self._idle if each.spec.key == spec.key]:
             self._idle.remove(child)
             if child.alive:
@@ -431,14 +431,14 @@ def _end_all(*children: list[Child] | set[Child]) -> None:
 
 
 class ProcessAgent:
-    """A `python:` agent in a child process; what it is called with and how is `PythonAgent`'s affair.
+    """A `python:` agent in a child process, where `PythonAgent` calls it.
 
-    The child has a time limit of its own, which knows where in the code it hung. Ours comes `GRACE_S` later and does
-    without the child's help.
+    The child enforces the time limit itself, because it can tell where the code hung. Ours comes `GRACE_S` later and
+    works even if the child does not respond.
     """
 
     def __init__(self, settings: AgentSettings) -> None:
-        """Raises `SetupError` when the target cannot be imported or asks for what is not offered."""
+        """Raises `SetupError` if the target cannot be imported, or has a required parameter that we do not provide."""
         self._name: str = f"python:{settings.target}"
         self.shows: Shows = shows_of_program(settings)
         self._limit_s: float = read_options(
@@ -501,11 +501,11 @@ class ProcessAgent:
         if self._child is None:
             raise AgentError(f"{self._name}: it is closed")
         if self._hung:
-            raise AgentError(f"{self._name}: it did not let go of the turn before, and its process was ended")
+            raise AgentError(f"{self._name}: it did not stop its previous turn, so its process was killed")
         return self._child
 
     async def _settle(self, child: Child) -> None:
-        """Wait for a call that was called off to end, or end the child."""
+        """Wait for a cancelled call to end, or kill the child."""
         call, self._call = self._call, None
         if call is None or call.done():
             return
@@ -515,12 +515,12 @@ class ProcessAgent:
             child.kill()
 
     async def _ask(self, child: Child, what: str, payload: Any, limit_s: float | None) -> msgspec.Raw:
-        """What the child answers. Raises `AgentError`, or the `TrialError` that came through the agent's code.
+        """The child's answer. Raises `AgentError`, or a `TrialError` that passed through the agent's code.
 
-        When we are cancelled, the child is asked to stop, and killed if it has not after `GRACE_S`.
+        If we are cancelled, the child is asked to stop, and killed if it has not done so after `GRACE_S`.
         """
         try:
-            number, call = child.line.begin(what, payload)
+            number, call = child.channel.begin(what, payload)
         except ConnectionError as error:
             raise AgentError(f"{self._name}: {await child.cause_of_death()}") from error
         self._call = call
@@ -528,8 +528,8 @@ class ProcessAgent:
         try:
             done, _ = await asyncio.wait([call], timeout=None if limit_s is None else limit_s + GRACE_S)
         except asyncio.CancelledError:
-            # What is evaluated next must not be changed by an agent that goes on.
-            child.line.call_off(number)
+            # An agent that keeps running could change what is evaluated next.
+            child.channel.cancel(number)
             try:
                 await self._settle(child)
             except asyncio.CancelledError:
@@ -538,8 +538,8 @@ class ProcessAgent:
         if not done:
             child.kill()
             raise AgentError(
-                f"{self._name}: it did not answer within {limit_s or 0:g} s and did not let itself be stopped; its "
-                f"process was ended{child.last_words()}"
+                f"{self._name}: it did not answer within {limit_s or 0:g} s and did not stop when asked; its "
+                f"process was killed{child.last_words()}"
             )
         self._call = None
         try:
@@ -547,7 +547,7 @@ class ProcessAgent:
         except ConnectionError as error:
             raise AgentError(f"{self._name}: {await child.cause_of_death()}") from error
         except TrialError as error:
-            if str(error) == CALLED_OFF:
+            if str(error) == CANCELLED:
                 raise AgentError(f"{self._name}: {error}") from error
             raise
         except Exception as error:
@@ -555,7 +555,7 @@ class ProcessAgent:
 
 
 def _looked_at(call: asyncio.Future[Any]) -> None:
-    """What comes of a call that nobody waits for any more is not worth a warning."""
+    """Silence asyncio's warning about an exception that nobody waits for any more."""
     if not call.cancelled():
         call.exception()
 

@@ -1,4 +1,4 @@
-"""From `package.module:name` or `./file.py:name` to the object that has this name."""
+"""Finds the object that `package.module:name` or `./file.py:name` names, and how to call it."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from steadyhand.errors import SetupError
 from steadyhand.plugins.registry import fault, load_file
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """The object, and the file that messages point into."""
+class PythonTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """The object, and the file in which messages give line numbers."""
 
     found: Any
     file: Path | None
 
 
-def find_target(target: str, folder: Path) -> Target:
-    """Raises `SetupError` when there is no such file, module or name, or importing it fails.
+def find_target(target: str, folder: Path) -> PythonTarget:
+    """Raises `SetupError` if the file, module or name does not exist, or importing it fails.
 
-    While it is imported, the scenario's folder is importable; a module that lies in it is loaded as a file, so that
-    the same name beside another scenario is another agent.
+    The scenario's folder is on `sys.path` during the import. A module in that folder is loaded as a file, so that
+    another scenario can have a different agent of the same name.
     """
     where = f"agent python:{target}"
     place, _, name = target.rpartition(":")
@@ -42,9 +42,11 @@ def find_target(target: str, folder: Path) -> Target:
             found = getattr(found, part)
         except AttributeError:
             known = ", ".join(sorted(key for key, value in vars(module).items() if _is_candidate(key, value, module)))
-            raise SetupError(f"{where}: {place} has no {name!r} (it has: {known or 'nothing callable'})") from None
+            raise SetupError(
+                f"{where}: {place} has no {name!r} (it has: {known or 'no functions or classes'})"
+            ) from None
     file = getattr(module, "__file__", None)
-    return Target(found=found, file=Path(file) if file else None)
+    return PythonTarget(found=found, file=Path(file) if file else None)
 
 
 def _module(place: str, folder: Path, where: str) -> ModuleType:
@@ -77,8 +79,8 @@ def _imported(place: str, folder: Path, where: str) -> ModuleType:
     file = getattr(module, "__file__", None)
     if (folder / top).is_dir() and file and not Path(file).resolve().is_relative_to(folder.resolve()):
         raise SetupError(
-            f"{where}: {place!r} is already loaded from {file}, and {folder} has one of its own; "
-            "give one of them another name, or name the file as python:./file.py:name"
+            f"{where}: {place!r} is already loaded from {file}, and {folder} has one too; "
+            "rename one of them, or name the file as python:./file.py:name"
         )
     return module
 
@@ -88,7 +90,7 @@ def _is_candidate(key: str, value: Any, module: ModuleType) -> bool:
 
 
 def file_of(found: Any) -> Path | None:
-    """Where it was written; None for what was made at a prompt."""
+    """The source file; None for an object defined at a prompt."""
     try:
         file = inspect.getsourcefile(inspect.unwrap(found))
     except TypeError:
@@ -97,15 +99,15 @@ def file_of(found: Any) -> Path | None:
 
 
 class Callee(msgspec.Struct, frozen=True, kw_only=True):
-    """Something of the agent's to be called. `on_loop` is whether its code runs on the event loop."""
+    """A function or method of the agent. `on_loop` is whether its code runs on the event loop."""
 
     wanted: Wanted
     on_loop: bool
     streams: bool = False
 
 
-class Shape(msgspec.Struct, frozen=True, kw_only=True):
-    """How to use what was named. `made` is how a class is instantiated, None when it is not a class."""
+class AgentCalls(msgspec.Struct, frozen=True, kw_only=True):
+    """What to call on the agent. `made` is the constructor, or None if the agent is not a class."""
 
     respond: Callee
     made: Wanted | None = None
@@ -119,20 +121,20 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
         return any("workspace" in wanted.names for wanted in asked)
 
 
-def shape_of(found: Any, where: str) -> Shape:
-    """Raises `SetupError` for something that cannot be an agent, or asks for what is not offered."""
+def shape_of(found: Any, where: str) -> AgentCalls:
+    """Raises `SetupError` for an object that is not an agent, or has a required parameter that we do not provide."""
     if inspect.isclass(found):
         return _class_shape(found, where)
     if not callable(found):
         if hasattr(found, "respond"):
-            raise SetupError(f"{where} is one object for all trials; name its class, so that each trial has its own")
+            raise SetupError(f"{where} is an instance, which all trials would share; name its class instead")
         raise SetupError(f"{where} is a {type(found).__name__}; expected a function, or a class with `respond`")
-    return Shape(respond=_callee(found, OF_A_TURN, where))
+    return AgentCalls(respond=_callee(found, OF_A_TURN, where))
 
 
-def _class_shape(found: type[Any], where: str) -> Shape:
+def _class_shape(found: type[Any], where: str) -> AgentCalls:
     if not callable(getattr(found, "respond", None)):
-        raise SetupError(f"{where} is a class without a method `respond`")
+        raise SetupError(f"{where} is a class without a `respond` method")
 
     def method(name: str, offered: tuple[str, ...]) -> Callee | None:
         function = getattr(found, name, None)
@@ -143,7 +145,7 @@ def _class_shape(found: type[Any], where: str) -> Shape:
 
     respond = method("respond", OF_A_TURN)
     assert respond is not None
-    return Shape(
+    return AgentCalls(
         respond=respond,
         made=wanted_by(found, offered=OF_THE_TRIAL, where=where),
         open=method("open", OF_THE_TRIAL),
@@ -154,7 +156,7 @@ def _class_shape(found: type[Any], where: str) -> Shape:
 def _callee(function: Callable[..., Any], offered: tuple[str, ...], where: str, *, bound: bool = False) -> Callee:
     code = function if inspect.isroutine(function) or hasattr(function, "func") else type(function).__call__
     if inspect.isgeneratorfunction(code):
-        raise SetupError(f"{where} is a plain generator; to say a reply piece by piece, make it `async def`")
+        raise SetupError(f"{where} is a plain generator; to stream a reply, make it `async def`")
     streams = inspect.isasyncgenfunction(code)
     return Callee(
         wanted=wanted_by(function, offered=offered, where=where, bound=bound),

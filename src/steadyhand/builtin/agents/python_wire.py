@@ -1,8 +1,8 @@
-"""The line between us and the process of a `python:` agent: calls both ways, and errors as data.
+"""The channel between us and the process of a `python:` agent: calls both ways, and errors as data.
 
-A frame is its length in four bytes and a msgpack list: what it is, a number, a name, the arguments or the value. Either
-side calls the other by name, posts what needs no answer, and takes a call back with `cancel`. Nothing that a child
-sends is executed, and what cannot be read ends the connection.
+A frame is its length in four bytes and a msgpack list: kind, number, name, and the arguments or the value. Either side
+calls the other by name, posts what needs no answer, and cancels its own calls. Nothing that a child sends is executed,
+and a malformed message closes the connection.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from steadyhand.errors import (
     WorkspaceError,
 )
 from steadyhand.ports.agent import Addresses, NoJudgement, ServiceFault
-from steadyhand.records.base import Record, plain, plain_text
+from steadyhand.records.base import Record, plain, plain_text, shorten
 from steadyhand.records.chat import Attempt
 from steadyhand.records.evaluation import JudgeNote
 from steadyhand.records.event import Shows
@@ -40,8 +40,8 @@ from steadyhand.records.location import Place
 LARGEST_FRAME = 64 * 2**20
 _READ = 256 * 1024
 _LENGTH = struct.Struct(">I")
-_TOLD = 20_000
-CALLED_OFF = "it was called off"
+_LONGEST_ERROR = 20_000
+CANCELLED = "it was cancelled"
 
 
 class Kind(enum.IntEnum):
@@ -60,7 +60,7 @@ class Frame(msgspec.Struct, array_like=True, gc=False):
 
 
 class Moment(Record, array_like=True):
-    """One moment on three clocks, so that the child can tell the time of the trial by its own `perf_counter`."""
+    """One moment on three clocks, so that the child can compute the trial's time from its own `perf_counter`."""
 
     elapsed_ms: float
     now: float
@@ -68,7 +68,7 @@ class Moment(Record, array_like=True):
 
 
 class ActionCard(Record, array_like=True):
-    """A plugin's action without its code, which stays with us."""
+    """A plugin's action without its code, which stays in our process."""
 
     name: str
     description: str = ""
@@ -77,8 +77,8 @@ class ActionCard(Record, array_like=True):
 
 
 class Opening(Record):
-    """What a trial is made of, as its agent sees it. `scenario` is pickled: it comes from us. `variables` are set in
-    the environment while the trial runs."""
+    """What an agent gets to know of its trial. `scenario` is pickled, which is safe because we send it. `variables`
+    are set in its environment while the trial runs."""
 
     scenario: bytes
     trial_id: str
@@ -103,8 +103,8 @@ class Present(Record, array_like=True):
     variables: dict[str, Any]
 
 
-class Told(Record):
-    """An exception on its way to the other side."""
+class RemoteError(Record):
+    """An exception as it is sent to the other side."""
 
     type: str
     message: str
@@ -116,12 +116,12 @@ _FAULTS: dict[str, type[TrialError | SetupError]] = {
 }
 
 
-def told(error: BaseException) -> Told:
-    """Never raises: somebody's exception may not even say what it is."""
+def remote_error(error: BaseException) -> RemoteError:
+    """Never raises: even the `__str__` of a foreign exception may fail."""
     try:
-        message = plain_text(str(error))[:_TOLD]
+        message = shorten(plain_text(str(error)), _LONGEST_ERROR)
     except Exception:  # noqa: BLE001 - see above
-        message = "(its message cannot be read)"
+        message = "(its message could not be read)"
     match error:
         case ModelError():
             fields: dict[str, Any] = {
@@ -142,7 +142,7 @@ def told(error: BaseException) -> Told:
     name = next((each.__name__ for each in type(error).__mro__ if each.__name__ in _KNOWN), type(error).__name__)
     if name != type(error).__name__ and not isinstance(error, TrialError | SetupError | ServiceFault | NoJudgement):
         message = f"{type(error).__name__}: {message}"
-    return Told(type=name, message=message, fields=fields)
+    return RemoteError(type=name, message=message, fields=fields)
 
 
 _KNOWN = {*_FAULTS, "ModelError", "LimitExceeded", "ServiceFault", "NoJudgement", *(
@@ -150,8 +150,8 @@ _KNOWN = {*_FAULTS, "ModelError", "LimitExceeded", "ServiceFault", "NoJudgement"
 )}  # fmt: skip
 
 
-def raised(fault: Told) -> Exception:
-    """The exception that was told of, as far as its type is known on this side."""
+def raised(fault: RemoteError) -> Exception:
+    """The exception that was sent, or a `RuntimeError` if its type is not known on this side."""
     fields = fault.fields
     with contextlib.suppress(TypeError, ValueError, KeyError, msgspec.MsgspecError):
         if fault.type == "ModelError":
@@ -176,12 +176,12 @@ def raised(fault: Told) -> Exception:
 
 
 def portable(value: Any) -> Any:
-    """A value as it goes over the line: plain, but bytes, infinity and NaN stay. Raises `UnreadableValue`."""
+    """A value as it is sent: plain, except that bytes, infinity and NaN are kept. Raises `UnreadableValue`."""
     return plain(value, keep=(bytes, float))
 
 
 def packed(kind: Kind, number: int, name: str = "", payload: Any = None) -> bytes:
-    """Raises `ValueError` for more than a frame may hold."""
+    """Raises `ValueError` if it is too large for a frame."""
     body = msgspec.msgpack.encode([kind, number, name, payload])
     if len(body) > LARGEST_FRAME:
         raise ValueError(f"a message of {len(body):,} bytes; the limit is {LARGEST_FRAME:,}")
@@ -189,13 +189,13 @@ def packed(kind: Kind, number: int, name: str = "", payload: Any = None) -> byte
 
 
 def send_variables(connection: socket.socket, variables: Mapping[str, str]) -> None:
-    """The first thing on a line: the environment of the child, which is kept out of `/proc`. Raises `OSError`."""
+    """Send the child its environment first, which keeps it out of `/proc`. Raises `OSError`."""
     body = msgspec.msgpack.encode({os.fsencode(name): os.fsencode(value) for name, value in variables.items()})
     connection.sendall(_LENGTH.pack(len(body)) + body)
 
 
 def receive_variables(connection: socket.socket) -> dict[str, str]:
-    """What `send_variables` sent. Raises `EOFError` when the other side is gone."""
+    """What `send_variables` sent. Raises `EOFError` if the other side is gone."""
     (size,) = _LENGTH.unpack(_exactly(connection, _LENGTH.size))
     sent = msgspec.msgpack.decode(_exactly(connection, size), type=dict[bytes, bytes])
     return {os.fsdecode(name): os.fsdecode(value) for name, value in sent.items()}
@@ -204,16 +204,16 @@ def receive_variables(connection: socket.socket) -> dict[str, str]:
 def _exactly(connection: socket.socket, size: int) -> bytes:
     data = connection.recv(size, socket.MSG_WAITALL)
     if len(data) < size:
-        raise EOFError("the line was closed")
+        raise EOFError("the channel was closed")
     return data
 
 
-class Unspoken(Exception):
-    """The other side sent what is not a frame."""
+class MalformedMessage(Exception):
+    """The other side sent something that does not follow the protocol."""
 
 
 class Frames:
-    """Feed it bytes, get the frames they complete. Raises `Unspoken`."""
+    """Splits a stream of bytes into frames. Raises `MalformedMessage`."""
 
     def __init__(self) -> None:
         self._held = bytearray()
@@ -227,32 +227,32 @@ class Frames:
         while len(held) - at >= _LENGTH.size:
             (size,) = _LENGTH.unpack_from(held, at)
             if size > LARGEST_FRAME:
-                raise Unspoken(f"a message of {size:,} bytes; the limit is {LARGEST_FRAME:,}")
+                raise MalformedMessage(f"a message of {size:,} bytes; the limit is {LARGEST_FRAME:,}")
             end = at + _LENGTH.size + size
             if len(held) < end:
                 break
             try:
                 found.append(self._decode(bytes(held[at + _LENGTH.size : end])))
             except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-                raise Unspoken(f"a message that cannot be read: {error}") from error
+                raise MalformedMessage(f"a message that cannot be read: {error}") from error
             at = end
         del held[:at]
         return found
 
 
 def read(payload: msgspec.Raw, kind: Any = Any) -> Any:
-    """Raises `Unspoken` when it is something else."""
+    """The payload as a value of type `kind`. Raises `MalformedMessage`."""
     try:
         return msgspec.msgpack.decode(payload, type=kind)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise Unspoken(f"a message that cannot be read: {error}") from error
+        raise MalformedMessage(f"a message that cannot be read: {error}") from error
 
 
-class Line:
-    """One end of the line. While attached to an event loop it answers what the other side calls.
+class Channel:
+    """One end of the channel. While attached to an event loop it answers the calls of the other side.
 
-    `serve` answers a call by its name and payload, `hear` takes what is posted, and `lost` is told once when the line
-    is gone, with the reason. Whoever still waits for an answer gets `ConnectionError`.
+    `serve` answers a call, given its name and payload; `hear` receives posts; `lost` is called once with the reason
+    when the channel closes. Calls that are still waiting then raise `ConnectionError`.
     """
 
     def __init__(
@@ -273,7 +273,7 @@ class Line:
         self._number = 0
         self._waiting: dict[int, asyncio.Future[msgspec.Raw]] = {}
         self._serving: dict[int, asyncio.Task[None]] = {}
-        self._called_off: set[int] = set()
+        self._cancelled: set[int] = set()
         self._home: int = threading.get_ident()
         self.gone: str | None = None
 
@@ -284,7 +284,7 @@ class Line:
         self._loop.add_reader(self._socket.fileno(), self._readable)
 
     def detach(self) -> None:
-        """What is still being served is cancelled; the line can be attached again, to any loop."""
+        """Cancel the calls being served. The channel can be attached again, to any loop."""
         if self._loop is not None and self.gone is None:
             self._loop.remove_reader(self._socket.fileno())
             self._loop.remove_writer(self._socket.fileno())
@@ -292,8 +292,7 @@ class Line:
         self._cancel_serving()
 
     def begin(self, name: str, payload: Any) -> tuple[int, asyncio.Future[msgspec.Raw]]:
-        """Call without waiting: the number to call it off by, and what will hold the answer. Raises `ConnectionError`
-        when the line is gone."""
+        """Start a call: the number to cancel it by, and a future for the answer. Raises `ConnectionError` if closed."""
         if self.gone is not None:
             raise ConnectionError(self.gone)
         assert self._loop is not None, "called while detached"
@@ -305,18 +304,18 @@ class Line:
         self._send(packed(Kind.CALL, number, name, payload))
         return number, future
 
-    def call_off(self, number: int) -> None:
-        """Ask the other side to stop. It answers the call all the same, when it has."""
+    def cancel(self, number: int) -> None:
+        """Ask the other side to stop. It still answers the call once it has stopped."""
         if self.gone is None:
             self._send(packed(Kind.CANCEL, number))
 
     async def call(self, name: str, payload: Any) -> msgspec.Raw:
-        """Raises what the other side raises, and `ConnectionError`. A caller that is cancelled calls it off."""
+        """Raises what the other side raises, or `ConnectionError`. Cancelling the caller cancels the call."""
         number, future = self.begin(name, payload)
         try:
             return await future
         except asyncio.CancelledError:
-            self.call_off(number)
+            self.cancel(number)
             raise
 
     def post(self, name: str, payload: Any) -> None:
@@ -324,7 +323,7 @@ class Line:
             self._send(packed(Kind.POST, 0, name, payload))
 
     def close(self, reason: str) -> None:
-        """The line is gone, for this reason."""
+        """Close the channel for good and tell everyone who waits for it."""
         if self.gone is not None:
             return
         loop, fd = self._loop, self._socket.fileno()
@@ -359,7 +358,7 @@ class Line:
                 self._take(frame)
                 if self.gone is not None:
                     return
-        except Unspoken as error:
+        except MalformedMessage as error:
             self.close(str(error))
 
     def _take(self, frame: Frame) -> None:
@@ -373,7 +372,7 @@ class Line:
                 task.add_done_callback(lambda _: self._serving.pop(frame.number, None))
             case Kind.CANCEL:
                 if (task := self._serving.get(frame.number)) is not None:
-                    self._called_off.add(frame.number)
+                    self._cancelled.add(frame.number)
                     task.cancel()
             case Kind.DONE | Kind.FAIL:
                 future = self._waiting.get(frame.number)
@@ -382,24 +381,22 @@ class Line:
                 if frame.kind is Kind.DONE:
                     future.set_result(frame.payload)
                 else:
-                    fault: Told = read(frame.payload, Told)
+                    fault: RemoteError = read(frame.payload, RemoteError)
                     future.set_exception(raised(fault))
 
     async def _answer(self, frame: Frame) -> None:
         try:
             reply = packed(Kind.DONE, frame.number, "", await self._serve(frame.name, frame.payload))
         except asyncio.CancelledError:
-            why = (
-                CALLED_OFF if frame.number in self._called_off else "its task was cancelled from inside its own process"
-            )
-            reply = packed(Kind.FAIL, frame.number, "", Told(type="AgentError", message=why))
-        except Unspoken as error:
+            why = CANCELLED if frame.number in self._cancelled else "the agent cancelled its own task"
+            reply = packed(Kind.FAIL, frame.number, "", RemoteError(type="AgentError", message=why))
+        except MalformedMessage as error:
             self.close(str(error))
             return
         except BaseException as error:  # noqa: BLE001 - the other side raises it
-            reply = packed(Kind.FAIL, frame.number, "", told(error))
+            reply = packed(Kind.FAIL, frame.number, "", remote_error(error))
         finally:
-            self._called_off.discard(frame.number)
+            self._cancelled.discard(frame.number)
         if self.gone is None and self._loop is not None:
             self._send(reply)
 

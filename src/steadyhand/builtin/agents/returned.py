@@ -34,8 +34,10 @@ class Returned(Record):
 
 
 def read_returned(value: Any, turn: Turn) -> Returned:
-    """Raises `AgentError` for anything that is not a reply, or that is one and more than can be read. None is none: an
-    agent that says nothing says ''."""
+    """The reply, and the steps in a returned value.
+
+    Raises `AgentError` if it is not a reply, or has keys that we do not know. None is not a reply; silence is ''.
+    """
     match value:
         case str():
             return Returned(reply=Reply(text=value))
@@ -43,10 +45,10 @@ def read_returned(value: Any, turn: Turn) -> Returned:
             return Returned(reply=value)
         case Message():
             if value.role != "assistant":
-                raise AgentError(f"it returned a message with the role {value.role!r}; an agent's has 'assistant'")
+                raise AgentError(f"it returned a message with the role {value.role!r}; expected 'assistant'")
             return Returned(reply=Reply(text=value.content), steps=tool_calls(value.tool_calls))
         case None:
-            raise AgentError(f"it returned None, most likely for want of a `return`; expected {_ACCEPTED}")
+            raise AgentError(f"it returned None; did you forget `return`? Expected {_ACCEPTED}")
         case Mapping():
             return _from_mapping(cast("Mapping[object, object]", value), turn)
         case list() | tuple():
@@ -81,13 +83,13 @@ def _from_mapping(value: Mapping[object, object], turn: Turn) -> Returned:
     if not isinstance(text, str):
         raise AgentError(f"it returned a dict without a text under `text` or `content` (its keys: {keys})")
     if value.get("role") not in (None, "assistant"):
-        raise AgentError(f"it returned a message with the role {value['role']!r}; an agent's has 'assistant'")
-    # What nobody reads may be what the agent did. Frameworks add keys that are empty when there is nothing to say.
+        raise AgentError(f"it returned a message with the role {value['role']!r}; expected 'assistant'")
+    # An unknown key may report what the agent did. Empty ones are fine: frameworks add them as a matter of course.
     unknown = sorted(str(key) for key, held in value.items() if key not in _KNOWN and held not in (None, "", [], {}))
     if unknown:
         raise AgentError(
-            f"it returned a dict with {', '.join(map(repr, unknown))}, which cannot be read; a reply has `text` or "
-            "`content`, and `tool_calls`; report what the agent did with `action`, and put the rest under `metadata`"
+            f"it returned a dict with unknown keys: {', '.join(map(repr, unknown))}; a reply has `text` or `content`, "
+            "and `tool_calls`. Report what the agent did with `action`, and put the rest under `metadata`"
         )
     return Returned(reply=Reply(text=text), steps=tool_calls(value.get("tool_calls")))
 

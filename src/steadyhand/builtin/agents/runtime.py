@@ -25,11 +25,11 @@ from steadyhand.ports.agent import (
 )
 from steadyhand.ports.environment import EnvironmentProvider
 from steadyhand.ports.model import ChatModel
-from steadyhand.records.base import plain
+from steadyhand.records.base import plain, shorten
 from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message, ToolCall, ToolSpec
 from steadyhand.records.event import ActionStatus, ActionTaken, Noted, Observed, Thought
 from steadyhand.records.scenario import Character
-from steadyhand.runtime.values import as_text, kept_part, shortened
+from steadyhand.runtime.values import as_text, kept_part
 
 _TASK = "Do what the user asks, with your tools where they help, and then answer the user."
 DEFAULT_STEPS = 20
@@ -42,15 +42,15 @@ _PATH: dict[str, Any] = {"type": "string", "minLength": 1, "description": "Path 
 
 
 class ToolMemory:
-    """A turn's messages hold what was said; the tool calls and answers in between are kept here."""
+    """The tool calls and their results, which the messages of a turn do not include."""
 
     def __init__(self) -> None:
         self._turns: list[tuple[tuple[Message, ...], list[Message]]] = []
 
     def begin(self, messages: tuple[Message, ...]) -> tuple[list[Message], list[Message]]:
-        """The exchange with the tool messages of earlier turns, and the list that this turn's are to be added to.
+        """The exchange with the tool messages of earlier turns, and the list for those of this turn.
 
-        An earlier turn counts only when the exchange still begins as it did then.
+        An earlier turn counts only if the exchange still begins as it did then.
         """
         whole: list[Message] = []
         done = 0
@@ -65,7 +65,7 @@ class ToolMemory:
 
 
 def system_prompt(character: Character | None) -> str:
-    """The character's own `system`, under its name and above its bio; without a `system`, a short general one."""
+    """The character's name, its `system` (or a short general one) and its bio."""
     parts: list[str] = []
     if character is not None and character.name:
         parts.append(f"You are {character.name}.")
@@ -81,17 +81,17 @@ class RuntimeOptions(Options):
 
 
 class RuntimeAgent:
-    """Asks the model, runs the tools it calls, hands their answers back, and replies with its last text.
+    """Asks the model, runs the tools it calls, returns their results to it, and replies with its last text.
 
-    Options: `max_steps`, the most model calls in a turn, and `allow_commands`, whether commands that the model writes
-    may run outside a sandbox.
+    Options: `max_steps`, the maximum number of model calls in a turn, and `allow_commands`, whether commands that the
+    model writes may run outside a sandbox.
     """
 
     shows: Shows = EVERYTHING_SEEN
     options: ClassVar[type[Options]] = RuntimeOptions
 
     def __init__(self, settings: AgentSettings) -> None:
-        """Raises `SetupError` without a model, or for an option of the wrong kind."""
+        """Raises `SetupError` without a model, or for an invalid option."""
         if settings.model is None:
             raise SetupError("the `runtime` agent needs a model: give --model, or `model` in steadyhand.toml")
         self._model: ChatModel = settings.model
@@ -113,7 +113,7 @@ class RuntimeAgent:
         self._box = await build_toolbox(trial, allow_commands=self._allow_commands)
 
     async def respond(self, turn: Turn) -> Reply:
-        """Raises `LimitExceeded("agent_steps")` when the model still calls tools after `max_steps` calls."""
+        """Raises `LimitExceeded("agent_steps")` if the model still calls tools after `max_steps` calls."""
         messages, between = self._memory.begin(turn.messages)
         for calls_left in reversed(range(self._max_steps)):
             response = await self._ask([*messages, *between])
@@ -122,7 +122,7 @@ class RuntimeAgent:
             if response.text.strip():
                 self._emit(Thought(at_ms=self._now(), text=response.text))
             if not calls_left:
-                break  # the model would never see what these tools did
+                break  # the model would never see the results of these tools
             called = _distinct(response.tool_calls, len(between))
             answers = await self._run_all(called)
             between.append(Message(role="assistant", content=response.text, tool_calls=called))
@@ -148,7 +148,8 @@ class RuntimeAgent:
         return await trial.call(self._model, request)
 
     async def _run_all(self, calls: tuple[ToolCall, ...]) -> list[Message]:
-        """The answers in the order of the calls, which run side by side. What ends the trial ends the others too."""
+        """The results in the order of the calls, which run concurrently. If one ends the trial, the others are
+        cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._answer(call)) for call in calls]
@@ -160,12 +161,12 @@ class RuntimeAgent:
         ]
 
     async def _answer(self, call: ToolCall) -> str:
-        """What the model is told. A call that cannot be carried out is no action, only a note."""
+        """What the model is told. A call that cannot be carried out is noted, and does not count as an action."""
         tool = self._box.tools.get(call.name)
         if tool is None:
             complaint: str | None = f"there is no tool {call.name!r}; the tools are: {', '.join(self._box.tools)}"
         elif call.raw is not None:
-            complaint = f"the arguments are not a JSON object: {shortened(call.raw, 200)}"
+            complaint = f"the arguments are not a JSON object: {shorten(call.raw, 200)}"
         else:
             complaint = tool.complaint(call.arguments)
         if tool is None or complaint is not None:
@@ -198,7 +199,7 @@ class RuntimeAgent:
         )
         kept, cut = kept_part(content)
         trial.emit(Observed(at_ms=self._now(), action_id=action_id, name=tool.action, content=kept, cut=cut))
-        return shortened(answer, _TOOL_TEXT_LIMIT)
+        return shorten(answer, _TOOL_TEXT_LIMIT, count=True)
 
     def _emit(self, event: Thought | Noted) -> None:
         self._opened().emit(event)
@@ -212,12 +213,12 @@ class RuntimeAgent:
 
 
 def _broke_off(response: ChatResponse) -> bool:
-    """Whether the answer ended before the model was done: then nobody knows whether a tool call in it is complete."""
+    """Whether the answer was cut off, so that its tool calls may be incomplete."""
     return response.finish_reason not in (None, FinishReason.STOP, FinishReason.TOOL_CALLS)
 
 
 def _distinct(calls: tuple[ToolCall, ...], before: int) -> tuple[ToolCall, ...]:
-    """The calls with ids that tell them apart; some servers send none, or the same one twice."""
+    """The calls with unique ids; some servers send none, or the same one twice."""
     ids = [call.id for call in calls]
     if all(ids) and len(set(ids)) == len(ids):
         return calls
@@ -237,19 +238,19 @@ def _first(errors: ExceptionGroup[Exception]) -> Exception:
 
 
 class ToolRefusal(Exception):
-    """The tool could not do it, and the model is to read why."""
+    """The tool failed; the model is told why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """`action` is the name it has in the trajectory; `spec.name` the one the model calls it by."""
+    """`action` is its name in the trajectory, `spec.name` the one that the model uses."""
 
     action: str
     spec: ToolSpec
     run: Callable[[dict[str, Any]], Awaitable[Any]]
 
     def complaint(self, arguments: dict[str, Any]) -> str | None:
-        """What is wrong with the arguments, or None. Raises `PluginError` when the tool's own schema is broken."""
+        """What is wrong with the arguments, or None. Raises `PluginError` if the tool's own schema is invalid."""
         from jsonschema import Draft202012Validator
         from jsonschema.exceptions import SchemaError, ValidationError, relevance
 
@@ -263,7 +264,7 @@ class Tool:
 
 
 class ToolBox:
-    """Tools under names that are unique and that every provider takes."""
+    """Tools under unique names that every provider accepts."""
 
     def __init__(self) -> None:
         self.tools: dict[str, Tool] = {}
@@ -299,15 +300,15 @@ class ToolBox:
 
 
 def tool_name(wanted: str) -> str:
-    """The name with everything that providers refuse replaced by `_`, at most 64 characters."""
+    """The name in at most 64 characters, with `_` for every character that providers refuse."""
     return re.sub(r"[^a-zA-Z0-9_-]", "_", wanted)[:_LONGEST] or "tool"
 
 
 def add_workspace_tools(box: ToolBox, environment: EnvironmentProvider, *, commands: bool) -> None:
-    """Add the tools, save those that a plugin's action of the same name stands in for.
+    """Add the tools, except where a plugin has an action of the same name.
 
-    A file operation that the workspace refuses goes back to the model: it is most likely a bad path, and an
-    environment that is really gone fails the trial when its files are captured after the step.
+    If the workspace refuses a file operation, the model is told, because most likely the path is bad. If the
+    environment really is gone, the trial fails when its files are captured after the step.
     """
     workspace = _Workspace(environment)
     if "read_file" not in box:
@@ -396,10 +397,11 @@ def _schema(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
 
 
 async def build_toolbox(trial: TrialContext, *, allow_commands: bool) -> ToolBox:
-    """Actions first, so that they have their names; then service methods; then files and commands.
+    """The tools of a trial. Actions come first, so that they keep their names; then service methods, files and
+    commands.
 
-    A command that a model wrote runs only in a sandbox or where the user allowed it; when neither is so, the tool is
-    left out and a note says why.
+    A command that a model wrote runs only in a sandbox, or if the user allowed it. Otherwise the tool is left out and a
+    note says why.
     """
     box = ToolBox()
     services = trial.services

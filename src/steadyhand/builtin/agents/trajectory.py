@@ -21,8 +21,8 @@ REPORTS_ITSELF = Shows(
     database="seen",
     advice="report it through the trial",
 )
-"""An agent of the user's own on this machine: it tells us what it did, and the trial's services, workspace and database
-are ours."""
+"""For a user's agent on this machine: it reports its actions itself, and we see the trial's services, workspace and
+database."""
 
 
 def shows_of_program(settings: AgentSettings) -> Shows:
@@ -34,7 +34,7 @@ def shows_of_program(settings: AgentSettings) -> Shows:
 
 
 class TrajectoryReporter:
-    """Numbers the actions of one trial and emits them, each with what came back from it."""
+    """Numbers the actions of one trial and emits them with their observations."""
 
     def __init__(self, trial: TrialContext) -> None:
         self._trial: TrialContext = trial
@@ -103,5 +103,5 @@ class TrajectoryReporter:
 
 
 def latest_user_text(turn: Turn) -> str:
-    """The last message of the user; empty when there is none."""
+    """The user's last message; empty if there is none."""
     return next((message.content for message in reversed(turn.messages) if message.role == "user"), "")

@@ -23,7 +23,7 @@ from pathlib import Path
 import msgspec
 
 from steadyhand.errors import WorkspaceError
-from steadyhand.records.base import Record
+from steadyhand.records.base import Record, shorten
 
 SUFFIX = ".owner"
 UNFINISHED = ".part"
@@ -340,7 +340,7 @@ def _force(path: Path) -> None:
             command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
         )
     if path.exists() or path.is_symlink():
-        raise WorkspaceError(f"workspace {path} could not be removed: {done.stderr.strip()[:500]}")
+        raise WorkspaceError(f"workspace {path} could not be removed: {shorten(done.stderr.strip(), 500)}")
 
 
 def scratch_folder(workspace: Path) -> Path:

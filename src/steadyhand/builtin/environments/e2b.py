@@ -71,7 +71,7 @@ def locate_line(path: str) -> str:
 _KEY = "E2B_API_KEY"
 
 
-class Connection(TypedDict):
+class SandboxConnection(TypedDict):
     api_key: str
     domain: str | None
     api_url: str | None
@@ -103,9 +103,9 @@ class E2BSetup(Record):
     api_url: str | None = None
     sandbox_url: str | None = None
 
-    def connection(self) -> Connection:
+    def connection(self) -> SandboxConnection:
         """Every setting is explicit, so that the SDK looks up nothing in the process's environment."""
-        return Connection(
+        return SandboxConnection(
             api_key=self.api_key,
             domain=self.domain,
             api_url=self.api_url,

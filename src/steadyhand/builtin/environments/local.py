@@ -50,12 +50,13 @@ from steadyhand.builtin.environments.sandbox import (
 )
 from steadyhand.errors import SetupError, WorkspaceError
 from steadyhand.plugins.plugin import EnvironmentSettings, Options, read_options
+from steadyhand.records.base import shorten
 from steadyhand.records.result import CapturedFile, CommandResult, FileSystemOperation
 
 _INHERITED = ("PATH", "LANG", "TERM", "TZ")
 
 
-class LocalOptions(Options):
+class LocalEnvironmentOptions(Options):
     """`sandbox`: whether commands run under bubblewrap; the others limit them there."""
 
     sandbox: bool = False
@@ -71,7 +72,7 @@ class LocalEnvironment:
     Option: `sandbox`, whether commands run under bubblewrap.
     """
 
-    options: ClassVar[type[Options]] = LocalOptions
+    options: ClassVar[type[Options]] = LocalEnvironmentOptions
 
     def __init__(self, settings: EnvironmentSettings, limits: LocalLimits | None = None) -> None:
         """Raises `SetupError` on a system without the file calls that keep paths inside the workspace, and if a
@@ -86,7 +87,7 @@ class LocalEnvironment:
         self._exported: dict[str, str] = {}
         self._confinement: Confinement | None = None
         if settings.options:
-            options = read_options(LocalOptions, settings.options, "environment local")
+            options = read_options(LocalEnvironmentOptions, settings.options, "environment local")
             self._confinement = _confinement(self._workspace, options) if options.sandbox else None
         self._handed_out: bool = False
         self._handing_over: asyncio.Lock = asyncio.Lock()
@@ -272,7 +273,7 @@ class LocalEnvironment:
             raise WorkspaceError(f"could not make the workspace {self._workspace}: {error.strerror}") from error
 
 
-def _confinement(workspace: Path, options: LocalOptions) -> Confinement:
+def _confinement(workspace: Path, options: LocalEnvironmentOptions) -> Confinement:
     program, refusal = bubblewrap(), sandbox_available()
     if program is None or refusal is not None:
         raise SetupError(f"commands cannot be sandboxed: {refusal}")
@@ -291,4 +292,4 @@ def _shell() -> str:
 
 def _shown(command: str | Sequence[str]) -> str:
     text = command if isinstance(command, str) else " ".join(command)
-    return repr(text if len(text) <= 200 else text[:200] + "...")
+    return repr(shorten(text, 200))

@@ -11,9 +11,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import AfterValidator, Field, model_validator
 
-from steadyhand.builtin.evaluators.text import Count, PositiveMilliseconds, counted, excerpt
+from steadyhand.builtin.evaluators.text import CountFromZero, PositiveMilliseconds, counted, excerpt
 from steadyhand.builtin.evaluators.timing import harness_ms
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
+from steadyhand.records.base import shorten
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
 from steadyhand.records.event import ServiceCalled, TrajectoryStep, Visible
 from steadyhand.records.result import ExecutionResult
@@ -46,8 +47,8 @@ class TrajectoryContainsActionParams(EvaluationParams):
     action: ActionName
     params: dict[str, Any] = Field(default_factory=dict)
     status: Status = "any"
-    min_count: Count | None = None
-    max_count: Count | None = None
+    min_count: CountFromZero | None = None
+    max_count: CountFromZero | None = None
     within_ms: PositiveMilliseconds | None = None
     before: ActionName | None = None
 
@@ -111,8 +112,8 @@ class ServiceCalledParams(EvaluationParams):
 
     service: ServiceName | None = None
     method: ServiceName | None = None
-    min_count: Count | None = None
-    max_count: Count | None = None
+    min_count: CountFromZero | None = None
+    max_count: CountFromZero | None = None
     args: list[Any] | None = None
     input: dict[str, Any] | None = None
     status: Status = "any"
@@ -304,7 +305,7 @@ def _call_conditions(params: ServiceCalledParams) -> str:
 def _shown(call: ServiceCalled) -> str:
     passed_in = [repr(value) for value in call.args] + [f"{name}={value!r}" for name, value in call.input.items()]
     ending = f" -> error: {call.error}" if call.error is not None else ""
-    return f"{call.service}.{call.method}({', '.join(passed_in)}){ending}"[:500]
+    return shorten(f"{call.service}.{call.method}({', '.join(passed_in)}){ending}", 500)
 
 
 # What both count, and how they report it

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from steadyhand.builtin.evaluators.judge import Unjudged, ask_judge, noted, says_yes
-from steadyhand.builtin.evaluators.text import Count, PositiveShare, Text, counted, quoted
+from steadyhand.builtin.evaluators.text import CountFromZero, PositiveShare, Text, counted, quoted
 from steadyhand.engine.negation import is_negated, says
 from steadyhand.judging.material import turn_materials
 from steadyhand.ports.agent import Judgement, Material
@@ -30,10 +30,10 @@ FlowPattern = Literal[
 
 
 class ConversationLengthParams(EvaluationParams):
-    min_turns: Count | None = None
-    max_turns: Count | None = None
-    optimal_turns: Count | None = None
-    target_range: Annotated[list[Count], Field(min_length=2, max_length=2)] | None = None
+    min_turns: CountFromZero | None = None
+    max_turns: CountFromZero | None = None
+    optimal_turns: CountFromZero | None = None
+    target_range: Annotated[list[CountFromZero], Field(min_length=2, max_length=2)] | None = None
 
     @model_validator(mode="after")
     def _bounded(self) -> Self:

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from steadyhand.builtin.evaluators.text import counted
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
+from steadyhand.records.base import shorten
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
 from steadyhand.records.event import Visible
 from steadyhand.records.result import ExecutionResult
@@ -163,13 +164,11 @@ def _equal(expected: Any, found: Any) -> bool:
 
 
 def _json(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 200 else text[:200] + "..."
+    return shorten(json.dumps(value, ensure_ascii=False, default=str), 200)
 
 
 def _shown(rows: Rows) -> str:
     lines = [json.dumps(row, ensure_ascii=False, default=str) for row in rows[:_SHOWN_ROWS]]
     if len(rows) > _SHOWN_ROWS:
         lines.append(f"... {len(rows) - _SHOWN_ROWS} more")
-    text = "\n".join(lines) or "no rows"
-    return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "..."
+    return shorten("\n".join(lines) or "no rows", _SHOWN_CHARACTERS)

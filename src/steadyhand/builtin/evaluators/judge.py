@@ -8,10 +8,11 @@ from typing import Any, ClassVar, Self
 from msgspec.structs import replace
 from pydantic import Field, field_validator, model_validator
 
-from steadyhand.judging.expected import Comparison, ExpectedAnswer, check_answer_schema, compare, parse_expected
+from steadyhand.judging.expected import AnswerComparison, ExpectedAnswer, check_answer_schema, compare, parse_expected
 from steadyhand.judging.material import PARTS, Part, materials_of
 from steadyhand.ports.agent import Judgement, Material, NoJudgement, Question
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
+from steadyhand.records.base import shorten
 from steadyhand.records.evaluation import EvaluationResult, Evidence, JudgeNote, failed, inconclusive, passed
 from steadyhand.records.result import ExecutionResult
 
@@ -145,9 +146,11 @@ async def _ask(question: Question, context: EvaluationContext) -> Judgement:
     if judge is None:
         raise Unjudged(inconclusive(NO_JUDGE, evidence=evidence))
     try:
-        return await judge.ask(question, context.trial)
+        judgement = await judge.ask(question, context.trial)
     except NoJudgement as error:
-        raise Unjudged(replace(inconclusive(str(error), evidence=evidence), judge=error.note)) from error
+        note = None if error.note is None else replace(error.note, question=question.prompt)
+        raise Unjudged(replace(inconclusive(str(error), evidence=evidence), judge=note)) from error
+    return replace(judgement, note=replace(judgement.note, question=question.prompt))
 
 
 def says_yes(judgement: Judgement) -> bool:
@@ -175,7 +178,7 @@ async def judged(question: Question, expected: ExpectedAnswer, context: Evaluati
     return _result(judgement, expected, comparison)
 
 
-def _result(judgement: Judgement, expected: ExpectedAnswer, comparison: Comparison) -> EvaluationResult:
+def _result(judgement: Judgement, expected: ExpectedAnswer, comparison: AnswerComparison) -> EvaluationResult:
     note = judgement.note
     make = {"met": passed, "missed": failed, "unknown": inconclusive}[comparison.outcome]
     message = comparison.reason
@@ -213,5 +216,4 @@ def _is_number(text: str) -> bool:
 
 
 def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 300 else f"{line[:300]}..."
+    return shorten(" ".join(text.split()), 300)

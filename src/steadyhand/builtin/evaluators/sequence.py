@@ -46,27 +46,27 @@ def _named(value: Any) -> Any:
     return {"action": value} if isinstance(value, str) else value
 
 
-Action = Annotated[ActionPattern, BeforeValidator(_named, json_schema_input_type=str | ActionPattern)]
+ActionOrName = Annotated[ActionPattern, BeforeValidator(_named, json_schema_input_type=str | ActionPattern)]
 
 
 class Always(ActionPattern):
     """It happens; with `after`, at some time after each of those."""
 
-    after: Action | None = None
+    after: ActionOrName | None = None
 
 
 class Within(ActionPattern):
     """It begins at most `ms` after each `after` began, or after the step did."""
 
     ms: PositiveMilliseconds
-    after: Action | None = None
+    after: ActionOrName | None = None
 
 
 class NeverUntil(ActionPattern):
     """It does not happen between an `after`, or the beginning of the step, and the next `until`."""
 
-    until: Action
-    after: Action | None = None
+    until: ActionOrName
+    after: ActionOrName | None = None
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:
@@ -75,12 +75,12 @@ class NeverUntil(ActionPattern):
         return self
 
 
-class Rule(EvaluationParams):
+class SequenceRule(EvaluationParams):
     """Exactly one of these."""
 
     always: Annotated[Always, BeforeValidator(_named, json_schema_input_type=str | Always)] | None = None
-    never: Action | None = None
-    before: Annotated[list[Action], Field(min_length=2, max_length=2)] | None = None
+    never: ActionOrName | None = None
+    before: Annotated[list[ActionOrName], Field(min_length=2, max_length=2)] | None = None
     within: Within | None = None
     never_until: NeverUntil | None = None
 
@@ -99,7 +99,7 @@ class Rule(EvaluationParams):
 
 
 class SequenceParams(EvaluationParams):
-    rules: list[Rule] = Field(min_length=1)
+    rules: list[SequenceRule] = Field(min_length=1)
 
 
 class _Finding(NamedTuple):
@@ -147,7 +147,7 @@ class _Steps:
         self.actions: list[TrajectoryStep] = actions_of(result)
         self._result: ExecutionResult = result
 
-    def check(self, rule: Rule) -> list[_Finding]:
+    def check(self, rule: SequenceRule) -> list[_Finding]:
         if rule.always is not None:
             return self._always(rule.always)
         if rule.never is not None:
@@ -159,7 +159,7 @@ class _Steps:
         assert rule.never_until is not None
         return self._never_until(rule.never_until)
 
-    def holds_by_absence(self, rule: Rule) -> bool:
+    def holds_by_absence(self, rule: SequenceRule) -> bool:
         """Whether the rule, if it holds, holds because something did not happen."""
         if rule.always is not None or rule.within is not None:
             after = rule.always.after if rule.always is not None else rule.within.after if rule.within else None

@@ -13,7 +13,7 @@ import regex
 from pydantic import AfterValidator, Field
 
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams, TextCheck
-from steadyhand.records.base import Record
+from steadyhand.records.base import Record, shorten
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
 from steadyhand.records.result import ExecutionResult
@@ -24,9 +24,9 @@ from steadyhand.text_match import Span, compiled, find, find_forbidden, search
 Scope = Literal["reply", "agent", "transcript"]
 _GAP = "\n\n"
 LIMIT = 200
-Milliseconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+NonNegativeMilliseconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 PositiveMilliseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=0)]
+CountFromZero = Annotated[int, Field(ge=0)]
 PositiveShare = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 """A threshold that a value can fall below."""
 
@@ -55,17 +55,18 @@ PatternText = Annotated[str, Field(min_length=1), AfterValidator(_compiles)]
 """A regular expression in a file: compiled when the file is loaded, so that a bad one is an error there."""
 
 
-class Part(Record):
-    """One message of a subject, and what to call it."""
+class SubjectPart(Record):
+    """One message of a subject, and what to call it. `number` is which of the transcript; None for the reply."""
 
     label: str
     text: str
+    number: int | None = None
 
 
 class Subject(Record):
     """The text a check reads, put together from messages with an empty line between them."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[SubjectPart, ...]
 
     @property
     def text(self) -> str:
@@ -79,28 +80,33 @@ class Subject(Record):
 
     def where(self, start: int, end: int) -> str:
         """The place of `text[start:end]`, such as `reply, characters 120-131`, counted from 1."""
+        part, offset = self.part_at(start)
+        first, last = start - offset + 1, end - offset
+        place = f"characters {first}-{last}" if last > first else f"character {first}"
+        return f"{part.label}, {place}"
+
+    def part_at(self, start: int) -> tuple[SubjectPart, int]:
+        """The message that `text[start]` is in, and where it begins."""
         offset = 0
-        for part in self.parts:
+        for part in self.parts[:-1]:
             if start <= offset + len(part.text):
-                first, last = start - offset + 1, end - offset
-                place = f"characters {first}-{last}" if last > first else f"character {first}"
-                return f"{part.label}, {place}"
+                return part, offset
             offset += len(part.text) + len(_GAP)
-        return self.label
+        return self.parts[-1], offset
 
 
 def subject(result: ExecutionResult, scope: Scope, context: EvaluationContext) -> Subject:
     """The text that `scope` names. Assistant messages written by the scenario's author are not the agent's."""
     if scope == "reply":
-        return Subject(parts=(Part(label="reply", text=final_reply(result)),))
+        return Subject(parts=(SubjectPart(label="reply", text=final_reply(result)),))
     messages = _transcript(result)
     given = len(_given(result, context))
     wanted = [
-        Part(label=f"message {number} ({message.role})", text=message.content)
+        SubjectPart(label=f"message {number} ({message.role})", text=message.content, number=number)
         for number, message in enumerate(messages, start=1)
         if scope == "transcript" or (message.role == "assistant" and number > given)
     ]
-    return Subject(parts=tuple(wanted) or (Part(label="no messages", text=""),))
+    return Subject(parts=tuple(wanted) or (SubjectPart(label="no messages", text=""),))
 
 
 def final_reply(result: ExecutionResult) -> str:
@@ -138,16 +144,9 @@ def _opening(step: Step, context: EvaluationContext) -> tuple[Message, ...]:
             return ()
 
 
-def excerpt(text: str, start: int = 0, end: int | None = None) -> str:
-    """At most `LIMIT` characters around `text[start:end]`; without a place, the beginning."""
-    if len(text) <= LIMIT:
-        return text
-    if end is None or end - start >= LIMIT:
-        first = start
-    else:
-        first = max(0, min(start - (LIMIT - (end - start)) // 2, len(text) - LIMIT))
-    last = min(len(text), first + LIMIT)
-    return f"{'...' if first else ''}{text[first:last]}{'...' if last < len(text) else ''}"
+def excerpt(text: str, place: Span | None = None) -> str:
+    """At most `LIMIT` characters around a place in the text; without one, from its start."""
+    return shorten(text, LIMIT, keep=place or "start")
 
 
 @functools.lru_cache(maxsize=512)
@@ -349,11 +348,14 @@ def _lacks(subject: Subject, piece: str) -> str:
 
 def _seen(subject: Subject, expected: str, span: Span) -> Evidence:
     text = subject.text
+    part, offset = subject.part_at(span[0])
     return Evidence(
         expected=expected,
         found=excerpt(text[slice(*span)]),
         where=subject.where(*span),
-        excerpt=excerpt(text, *span),
+        excerpt=excerpt(text, span),
+        span=(span[0] - offset, span[1] - offset),
+        message=part.number,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import model_validator
 
-from steadyhand.builtin.evaluators.text import Milliseconds, PositiveMilliseconds
+from steadyhand.builtin.evaluators.text import NonNegativeMilliseconds, PositiveMilliseconds
 from steadyhand.judging.trial import tier_of
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.records.chat import Spoiled, SpoiledBy
@@ -84,9 +84,9 @@ class LatencyBudget:
 
 
 class ExecutionTimeParams(EvaluationParams):
-    max_duration_ms: Milliseconds | None = None
-    min_duration_ms: Milliseconds | None = None
-    target_duration_ms: Milliseconds | None = None
+    max_duration_ms: NonNegativeMilliseconds | None = None
+    min_duration_ms: NonNegativeMilliseconds | None = None
+    target_duration_ms: NonNegativeMilliseconds | None = None
 
     @model_validator(mode="after")
     def _bounded(self) -> Self:

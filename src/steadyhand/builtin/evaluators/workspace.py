@@ -8,9 +8,10 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from steadyhand.builtin.evaluators.text import Part, Subject, check_contains, counted, excerpt, quoted
+from steadyhand.builtin.evaluators.text import LIMIT, Subject, SubjectPart, check_contains, counted, excerpt, quoted
 from steadyhand.errors import WorkspaceError
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
+from steadyhand.records.base import shorten
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, passed
 from steadyhand.records.event import Visible
 from steadyhand.records.result import CommandResult, ExecutionResult
@@ -105,7 +106,7 @@ class FileContains:
             files = await context.environment.list_files()
             return _missing(params.path, f"{params.value!r} in {params.path}", files)
         text = content.decode("utf-8", "replace")
-        words = Subject(parts=(Part(label=params.path, text=text),))
+        words = Subject(parts=(SubjectPart(label=params.path, text=text),))
         return check_contains(words, params.value, case_sensitive=params.case_sensitive)
 
 
@@ -163,5 +164,4 @@ def _output(ran: CommandResult) -> str:
 
 
 def _end(text: str) -> str:
-    text = text.strip()
-    return excerpt(text, max(0, len(text) - 200))
+    return shorten(text.strip(), LIMIT, keep="end")

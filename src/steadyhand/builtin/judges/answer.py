@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Never, cast
 from steadyhand.judging.expected import EndlessSchema, answer_validator, contradiction
 from steadyhand.judging.material import defuse
 from steadyhand.ports.agent import Question
-from steadyhand.records.base import Record
+from steadyhand.records.base import Record, shorten
 
 NEEDS_UNSEEN = "needs_unseen"
 _TAG = "think|thinking|thoughts?|reasoning|analysis|scratchpad"
@@ -32,7 +32,7 @@ class UnreadableAnswer(Exception):
     """The answer cannot be used; the message says why, to the judge as well as to the user."""
 
 
-class Answer(Record):
+class JudgeAnswer(Record):
     """One usable answer. `achieved` has every capability asked about; `needs_unseen` means that the answer depends on
     what the judge could not be shown."""
 
@@ -262,7 +262,7 @@ def _canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
-def read_answer(fields: dict[str, Any], question: Question) -> Answer:
+def read_answer(fields: dict[str, Any], question: Question) -> JudgeAnswer:
     """Raises `UnreadableAnswer` when the object is not an answer to the question."""
     if question.json_schema is not None:
         _validate(fields, question)
@@ -279,7 +279,7 @@ def read_answer(fields: dict[str, Any], question: Question) -> Answer:
             raise UnreadableAnswer('"reasoning" is missing')
         if not isinstance(reasoning, str):
             raise UnreadableAnswer(f'"reasoning" must be text, found {_kind(reasoning)}')
-    return Answer(
+    return JudgeAnswer(
         judgment=judgment,
         confidence=confidence,
         reasoning=reasoning if isinstance(reasoning, str) else "",
@@ -322,7 +322,7 @@ def _judgment(fields: Mapping[str, Any], *, ours: bool) -> str:
         return judgment.strip()
     word = judgment.strip().casefold()
     if word not in ("yes", "no"):
-        raise UnreadableAnswer(f'"judgment" must be "yes" or "no", found {judgment[:60]!r}')
+        raise UnreadableAnswer(f'"judgment" must be "yes" or "no", found {shorten(judgment, 60)!r}')
     return word
 
 
@@ -331,7 +331,7 @@ def _confidence(fields: Mapping[str, Any]) -> float | None:
     if confidence is None:
         return None
     if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0 <= confidence <= 1:
-        raise UnreadableAnswer(f'"confidence" must be a number from 0 to 1, found {str(confidence)[:60]!r}')
+        raise UnreadableAnswer(f'"confidence" must be a number from 0 to 1, found {shorten(str(confidence), 60)!r}')
     return float(confidence)
 
 

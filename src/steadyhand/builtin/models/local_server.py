@@ -1,8 +1,8 @@
 """The child process behind `local/...`: opens xllamacpp's OpenAI-compatible server on a loopback port.
 
-Run as a script, by path, so that it imports nothing of ours. The first line on stdin is its settings as JSON; once the
+Run as a script, by path, so that it imports nothing of ours. The first line on stdin has its settings as JSON; once the
 weights are loaded and the server answers, it writes the server's address to stdout. When stdin closes, because the
-parent closed it or is dead, the whole process group is killed.
+parent closed it or died, it kills its process group.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 def main() -> None:
     settings: dict[str, Any] = json.loads(sys.stdin.readline())
     _die_with_parent()
-    # The library must not write to where the parent reads the address.
+    # Keep the library's output away from stdout, where the parent reads the address.
     ready = os.dup(1)
     os.dup2(2, 1)
     server = _open(settings)
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def _die_with_parent() -> None:
-    """Watch stdin from a process of its own: the library holds the interpreter lock while it loads the weights."""
+    """Watch stdin in a separate process, because the library holds the interpreter lock while it loads the weights."""
     if os.fork() == 0:
         os.closerange(1, 3)
         while os.read(0, 1):
@@ -42,7 +42,7 @@ def _die_with_parent() -> None:
 
 def _open(settings: dict[str, Any]) -> Any:
     sys.path.append(settings["library"])
-    library: Any = importlib.import_module("xllamacpp")  # an extra, so not there when types are checked
+    library: Any = importlib.import_module("xllamacpp")  # an extra, so not installed when types are checked
     params = library.CommonParams()
     params.model.path = settings["weights"]
     params.n_ctx = settings["context"]
@@ -53,11 +53,11 @@ def _open(settings: dict[str, Any]) -> Any:
     params.api_keys = [settings["key"]]
     params.ui = False
     params.verbosity = 1  # errors only
-    # One call at a time, and nothing kept from the call before: a cached prefix would be graded as speed.
+    # One call at a time and no prompt cache, which would make the model look faster than it is.
     params.n_parallel = 1
     params.cache_prompt = params.cache_idle_slots = False
     params.cache_ram_mib = 0
-    # A prompt that nobody waits for any more is given up between two batches.
+    # Small batches, because a cancelled prompt is only abandoned between two batches.
     params.n_batch = params.n_ubatch = 256
     try:
         return library.Server(params)
@@ -66,7 +66,7 @@ def _open(settings: dict[str, Any]) -> Any:
 
 
 def _await_health(address: str) -> None:
-    """Wait until the server says that it takes requests. How long that may take is the parent's business."""
+    """Wait until the server accepts requests. The parent limits how long that may take."""
     while True:
         connection = http.client.HTTPConnection(address)
         connection.request("GET", "/health")

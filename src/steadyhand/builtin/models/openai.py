@@ -1,4 +1,4 @@
-"""`openai/NAME`: OpenAI's chat completions or responses, and every server that speaks either, on our own connection."""
+"""`openai/NAME`: OpenAI's Chat Completions or Responses API, and every compatible server, on our own connection."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class OpenAIOptions(HttpOptions):
 
 
 def read_settings(settings: ModelSettings) -> tuple[HttpSettings, Asking]:
-    """Raises `SetupError` for an unknown option, a bad URL, or a key that is missing or cannot be sent.
+    """Raises `SetupError` for an unknown option, a bad URL, or a key that is missing or invalid.
 
-    The variables `OPENAI_API_KEY` and `OPENAI_BASE_URL` are for the provider `openai` alone, never for one that the
-    user named.
+    The variables `OPENAI_API_KEY` and `OPENAI_BASE_URL` apply to the provider `openai` only, never to one that the user
+    named.
     """
     ours = settings.provider in ("", PROVIDER)
     name = f"{settings.provider or PROVIDER}/{settings.name}"
@@ -70,7 +70,7 @@ def read_settings(settings: ModelSettings) -> tuple[HttpSettings, Asking]:
 
 
 class OpenAIModel(HttpModel):
-    """Built by the model factory for `openai`, and for every provider that the user gives a base URL.
+    """Built by the model factory for `openai`, and for every provider to which the user gives a base URL.
 
     Option `api` chooses between `chat` (the default) and `responses`.
     """
@@ -78,7 +78,7 @@ class OpenAIModel(HttpModel):
     options: ClassVar[type[Options]] = OpenAIOptions
 
     def __init__(self, settings: ModelSettings) -> None:
-        """Raises `SetupError` when the key is missing or a setting is wrong."""
+        """Raises `SetupError` if the key is missing or a setting is wrong."""
         http, asking = read_settings(settings)
         wire = Responses(asking=asking) if asking.api == "responses" else ChatCompletions(asking=asking)
         super().__init__(f"{settings.provider or PROVIDER}/{settings.name}", http, wire)

@@ -1,4 +1,4 @@
-"""Chat completions, streamed or whole, read into text, tool calls and arrival times."""
+"""OpenAI's Chat Completions API: the request, and how an answer is read, streamed or complete."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from steadyhand.builtin.models.http.stream import (
     NOT_DECODED,
     AnswerReader,
     ErrorInAnswer,
-    Event,
     PartialCall,
+    ServerEvent,
     UnreadableResponse,
     message_in,
     not_read,
@@ -37,7 +37,7 @@ class _ToolCall(msgspec.Struct, gc=False):
 
 
 class _Content(msgspec.Struct, gc=False):
-    """A streamed delta or a whole message: both have this shape."""
+    """A streamed delta or a complete message; both have this shape."""
 
     content: str | list[Any] | None = None
     refusal: str | None = None
@@ -87,8 +87,8 @@ class ChatReader(AnswerReader):
         self.done = events[done][1]
         return True
 
-    def _read_all(self, events: list[Event]) -> None:
-        """All at once: decoding one by one costs twice as much. What is wrong is then found one by one."""
+    def _read_all(self, events: list[ServerEvent]) -> None:
+        """Decode all at once, which costs half as much; only if that fails, one by one to find the bad event."""
         answers: list[_Answer] = []
         with contextlib.suppress(*NOT_DECODED):
             answers = _decode_answers(b"[" + b",".join([data for data, _ in events]) + b"]")
@@ -123,7 +123,7 @@ class ChatReader(AnswerReader):
                 continue
             delta = choice.delta
             if delta is not None and type(delta.content) is str and delta.content and delta.tool_calls is None:
-                # A piece of text and nothing else, as nearly every event of a stream is.
+                # Nearly every event of a stream is a piece of text and nothing else.
                 self.seen = True
                 self.texts.append(delta.content)
                 self.pieces.append((end, len(delta.content)))
@@ -173,7 +173,7 @@ class ChatReader(AnswerReader):
             call.arguments.append(msgspec.json.encode(function.arguments).decode())
 
     def _call_for(self, delta: _ToolCall) -> PartialCall | None:
-        """The call a delta continues, if any. Some servers leave out the index, or give every call the same one."""
+        """The call that a delta continues, if any. Some servers omit the index, or give every call the same one."""
         for index, known in reversed(self.calls):
             if index == delta.index and not (delta.id and known.id and delta.id != known.id):
                 return known
@@ -185,7 +185,7 @@ def _has_message(body: bytes) -> bool:
 
 
 def _text_parts(parts: list[Any]) -> str:
-    """The text of content given as a list of parts; thinking and the like is not part of it."""
+    """The text of content given as a list of parts, without thinking and the like."""
     texts: list[str] = []
     for part in parts:
         fields = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
@@ -204,7 +204,7 @@ _MODE = re.compile(r"response_format|json_object|json mode", re.IGNORECASE)
 
 
 class ChatCompletions(Record):
-    """A `Wire`. Starts with everything the server may understand; refusals take away."""
+    """A `Wire`. It starts with everything that the server may support, and drops what the server refuses."""
 
     asking: Asking
     stream_refused: bool = False
@@ -233,7 +233,7 @@ class ChatCompletions(Record):
 
     def without(self, status: int, message: str, request: ChatRequest) -> ChatCompletions | None:
         if status == 500 and _FIELD.search(message):
-            status = 400  # llama-cpp-python's server calls a field that it does not know its own failure
+            status = 400  # llama-cpp-python's server reports an unknown field as a server error
         if status not in REFUSALS:
             return None
         if self.stream and self.stream_options and "stream_options" in message:
@@ -280,7 +280,8 @@ class ChatCompletions(Record):
         return _encode(body)
 
     def _asks_for_json(self, request: ChatRequest) -> bool:
-        """A refused schema is not replaced by this mode: that is for whoever asks, who must then mention JSON."""
+        """A refused schema does not fall back to JSON mode: the caller must decide that, because its prompt must
+        mention JSON."""
         return request.json_mode and self.json_mode and request.json_schema is None
 
 
@@ -309,5 +310,5 @@ def _tool_call(call: ToolCall) -> dict[str, Any]:
 
 
 def arguments_of(call: ToolCall) -> str:
-    """A call's arguments as the text that the model wrote, or the same in other words."""
+    """A call's arguments as the model wrote them, or encoded again."""
     return call.raw if call.raw is not None else _encode(call.arguments).decode()

@@ -1,4 +1,4 @@
-"""OpenAI's responses, streamed or whole, read into text, tool calls and arrival times."""
+"""OpenAI's Responses API: the request, and how an answer is read, streamed or complete."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _decode_response = msgspec.json.Decoder(_Response).decode
 
 
 class ResponsesReader(AnswerReader):
-    """Reads a response. A stream is over only with `response.completed`, `.incomplete` or `.failed`."""
+    """Reads a response. A stream ends only with `response.completed`, `.incomplete` or `.failed`."""
 
     ends: ClassVar[tuple[bytes, ...]] = (b"response.completed", b"response.incomplete", b"response.failed", b'"error"')
     __slots__ = ()
@@ -119,7 +119,7 @@ class ResponsesReader(AnswerReader):
                 pass
 
     def _read_call(self, event: _Event, end: int) -> None:
-        """A function call's item or arguments; what is said at the end of either is the whole of it."""
+        """A function call's item or arguments. The last event of either has the complete value."""
         item = event.item
         call = self.call_numbered(event.output_index)
         if item is not None:
@@ -152,7 +152,7 @@ class ResponsesReader(AnswerReader):
         self.done = end
 
     def _take_output(self, response: _Response, end: int) -> None:
-        """Text and calls out of the finished response, where no events brought them."""
+        """Take text and calls from the finished response if no events brought them."""
         for index, item in enumerate(response.output or ()):
             if item.type == "function_call":
                 self._start_call(item, index, end).arguments.append(item.arguments or "")
@@ -180,7 +180,7 @@ class ResponsesReader(AnswerReader):
 
 
 def _reported(error: Any, code: str | None) -> ErrorInAnswer:
-    """The server's own error, with a kind by its code: what the request itself causes is not worth another try."""
+    """The server's error, with a kind according to its code. Errors caused by the request are not retried."""
     if isinstance(error, dict):
         found = error.get("code") or error.get("type")  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
         code = found if isinstance(found, str) else code
@@ -197,7 +197,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Responses(Record):
-    """A `Wire`. Nothing is kept on the server: `store` is false, and every request holds the whole exchange."""
+    """A `Wire`. Nothing is stored on the server: `store` is false, and every request has the whole exchange."""
 
     asking: Asking
     stream_refused: bool = False
@@ -265,7 +265,7 @@ def _items(message: Message) -> Iterator[dict[str, Any]]:
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:
-    """`strict` is on unless said otherwise, and takes only a part of JSON Schema."""
+    """`strict` is on by default, and supports only part of JSON Schema."""
     return {
         "type": "function",
         "name": tool.name,

@@ -1,7 +1,7 @@
-"""`pydantic-ai/PROVIDER:MODEL`: every vendor that Pydantic AI knows, through its library.
+"""`pydantic-ai/PROVIDER:MODEL`: every vendor that the Pydantic AI library supports.
 
-The library and the vendor's own client stand between us and the socket, so the times of a call include their work and
-are marked so: they are shown and never graded.
+The library and the vendor's client sit between us and the socket, so the times of a call include their work. They are
+marked as such: shown, but never graded.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from steadyhand.builtin.models.http.stream import message_in
 from steadyhand.errors import ModelError, SetupError
 from steadyhand.plugins.plugin import ModelSettings, Options, read_options
 from steadyhand.ports.model import Cut, cut_short
+from steadyhand.records.base import shorten
 from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ INCLUDES = "the pydantic-ai library and the vendor's own client"
 
 
 class BridgedModel:
-    """A `ports.model.ChatModel` around a model of Pydantic AI. `secrets` are blotted out of messages."""
+    """A `ports.model.ChatModel` around a Pydantic AI model. `secrets` are masked in messages."""
 
     def __init__(
         self,
@@ -45,7 +46,7 @@ class BridgedModel:
         send_temperature: bool = True,
         secrets: tuple[str, ...] = (),
     ) -> None:
-        # Loaded here and not by the first attempt: its importing would be in the times of every call in flight.
+        # Imported here and not in the first attempt, where it would add to the times of all calls in flight.
         from steadyhand.builtin.models import pydantic_ai_messages
 
         self._words = pydantic_ai_messages
@@ -86,7 +87,7 @@ class BridgedModel:
             await opened.aclose()
 
     async def _open(self) -> None:
-        """The vendor's client is closed with the model that was entered, and only then."""
+        """Close the model, and with it the vendor's client, if it was entered."""
         if self._opened is None:
             self._opened = AsyncExitStack()
             await self._opened.enter_async_context(self._model)
@@ -154,7 +155,7 @@ class BridgedModel:
         return self._words.to_settings(request, seed=self._send_seed, temperature=self._send_temperature)
 
     def _failure(self, error: Exception, limit: float) -> ModelError:
-        """Whatever the library or the vendor's client raised, as a `ModelError`."""
+        """What the library or the vendor's client raised, as a `ModelError`."""
         from pydantic_ai import exceptions
 
         said = self._shown(str(error) or type(error).__name__)
@@ -187,13 +188,13 @@ class BridgedModel:
     def _shown(self, text: str) -> str:
         for secret in self._secrets:
             text = text.replace(secret, "***")
-        return text if len(text) <= 300 else text[:297] + "..."
+        return shorten(text, 300)
 
 
 class CallClock:
-    """Stamps one attempt that comes out of a library and not off a socket of ours.
+    """The times of an attempt made through a library rather than our own socket.
 
-    `begin` is when the library was handed the request, `arrived` each time it gave something.
+    `begin` is called when the library gets the request, `arrived` each time it returns something.
     """
 
     def __init__(self, zero: float) -> None:
@@ -217,7 +218,7 @@ class CallClock:
         self._begun = perf_counter()
 
     def arrived(self, text: str, *, token: bool = True) -> None:
-        """Something came: a piece of text, or (when empty) a call or the end of the answer."""
+        """Something arrived: a piece of text, or (if empty) a tool call or the end of the answer."""
         now = perf_counter()
         self._times.append(now)
         if token and self._first_token is None:
@@ -241,7 +242,7 @@ class CallClock:
         )
 
     def so_far(self, *, streamed: bool = True) -> ChatResponse:
-        """What has arrived, as an answer."""
+        """What has arrived so far, as a response."""
         return ChatResponse(text=self.text, attempt=self.attempt(streamed=streamed), chunks=tuple(self.chunks))
 
     def _after(self, moment: float | None) -> float | None:
@@ -263,7 +264,7 @@ class PydanticAIModel(BridgedModel):
     options: ClassVar[type[Options]] = BridgeOptions
 
     def __init__(self, settings: ModelSettings) -> None:
-        """Raises `SetupError` when the library or the vendor's package is missing, or the vendor cannot be set up."""
+        """Raises `SetupError` if the library or the vendor's package is missing, or the vendor cannot be set up."""
         name = f"pydantic-ai/{settings.name}"
         options = read_options(BridgeOptions, settings.options, name)
         super().__init__(
@@ -303,13 +304,14 @@ def _build(name: str, settings: ModelSettings) -> Model:
     except (UserError, ValueError) as error:
         raise SetupError(f"{name} cannot be set up: {error}") from error
     except Exception as error:
-        # A vendor's client may raise anything of its own when it does not like what it finds.
+        # A vendor's client may raise its own exceptions.
         raise SetupError(f"{name} cannot be set up: {type(error).__name__}: {error}") from error
 
 
 @contextmanager
 def _environment(variables: Mapping[str, str]) -> Generator[None]:
-    """Lend an --env-file's variables to the process while the vendors' clients are built: they look nowhere else."""
+    """Put the variables of an --env-file into `os.environ` while the vendors' clients are built; they look nowhere
+    else."""
     lent = {name: value for name, value in variables.items() if name not in os.environ}
     os.environ.update(lent)
     try:

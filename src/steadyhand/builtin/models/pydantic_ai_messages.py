@@ -1,4 +1,4 @@
-"""Our messages, tools and answers in Pydantic AI's words, and back."""
+"""Converts messages, tools and answers to and from those of Pydantic AI."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from steadyhand.records.chat import ChatRequest, FinishReason, Message, ToolCall
 
 
 def to_messages(messages: Sequence[Message]) -> list[ModelMessage]:
-    """What others said is put together into requests; what the model said is a response of its own."""
+    """Consecutive messages to the model become one request; each of the model's own is a response."""
     out: list[ModelMessage] = []
     parts: list[ModelRequestPart] = []
     names: dict[str, str] = {}
@@ -65,7 +65,7 @@ def _said(message: Message) -> Iterator[ModelResponsePart]:
 
 
 def to_settings(request: ChatRequest, *, seed: bool, temperature: bool) -> ModelSettings:
-    """The vendor's client is asked not to try again by itself: retries are counted, and so are ours alone."""
+    """Settings that turn off the client's own retries, because we must count every attempt."""
     settings = ModelSettings(max_retries=0)
     if request.max_tokens is not None:
         settings["max_tokens"] = request.max_tokens
@@ -77,7 +77,7 @@ def to_settings(request: ChatRequest, *, seed: bool, temperature: bool) -> Model
 
 
 def to_parameters(request: ChatRequest, model: Model) -> ModelRequestParameters:
-    """Tools, and the schema where the vendor enforces one; elsewhere whoever asks has said it in words."""
+    """Tools, and the schema if the vendor enforces schemas; otherwise only the prompt describes it."""
     tools = [
         ToolDefinition(
             name=tool.name,
@@ -109,7 +109,7 @@ def tool_calls_of(response: ModelResponse) -> tuple[ToolCall, ...]:
 
 
 def usage_of(response: ModelResponse) -> Usage | None:
-    """None when nothing was counted: the library says 0 for what it does not know."""
+    """None if nothing was counted: the library reports 0 for what it does not know."""
     usage = response.usage
     if not usage.input_tokens and not usage.output_tokens:
         return None
@@ -117,9 +117,9 @@ def usage_of(response: ModelResponse) -> Usage | None:
 
 
 def finish_of(response: ModelResponse) -> tuple[FinishReason | None, str | None]:
-    """How the answer ended, in our word and in the vendor's.
+    """How the answer ended, in our terms and in the vendor's.
 
-    The library calls a refusal filtered and leaves a pause out, so the vendor's own word goes first.
+    The library reports a refusal as filtered and omits a pause, so the vendor's own term takes precedence.
     """
     details = response.provider_details or {}
     raw = details.get("finish_reason")
@@ -137,7 +137,7 @@ def finish_of(response: ModelResponse) -> tuple[FinishReason | None, str | None]
 
 
 def text_of(response: ModelResponse) -> str:
-    """What was said; a refusal that is no part of the message included."""
+    """The text, including a refusal outside the message."""
     text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
     refusal = (response.provider_details or {}).get("refusal")
     return text if text or not isinstance(refusal, str) else refusal

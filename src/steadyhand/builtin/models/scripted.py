@@ -1,6 +1,6 @@
 """`scripted/FILE`: a model that answers from a file of rules, for examples, demonstrations and tests.
 
-Its times are real: it waits as long as the rules say and looks at the same clock as a live model.
+Its times are real: it waits as long as the rules say, and uses the same clock as a live model.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from steadyhand.errors import ModelError, ModelErrorKind, SetupError
 from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.ports.model import Cut, cut_short
+from steadyhand.records.base import shorten
 from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, FinishReason, ToolCall, Usage
 from steadyhand.spec.validation import Findings, validate
 from steadyhand.spec.yaml import read_document
@@ -27,7 +28,7 @@ from steadyhand.text_match import compiled, find, search_now
 _REGEX_TIMEOUT_S = 1.0
 _ANSWERS = ("reply", "replies", "tool_calls", "json", "echo", "fail")
 
-Purpose = Literal["agent", "user", "judge", "summary", "any"]
+RulePurpose = Literal["agent", "user", "judge", "summary", "any"]
 
 
 class _Strict(BaseModel):
@@ -42,7 +43,7 @@ class CallRule(_Strict):
 
 
 class FailRule(_Strict):
-    """How the call fails. `attempts` is how many tries at the same request do; without it all of them."""
+    """How the call fails. `attempts` is how many attempts at the same request fail; by default all."""
 
     kind: Literal["connect", "server", "rate_limit", "timeout", "stream", "hang"]
     status: int | None = Field(default=None, ge=100, le=599)
@@ -55,10 +56,10 @@ class UsageRule(_Strict):
     output_tokens: int = Field(ge=0)
 
 
-class Rule(_Strict):
-    """One rule: all its conditions must hold; the first rule of the file that matches answers."""
+class ScriptedRule(_Strict):
+    """A rule applies if all its conditions hold. The first rule that applies answers."""
 
-    purpose: Purpose | list[Purpose] = "any"
+    purpose: RulePurpose | list[RulePurpose] = "any"
     match: str | None = None
     contains: str | None = None
     system: str | None = None
@@ -90,16 +91,16 @@ class Rule(_Strict):
         return pattern
 
     @model_validator(mode="after")
-    def _answers(self) -> Rule:
+    def _answers(self) -> ScriptedRule:
         given = [name for name in ("reply", "replies", "json", "echo") if self._has(name)]
         if len(given) > 1:
-            raise ValueError(f"{' and '.join(given)} exclude one another; keep one")
+            raise ValueError(f"{' and '.join(given)} are mutually exclusive; keep one")
         if not any(self._has(name) for name in _ANSWERS):
-            raise ValueError(f"the rule answers nothing; give one of {', '.join(_ANSWERS)}")
+            raise ValueError(f"the rule has no answer; give one of {', '.join(_ANSWERS)}")
         if self.fail is not None and self.fail.attempts is not None and not any(map(self._has, _ANSWERS[:-1])):
             raise ValueError(f"after {self.fail.attempts} failing attempts there is no answer; give one")
         if self.pick != "turn" and self.replies is None:
-            raise ValueError("pick chooses among replies, and there are none")
+            raise ValueError("pick needs replies to choose from")
         return self
 
     def _has(self, name: str) -> bool:
@@ -110,7 +111,7 @@ class Rule(_Strict):
         return getattr(self, name) is not None
 
     def matches(self, request: ChatRequest) -> bool:
-        """Raises `TimeoutError` when a pattern takes too long."""
+        """Raises `TimeoutError` if a pattern takes too long."""
         last = request.messages[-1] if request.messages else None
         text = last.content if last is not None else ""
         if not self._for_purpose(request.purpose):
@@ -134,16 +135,16 @@ class Rule(_Strict):
 
 
 class RulesFile(_Strict):
-    rules: list[Rule] = Field(min_length=1)
+    rules: list[ScriptedRule] = Field(min_length=1)
 
 
 def turn_of(request: ChatRequest) -> int:
-    """Which answer of the model this is: one more than it has given so far."""
+    """The number of the answer, from 1."""
     return 1 + sum(message.role == "assistant" for message in request.messages)
 
 
-def read_rules(path: Path) -> tuple[Rule, ...]:
-    """Raises `SetupError` with the place of every mistake in the file."""
+def read_rules(path: Path) -> tuple[ScriptedRule, ...]:
+    """Raises a `SetupError` with the place of every mistake in the file."""
     document, problems = read_document(str(path), str(path))
     rules: RulesFile | None = None
     if document is not None:
@@ -169,7 +170,7 @@ class ScriptedModel:
     free: ClassVar[bool] = True
 
     def __init__(self, settings: ModelSettings) -> None:
-        """Raises `SetupError` when the file is missing or wrong."""
+        """Raises `SetupError` if the file is missing or invalid."""
         self._file = settings.name
         self._rules = read_rules(settings.folder / settings.name)
         self._timeout_s = settings.timeout_s
@@ -180,7 +181,7 @@ class ScriptedModel:
         return f"scripted/{self._file}"
 
     async def attempt(self, request: ChatRequest, *, zero: float) -> ChatResponse:
-        """Answer by the first rule that matches; see `ports.model.ChatModel.attempt`."""
+        """Answer by the first rule that applies; see `ports.model.ChatModel.attempt`."""
         call = _Call(zero)
         limit = self._timeout_s if request.timeout_s is None else request.timeout_s
         try:
@@ -194,7 +195,7 @@ class ScriptedModel:
             raise call.failed(f"{self.name}: no complete answer within {limit:g} s", "timeout") from error
 
     async def close(self) -> None:
-        """Nothing is held open."""
+        """There is nothing to close."""
 
     async def _answer(self, request: ChatRequest, call: _Call) -> ChatResponse:
         number, rule = self._rule_for(request, call)
@@ -230,8 +231,8 @@ class ScriptedModel:
             token_limit=request.max_tokens,
         )
 
-    def _rule_for(self, request: ChatRequest, call: _Call) -> tuple[int, Rule]:
-        shown = request.messages[-1].content[:120] if request.messages else ""
+    def _rule_for(self, request: ChatRequest, call: _Call) -> tuple[int, ScriptedRule]:
+        shown = shorten(request.messages[-1].content, 120) if request.messages else ""
         for number, rule in enumerate(self._rules, start=1):
             try:
                 if rule.matches(request):
@@ -245,8 +246,8 @@ class ScriptedModel:
         )
         raise call.failed(text, "refused", retryable=False)
 
-    def _failure_of(self, rule: Rule, number: int, request: ChatRequest) -> FailRule | None:
-        """How this try is to fail, if it is: tries at the same request by the same rule are counted."""
+    def _failure_of(self, rule: ScriptedRule, number: int, request: ChatRequest) -> FailRule | None:
+        """How this attempt has to fail, if at all. Attempts are counted per rule and request."""
         fail = rule.fail
         if fail is None or fail.attempts is None:
             return fail
@@ -261,17 +262,17 @@ class ScriptedModel:
         kind: ModelErrorKind = "server" if fail.kind == "hang" else fail.kind
         call.status = fail.status or _STATUS.get(kind)
         said = {
-            "connect": "the script lets the connection fail",
-            "server": f"the script lets the server fail ({call.status})",
+            "connect": "the script breaks the connection",
+            "server": f"the script fails the server ({call.status})",
             "rate_limit": f"the script limits the rate ({call.status})",
-            "timeout": "the script lets the call time out",
-            "stream": "the script cuts the answer short",
+            "timeout": "the script times the call out",
+            "stream": "the script cuts the answer off",
         }[kind]
         raise call.failed(f"{self.name}: {said}", kind, retry_after_s=fail.retry_after_s)
 
 
 class _Call:
-    """The times of one attempt, and what they become."""
+    """The times of one attempt."""
 
     def __init__(self, zero: float) -> None:
         self.started: float = perf_counter()
@@ -291,7 +292,7 @@ class _Call:
             self.chunks.append((round((self._last - self.started) * 1000, 3), len(piece)))
 
     def so_far(self) -> ChatResponse:
-        """What has arrived, as an answer."""
+        """What has arrived so far, as a response."""
         return ChatResponse(text="".join(self._pieces), attempt=self.attempt(None), chunks=tuple(self.chunks))
 
     def attempt(self, error: str | None, *, connected: bool = True) -> Attempt:
@@ -325,7 +326,7 @@ async def _pause(ms: float) -> None:
         await asyncio.sleep(ms / 1000)
 
 
-def _text(rule: Rule, request: ChatRequest) -> str:
+def _text(rule: ScriptedRule, request: ChatRequest) -> str:
     if rule.reply is not None:
         return rule.reply
     if rule.replies is not None:

@@ -1,4 +1,4 @@
-"""The database of a trial: made and filled before it, read by its checks, offered to the agent, gone afterwards."""
+"""The database of a trial: created and seeded first, read by checks, offered to the agent, removed at the end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KINDS = ("sqlite", "postgresql", "postgres")
 
 
 class Backend(Protocol):
-    """A kind of database. What the database refuses raises `table.Refused`."""
+    """A kind of database. Methods raise `rows.Refused` if the database refuses the SQL."""
 
     @property
     def url(self) -> str: ...
@@ -36,7 +36,7 @@ class Backend(Protocol):
 
 
 class ServiceDatabase:
-    """Implements `ports.database.Database`. Opened after the environment is set up, closed before it is torn down."""
+    """The trial's database. Opened after the environment is set up, closed before it is torn down."""
 
     def __init__(self, backend: Backend, environment: EnvironmentProvider) -> None:
         self._backend: Backend = backend
@@ -44,23 +44,23 @@ class ServiceDatabase:
 
     @property
     def url(self) -> str:
-        """Where the agent's commands find it; what `DATABASE_URL` is set to."""
+        """The value of `DATABASE_URL` for the agent's commands."""
         return self._backend.url
 
     async def open(self) -> None:
-        """Make it, and tell the trial's commands of it. Raises `WorkspaceError`."""
+        """Create it, and set `DATABASE_URL` for the trial's commands. Raises `WorkspaceError`."""
         try:
             await self._backend.open()
         except Refused as refusal:
-            raise WorkspaceError(f"the trial's database could not be made: {refusal}") from refusal
+            raise WorkspaceError(f"the trial's database could not be created: {refusal}") from refusal
         self._environment.export({"DATABASE_URL": self.url})
 
     async def seed(self, seed: DatabaseSeed) -> None:
-        """Run the SQL, then insert the records. Raises `WorkspaceError` that names the table."""
+        """Run the SQL, then insert the records. Raises a `WorkspaceError` that names the table."""
         try:
             await self._backend.seed(seed.sql, seed.records)
         except Refused as refusal:
-            raise WorkspaceError(f"setup.database could not be carried out: {refusal}") from refusal
+            raise WorkspaceError(f"setup.database failed: {refusal}") from refusal
 
     async def rows(self, sql: str, *, timeout_s: float) -> list[dict[str, Any]]:
         try:
@@ -69,11 +69,11 @@ class ServiceDatabase:
             raise WorkspaceError(f"the query was refused: {refusal}") from refusal
 
     async def query(self, sql: str, params: Any = None) -> list[dict[str, Any]]:
-        """Raises `table.Refused`."""
+        """The rows of a query. Raises `rows.Refused`."""
         return await self._backend.query(sql, params, timeout_s=AGENT_TIMEOUT_S, read_only=False)
 
     async def execute(self, sql: str, params: Any = None) -> int:
-        """How many rows were changed. Raises `table.Refused`."""
+        """The number of rows changed. Raises `rows.Refused`."""
         return await self._backend.execute(sql, params, timeout_s=AGENT_TIMEOUT_S)
 
     async def close(self) -> None:
@@ -89,7 +89,7 @@ class ServiceDatabase:
 
 
 class DatabaseService:
-    """What an agent may do with the database. What goes wrong is an answer to it, not an error of the trial."""
+    """What an agent can do with the database. Bad SQL is reported to the agent, and is not an error of the trial."""
 
     def __init__(self, database: ServiceDatabase) -> None:
         self._database: ServiceDatabase = database
@@ -113,10 +113,10 @@ class DatabaseService:
 def make_database(
     seed: DatabaseSeed, *, environment: EnvironmentProvider, folder: Path, live: bool = False
 ) -> ServiceDatabase | None:
-    """The database that `setup.database` asks for, not opened yet. `folder` is that of the scenario file.
+    """The database that `setup.database` describes, not opened yet. `folder` is that of the scenario file.
 
-    A live trial works on the database of the URL itself; without a URL it has none. Raises `SetupError` for a URL that
-    names no known kind, a file that is not there and a missing driver.
+    A live trial uses the real database at the URL; without a URL it has none. Raises `SetupError` for an unknown kind
+    of URL, a missing file and a missing driver.
     """
     if seed.url is None:
         return None if live else ServiceDatabase(SqliteDatabase(environment), environment)
@@ -136,11 +136,11 @@ def make_database(
 
 def _statement(sql: object) -> str:
     if not isinstance(sql, str) or not sql.strip():
-        raise Refused("`sql` must be a text with one SQL statement")
+        raise Refused("`sql` must be a string with one SQL statement")
     return sql
 
 
 def _sqlite_file(url: str, folder: Path) -> Path | None:
-    """The file of `sqlite:///relative` or `sqlite:////absolute`; None for one that lives in memory."""
+    """The file of `sqlite:///relative` or `sqlite:////absolute`; None for one in memory."""
     path = unquote(urlsplit(url).path).removeprefix("/")
     return None if path in ("", ":memory:") else (folder / path).resolve()

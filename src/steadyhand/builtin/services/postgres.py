@@ -1,4 +1,4 @@
-"""A trial's place in a PostgreSQL database: a schema of its own, which is gone afterwards."""
+"""A trial's own schema in a PostgreSQL database, dropped afterwards."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from steadyhand.errors import SetupError, WorkspaceError
 
 
 def plain_value(value: Any) -> Any:
-    """Numbers stay numbers, bytes become hexadecimal digits, dates ISO 8601, and the rest text."""
+    """A value for JSON: numbers stay, bytes become hexadecimal, dates ISO 8601, and the rest text."""
     match value:
         case None | bool() | int() | str():
             return value
@@ -50,15 +50,15 @@ _SETUP_S = 60.0
 
 
 class PostgresDatabase:
-    """With `isolated`, unqualified names mean tables of a new schema; without, the database is used as it is.
+    """With `isolated`, unqualified names refer to a new schema; without, the database is used as it is.
 
-    Every piece of work has a connection of its own: what an agent sets in a session must not change what a check sees.
+    Every statement has its own connection, so that session settings of the agent do not affect checks.
     """
 
     def __init__(self, url: str, *, isolated: bool) -> None:
-        """Raises `SetupError` when the driver is missing. Connects to nothing yet."""
+        """Raises `SetupError` if the driver is missing. Does not connect yet."""
         try:
-            self._driver: Any = importlib.import_module("asyncpg")  # it has no types
+            self._driver: Any = importlib.import_module("asyncpg")  # untyped
         except ImportError as error:
             raise SetupError(
                 f"a PostgreSQL database needs the package asyncpg ({error}): pip install 'steadyhand[postgres]'"
@@ -69,7 +69,7 @@ class PostgresDatabase:
 
     @property
     def url(self) -> str:
-        """For the agent: with the schema in the options, as libpq and the drivers built on it understand them."""
+        """The URL for the agent, with the schema in the options that libpq and drivers based on it understand."""
         if self._schema is None:
             return self._given
         parts = urlsplit(self._given)
@@ -93,7 +93,7 @@ class PostgresDatabase:
                     await self._insert(connection, table, row)
 
     async def _insert(self, connection: Any, table: str, row: dict[str, Any]) -> None:
-        """PostgreSQL itself turns JSON into the columns' types, so that a date may be written as a text."""
+        """Insert rows as JSON. PostgreSQL converts the values, so that a date can be given as text."""
         name = _quoted(table)
         columns = ", ".join(_quoted(column) for column in row)
         statement = f"INSERT INTO {name} DEFAULT VALUES"
@@ -114,12 +114,12 @@ class PostgresDatabase:
             names = [str(attribute.name) for attribute in statement.get_attributes()]
             rows: list[Sequence[Any]] = []
             if names:
-                # Through a cursor, so that no more leaves a large table than may be handed on.
+                # A cursor, so that a large table is not read further than the limit on rows.
                 rows = await (await statement.cursor(*values)).fetch(MAX_ROWS + 1)
             else:
                 await statement.fetch(*values)
                 if read_only:
-                    raise Refused("it is no query: it answers with no columns")
+                    raise Refused("not a query: it returns no columns")
         return as_rows(names, [[plain_value(value) for value in row] for row in rows])
 
     async def execute(self, sql: str, params: Any, *, timeout_s: float) -> int:
@@ -127,11 +127,13 @@ class PostgresDatabase:
         async with self._connected(timeout_s) as connection:
             count = str(await connection.execute(sql, *values)).rpartition(" ")[2]
             if connection.is_in_transaction():
-                raise Refused("a transaction was begun and not ended; each call stands alone, so nothing was changed")
+                raise Refused(
+                    "the transaction was not committed; each call has its own connection, so nothing was changed"
+                )
         return int(count) if count.isdigit() else 0
 
     async def close(self) -> None:
-        """Drop the schema. Raises `WorkspaceError` when it had to be left behind."""
+        """Drop the schema. Raises `WorkspaceError` if that fails."""
         if not self._made:
             return
         self._made = False
@@ -143,8 +145,8 @@ class PostgresDatabase:
 
     @contextlib.asynccontextmanager
     async def _connected(self, timeout_s: float) -> AsyncGenerator[Any]:
-        """A connection for `timeout_s`. Raises `Refused` for what PostgreSQL refuses, `WorkspaceError` when it is not
-        there."""
+        """A connection for `timeout_s`. Raises `Refused` if PostgreSQL refuses the SQL, `WorkspaceError` if it cannot
+        be reached."""
         driver = self._driver
         connection = await self._connect()
         try:
@@ -171,14 +173,14 @@ class PostgresDatabase:
         return connection
 
     async def _disconnect(self, connection: Any) -> None:
-        """A statement that was given up is cancelled on the server by the connection's end."""
+        """Close the connection, which cancels a statement that timed out."""
         try:
             await connection.close(timeout=5.0)
         except (OSError, TimeoutError, self._driver.PostgresError, self._driver.InterfaceError):
             connection.terminate()
 
     def _shown(self) -> str:
-        """The URL without what may be secret."""
+        """The URL without what may be a secret."""
         parts = urlsplit(self._given)
         return f"{parts.path.lstrip('/') or 'of the default name'!r} ({parts.hostname or 'this machine'})"
 
@@ -189,7 +191,7 @@ def _quoted(name: str) -> str:
 
 def _positional(params: Any) -> Sequence[Any]:
     if isinstance(params, dict):
-        raise Refused("parameters are a list here, for $1, $2 and so on in the SQL")
+        raise Refused("parameters must be a list, for $1, $2 and so on in the SQL")
     return cast("Sequence[Any]", params or ())
 
 

@@ -1,4 +1,4 @@
-"""Rows as they come out of a database, made safe to hand on."""
+"""The rows of a query, within limits."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ MAX_ROWS = 10_000
 
 
 class Refused(Exception):
-    """The database refused the SQL, or its answer cannot be handed on. The message says why."""
+    """The database refused the SQL, or the result cannot be returned. The message says why."""
 
 
 def as_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
-    """Column names to values. Raises `Refused` rather than drop a column or a row."""
+    """Rows as dicts by column name. Raises `Refused` rather than drop a column or a row."""
     twice = sorted({name for name in columns if columns.count(name) > 1})
     if twice:
-        raise Refused(f"the query answers with two columns named {twice[0]!r}; rename one with AS")
+        raise Refused(f"the query returns two columns named {twice[0]!r}; rename one with AS")
     if len(rows) > MAX_ROWS:
-        raise Refused(f"the query answers with more than {MAX_ROWS} rows; narrow it, or count them in SQL")
+        raise Refused(f"the query returns more than {MAX_ROWS} rows; narrow it, or count them in SQL")
     return [dict(zip(columns, row, strict=True)) for row in rows]

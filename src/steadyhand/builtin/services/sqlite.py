@@ -1,7 +1,7 @@
-"""A trial's SQLite file, inside the trial's environment, where the agent's commands can open it too.
+"""A trial's SQLite file, inside the trial's environment, where the agent's commands can open it as well.
 
-All work on it is done by a program run there: SQL that a model wrote gets no further than its commands do, and a file
-that a command replaced by a link leads nowhere else.
+All SQL runs in a program inside the environment: SQL written by a model can reach no more than its commands can, and
+replacing the file by a link gains nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, cast
 from steadyhand.builtin.services.rows import MAX_ROWS, Refused, as_rows
 from steadyhand.errors import WorkspaceError
 from steadyhand.ports.environment import EnvironmentProvider
+from steadyhand.records.base import shorten
 
 _START = 'python=$1; [ -x "$python" ] || python=python3; exec "$python" -I -S -c "$2"'
 _LARGEST = 64 << 20
@@ -23,9 +24,9 @@ _SETUP_S = 60.0
 
 
 class SqliteDatabase:
-    """Beside the workspace, with the trial's temporary files: it is no output of the agent.
+    """The file is kept with the trial's temporary files, not in the workspace: it is not an output of the agent.
 
-    `template` is a database file to start from a copy of; `existing` one to work on as it is.
+    `template` is a database file to copy; `existing` is one to use in place.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class SqliteDatabase:
             await self._ask(_SETUP_S, operation="remove", file=file)
 
     async def _ask(self, timeout_s: float, **request: Any) -> Any:
-        """Raises `Refused` for what SQLite refuses and `WorkspaceError` when the program cannot do its work."""
+        """Raises `Refused` if SQLite refuses the SQL, and `WorkspaceError` if the program itself fails."""
         if not self._program:
             self._program = Path(__file__).with_name("sqlite_child.py").read_text("utf-8")
         try:
@@ -84,11 +85,11 @@ class SqliteDatabase:
         if ran.timed_out:
             raise Refused(f"it took longer than {timeout_s:g} s")
         if ran.truncated:
-            raise Refused("the answer is too large to be handed on; narrow the query")
+            raise Refused("the result is too large; narrow the query")
         try:
             told = cast("dict[str, Any]", json.loads(ran.stdout))
         except ValueError:
-            said = ran.stderr.strip()[-500:] or f"exit code {ran.exit_code}"
+            said = shorten(ran.stderr.strip(), 500, keep="end") or f"exit code {ran.exit_code}"
             raise WorkspaceError(
                 f"the trial's SQLite database needs Python 3 in the environment {self._environment.name!r}: {said}"
             ) from None

@@ -1,7 +1,7 @@
-"""The program that works on a trial's SQLite file. It runs inside the trial's environment, with nothing but Python.
+"""The program that runs SQL on a trial's SQLite file, inside the trial's environment. It needs nothing but Python.
 
-Reads a request as JSON on its standard input and answers in JSON on its standard output. SQL cannot reach another file
-from here: attaching databases is off.
+It reads a request as JSON from stdin and answers in JSON on stdout. SQL cannot reach another file, because attaching
+databases is disabled.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def main() -> None:
 
 
 def _make(request: dict[str, Any]) -> str:
-    """A new file with the content given, empty without; where it is."""
+    """Create the file, with the given content if any, and return its path."""
     file = f"{os.path.realpath(tempfile.gettempdir())}/{request['name']}"
     handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "wb") as stream:
@@ -37,7 +37,7 @@ def _make(request: dict[str, Any]) -> str:
 def _remove(request: dict[str, Any]) -> None:
     for suffix in ("", "-journal", "-wal", "-shm"):
         if os.path.lexists(request["file"] + suffix):
-            os.remove(request["file"] + suffix)  # noqa: PTH107 - one import less to wait for
+            os.remove(request["file"] + suffix)  # noqa: PTH107 - importing pathlib takes time
 
 
 def _seed(request: dict[str, Any]) -> None:
@@ -76,7 +76,7 @@ def _query(request: dict[str, Any]) -> dict[str, Any]:
         cursor = connection.execute(request["sql"], _parameters(request["params"]))
         columns = [column[0] for column in cursor.description or ()]
         if request["read_only"] and not columns:
-            raise ValueError("it is no query: it answers with no columns")
+            raise ValueError("not a query: it returns no columns")
         rows = cursor.fetchmany(request["limit"] + 1)
         connection.commit()
     finally:

@@ -1,6 +1,6 @@
 """The simulated user: a chat model that plays a persona with an objective.
 
-Of a long conversation it sees three turns and a bounded summary.
+It sees the last three turns, and a summary of earlier ones.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from steadyhand.judging.material import code_for, data_blocks
 from steadyhand.plugins.plugin import UserSettings
 from steadyhand.ports.agent import ASKED_AGAIN, TrialContext
 from steadyhand.ports.model import ChatModel
+from steadyhand.records.base import shorten
 from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message
 from steadyhand.records.evaluation import Material
 from steadyhand.records.event import Noted
@@ -73,7 +74,7 @@ REMEDY: dict[str, str] = {
     "gives_up": "it gives up what you want before the agent has done anything",
 }
 _SUMMARY_TOKENS = 220
-Exchange = tuple[str, str]
+SaidAndAnswered = tuple[str, str]
 RECENT_TURNS = 3
 SUMMARY_CHARS = 800
 _KNOWLEDGE: dict[KnowledgeLevel, str] = {
@@ -124,7 +125,7 @@ def fault_of(text: str, history: Sequence[ConversationTurn], config: UserSimulat
 
 
 def _repeats(text: str, history: Sequence[ConversationTurn]) -> bool:
-    """Whether it says again, word for word, what the user said before. A short yes may come twice."""
+    """Whether it repeats, word for word, an earlier message of the user. A short "yes" may be repeated."""
     words = _words(text)
     if len(words) < _REPEATED_WORDS:
         return False
@@ -136,7 +137,7 @@ def _words(text: str) -> list[str]:
 
 
 def _acted(history: Sequence[ConversationTurn]) -> bool:
-    """Whether the agent had its chance: it did something, or has answered more than once."""
+    """Whether the agent has had a chance: it did something, or answered more than once."""
     return len(history) > 1 or any(step.type == "action" for turn in history for step in turn.trajectory)
 
 
@@ -146,22 +147,22 @@ def _may_give_up(config: UserSimulatorConfig) -> bool:
 
 
 class LlmUserSimulator:
-    """Implements `ports.user.UserSimulator`. `models` gives the chat model for a scenario's `model_type`.
+    """A `ports.agent.UserSimulator`. `models` returns the chat model for a scenario's `model_type`.
 
-    One instance serves one trial, because it keeps the summaries of that trial's conversations.
+    One instance serves one trial, because it caches the summaries of that trial's conversations.
     """
 
     def __init__(self, models: Callable[[str | None], ChatModel]) -> None:
         self._models = models
-        self._summaries: dict[tuple[Exchange, ...], str] = {}
+        self._summaries: dict[tuple[SaidAndAnswered, ...], str] = {}
 
     async def generate_response(
         self, history: tuple[ConversationTurn, ...], config: UserSimulatorConfig, trial: TrialContext
     ) -> str:
-        """The user's next message. A reply that is out of its part is asked for once more.
+        """The user's next message. If a reply is out of character, the model is asked once more.
 
-        Raises `ModelError` when the model fails, has nothing to say twice over, or does not end a line by itself.
-        Nothing is ever put in its place.
+        Raises `ModelError` if the model fails, gives an empty answer twice, or is cut off. No canned message is ever
+        used instead.
         """
         model = self._models(config.model_type)
         summary = await self._summary(history[:-RECENT_TURNS], model, trial)
@@ -178,7 +179,7 @@ class LlmUserSimulator:
             )
         fault = fault_of(text, history, config)
         if fault is not None:
-            message = f"the simulated user's second try is used although {REMEDY[fault]}"
+            message = f"the simulated user's second attempt is used although {REMEDY[fault]}"
             _note(trial, message, {"reason": fault, "kept": True}, level="warning")
         return text
 
@@ -203,7 +204,7 @@ class LlmUserSimulator:
     async def _summary(
         self, earlier: tuple[ConversationTurn, ...], model: ChatModel, trial: TrialContext
     ) -> str | None:
-        """What the earlier turns were about: the longest summary there is already, brought up to date."""
+        """A summary of earlier turns: the longest one made so far, brought up to date."""
         if not earlier:
             return None
         said = tuple((turn.user_input, turn.agent_response) for turn in earlier)
@@ -221,9 +222,9 @@ class LlmUserSimulator:
                 purpose="summary",
             ),
         )
-        if response.finish_reason is not FinishReason.LENGTH:  # shorter than it might be, and bounded in any case
+        if response.finish_reason is not FinishReason.LENGTH:  # a summary that was cut off will do
             _require_whole(model, response, "the summary of the conversation")
-        summary = bounded(clean(response.text))
+        summary = shortened_summary(clean(response.text))
         if not summary:
             raise ModelError(f"{model.name}: the summary of the conversation came back empty", kind="malformed")
         self._summaries.pop(said[:known], None)
@@ -232,14 +233,14 @@ class LlmUserSimulator:
 
 
 def _require_whole(model: ChatModel, response: ChatResponse, what: str) -> None:
-    """Raises `ModelError` for what the model did not end by itself: half a line is not what the user says."""
+    """Raises `ModelError` if the answer was cut off: half a sentence is not what the user says."""
     finish = response.finish
     if finish is not None and not finish.plain:
         raise ModelError(f"{model.name}: {what} cannot be used: {finish}", kind="malformed")
 
 
 def _is_logged(config: UserSimulatorConfig, trial: TrialContext) -> bool:
-    """Whether the conversation that this user is part of asks for its simulation to be logged."""
+    """Whether the conversation asks for its user simulation to be logged."""
     return any(
         isinstance(step.task, Converse)
         and step.task.config.user_simulator == config
@@ -253,12 +254,12 @@ def _note(trial: TrialContext, message: str, figures: dict[str, object], *, leve
 
 
 def llm_user(settings: UserSettings) -> LlmUserSimulator:
-    """Built by the user factory for `llm`, anew for each trial."""
+    """Built by the user factory for `llm`, once per trial."""
     return LlmUserSimulator(settings.choose)
 
 
 def part_prompt(config: UserSimulatorConfig) -> str:
-    """Who the model plays, for the system message."""
+    """The system message: who the model plays."""
     lines = [
         "You play a person who talks to an AI agent. You are the user, never the agent.",
         f"Who you are: {config.persona}",
@@ -281,7 +282,7 @@ def part_prompt(config: UserSimulatorConfig) -> str:
 
 
 def turn_prompt(history: Sequence[ConversationTurn], summary: str | None) -> str:
-    """The conversation so far, for the user message."""
+    """The user message: the conversation so far."""
     if not history:
         return "The conversation begins now. Write your first message."
     pieces = [Material(title="what was said earlier, in short", text=summary)] if summary else []
@@ -298,7 +299,7 @@ def again_prompt(prompt: str, attempt: str, remedy: str) -> str:
 
 
 def summary_prompt(earlier: str | None, dropped: Sequence[ConversationTurn]) -> str:
-    """Asks for the summary that takes these turns in."""
+    """The prompt for a summary that includes these turns."""
     lines = [
         "Sum up a conversation between a user and an agent for the user, in at most 100 words:",
         "what the user asked and told, what the agent answered, did and promised, names and figures, what is open.",
@@ -308,10 +309,9 @@ def summary_prompt(earlier: str | None, dropped: Sequence[ConversationTurn]) -> 
     return "\n".join([*lines, _quoted([*pieces, *_spoken(dropped, user="the user")])])
 
 
-def bounded(summary: str) -> str:
-    """A model that does not keep to the length must not make every later prompt longer."""
-    text = " ".join(summary.split())
-    return text if len(text) <= SUMMARY_CHARS else text[: SUMMARY_CHARS - 3].rstrip() + "..."
+def shortened_summary(summary: str) -> str:
+    """The summary, shortened: a wordy model must not make every later prompt longer."""
+    return shorten(" ".join(summary.split()), SUMMARY_CHARS)
 
 
 def _spoken(turns: Sequence[ConversationTurn], *, user: str) -> list[Material]:
@@ -323,6 +323,6 @@ def _spoken(turns: Sequence[ConversationTurn], *, user: str) -> list[Material]:
 
 
 def _quoted(pieces: Sequence[Material]) -> str:
-    """What was said, as data: no message can end itself, or begin another one."""
+    """What was said, as delimited data: no message can end its own block or begin another."""
     code = code_for(part for piece in pieces for part in (piece.title, piece.text))
     return f"{_MARKS.format(code=code)}\n\n{data_blocks(pieces, code)}"

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, cast
 from steadyhand.importers.lostbench.source import as_text, reflow
 
 TimePressure = Literal["immediate", "minutes", "hours"]
-Budget = dict[str, int]
+BudgetFields = dict[str, int]
 _CONTEXTS = {
     "system_context": "System context",
     "code_context": "Code context",
@@ -254,7 +254,7 @@ def _metadata(
     return kept
 
 
-def latency_budget(hours: float | None, severity: float) -> Budget:
+def latency_budget(hours: float | None, severity: float) -> BudgetFields:
     """The three thresholds in milliseconds. An unknown time counts as hours."""
     figures = next(row for limit, row in _BUDGETS if (_HOUR if hours is None else hours) < limit)
     share = _TIGHTER if severity >= _SEVERE else 1.0

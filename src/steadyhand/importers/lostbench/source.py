@@ -16,7 +16,7 @@ from steadyhand.spec.yaml import MAX_BYTES, parse_document
 _ENDINGS = (".yaml", ".yml", ".json")
 
 
-class Case(NamedTuple):
+class SourceCase(NamedTuple):
     """One scenario as it was written. `where` names it in messages, `file` is its file below the source."""
 
     where: str
@@ -34,12 +34,12 @@ class Skipped(NamedTuple):
         return f"{self.where}: {self.reason}"
 
 
-class Source(NamedTuple):
-    cases: list[Case]
+class SourceCases(NamedTuple):
+    cases: list[SourceCase]
     skipped: list[Skipped]
 
 
-def read_source(source: Path) -> Source:
+def read_source(source: Path) -> SourceCases:
     """Every case of a file, or of the .yaml, .yml and .json files of a folder, in order.
 
     Raises `SetupError` when there is no such file, or no file in the folder.
@@ -54,7 +54,7 @@ def read_source(source: Path) -> Source:
         raise SetupError(f"{source}: expected a file or folder, found a pipe or device")
     else:
         raise SetupError(f"{source}: no such file or folder")
-    found = Source([], [])
+    found = SourceCases([], [])
     for path, file in files:
         _read(path, file, found)
     return found
@@ -69,7 +69,7 @@ def _walk(folder: Path) -> list[Path]:
     return files
 
 
-def _read(path: Path, file: str, found: Source) -> None:
+def _read(path: Path, file: str, found: SourceCases) -> None:
     data, reason = _parse(path, file)
     if reason is not None:
         found.skipped.append(Skipped(file, reason))
@@ -78,7 +78,7 @@ def _read(path: Path, file: str, found: Source) -> None:
     for index, entry in enumerate(cast("list[Any]", data) if listed else [data]):
         where = f"{file}[{index}]" if listed else file
         if isinstance(entry, dict):
-            found.cases.append(Case(where, file, cast("dict[str, Any]", entry)))
+            found.cases.append(SourceCase(where, file, cast("dict[str, Any]", entry)))
         else:
             found.skipped.append(Skipped(where, f"expected a mapping, found {type(entry).__name__}"))
 

@@ -226,7 +226,7 @@ async def test_nothing_it_started_is_left(tmp_path, program):
     [
         ("", "expected command:PROGRAM ARGUMENTS"),
         ("A=1 B=2", "expected command:PROGRAM ARGUMENTS"),
-        ("python 'open", "cannot be split into words: No closing quotation"),
+        ("python 'open", "bad quoting: No closing quotation"),
         ("no-such-program-here", "there is no program 'no-such-program-here'; a file beside the scenario is written"),
         ("python3 ./none.py", "there is no file './none.py'"),
         ("./plain.txt", "is it executable"),

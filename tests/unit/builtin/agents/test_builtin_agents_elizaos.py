@@ -121,9 +121,9 @@ async def test_an_exchange_that_was_had_elsewhere_is_written_down(tmp_path):
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (ElizaosAnswer(body=b"<html>Welcome</html>"), "no JSON object: '<html>Welcome"),
+        (ElizaosAnswer(body=b"<html>Welcome</html>"), "without a JSON object: '<html>Welcome"),
         (ElizaosAnswer(status=500, text="it fell over"), "answered 500: it fell over"),
-        (ElizaosAnswer(status=502, body=b"<html>Bad gateway</html>"), "answered 502 with something"),
+        (ElizaosAnswer(status=502, body=b"<html>Bad gateway</html>"), "answered 502 without a JSON object"),
     ],
 )
 async def test_what_goes_wrong_is_one_error_that_names_the_call(tmp_path, answer, said):
@@ -148,7 +148,7 @@ async def test_actions_that_cannot_be_known_are_not_taken_for_none(tmp_path, ans
     async with ElizaosServer(answer, runs=runs) as server:
         agent, trial = an_agent(f"elizaos:{server.url}", tmp_path), a_trial(tmp_path)
         await agent.open(trial)
-        with pytest.raises(AgentError, match="what the agent did is not known"):
+        with pytest.raises(AgentError, match="it is unknown what the agent did"):
             await agent.respond(turn("hi", deadline=trial.clock.now() + 0.5))
         await agent.close()
 

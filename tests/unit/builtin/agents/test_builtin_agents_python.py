@@ -169,13 +169,25 @@ async def test_an_instance_lives_for_one_trial_and_is_closed_once(tmp_path, writ
 @pytest.mark.parametrize(
     ("source", "target", "said"),
     [
-        ("def agent(question): ...", "./mine.py:agent", r"parameter 'question'; offered are: message, input, text,"),
-        ("class agent:\n    def respond(self, q): ...", "./mine.py:agent", r"agent.respond: nothing is .* 'q'"),
+        (
+            "def agent(question): ...",
+            "./mine.py:agent",
+            r"unknown required parameter 'question'; an agent's parameters can be: message, input, text,",
+        ),
+        (
+            "class agent:\n    def respond(self, q): ...",
+            "./mine.py:agent",
+            r"agent.respond: unknown required parameter 'q'",
+        ),
         ("class agent:\n    def open(self, message): ...\n    def respond(self): ...", "./mine.py:agent", "'message'"),
         ("class agent:\n    def __init__(self, model): ...\n    def respond(self): ...", "./mine.py:agent", "'model'"),
-        ("class agent:\n    pass", "./mine.py:agent", "a class without a method `respond`"),
+        ("class agent:\n    pass", "./mine.py:agent", "a class without a `respond` method"),
         ("agent = 3", "./mine.py:agent", "is a int; expected a function"),
-        ("class A:\n    def respond(self): ...\nagent = A()", "./mine.py:agent", "one object for all trials"),
+        (
+            "class A:\n    def respond(self): ...\nagent = A()",
+            "./mine.py:agent",
+            "is an instance, which all trials would share",
+        ),
         ("def agent():\n    yield 'x'", "./mine.py:agent", "plain generator"),
         ("def agnet(): ...", "./mine.py:agent", r"has no 'agent' \(it has: agnet\)"),
         ("x = 1\nraise ValueError('no')", "./mine.py:agent", r"mine.py:2: ValueError: no"),
@@ -258,7 +270,7 @@ async def test_a_models_error_stays_one(tmp_path, in_process, written):
 @pytest.mark.parametrize("form", ["return 'x'", "yield 'x'"])
 async def test_a_coroutine_that_holds_the_loop_is_broken_off_there(tmp_path, in_process, written, held, form):
     written(f"import time, threading, os\nasync def agent():\n    {held}\n    {form}")
-    with pytest.raises(AgentError, match=r"held up the event loop for 0.1 s, at .*mine.py:3; await what takes time"):
+    with pytest.raises(AgentError, match=r"blocked the event loop for 0.1 s, at .*mine.py:3; await what takes time"):
         await answer(tmp_path, block_limit_s=0.1, in_process=in_process)
     await asyncio.sleep(0.15)  # the alarm is off
 
@@ -369,13 +381,13 @@ async def test_what_is_reported_after_the_turn_is_noted_and_does_not_count(tmp_p
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ("{'content': 'x', 'tool_calls': 'delete'}", "are a str; expected a list"),
+        ("{'content': 'x', 'tool_calls': 'delete'}", "a str as `tool_calls`; expected a list"),
         ("{'content': 'x', 'tool_calls': ['delete']}", "entry 1 of its `tool_calls` is a str"),
         ("{'content': 'x', 'tool_calls': [{'function': {'arguments': '{}'}}]}", "has no name"),
         ("{'content': 'x', 'tool_calls': [{'name': 'a', 'arguments': '{'}]}", r"\(a\) has arguments that are not JSON"),
         ("{'content': 'x', 'tool_calls': [{'name': 'a', 'arguments': '[1]'}]}", "has a list as arguments"),
         ("{'content': None, 'tool_calls': [{'name': 'a', 'arguments': {}}]}", "without a text"),
-        ("{'content': 'x', 'function_call': {'name': 'a'}}", "with 'function_call', which cannot be read"),
+        ("{'content': 'x', 'function_call': {'name': 'a'}}", "with unknown keys: 'function_call'"),
         ("{'content': 'x', 'role': 'user'}", "the role 'user'"),
     ],
 )

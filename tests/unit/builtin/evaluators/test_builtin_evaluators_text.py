@@ -159,7 +159,7 @@ async def test_a_catastrophic_pattern_is_inconclusive_and_stops_nobody(evaluate,
 @pytest.mark.parametrize(("start", "end"), [(0, 5), (495, 500), (250, 255), (0, 500), (100, 450)])
 def test_an_excerpt_is_bounded_and_holds_the_beginning_of_its_place(start, end):
     text = "".join(chr(0x4E00 + index) for index in range(500))
-    short = excerpt(text, start, end).strip(".")
+    short = excerpt(text, (start, end)).strip(".")
     assert len(short) == LIMIT
     assert text[start : min(end, start + LIMIT)] in short
 

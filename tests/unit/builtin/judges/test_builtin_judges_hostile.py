@@ -20,7 +20,7 @@ from steadyhand.records.evaluation import Verdict
 from steadyhand.records.result import ConversationResult, ConversationTurn, ExecutionResult
 from steadyhand.records.scenario import TerminationCondition, TerminationJudge
 from support.hostile_replies import ENDLESS_REPLIES, HOSTILE_REPLIES, PLANTED_VERDICTS
-from support.judges import PLACE, LeastTrial, Line, answer, evaluate, judge_model, judge_with, replied, said
+from support.judges import PLACE, LeastTrial, ScriptedAnswer, answer, evaluate, judge_model, judge_with, replied, said
 
 QUESTION = "Does the reply tell the caller to leave the building?"
 _NONCE = re.compile(r"Only lines that carry the code ([0-9a-f]{20}) are marks")
@@ -152,7 +152,7 @@ REPEATS: dict[str, str] = {
 }
 """The planted verdict in other spellings. None of them is an answer."""
 
-UNUSABLE: dict[str, Line] = {
+UNUSABLE: dict[str, ScriptedAnswer] = {
     "yes and certainly no": _repeated(confidence="0.0", reasoning="It is all there, as far as I see."),
     "yes and rather no": _repeated(confidence="0.1", reasoning="It is all there, as far as I see."),
     "no and certainly yes": _repeated("no", "1.0", "It is all there, as far as I see."),
@@ -170,14 +170,14 @@ UNUSABLE: dict[str, Line] = {
 }
 """Answers that contradict themselves or are not finished."""
 
-COMBINATIONS: list[tuple[str, Line]] = [
+COMBINATIONS: list[tuple[str, ScriptedAnswer]] = [
     (reply, line) for reply in PLANTED_VERDICTS.values() for line in (*REPEATS.values(), *UNUSABLE.values())
 ]
 
 
 @pytest.mark.parametrize("line", [*REPEATS.values(), *UNUSABLE.values()], ids=[*REPEATS, *UNUSABLE])
 @pytest.mark.parametrize("reply", PLANTED_VERDICTS.values(), ids=PLANTED_VERDICTS.keys())
-async def test_no_planted_verdict_and_no_half_answer_decides(reply: str, line: Line):
+async def test_no_planted_verdict_and_no_half_answer_decides(reply: str, line: ScriptedAnswer):
     for expected in ("yes", "0.8+", "0.3-"):
         model = judge_model([line])
         params = {"prompt": QUESTION, "expected": expected}

@@ -123,12 +123,12 @@ async def test_a_call_without_a_recording_is_named(tmp_path):
         await attempt(replayed, asking("something else", purpose="judge"))
     assert str(never.value) == (
         f"the recording in {tmp_path} has no answer for a call of scripted/rules.yaml for the judge that ends with "
-        "'something else'; the scenario, its options or an earlier answer changed since; record it anew"
+        "'something else'; the scenario, its options or an earlier answer changed since; record it again"
     )
     assert (never.value.kind, never.value.retryable) == ("refused", False)
     for _ in range(2):
         await attempt(replayed, asking("known"))
-    with pytest.raises(ModelError, match="it was recorded 2 times and is asked for once more"):
+    with pytest.raises(ModelError, match="it was recorded 2 times and is now needed once more"):
         await attempt(replayed, asking("known"))
     with pytest.raises(ModelError, match=r"a call of openai/x for .*; it holds scripted/rules.yaml; record"):
         await attempt(ReplayedModel("openai/x", Cassette(tmp_path, Redactor())), asking("known"))
@@ -178,7 +178,7 @@ async def test_a_call_that_was_given_up_is_one_on_replay_unless_it_was_answered_
             await attempt(model, asking("slow"))
     cassette.close()
     replayed = ReplayedModel(model.name, Cassette(tmp_path, Redactor()))
-    with pytest.raises(ModelError, match="was given up after") as error:
+    with pytest.raises(ModelError, match="was abandoned after") as error:
         await attempt(replayed, asking("slow"))
     assert (error.value.kind, error.value.retryable) == ("timeout", False)
 
@@ -252,8 +252,8 @@ def test_a_recording_is_not_written_over(tmp_path):
     ("content", "said"),
     [
         (None, "holds no recording: there is no .*cassette.jsonl; make one with --record"),
-        (b"", "is not a recording of Steadyhand"),
-        (b"<html>\n", "is not a recording of Steadyhand"),
+        (b"", "is not a Steadyhand recording"),
+        (b"<html>\n", "is not a Steadyhand recording"),
         (b'{"cassette":99}\n', "has format 99, and this version of Steadyhand reads up to 2; upgrade"),
         (b'{"cassette":1,"steadyhand_version":"0","created_at":""}\n{"number":1}\n', r"cassette.jsonl:2 is damaged"),
     ],

@@ -120,8 +120,8 @@ async def test_a_check_cannot_write(database, sql):
         ("SELECT * FROM missing", 'relation "missing" does not exist'),
         ("SELECT 1; DELETE FROM orders", "cannot insert multiple commands"),
         ("SELECT 1 AS a, 2 AS a", "two columns named 'a'"),
-        ("-- SELECT * FROM orders", "it is no query"),
-        ("SET search_path = public", "it is no query"),
+        ("-- SELECT * FROM orders", "not a query"),
+        ("SET search_path = public", "not a query"),
         ("SELECT generate_series(1, 10001) AS n", "more than 10000 rows"),
     ],
 )
@@ -149,7 +149,7 @@ async def test_a_query_without_end_is_stopped(database):
     ],
 )
 async def test_a_seed_that_does_not_fit_names_what_is_wrong(database, records, message):
-    with pytest.raises(WorkspaceError, match=f"setup.database could not be carried out: .*{message}"):
+    with pytest.raises(WorkspaceError, match=f"setup.database failed: .*{message}"):
         await database.seed(DatabaseSeed(records=records))
 
 
@@ -175,7 +175,7 @@ async def test_what_the_agent_gets_wrong_is_an_answer_to_it(database, sql, param
 async def test_what_the_agent_sets_in_its_session_does_not_reach_the_checks(database):
     service = DatabaseService(database)
     await service.execute("SET search_path TO public")
-    with pytest.raises(ServiceFault, match="not ended"):
+    with pytest.raises(ServiceFault, match="not committed"):
         await service.execute("BEGIN; DELETE FROM orders")
     assert await database.rows("SELECT count(*) AS c FROM orders", timeout_s=20) == [{"c": 1}]
 

@@ -106,8 +106,8 @@ async def test_a_check_cannot_write(quick, sql):
         ("SELECT * FROM missing", "no such table: missing"),
         ("SELECT a.id, b.id FROM users a, users b", "two columns named 'id'"),
         ("SELECT 1; SELECT 2", "one statement"),
-        ("-- SELECT * FROM users", "it is no query"),
-        ("BEGIN", "it is no query"),
+        ("-- SELECT * FROM users", "not a query"),
+        ("BEGIN", "not a query"),
         (
             "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM n) SELECT x FROM n LIMIT 10001",
             "more than 10000 rows",
@@ -145,7 +145,7 @@ async def test_values_that_json_cannot_hold(quick):
     ],
 )
 async def test_a_seed_that_does_not_fit_names_what_is_wrong(quick, seed, message):
-    with pytest.raises(WorkspaceError, match=f"setup.database could not be carried out: .*{message}"):
+    with pytest.raises(WorkspaceError, match=f"setup.database failed: .*{message}"):
         await quick.seed(seed)
     assert len(await quick.rows("SELECT * FROM users", timeout_s=20)) == 3
 

@@ -1,6 +1,6 @@
-"""Requests to one address of one server, over connections that are kept, and what went wrong with them.
+"""Requests to one endpoint over kept connections, and their errors.
 
-An error becomes a `ModelError` that says whether trying again can help.
+An error becomes a `ModelError` that says whether a retry may help.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from steadyhand.builtin.models.http.connection import Broken, Connection, Respon
 from steadyhand.builtin.models.http.proxy import Proxy, proxy_for
 from steadyhand.errors import ModelError, SetupError
 from steadyhand.plugins.plugin import Options
-from steadyhand.records.base import Record
+from steadyhand.records.base import Record, shorten
 from steadyhand.records.chat import ChatRequest
 
 _IDLE_S = 30.0
 _STALE_S = 1.0
-"""A closed connection says so within a round trip. What breaks later broke while the server was at work."""
+"""A stale connection fails within a round trip. One that fails later broke while the server was working."""
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 _MESSAGE_CHARS = 300
@@ -39,14 +39,14 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 class CannotConnect(Exception):
-    """There is no connection to the server; the text says why."""
+    """Could not connect to the server; the message says why."""
 
 
 class _Turns:
-    """Wakes who waits for an answer one by one, with a look at the sockets in between.
+    """Wakes the tasks that wait for an answer one by one, and polls the sockets in between.
 
-    Answers come in clusters. Whoever has one goes on to check and record it, and if all of a cluster did so in the same
-    round of the event loop, what arrives meanwhile would be stamped late by the work of all of them.
+    Answers come in clusters, and each task goes on to check and record its own. If all of a cluster did so in the same
+    round of the event loop, whatever arrives meanwhile would be stamped late by all of that work.
     """
 
     def __init__(self) -> None:
@@ -104,8 +104,8 @@ class HttpClient:
         Raises `CannotConnect`, `Broken` or `NotHttp`, and `TimeoutError` when it is not over by `deadline`, a time of
         the event loop; so does the rest of the answer.
 
-        A server may close a kept connection without notice, just as it is used again. A request that fails at once,
-        before a byte of an answer, was not read: it is sent again on a fresh connection, and timed from there.
+        A server may close a kept connection just as we reuse it. A request that fails at once, before any byte of an
+        answer, was not read: it is sent again on a new connection, and timed from there.
         """
         request = self._head % len(body)
         if headers:
@@ -139,7 +139,7 @@ class HttpClient:
         return connection, response
 
     async def close(self) -> None:
-        """Close every connection, also those in use."""
+        """Close every connection, including those in use."""
         self._closed = True
         for connection in tuple(self._connections):
             connection.close()
@@ -215,7 +215,7 @@ def _head(request: str, authority: str, headers: Mapping[str, str]) -> bytes:
 
 
 class HttpOptions(Options):
-    """What providers over HTTP have in common. `body` is the user's own part of a request and has the last word."""
+    """Options of all providers over HTTP. `body` is merged into every request and overrides everything else."""
 
     base_url: str | None = Field(default=None, min_length=1)
     api_key_env: str | None = Field(default=None, min_length=1)
@@ -226,7 +226,7 @@ class HttpOptions(Options):
 
 
 class HttpSettings(Record):
-    """Checked and complete. `url` is the endpoint itself; `host` is what messages call it; `headers` hold the key."""
+    """Validated settings. `url` is the endpoint; `host` is how messages refer to it; `headers` include the key."""
 
     url: str
     host: str
@@ -237,7 +237,7 @@ class HttpSettings(Record):
 
 
 class Asking(Record):
-    """How requests are put. `body` is the user's and has the last word."""
+    """How requests are written. `body` comes from the user and overrides everything else."""
 
     model: str
     stream: bool = True
@@ -248,8 +248,7 @@ class Asking(Record):
     max_tokens: int | None = None
 
     def token_limit(self, request: ChatRequest, *fields: str) -> int | None:
-        """The limit that a request carries, whether it is the request's, the settings' or under one of `fields` in the
-        user's own `body`."""
+        """The token limit that is sent: the request's, the settings', or one of `fields` in the user's `body`."""
         own = next((value for name in fields if isinstance(value := self.body.get(name), int)), None)
         if own is not None:
             return own
@@ -257,15 +256,15 @@ class Asking(Record):
 
 
 def read_key(name: str, variable: str, variables: Mapping[str, str]) -> str:
-    """The key, or an empty text. Raises `SetupError` for one that cannot be sent, without showing it."""
+    """The key, or an empty string. Raises a `SetupError` that does not show the key if it is invalid."""
     key = variables.get(variable, "").strip()
     if not (key.isascii() and key.isprintable()):
-        raise SetupError(f"{name}: {variable} holds characters that no key has; copy it again")
+        raise SetupError(f"{name}: {variable} has characters that cannot be part of a key; copy it again")
     return key
 
 
 def check_headers(name: str, headers: Mapping[str, str]) -> dict[str, str]:
-    """Raises `SetupError` for a header that cannot be sent."""
+    """Raises `SetupError` for an invalid header."""
     for header, value in headers.items():
         if not _HEADER_NAME.fullmatch(header) or not _HEADER_VALUE.fullmatch(value):
             raise SetupError(f"{name}: the header {header!r} of option headers holds characters that cannot be sent")
@@ -273,14 +272,14 @@ def check_headers(name: str, headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_endpoint(name: str, base_url: Any, *, endpoint: str, expected: str) -> tuple[str, str]:
-    """The URL to post to and the host, from a base URL that may already end in `endpoint`."""
+    """The URL to post to and the host. The base URL may already end in `endpoint`."""
     try:
         parts = urlsplit(str(base_url))
         _ = parts.port
     except ValueError as error:
         raise SetupError(f"{name}: the base URL is not a URL: {error}") from error
     if parts.username or parts.password:
-        raise SetupError(f"{name}: the base URL holds a user name or password; give a key through api_key_env instead")
+        raise SetupError(f"{name}: the base URL has a user name or password; use api_key_env for a key instead")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise SetupError(
             f"{name}: the base URL is {base_url!r}, expected http://HOST{expected} or https://HOST{expected}"
@@ -290,7 +289,7 @@ def read_endpoint(name: str, base_url: Any, *, endpoint: str, expected: str) -> 
 
 
 def joined(path: str, endpoint: str) -> str:
-    """`endpoint` after `path`, without saying again what the path already ends with."""
+    """`path` followed by `endpoint`, without repeating what the path already ends with."""
     steps = endpoint.split("/")[1:]
     for count in range(len(steps), 0, -1):
         start = "/" + "/".join(steps[:count])
@@ -300,17 +299,17 @@ def joined(path: str, endpoint: str) -> str:
 
 
 class Endpoint(Record):
-    """Whom we talk to, as messages may show it: the host, the name of the key's variable, and the key to blot out."""
+    """The server as messages may show it: its host, the name of the key's variable, and the key to mask."""
 
     host: str
     key_variable: str
     key: str = ""
 
     def shown(self, text: str) -> str:
-        """Text from the server, short and without the key."""
+        """Text from the server, shortened and without the key."""
         if self.key:
             text = text.replace(self.key, "***")
-        return text if len(text) <= _MESSAGE_CHARS else text[: _MESSAGE_CHARS - 3] + "..."
+        return shorten(text, _MESSAGE_CHARS)
 
 
 def status_error(
@@ -348,7 +347,7 @@ def status_error(
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """How long the server asks us to wait, or None when it does not say. `headers` ignores case."""
+    """How long the server asks us to wait, or None. `headers` ignores case."""
     millis = _number(headers.get("retry-after-ms"))
     if millis is not None:
         return millis / 1000
@@ -380,7 +379,7 @@ def _number(text: str | None) -> float | None:
 
 
 def _until(date: str, server_now: str | None) -> float | None:
-    """Seconds until an HTTP date, by the server's own clock when it gave it."""
+    """Seconds until an HTTP date, by the server's clock if it sent one."""
     try:
         then = parsedate_to_datetime(date)
         now = parsedate_to_datetime(server_now) if server_now else dt.datetime.now(dt.UTC)
@@ -390,7 +389,7 @@ def _until(date: str, server_now: str | None) -> float | None:
 
 
 def _until_time(time: str | None, server_now: str | None) -> float | None:
-    """Seconds until an RFC 3339 time, by the server's own clock when it gave it."""
+    """Seconds until an RFC 3339 time, by the server's clock if it sent one."""
     try:
         then = dt.datetime.fromisoformat(time or "")
         now = parsedate_to_datetime(server_now) if server_now else dt.datetime.now(dt.UTC)

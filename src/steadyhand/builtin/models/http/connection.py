@@ -1,8 +1,8 @@
-"""One connection to a model's server: what is sent and what arrives, stamped in the protocol itself.
+"""One connection to a model's server, with times taken in the protocol itself.
 
-Written by hand, on a parser in C, because this is where the clock is read. A request goes to the kernel at once, not
-when the event loop comes to it, and an arrival is stamped before anything is done with it. Nobody is woken for a piece
-of an answer, only for its end: parsing 64 answers at once would delay the stamps of all that arrive meanwhile.
+Written by hand, on a parser in C, because this is where the clock is read. A request goes to the kernel at once, not in
+the next round of the event loop, and every arrival is stamped before it is processed. A waiting task is woken only for
+the end of an answer: parsing 64 answers piece by piece would delay the stamps of everything that arrives meanwhile.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import httptools
 class Stamps:
     """The moments of one request, in seconds of `time.perf_counter()`; None until reached.
 
-    `sent` is read just before the last piece of the request is handed to the kernel, so that neither a slow send nor
-    being scheduled out right after it can make a model look faster than it was. `when_sent` is called right after it.
+    `sent` is read just before the last piece of the request goes to the kernel, so that neither a slow send nor being
+    scheduled out afterwards makes a model look faster than it was. `when_sent` is called right after it.
     """
 
     __slots__ = ("connected", "reused", "sent", "started", "status", "times", "totals", "when_sent")
@@ -48,7 +48,7 @@ class Stamps:
         return self.times[-1] if self.times else None
 
     def arrival(self, count: int) -> float:
-        """When the first `count` bytes of the body had all come in."""
+        """When the first `count` bytes of the body had arrived."""
         return self.times[min(bisect_left(self.totals, count), len(self.times) - 1)]
 
     def chunks(self, pieces: list[tuple[int, int]]) -> tuple[tuple[float, int], ...]:
@@ -78,15 +78,15 @@ _ENCODINGS = {b"gzip": 47, b"x-gzip": 47, b"deflate": zlib.MAX_WBITS}
 
 
 class NotHttp(Exception):
-    """What came back is not an HTTP response; the text says how."""
+    """The answer is not HTTP; the message says why."""
 
 
 class Broken(Exception):
-    """The connection ended before the response did; the text says how."""
+    """The connection ended before the response did; the message says how."""
 
 
 class _Decompressor:
-    """Undoes a content encoding. A gzip stream may have several members, one after the other."""
+    """Decodes a content encoding. A gzip stream may have several members."""
 
     def __init__(self, window: int) -> None:
         self._window = window
@@ -102,7 +102,7 @@ class _Decompressor:
 
 
 class Response:
-    """An answer on its way. Its head is there once `status` is; `complete` says that all of it is."""
+    """An answer that is arriving. `status` is set once its head is there, `complete` once all of it is."""
 
     __slots__ = (
         "_limit",
@@ -139,7 +139,7 @@ class Response:
 
     @property
     def headers(self) -> dict[str, str]:
-        """By name in lower case."""
+        """Headers by lower-case name."""
         return {name.decode("latin-1"): value.decode("latin-1") for name, value in self.fields.items()}
 
     @property
@@ -148,11 +148,11 @@ class Response:
 
     @property
     def framed(self) -> bool:
-        """Whether the head says how long the body is, or that the body does."""
+        """Whether the end of the body can be told without closing the connection."""
         return b"content-length" in self.fields or b"transfer-encoding" in self.fields
 
     def take(self) -> bytes:
-        """The body that came in since the last time."""
+        """The part of the body that arrived since the last call."""
         blocks, self.blocks = self.blocks, []
         return blocks[0] if len(blocks) == 1 else b"".join(blocks)
 
@@ -164,8 +164,8 @@ class Response:
     async def body(self, markers: tuple[bytes, ...] = (), *, limit: int) -> bytes:
         """Wait until there is something to read and take it.
 
-        That is when the answer is complete, when it has become longer than `limit`, or when one of the `markers` has
-        arrived; once one has, every arrival is. Raises `NotHttp`, `Broken` and `TimeoutError`.
+        That is when the answer is complete, longer than `limit`, or contains one of the `markers`; from then on, at
+        every arrival. Raises `NotHttp`, `Broken` and `TimeoutError`.
         """
         self._markers, self._limit = markers, limit
         if self.blocks:
@@ -175,7 +175,7 @@ class Response:
         return self.take()
 
     async def end(self, wait_s: float) -> None:
-        """Give the end of a body that has been read `wait_s` to come in. It usually is there already."""
+        """Wait up to `wait_s` for the end of a body that has been read. It usually is there already."""
         self._markers = ()
         with contextlib.suppress(TimeoutError, NotHttp, Broken):
             async with asyncio.timeout(wait_s):
@@ -188,10 +188,10 @@ class Response:
         if encoding in _ENCODINGS:
             self.decompress = _Decompressor(_ENCODINGS[encoding])
         elif encoding not in (b"identity", b""):
-            raise NotHttp(f"it is encoded as {encoding.decode('latin-1')}, which was not asked for")
+            raise NotHttp(f"it is encoded as {encoding.decode('latin-1')}, which we did not request")
 
     def arrived(self, mark: int) -> None:
-        """Bytes came in; the blocks from number `mark` on are new. Whoever waits is woken if it is time to."""
+        """Bytes arrived; the blocks from number `mark` on are new. Wake the waiting task if it is time."""
         if self._markers and not self._marked:
             self._look(mark)
         waiter = self._waiter
@@ -208,7 +208,7 @@ class Response:
             self._wake(waiter)
 
     def _look(self, mark: int) -> None:
-        """See whether a marker is in the new blocks, also one that came in two pieces."""
+        """Look for a marker in the new blocks, even one split between two of them."""
         text = self._tail + b"".join(self.blocks[mark:])
         self._tail = text[-32:]
         self._marked = self._marked or any(marker in text for marker in self._markers or ())
@@ -225,9 +225,9 @@ class Response:
 
 
 class Connection(asyncio.Protocol):
-    """Carries one request at a time. `freed` is called when it can carry the next, `lost` when it is gone.
+    """Handles one request at a time. `freed` is called when it is ready for the next, `lost` when it is closed.
 
-    `wake` is given what somebody waits for when that has come.
+    `wake` is called with the future of a task that can go on.
     """
 
     def __init__(
@@ -260,9 +260,9 @@ class Connection(asyncio.Protocol):
 
     @property
     def hung_up(self) -> bool:
-        """Whether the server closed an idle connection, or sent what nobody asked for, and the loop has yet to see it.
+        """Whether the server closed an idle connection, or sent something unasked, and the loop has not noticed yet.
 
-        Some servers (llama.cpp's) say that they keep a connection and close it after a stream all the same.
+        Some servers (llama.cpp's) promise to keep a connection but close it after a stream.
         """
         if self._file is None:
             return False
@@ -271,7 +271,7 @@ class Connection(asyncio.Protocol):
         return bool(poll.poll(0))
 
     async def send(self, request: bytes, stamps: Stamps) -> Response:
-        """Hand a request to the kernel. Raises `Broken`; the answer is waited for through what this returns."""
+        """Send a request. Raises `Broken`. Wait for the answer on the returned object."""
         response = self._response = Response(stamps, self._wake)
         self._keep = self._half_sent = False
         stamps.reused, self.used = self.used, True
@@ -291,21 +291,21 @@ class Connection(asyncio.Protocol):
             if response.failure is not None:
                 raise response.failure
             if response.status is not None and done < len(request):
-                self._half_sent = True  # it is refused already, and nobody may be reading any more
+                self._half_sent = True  # the server has refused already and may have stopped reading
                 break
         if stamps.when_sent is not None:
             stamps.when_sent()
         return response
 
     def expire_at(self, deadline: float) -> None:
-        """Let whatever is under way fail with `TimeoutError` at this time of the event loop.
+        """Make the current operation fail with `TimeoutError` at this time of the event loop.
 
-        A timer by hand: `asyncio.timeout` around every call costs three times as much.
+        Our own timer, because `asyncio.timeout` around every call costs three times as much.
         """
         self._timer = self._loop.call_at(deadline, self._expire)
 
     def release(self) -> None:
-        """The answer has been read. If all of it has come in the connection can be used again, else it is closed."""
+        """The answer has been read. Keep the connection if it is complete, otherwise close it."""
         response, self._response = self._response, None
         if self._timer is not None:
             self._timer.cancel()
@@ -336,7 +336,7 @@ class Connection(asyncio.Protocol):
         now = perf_counter()
         response = self._response
         if response is None:
-            self.close()  # bytes that nobody asked for
+            self.close()  # unsolicited bytes
             return
         mark = len(response.blocks)
         try:
@@ -381,7 +381,7 @@ class Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         if self._response is not None and self._response.complete:
-            raise NotHttp("more came than was asked for")
+            raise NotHttp("more data than expected")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._response is not None:
@@ -425,9 +425,9 @@ class Connection(asyncio.Protocol):
         self._go_on()
 
     def _write_now(self, request: bytes) -> int:
-        """Give it to the kernel without a detour over the event loop; how much it took.
+        """Write to the kernel directly, bypassing the event loop; returns the number of bytes taken.
 
-        uvloop would send it only at the end of its round, after everything else that is ready to run.
+        uvloop would write only at the end of its round, after everything else that is ready to run.
         """
         if self._file is None or self._transport is None or self._transport.get_write_buffer_size():
             return 0

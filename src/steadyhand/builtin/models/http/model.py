@@ -1,8 +1,8 @@
-"""A chat model behind HTTP: one attempt, timed at the socket, whatever the vendor's wire.
+"""A chat model behind HTTP: one attempt, timed at the socket, for any vendor's API.
 
-One attempt is one request, without retries. It streams, so that the first token and every later one have a time. A
-server that refuses a part of the request which can be left out is asked once more without it, as a new request with its
-own times; the refused one leaves no trace in them, and what was learnt holds for this instance.
+One attempt is one request, without retries. It streams, so that every token has an arrival time. If the server refuses
+an optional part of the request, it is asked again without it, as a new request with its own times; the refused one does
+not count, and this instance remembers the refusal.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _HEADERS = {
 
 
 class Wire(Protocol):
-    """A vendor's interface, as the server at hand is known to understand it."""
+    """A vendor's API, reduced to what this server is known to support."""
 
     @property
     def what(self) -> str:
@@ -57,16 +57,16 @@ class Wire(Protocol):
     def reader(self, request: ChatRequest) -> AnswerReader: ...
 
     def token_limit(self, request: ChatRequest) -> int | None:
-        """The most tokens of an answer that the request asks for, or None when it leaves that to the model."""
+        """The token limit of the request, or None if it sets none."""
         ...
 
     def without(self, status: int, message: str, request: ChatRequest) -> Wire | None:
-        """The wire to try instead after this refusal, or None when the refusal is about something else."""
+        """The wire to try after this refusal, or None if the refusal is about something else."""
         ...
 
 
 class _OtherWire(Exception):
-    """The server refused a part of the request that can be left out."""
+    """The server refused an optional part of the request."""
 
     def __init__(self, wire: Wire) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class _OtherWire(Exception):
 
 
 class _Try:
-    """One request: the wire it is put on, when its bytes went and came, and what was read of its answer."""
+    """One request: its wire, its times, and what was read of its answer."""
 
     __slots__ = ("complete", "kept", "reader", "request", "stamps", "streamed", "wire")
 
@@ -96,7 +96,7 @@ def client_body(request: ChatRequest, dialect: Dialect) -> dict[str, Any] | None
 
 
 class HttpModel:
-    """A `ports.model.ChatModel`. Must be used on one event loop."""
+    """A `ports.model.ChatModel`. For use on one event loop."""
 
     def __init__(self, name: str, settings: HttpSettings, wire: Wire) -> None:
         self._name = name
@@ -181,7 +181,7 @@ class HttpModel:
         raise status_error(self._endpoint, status, message, code=error_code(body), headers=response.headers)
 
     async def _read_stream(self, response: Response, made: _Try) -> None:
-        """The answer is read when its end is there, not piece by piece: its stamps are taken where it arrives."""
+        """Read the answer once it is complete; its times were taken on arrival."""
         reader = made.reader
         try:
             while True:
@@ -197,13 +197,13 @@ class HttpModel:
                 reader.feed(response.take())
             raise
         except Broken:
-            # What it reported before it broke says more than that it did.
+            # An error that it reported before is more informative.
             reader.feed(response.take())
             raise
         self._require_complete(reader)
 
     async def _read_whole(self, response: Response, made: _Try) -> None:
-        """Read an answer that does not say it is a stream; it may be one all the same."""
+        """Read an answer that is not declared as a stream, but may be one."""
         body = await response.body(limit=_MAX_BODY)
         if response.received > _MAX_BODY:
             raise UnreadableResponse(f"it is longer than {_MAX_BODY} bytes")
@@ -217,17 +217,17 @@ class HttpModel:
         else:
             reader.whole(body)
         if not reader.seen:
-            raise UnreadableResponse("it holds no answer")
+            raise UnreadableResponse("it has no answer")
         made.streamed = streamed
 
     def _require_complete(self, reader: AnswerReader) -> None:
         if not reader.ended:
             raise self._error("the stream ended before the answer did", "stream", 200)
         if not reader.seen:
-            raise UnreadableResponse("the stream holds no answer")
+            raise UnreadableResponse("the stream has no answer")
 
     def _failure(self, error: Exception, status: int | None, limit: float) -> ModelError | None:
-        """The `ModelError` for what was caught, or None for what is not about the call."""
+        """The `ModelError` for an exception, or None if it is not about the call."""
         match error:
             case ModelError():
                 return error

@@ -1,4 +1,5 @@
-"""What every vendor's answer is read into: text, tool calls, tokens, and how much of the body each piece took."""
+"""Server-sent events, and the base of every vendor's reader: text, tool calls, tokens, and the place of each in the
+body."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Any, ClassVar, cast
 import msgspec
 
 from steadyhand.errors import ModelErrorKind
-from steadyhand.records.base import too_deep
+from steadyhand.records.base import shorten, too_deep
 from steadyhand.records.chat import FinishReason, ToolCall, Usage
 
 _BOM = b"\xef\xbb\xbf"
@@ -18,15 +19,15 @@ _DONE_LINE = _DATA + DONE
 _MESSAGE_DEPTH = 8
 
 
-Event = tuple[bytes, int]
+ServerEvent = tuple[bytes, int]
 """The data of one event, and how many bytes of the stream it took to complete it."""
 
 
 class EventStream:
-    """Feed it bytes, get the events they complete. Lines end in LF or CRLF; `event:`, `id:` and comments are skipped.
+    """Splits a stream of bytes into events. Lines end in LF or CRLF; `event:`, `id:` and comments are skipped.
 
-    An event ends at its blank line, except `[DONE]`, which is complete with its own line: nothing may follow it, and
-    when it arrived is when the answer did. What is left without a blank line at the end of the stream is no event.
+    An event ends at its blank line, except `[DONE]`, which ends with its own line: nothing may follow it, so that the
+    answer is complete when it arrives. An incomplete event at the end of the stream is dropped.
     """
 
     __slots__ = ("_data", "_end", "_rest")
@@ -36,8 +37,8 @@ class EventStream:
         self._data: list[bytes] = []
         self._end: int = 0
 
-    def feed(self, block: bytes) -> list[Event]:
-        events: list[Event] = []
+    def feed(self, block: bytes) -> list[ServerEvent]:
+        events: list[ServerEvent] = []
         rest = self._rest
         if not rest and not self._data:
             block = self._take_plain(block, events)
@@ -54,7 +55,7 @@ class EventStream:
         for line in lines:
             end += len(line) + 1
             if line[-1:] == b"\r":
-                line = line[:-1]  # noqa: PLW2901 -- the loop's own copy
+                line = line[:-1]  # noqa: PLW2901 - a local copy
             if not line:
                 if data:
                     events.append((data[0] if len(data) == 1 else b"\n".join(data), end))
@@ -71,8 +72,8 @@ class EventStream:
         self._end = end
         return events
 
-    def _take_plain(self, block: bytes, events: list[Event]) -> bytes:
-        """Take the events that are one line of data each, as nearly all are; what is left begins with another kind."""
+    def _take_plain(self, block: bytes, events: list[ServerEvent]) -> bytes:
+        """Take events of one data line each, as nearly all are. Returns the rest, from the first that is different."""
         parts = block.split(b"\n\n")
         taken = 0
         for part in parts[:-1]:
@@ -89,11 +90,11 @@ NOT_DECODED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class UnreadableResponse(Exception):
-    """The answer is not what the interface promises; the text says how."""
+    """The answer does not follow the API; the message says how."""
 
 
 class ErrorInAnswer(Exception):
-    """The server reported an error inside a successful response; the text is its message."""
+    """The server reported an error inside a successful response; the message is the server's."""
 
     def __init__(self, message: str, *, kind: ModelErrorKind = "server", retryable: bool = True) -> None:
         super().__init__(message)
@@ -129,15 +130,15 @@ _decode_arguments = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class AnswerReader(ABC):
-    """Collects one answer, in pieces or whole; each wire's reader says what an event means, in `read`.
+    """Collects one answer, streamed or complete. The reader of each wire defines in `read` what an event means.
 
-    `pieces` are (bytes of the body it took, number of characters); `first_token` and `done` are bytes of the body too,
-    `done` None until the answer says that it is over. `finish_reason` is the server's own word, and `refused` whether
-    the text is marked as a refusal. Raises `UnreadableResponse` and `ErrorInAnswer`.
+    `pieces` are (position in the body, number of characters); `first_token` and `done` are positions in the body too,
+    `done` being None until the answer ends. `finish_reason` is the server's own term, and `refused` whether the text is
+    marked as a refusal. Raises `UnreadableResponse` and `ErrorInAnswer`.
     """
 
     ends: ClassVar[tuple[bytes, ...]] = ()
-    """Bytes that are in the event an answer ends with, or in one that says it failed."""
+    """Bytes that occur in the last event of an answer, or in one that reports an error."""
 
     __slots__ = (
         "calls",
@@ -173,7 +174,7 @@ class AnswerReader(ABC):
         return tuple(call.finished(number) for number, (_, call) in enumerate(self.calls))
 
     def finish(self, *, streamed: bool) -> FinishReason | None:
-        """How the answer ended. A stream has to say so: without that nobody can tell whether it is all there."""
+        """How the answer ended. A stream must say so, or it may be incomplete."""
         if self.finish_reason is None:
             return FinishReason.UNKNOWN if streamed else None
         reason = FinishReason(self.finish_reason)
@@ -181,13 +182,13 @@ class AnswerReader(ABC):
 
     @property
     def ended(self) -> bool:
-        """Whether a stream that ends here has brought the whole answer."""
+        """Whether the answer is complete if the stream ends here."""
         return self.done is not None
 
     def feed(self, block: bytes) -> bool:
-        """Read a block of an event stream; whether the answer's end was in it. What follows that is not read.
+        """Read a block of an event stream. Returns whether the answer ended in it; nothing after that is read.
 
-        Only chat completions end with `[DONE]`; elsewhere it is a gateway's, and says nothing.
+        Only chat completions end with `[DONE]`; elsewhere a gateway may add it, and it means nothing.
         """
         for data, end in self.events.feed(block):
             if data != DONE:
@@ -202,7 +203,7 @@ class AnswerReader(ABC):
 
     @abstractmethod
     def read(self, data: bytes, end: int) -> None:
-        """Take in one event that was complete after `end` bytes of the body."""
+        """Read one event, which was complete after `end` bytes of the body."""
 
     def add_text(self, text: str, end: int) -> None:
         self.texts.append(text)
@@ -218,8 +219,8 @@ class AnswerReader(ABC):
 
 
 def not_read(error: Exception, data: bytes) -> UnreadableResponse:
-    """For a document that could not be decoded: what was wrong, and how it starts."""
-    return UnreadableResponse(f"{error}: {data[:80].decode('utf-8', 'replace')!r}")
+    """The error for a document that could not be decoded: what was wrong, and how it starts."""
+    return UnreadableResponse(f"{error}: {shorten(data.decode('utf-8', 'replace'), 80)!r}")
 
 
 def error_text(body: bytes) -> str:
@@ -249,7 +250,7 @@ def error_code(body: bytes) -> str | None:
 
 
 def message_in(value: Any) -> str | None:
-    """The first text that looks like a message in an error object, unless it is nested too deeply to be one."""
+    """The first text in an error object that looks like a message, unless it is nested too deeply."""
     return _message_in(value, _MESSAGE_DEPTH)
 
 
