@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import shlex
 import sys
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -30,6 +31,9 @@ from steadyhand.report.details import Transcripts
 from steadyhand.report.progress import progress_for
 from steadyhand.report.terminal import render_stored_run
 from steadyhand.store.reader import RunReader
+
+if TYPE_CHECKING:
+    from steadyhand.report.otel import OtelExporter
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _DIR = click.Path(path_type=Path, file_okay=False)
@@ -121,11 +125,16 @@ def carry_out(
     junit_file: Path | None = None,
     html_file: Path | None = None,
     transcripts: Transcripts | None = None,
+    otel: str | None = None,
 ) -> ExitCode:
     """Run it, report, and return the exit code. After an interrupt or a full disk, report whatever was recorded."""
     progress = progress_for(progress_stream(), live=takes_control(), enabled=not silent, standing=run.standing)
+    traces = None if otel is None else _exporter(otel)
     network = run.needs_network  # may reject the name of a model, so ask before creating the coroutine
-    record = run_in_loop(run.execute([progress], attend=attended), network=network)
+    observers = [progress] if traces is None else [progress, traces]
+    record = run_in_loop(run.execute(observers, attend=attended), network=network)
+    if traces is not None and traces.note is not None:
+        say(f"note: {run.redactor.text(traces.note)}", err=True)
     reader: RunReader | None = None
     crashed = run.crashed
     try:
@@ -151,6 +160,12 @@ def carry_out(
         say(f"{tell_bug(crashed, run.redactor)}: {_resume(run)}", err=True)
         return ExitCode.UNDECIDED
     return _exit_code(reader, lost=run.broken is not None or unwritten)
+
+
+def _exporter(url: str) -> OtelExporter:
+    from steadyhand.report.otel import OtelExporter, target_of  # few runs export traces
+
+    return OtelExporter(target_of(url, os.environ))
 
 
 def _exit_code(reader: RunReader | None, *, lost: bool) -> ExitCode:
@@ -256,6 +271,13 @@ def _resume(run: Run) -> str:
     type=click.IntRange(1, 65535),
     help="Receive spans from services that are already running, as OTLP over HTTP on this port of the loopback.",
 )
+@click.option(
+    "--otel",
+    is_flag=False,
+    flag_value="",
+    metavar="[URL]",
+    help="Export every trial as a trace to this OTLP endpoint. [URL: OTEL_EXPORTER_OTLP_ENDPOINT, or local port 4318]",
+)
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Stop starting trials once this many tokens are used.")
 @shared.out
 @report_files
@@ -268,7 +290,7 @@ def run(ctx: click.Context, /, **given: Any) -> None:
     inconclusive or ended in error; 130 interrupted.
     """
     chosen = {name: given.pop(name) for name in ("paths", "tags", "expression", "filters")}
-    files = {name: given.pop(name) for name in ("json_file", "junit_file", "html_file", "transcripts")}
+    files = {name: given.pop(name) for name in ("otel", "json_file", "junit_file", "html_file", "transcripts")}
     silent, dry_run = given.pop("no_progress"), given.pop("dry_run")
     if dry_run:
         _refuse_reports(files)

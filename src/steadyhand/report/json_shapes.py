@@ -312,6 +312,7 @@ class JsonAttempt(Record):
     streamed: Annotated[bool, doc("Whether the answer was streamed.")]
     error: Annotated[str | None, doc("Why the attempt failed.")]
     backoff_ms: Annotated[float, doc("Back-off before the next attempt.")]
+    proxied: Annotated[bool, doc("Whether it went through a proxy, which is then part of its times.")]
 
 
 class JsonUsage(Record):

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
+import ssl
 from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -14,6 +18,7 @@ from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.records.chat import ChatRequest, Message
 from steadyhand.testing import Answer, ModelServer
 
+TLS = Path(__file__).parent / "tls"
 WAY = "http://proxy.example:3128"
 ASKED = ChatRequest(messages=(Message(role="user", content="hi"),))
 
@@ -69,7 +74,7 @@ class Relay:
         self.port = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def __aenter__(self) -> Relay:
+    async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
@@ -144,13 +149,42 @@ async def test_a_tunnel_leads_to_the_server(server):
         assert relay.heads == ["CONNECT api.example:443 HTTP/1.1\r\nHost: api.example:443\r\n\r\n"]
 
 
+async def test_tls_goes_through_the_tunnel_with_the_certificates_of_the_environment(monkeypatch):
+    """`SSL_CERT_FILE` names the private authority."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(TLS / "loopback.pem"))
+    monkeypatch.setenv("STEADYHAND_PROXY_LOOPBACK", "1")
+    said = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "Safe."}, "finish_reason": "stop"}]}
+    body = json.dumps(said).encode()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+        )
+        await writer.drain()
+        writer.close()
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(TLS / "loopback.pem", TLS / "loopback.key")
+    server = await asyncio.start_server(talk, "127.0.0.1", 0, ssl=context)
+    port = server.sockets[0].getsockname()[1]
+    async with Relay(port) as relay:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{relay.port}")
+        model = _model(f"https://127.0.0.1:{port}/v1")
+        response = await model.attempt(ASKED, zero=0.0)
+        await model.close()
+    server.close()
+    assert (response.text, response.attempt.proxied) == ("Safe.", True)
+    assert relay.heads[0].startswith(f"CONNECT 127.0.0.1:{port} HTTP/1.1")
+
+
 async def test_a_proxy_that_refuses_is_an_error_that_says_so(monkeypatch, server):
     async with Relay(server.port, refuses=True) as relay:
-        with pytest.raises(TunnelRefused, match="does not connect to api.example:443: HTTP/1.1 407"):
+        with pytest.raises(TunnelRefused, match=r"does not connect to api\.example:443: HTTP/1\.1 407"):
             await Proxy(host="127.0.0.1", port=relay.port).tunnel("api.example", 443)
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{relay.port}")
         model = _model("https://api.example/v1")
-        with pytest.raises(ModelError, match="the proxy 127.0.0.1:.* does not connect") as caught:
+        with pytest.raises(ModelError, match=r"the proxy 127\.0\.0\.1:.* does not connect") as caught:
             await model.attempt(ASKED, zero=0.0)
         assert caught.value.kind == "connect"
         await model.close()
