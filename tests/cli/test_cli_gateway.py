@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shlex
 import shutil
+import signal
 import sys
 from pathlib import Path
 
+import openai
 import pytest
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "gateway"
 PYTHON = shlex.quote(sys.executable)
 
 # Client and address are looked up once, when the module is imported, as most agents do.
 DESK = """\
+import asyncio
 import json
 import os
 
@@ -87,7 +93,7 @@ def test_an_agent_that_reads_its_addresses_when_it_is_imported(shell, model, cod
     assert ended.code == code, ended.out + ended.err
     for trial in _trials(shell):
         assert trial["verdict"] == ("passed" if code == 0 else "failed")
-        assert [call["model"] for call in trial["model_calls"]] == [f"scripted/{model}.yaml"] * 2
+        assert [call["model"] for call in trial["timing"]["calls"]] == [f"scripted/{model}.yaml"] * 2
 
 
 @pytest.mark.parametrize(("argument", "code"), [("", 0), (" PAY", 1)])
@@ -180,3 +186,34 @@ def test_calls_through_the_gateway_count_toward_the_budget(shell):
         "--trials", "4", "--concurrency", "1", "--max-tokens", "200",
     )  # fmt: skip
     assert "no more trials were started" in ended.out + ended.err
+
+
+def test_the_gateway_alone_and_the_bridge_to_its_tools(shell):
+    """As a client sees it that starts its MCP servers as programs."""
+    _folder(shell)
+    process = shell.start("gateway", "--scenario", "refund_desk.scenario.yaml", "--model", "scripted/careful.yaml")
+    try:
+        told = dict(process.stdout.readline().removeprefix("export ").strip().split("=", 1) for _ in range(6))
+        assert sorted(told) == [
+            "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL", "STEADYHAND_MCP_URL",
+            "STEADYHAND_MOCKS_URL",
+        ]  # fmt: skip
+        assert asyncio.run(_through_bridge(told["STEADYHAND_MCP_URL"])) == ["lookup_order", "refund", "delivered"]
+        model = openai.OpenAI(base_url=told["OPENAI_BASE_URL"], api_key=told["OPENAI_API_KEY"])
+        made = model.responses.create(model="m", input="Order A-1042 is broken.")
+        assert made.output[0].name == "lookup_order"
+    finally:
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate()
+    assert 'service  orders.lookup_order(number=A-1042): {"number":"A-1042","state":"delivered","total":48}' in err
+    assert "model    scripted/careful.yaml, 60+9 tokens: lookup_order" in err
+    assert process.returncode == 130
+
+
+async def _through_bridge(url: str) -> list[str]:
+    server = StdioServerParameters(command=sys.executable, args=["-m", "steadyhand", "mcp", url])
+    async with stdio_client(server) as (read, write), ClientSession(read, write) as client:
+        await client.initialize()
+        names = [tool.name for tool in (await client.list_tools()).tools]
+        found = await client.call_tool("lookup_order", {"number": "A-1042"})
+        return [*names, found.structuredContent["state"]]
