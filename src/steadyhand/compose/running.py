@@ -26,6 +26,7 @@ from steadyhand.compose.loading import (
     NOTHING_GIVEN,
     Given,
     Rubrics,
+    ScenarioRegistries,
     load_scenarios,
     open_registries,
     with_safe_ids,
@@ -210,6 +211,10 @@ class Run:
         from steadyhand.compose.matrices import run_matrices
 
         return run_matrices(self.scenarios)
+
+    @property
+    def registries(self) -> ScenarioRegistries:
+        return self._registries
 
     @property
     def needs_network(self) -> bool:

@@ -55,6 +55,10 @@ class MockShape(Shape):
     response_fn: Name | None = Field(default=None, alias="responseFn", description="A JavaScript function")
     error: MockErrorShape | None = None
     metadata: MockMetadataShape = MockMetadataShape.model_construct()
+    description: str = Field(default="", description="What an agent is told that the method does")
+    parameters: dict[str, Any] | None = Field(
+        default=None, description="What an agent is told of the named parameters: a JSON Schema of an object"
+    )
 
 
 class DatabaseShape(Shape):
