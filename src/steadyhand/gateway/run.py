@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+from importlib.metadata import PackageNotFoundError, version
 
 from steadyhand.gateway.mocks import MocksMount
 from steadyhand.gateway.models import anthropic_mount, openai_mount
@@ -22,8 +22,16 @@ def run_gateway(port: int = 0, *, otlp_port: int | None = None) -> GatewayServer
     server.mount("anthropic", anthropic_mount())
     server.mount("mocks", MocksMount())
     server.mount(MOUNT, TraceReceiver(server))
-    if importlib.util.find_spec("mcp") is not None:
+    if _mcp_is_usable():
         from steadyhand.gateway.mcp_server import McpMount  # the extra `mcp`
 
         server.mount("mcp", McpMount())
     return server
+
+
+def _mcp_is_usable() -> bool:
+    """Whether the extra `mcp` is installed. Frameworks bring the package too, in versions with another interface."""
+    try:
+        return version("mcp").startswith("1.")
+    except PackageNotFoundError:
+        return False
