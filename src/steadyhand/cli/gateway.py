@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 
 import click
@@ -57,6 +58,7 @@ async def _serve(trial: StandingTrial, port: int) -> None:
     async with trial.served(port, [shown]) as addresses:
         for name, value in addresses.variables.items():
             say(f"export {name}={value}")
+        sys.stdout.flush()
         say("serving; Ctrl-C ends it", err=True)
         await asyncio.Event().wait()
 
