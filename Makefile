@@ -48,6 +48,15 @@ test-local: $(LOCAL) ## run the tests that need the real model
 test: $(READY) ## run the tests, and measure branch coverage against the floor in pyproject.toml
 	$(BIN)/python -m pytest -q -n logical --cov --cov-report= -m "not slow and not local"
 
+FRAMEWORKS := $(VENV)/.frameworks
+$(FRAMEWORKS): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,frameworks,otel]'
+	@touch $@
+
+.PHONY: test-frameworks
+test-frameworks: $(FRAMEWORKS) ## run agents of real frameworks and a real service, unmodified
+	$(BIN)/python -m pytest -q --no-cov tests/cli/test_cli_unmodified_agents.py tests/cli/test_cli_frameworks.py tests/unit/gateway/test_gateway_spans.py
+
 test-slow: $(READY) ## run the tests that take minutes
 	$(BIN)/python -m pytest -q -m "slow and not ray"
 
@@ -120,7 +129,7 @@ bench-store: $(READY) ## make a record of a million trials, and measure what rea
 
 # Everything that a user could install with Steadyhand, to read licences and versions from.
 RELEASE := .venv-release
-EXTRAS := e2b,elizaos,postgres,local,providers,frameworks,dev,docs,fuzz
+EXTRAS := e2b,elizaos,postgres,local,providers,mcp,otel,ray,export,pandas,frameworks,dev,docs,fuzz
 $(RELEASE)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(RELEASE)
 	$(RELEASE)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(EXTRAS)]'

@@ -15,6 +15,7 @@ BENCHMARKS = {
     "latency": "the clock",
     "conversations": "conversations",
     "agents": "agents in processes of their own",
+    "gateway": "the gateway",
     "throughput": "many trials",
     "compare": "comparing runs",
     "peers": "beside other tools",

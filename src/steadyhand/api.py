@@ -85,6 +85,7 @@ class RunArguments(TypedDict, total=False):
     replay_time: Literal["zero", "original"]
     max_cost: float | None
     max_tokens: int | None
+    otlp_port: int | None
 
 
 def run(

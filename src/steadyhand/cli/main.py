@@ -44,6 +44,8 @@ _COMMANDS = {
     "compare": ("steadyhand.cli.compare:compare", "Compare runs or targets: what differs, and is it chance?"),
     "gate": ("steadyhand.cli.gate:gate", "Hold a run against a baseline, for CI."),
     "baseline": ("steadyhand.cli.baseline:baseline", "Write a run's results to a small file, for `gate`."),
+    "gateway": ("steadyhand.cli.gateway:gateway", "Serve a model and a scenario's mocks, for trying an agent out."),
+    "mcp": ("steadyhand.cli.mcp:mcp", "Serve a trial's MCP tools over stdin and stdout."),
     "import": ("steadyhand.cli.importer:import_scenarios", "Convert scenarios from other benchmarks."),
     "schema": ("steadyhand.cli.schema:schema", "Print JSON Schemas, for editors and other tools."),
     "scenario": ("steadyhand.cli.main:scenario", "Run and check scenario files (same commands as above)."),

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import click
 
@@ -44,6 +44,9 @@ from steadyhand.report.terminal import View, render_stored_run
 from steadyhand.report.transcript import Transcripts
 from steadyhand.report.wording import JunitInconclusive
 from steadyhand.store.reader import RunReader, find_run
+
+if TYPE_CHECKING:
+    from steadyhand.report.otel import OtelExporter
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _DIR = click.Path(path_type=Path, file_okay=False)
@@ -171,11 +174,15 @@ def show_run(reader: RunReader, reports: Reports, view: View | None = None) -> N
         raise Unwritten("; ".join(unwritten))
 
 
-def carry_out(run: Run, reports: Reports, *, silent: bool) -> ExitCode:
+def carry_out(run: Run, reports: Reports, *, silent: bool, otel: str | None = None) -> ExitCode:
     """Run it, report, and return the exit code. After an interrupt or a full disk, report whatever was recorded."""
     progress = progress_for(progress_stream(), live=takes_control(), enabled=not silent, standing=run.standing)
+    traces = None if otel is None else _exporter(otel)
     network = run.needs_network  # may reject the name of a model, so ask before creating the coroutine
-    record = run_in_loop(run.execute([progress], attend=attended), network=network)
+    observers = [progress] if traces is None else [progress, traces]
+    record = run_in_loop(run.execute(observers, attend=attended), network=network)
+    if traces is not None and traces.note is not None:
+        say(f"note: {run.redactor.text(traces.note)}", err=True)
     reader: RunReader | None = None
     crashed = run.crashed
     try:
@@ -199,6 +206,12 @@ def carry_out(run: Run, reports: Reports, *, silent: bool) -> ExitCode:
         say(f"{tell_bug(crashed, run.redactor)}: {_resume(run)}", err=True)
         return ExitCode.UNDECIDED
     return exit_code(reader, lost=run.broken is not None or unwritten)
+
+
+def _exporter(url: str) -> OtelExporter:
+    from steadyhand.report.otel import OtelExporter, target_of  # few runs export traces
+
+    return OtelExporter(target_of(url, os.environ))
 
 
 def exit_code(reader: RunReader | None, *, lost: bool) -> ExitCode:
@@ -307,6 +320,18 @@ def _resume(run: Run) -> str:
 @click.option(
     "--max-cost", type=click.FloatRange(min=0, min_open=True), help="Stop starting trials once this much is spent."
 )
+@click.option(
+    "--otlp-port",
+    type=click.IntRange(1, 65535),
+    help="Receive spans from services that are already running, as OTLP over HTTP on this port of the loopback.",
+)
+@click.option(
+    "--otel",
+    is_flag=False,
+    flag_value="",
+    metavar="[URL]",
+    help="Export every trial as a trace to this OTLP endpoint. [URL: OTEL_EXPORTER_OTLP_ENDPOINT, or local port 4318]",
+)
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Stop starting trials once this many tokens are used.")
 @shared.out
 @report_options
@@ -319,6 +344,7 @@ def run(ctx: click.Context, /, **given: Any) -> None:
     inconclusive or ended in error; 130 interrupted.
     """
     chosen = {name: given.pop(name) for name in ("paths", "tags", "expression", "filters")}
+    otel = given.pop("otel")
     reports = Reports(**{name: given.pop(name) for name in Reports.__struct_fields__}).check()
     silent, dry_run = given.pop("no_progress"), given.pop("dry_run")
     if dry_run:
@@ -341,7 +367,7 @@ def run(ctx: click.Context, /, **given: Any) -> None:
         if prepared.needs_trust is not None:
             say(f"note: {prepared.needs_trust}", err=True)
         return
-    ctx.exit(carry_out(prepared, reports, silent=silent))
+    ctx.exit(carry_out(prepared, reports, silent=silent, otel=otel))
 
 
 def _refuse_reports(reports: Reports) -> None:

@@ -9,7 +9,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -41,6 +41,7 @@ from steadyhand.plugins.plugin import (
 from steadyhand.plugins.registry import Registry
 from steadyhand.ports.agent import (
     Agent,
+    Gateway,
     Judge,
     OfferedDatabase,
     RubricJudge,
@@ -60,6 +61,9 @@ from steadyhand.records.run import PlannedTrial, TrialRecord
 from steadyhand.records.scenario import Converse, Mock, Scenario, evaluation_specs
 from steadyhand.runtime.mocks import MockSource, MockTable
 from steadyhand.runtime.runtime import AgentRuntime
+
+if TYPE_CHECKING:
+    from steadyhand.gateway.server import GatewayServer
 
 
 class _Shared(NamedTuple):
@@ -118,6 +122,7 @@ class Builder:
         self._tested: dict[str, ChatModel | None] = {}
         self._agents: dict[str, tuple[AgentFactory, AgentSettings]] = {}
         self._scope = RunScope(concurrency=settings.concurrency)
+        self._gateway: GatewayServer | None = None
         self._environments: dict[str, tuple[EnvironmentFactory, EnvironmentSettings]] = {}
 
     def prepare(self, scenarios: Sequence[Scenario]) -> None:
@@ -235,6 +240,7 @@ class Builder:
             agent=self._agent(scenario),
             judge=shared.judge,
             services=services,
+            gateway=self._trial_gateway(scenario),
             model_name=shared.model_name,
             seed=planned.seed,
             score_rubric=shared.score_rubric,
@@ -282,10 +288,42 @@ class Builder:
 
         return score
 
+    def _open_gateway(self, scenario: Scenario, factory: AgentFactory, *, traced: bool) -> GatewayServer | None:
+        """The gateway of the run, if an agent of this scenario has a use for it: a model or services to reach, or spans
+        to send."""
+        port = self._settings.options.otlp_port
+        sends = traced or port is not None
+        served = sends or self._model(scenario) is not None or self._reaches_services(scenario)
+        if not agent_facts(factory).uses_gateway or not served:
+            return None
+        if self._gateway is None:
+            from steadyhand.gateway.run import run_gateway  # a decision does without
+
+            self._gateway = run_gateway(otlp_port=port)
+        return self._gateway
+
+    def _reaches_services(self, scenario: Scenario) -> bool:
+        return needs_services(scenario, self._registries.registry(scenario))
+
+    def _trial_gateway(self, scenario: Scenario) -> Gateway | None:
+        known = self._agents.get(scenario.id)
+        if self._gateway is None or known is None or known[1].gateway is None:
+            return None
+        from steadyhand.gateway.server import TrialGateway
+
+        return TrialGateway(self._gateway, known[1].model)
+
+    @property
+    def late(self) -> Mapping[str, int]:
+        """How many requests came to the gateway after their trial had ended, by trial."""
+        return {} if self._gateway is None else self._gateway.late
+
     async def close(self) -> None:
         if self._services is not None:
             self._services.close()
         await self._scope.close()
+        if self._gateway is not None:
+            await self._gateway.close()
         await self._models.close()
 
     def _environment(self, scenario: Scenario, trial_id: str) -> EnvironmentProvider:
@@ -351,6 +389,7 @@ class Builder:
                 options=part_options(factory, table, self._agent_flags()),
                 run=self._scope,
                 default_key=not chosen,
+                gateway=self._open_gateway(scenario, factory, traced="traces" in table),
             )
             known = self._agents[scenario.id] = (factory, settings)
         return known[0](known[1])

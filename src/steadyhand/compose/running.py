@@ -27,6 +27,7 @@ from steadyhand.compose.loading import (
     NOTHING_GIVEN,
     Given,
     Rubrics,
+    ScenarioRegistries,
     load_scenarios,
     open_registries,
     with_safe_ids,
@@ -121,10 +122,7 @@ class Run:
         """
         self.settings: Settings = Settings(options)
         self._crewed: bool = self.settings.workers > 1 or options.engine == "ray"
-        if self._crewed or options.ray_address is not None or options.ray_env:
-            from steadyhand.compose.executors import check_executor
-
-            check_executor(options, objects=any(given))
+        self._check_executor(options, objects=any(given))
         self._registries = open_registries(self.settings, given, checking=checking)
         loaded = load_scenarios(selection, self._registries, given, models=options.models, agents=options.agents)
         self.redactor: Redactor = self.settings.redactor(loaded)
@@ -171,6 +169,12 @@ class Run:
         self._gate: ProviderGate | OpenGate | None = None
         self._lag: LagMonitor | None = None
         self._workers: Workers | None = None
+
+    def _check_executor(self, options: RunOptions, *, objects: bool) -> None:
+        if self._crewed or options.ray_address is not None or options.ray_env:
+            from steadyhand.compose.executors import check_executor
+
+            check_executor(options, objects=objects)
 
     def doable(self, planned: Sequence[PlannedTrial]) -> Sequence[PlannedTrial]:
         """Those that can be carried out: all, or those that the run to be judged again has a record of."""
@@ -230,6 +234,10 @@ class Run:
         from steadyhand.compose.matrices import run_matrices
 
         return run_matrices(self.scenarios)
+
+    @property
+    def registries(self) -> ScenarioRegistries:
+        return self._registries
 
     @property
     def needs_network(self) -> bool:
@@ -406,9 +414,9 @@ class Run:
             await batch.run(self.pending)
             await self._ask_rest(builder, interrupts)
             self.broken = tape.broken
-            if self.budget.exhausted is not None:
+            for message in self._last_notes(builder):
                 for observer in observers:
-                    observer.noted(f"{self.budget.exhausted}; no more trials were started")
+                    observer.noted(message)
         except StoreError as error:
             self.broken = error
         except asyncio.CancelledError:
@@ -426,6 +434,12 @@ class Run:
         self.interrupted = interrupts.stopping
         self._close(writer)
         return writer.path
+
+    def _last_notes(self, builder: Builder) -> list[str]:
+        notes = [f"{trial}: {_late(count)} after the trial had ended, refused" for trial, count in builder.late.items()]
+        if self.budget.exhausted is not None:
+            notes.append(f"{self.budget.exhausted}; no more trials were started")
+        return notes
 
     def _batch(
         self, builder: Builder, writer: RunWriter, tape: Tape, observers: Sequence[RunObserver], interrupts: Stops
@@ -519,6 +533,10 @@ class Run:
             writer.close("interrupted" if cut_short else "finished", header=header)
         except StoreError as error:
             self.broken = self.broken or error
+
+
+def _late(count: int) -> str:
+    return "1 request reached the gateway" if count == 1 else f"{count} requests reached the gateway"
 
 
 _MOST_SOURCES = 8 * 1024 * 1024

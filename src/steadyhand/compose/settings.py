@@ -95,6 +95,7 @@ class RunOptions(Record):
     replay: Path | None = None
     replay_time: Literal["zero", "original"] = "zero"
     max_cost: Amount | None = None
+    otlp_port: Count | None = None
     max_tokens: Count | None = None
     votes: Count | None = None
     rubric: str | None = None

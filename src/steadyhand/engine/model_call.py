@@ -279,6 +279,10 @@ def _event(
     response: ChatResponse | None = None,
     error: str | None = None,
 ) -> ModelCalled:
+    relayed = request.client is not None
+    finish = response.finish if response else None
+    if relayed and finish is not None:  # a limit that the agent set is its own doing, not ours
+        finish = msgspec.structs.replace(finish, token_limit=None)
     return ModelCalled(
         at_ms=at_ms,
         model=model.name,
@@ -288,5 +292,6 @@ def _event(
         tool_calls=response.tool_calls if response else (),
         usage=response.usage if response else None,
         error=error,
-        finish=response.finish if response else None,
+        finish=finish,
+        relayed=relayed,
     )

@@ -232,6 +232,8 @@ def _answering_call(done: StepResult) -> ModelCalled | str:
     calls = done.result.calls
     if len(calls) != 1:
         return f"the answer took {len(calls)} model calls" if calls else "the agent's model calls are its own"
+    if calls[0].relayed:
+        return "the agent's own program made the answer of what the model said"
     return "; ".join(map(str, calls[0].timing.spoiled)) or calls[0]
 
 

@@ -19,7 +19,8 @@ _MODELS_OWN_LIMIT = frozenset(("model_length", "model_context_window_exceeded"))
 class Attempt(Record, array_like=True):
     """One attempt at a call. A time is None if that point was not reached.
 
-    `cut_ms` is the deadline at which we stopped reading an incomplete answer.
+    `cut_ms` is the deadline at which we stopped reading an answer that was not complete. One that went through a proxy
+    is `proxied`: the way through it is part of its times.
     """
 
     started_ms: float
@@ -34,6 +35,7 @@ class Attempt(Record, array_like=True):
     streamed: bool = False
     error: str | None = None
     backoff_ms: float = 0.0
+    proxied: bool = False
 
     @property
     def latency_ms(self) -> float | None:
@@ -261,11 +263,22 @@ _ENDED = {
 }
 
 
+Dialect = Literal["openai_chat", "openai_responses", "anthropic_messages"]
+
+
+class ClientBody(Record):
+    """A question as the agent's own client put it. A model of the same dialect is sent these fields and not ours."""
+
+    dialect: Dialect
+    fields: dict[str, Any] = {}
+
+
 class ChatRequest(Record):
     """What to ask.
 
-    `json_schema` asks for structured output, `json_mode` for any JSON object, if the server supports it. `cut_after_ms`
-    after it was sent, the answer is cut off: see `ChatResponse.cut`.
+    `json_schema` asks for structured output, `json_mode` for any JSON object, where the server offers it.
+    `cut_after_ms` after it was sent, an answer is taken as far as it has come: see `ChatResponse.cut`. `client` is set
+    when an agent's own client asks, through the gateway. `headers` are sent with this request by models over HTTP.
     """
 
     messages: tuple[Message, ...]
@@ -278,6 +291,8 @@ class ChatRequest(Record):
     purpose: Purpose = "agent"
     timeout_s: float | None = None
     cut_after_ms: float | None = None
+    client: ClientBody | None = None
+    headers: dict[str, str] = {}
 
 
 class Usage(Record, rename={"input_tokens": "input", "output_tokens": "output"}):
@@ -297,7 +312,8 @@ class ChatResponse(Record):
     live from the model; anything else is never graded for latency. An answer that was `cut` holds what had arrived by
     `ChatRequest.cut_after_ms`, its `finish_reason` is `deadline` and `attempt.cut_ms` is set. `timing_includes` says
     what is in the times beside the model and the way to it, if anything. `finish_reason` is None when the server did
-    not say, `finish_raw` is its own word, and `token_limit` the most tokens that the request allowed, if it did.
+    not say, `finish_raw` is its own word, and `token_limit` the most tokens that the request allowed, if it did. `body`
+    is the answer as it came, where the question was sent as an agent's client put it.
     """
 
     text: str
@@ -310,6 +326,7 @@ class ChatResponse(Record):
     timing_includes: str | None = None
     finish_raw: str | None = None
     token_limit: int | None = None
+    body: str | None = None
 
     @property
     def finish(self) -> Finish | None:

@@ -5,7 +5,8 @@ Tokens are counted by the servers. Costs are known where prices are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -403,15 +404,43 @@ def exported_transcript(trial: TrialRecord) -> tuple[Said, ...]:
 
 
 def trajectory_of(events: Iterable[AnyEvent]) -> tuple[TrajectoryStep, ...]:
-    """Thoughts, actions and observations by start time; those of the same moment in the order they were emitted."""
-    steps = [step for event in events if isinstance(event, _STEPS) and (step := _step_of(event)) is not None]
+    """Thoughts, actions and observations by the time they began; those of the same moment stay as they were emitted."""
+    told = told_once([event for event in events if isinstance(event, _STEPS)])
+    steps = [step for event in told if (step := _step_of(event)) is not None]
     return tuple(sorted(steps, key=lambda step: step.at_ms))
+
+
+def told_once(events: Sequence[AnyEvent]) -> Sequence[AnyEvent]:
+    """Without the actions that the agent reported and its trace tells as well: they were done once."""
+    traced = Counter(_what(event) for event in events if type(event) is ActionTaken and event.traced)
+    if not traced:
+        return events
+    twice: set[str] = set()
+    for event in events:
+        if type(event) is ActionTaken and not event.traced and traced[_what(event)] > 0:
+            traced[_what(event)] -= 1
+            twice.add(event.id)
+    return [event for event in events if _action_id(event) not in twice]
+
+
+def _action_id(event: AnyEvent) -> str | None:
+    match event:
+        case ActionTaken():
+            return event.id
+        case Observed():
+            return event.action_id
+        case _:
+            return None
+
+
+def _what(action: ActionTaken) -> tuple[int | None, int | None, str, bytes]:
+    return action.step, action.turn, action.name, msgspec.json.encode(action.params, order="sorted")
 
 
 def _step_of(event: AnyEvent) -> TrajectoryStep | None:
     match event:
         case Thought():
-            return TrajectoryStep(type="thought", at_ms=event.at_ms, content=event.text)
+            return TrajectoryStep(type="thought", at_ms=event.at_ms, content=event.text, agent=event.agent)
         case ActionTaken():
             return TrajectoryStep(
                 type="action",
@@ -420,10 +449,16 @@ def _step_of(event: AnyEvent) -> TrajectoryStep | None:
                 params=event.params,
                 status=event.status,
                 duration_ms=event.duration_ms,
+                agent=event.agent,
             )
         case Observed():
             return TrajectoryStep(
-                type="observation", at_ms=event.at_ms, name=event.name, content=event.content, cut=event.cut
+                type="observation",
+                at_ms=event.at_ms,
+                name=event.name,
+                content=event.content,
+                cut=event.cut,
+                agent=event.agent,
             )
         case _:
             return None

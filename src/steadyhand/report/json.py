@@ -45,6 +45,7 @@ from steadyhand.records.run import (
     TrialRecord,
     answers_finish,
     exported_transcript,
+    told_once,
 )
 from steadyhand.report import json_shapes as shapes
 from steadyhand.report.json_shapes import REPORT_FORMAT
@@ -206,18 +207,18 @@ def _evaluation(result: EvaluationResult) -> shapes.JsonEvaluation:
 
 def trajectory_entries(events: Iterable[AnyEvent]) -> tuple[shapes.JsonTrajectoryEntry, ...]:
     """In one shape, by the time each began. Service calls are in it too: they are how an agent acts."""
-    found = [entry for event in events if (entry := _entry(event)) is not None]
+    found = [entry for event in told_once(tuple(events)) if (entry := _entry(event)) is not None]
     return tuple(sorted(found, key=lambda entry: entry.at_ms))
 
 
-_BLANK = dict.fromkeys(("name", "params", "status", "content", "duration_ms", "mock", "error"))
+_BLANK = dict.fromkeys(("name", "params", "status", "content", "duration_ms", "mock", "error", "agent"))
 
 
 def _entry(event: AnyEvent) -> shapes.JsonTrajectoryEntry | None:
     own: dict[str, Any]
     match event:
         case Thought():
-            own = {"type": "thought", "content": event.text}
+            own = {"type": "thought", "content": event.text, "agent": event.agent}
         case ActionTaken():
             own = {
                 "type": "action",
@@ -225,9 +226,10 @@ def _entry(event: AnyEvent) -> shapes.JsonTrajectoryEntry | None:
                 "params": event.params,
                 "status": event.status,
                 "duration_ms": event.duration_ms,
+                "agent": event.agent,
             }
         case Observed():
-            own = {"type": "observation", "name": event.name, "content": event.content}
+            own = {"type": "observation", "name": event.name, "content": event.content, "agent": event.agent}
         case ServiceCalled():
             own = {
                 "type": "service_call",

@@ -287,6 +287,7 @@ class JsonTrajectoryEntry(Record):
     duration_ms: Annotated[float | None, doc("How long the action or service call took.")]
     mock: Annotated[str | None, doc("Where the mock that answered is defined; null for a real call.")]
     error: Annotated[str | None, doc("Why the service call failed.")]
+    agent: Annotated[str | None, doc("Which of several agents it was, where the agent or its trace says so.")]
 
 
 class JsonPhase(Record):
@@ -313,6 +314,7 @@ class JsonAttempt(Record):
     streamed: Annotated[bool, doc("Whether the answer was streamed.")]
     error: Annotated[str | None, doc("Why the attempt failed.")]
     backoff_ms: Annotated[float, doc("Back-off before the next attempt.")]
+    proxied: Annotated[bool, doc("Whether it went through a proxy, which is then part of its times.")]
 
 
 class JsonUsage(Record):

@@ -394,7 +394,7 @@ def _row(trial: TrialRecord) -> _Row:
             Cell(text=judged.outcome.replace("_", " "), style=_OUTCOME_STYLE[judged.outcome])
             if judged.outcome
             else Cell(),
-            Cell(text=wording.latency(judged, trial.evaluations)),
+            Cell(text=wording.latency(judged, trial.evaluations) + wording.proxied(trial)),
             Cell(text=wording.milliseconds_or_nothing(judged.time_to_first_token_ms)),
             Cell(text=wording.time_to_safe(judged)),
             Cell(text=wording.safe_by_deadline(judged)),

@@ -13,6 +13,7 @@ from steadyhand.judging.rates import ScenarioRate, percent
 from steadyhand.judging.statistics import pass_hat_k
 from steadyhand.records.chat import FinishReason
 from steadyhand.records.evaluation import EvaluationResult, LatencyTier, RubricScore
+from steadyhand.records.event import ModelCalled
 from steadyhand.records.run import CostSummary, Judged, Spent, Target, TrialRecord, answers_finish
 from steadyhand.report.table import Cell, clip, one_line
 
@@ -60,6 +61,13 @@ def latency(judged: Judged, evaluations: Iterable[EvaluationResult]) -> str:
         return f"{figure}  over {bound:g}" if bound is not None else f"{figure}  exceeded"
     bound = _bound(evaluations, tier)
     return f"{figure}  {tier} <={bound:g}" if bound is not None else f"{figure}  {tier}"
+
+
+def proxied(trial: TrialRecord) -> str:
+    """Beside a latency: that the way through a proxy is part of it."""
+    calls = (event for event in trial.events if type(event) is ModelCalled and event.purpose == "agent")
+    through = any(attempt.proxied for call in calls for attempt in call.timing.attempts)
+    return "  through a proxy" if through and trial.judged.latency_ms is not None else ""
 
 
 def milliseconds_or_nothing(ms: float | None) -> str:

@@ -30,7 +30,7 @@ from steadyhand.children.channel import Channel, read, receive_variables
 from steadyhand.children.process import die_with_parent
 from steadyhand.errors import AgentError
 from steadyhand.plugins.plugin import AgentSettings
-from steadyhand.ports.agent import Action, ActionContext, Judgement, Question, ServiceMethod, Shows, Turn
+from steadyhand.ports.agent import Action, ActionContext, Addresses, Judgement, Question, ServiceMethod, Shows, Turn
 from steadyhand.ports.model import ChatModel
 from steadyhand.privacy import close_to_others
 from steadyhand.records.base import plain_fields
@@ -194,6 +194,7 @@ class RemoteTrial:
         self.services: RemoteServices | None = RemoteServices(host, opening.actions) if opening.services else None
         self.database: RemoteDatabase | None = RemoteDatabase(channel) if opening.database else None
         self.judge: RemoteJudge | None = RemoteJudge(channel, *opening.judge) if opening.judge else None
+        self.addresses: Addresses = opening.addresses
         self.shows: Shows = Shows()
         self.variables: Mapping[str, Any] = {}
 
@@ -317,6 +318,7 @@ class Host:
     async def _open(self, opening: Opening, present: Present) -> None:
         assert self._settings is not None
         self._began.restore()
+        os.environ.update(opening.variables)
         trial = self._trial = RemoteTrial(self, opening)
         trial.set(present)
         agent = self._agent = PythonAgent(self._settings)

@@ -16,11 +16,11 @@ from typing import Any, ClassVar, Final, cast
 
 import msgspec
 
-from steadyhand.builtin.agents.options import limit_of
+from steadyhand.builtin.agents.options import limit_of, program_variables
 from steadyhand.builtin.agents.python import PythonAgent, PythonOptions
 from steadyhand.builtin.agents.python_desk import Desk
 from steadyhand.builtin.agents.python_wire import portable
-from steadyhand.builtin.agents.trajectory import REPORTS_ITSELF
+from steadyhand.builtin.agents.trajectory import shows_of_program
 from steadyhand.children.channel import (
     CANCELLED,
     Channel,
@@ -36,7 +36,7 @@ from steadyhand.children.channel import (
 from steadyhand.children.process import ChildProcess, Output
 from steadyhand.errors import AgentError, SetupError, TrialError
 from steadyhand.plugins.plugin import AgentSettings, Options, RunScope, read_options
-from steadyhand.ports.agent import Agent, Reply, Shows, TrialContext, Turn
+from steadyhand.ports.agent import Addresses, Agent, Reply, Shows, StandingAddresses, TrialContext, Turn
 from steadyhand.records.base import Record
 from steadyhand.records.event import Noted
 
@@ -51,12 +51,27 @@ _MAIN = "steadyhand.builtin.agents.python_child:main"
 
 
 class Spec(Record):
-    """What a child has loaded: an agent, and the environment variables it was started with."""
+    """What a child has loaded: an agent, and the environment variables it was started with.
+
+    `gateway` provides addresses to start with, for an agent that reads them when it is imported. They lead to whichever
+    trial the child serves.
+    """
 
     target: str
     folder: str
     options: dict[str, Any]
     variables: dict[str, str]
+    env: dict[str, str] = {}
+    gateway: Any = None
+    model: Any = None
+
+    def addresses(self) -> Addresses:
+        """New ones. Raises `SetupError` when `env` asks for one that there is not."""
+        gateway: StandingAddresses | None = self.gateway
+        return Addresses() if gateway is None else gateway.standing(self.model)
+
+    def addressed(self, addresses: Addresses) -> dict[str, str]:
+        return program_variables(addresses, self.env, wanted_by=f"agent python:{self.target}")
 
     @property
     def load(self) -> list[Any]:
@@ -64,12 +79,14 @@ class Spec(Record):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        return (self.target, self.folder, repr(sorted(self.options.items())), hash(frozenset(self.variables.items())))
+        options = repr(sorted(self.options.items()))
+        return (self.target, self.folder, options, hash(frozenset(self.variables.items())), id(self.model))
 
 
 class PythonAgentFactory:
     """Builds the agent in a child process, or in ours if the option `in_process` is set."""
 
+    uses_gateway: ClassVar[bool] = True
     options: ClassVar[type[Options]] = PythonOptions
 
     def __call__(self, settings: AgentSettings) -> Agent:
@@ -89,8 +106,10 @@ class Child:
         self.spec: Spec = spec
         self.desk: Desk | None = None
         self.loaded: bool = False
+        self._addresses: Addresses = spec.addresses()
+        variables = {**os.environ, **spec.variables, **spec.addressed(self._addresses)}
         try:
-            self._process: ChildProcess = ChildProcess(_MAIN, {**os.environ, **spec.variables}, mark=_MARK)
+            self._process: ChildProcess = ChildProcess(_MAIN, variables, mark=_MARK)
         except OSError as error:
             raise SetupError(f"agent python:{spec.target}: no process can be started for it: {error}") from error
         self._socket = self._process.connection
@@ -143,12 +162,18 @@ class Child:
     def alive(self) -> bool:
         return self.channel.gone is None and self._process.alive
 
-    def begin(self, desk: Desk) -> None:
-        self.desk = desk
+    def begin(self, trial: TrialContext) -> Desk:
+        if self.spec.gateway is not None:
+            self.spec.gateway.point(self._addresses, trial)
+        variables = self.spec.addressed(trial.addresses) if self.spec.gateway is not None else {}
+        desk = self.desk = Desk(self.channel, trial, variables)
         self.channel.attach()
         self.output.attach()
+        return desk
 
     def end(self) -> None:
+        if self.spec.gateway is not None:
+            self.spec.gateway.point(self._addresses, None)
         self.channel.detach()
         self.output.detach()
         self.desk = None
@@ -258,11 +283,10 @@ class ProcessAgent:
     works even if the child does not respond.
     """
 
-    shows: Shows = REPORTS_ITSELF
-
     def __init__(self, settings: AgentSettings) -> None:
         """Raises `SetupError` if the target cannot be imported, or has a required parameter that we do not provide."""
         self._name: str = f"python:{settings.target}"
+        self.shows: Shows = shows_of_program(settings)
         self._limit_s: float = read_options(
             PythonOptions, settings.options, f"agent python:{settings.target}"
         ).timeout_s
@@ -285,8 +309,7 @@ class ProcessAgent:
     async def open(self, trial: TrialContext) -> None:
         self._trial = trial
         child = self._child = self._pool.take(self._spec)
-        desk = Desk(child.channel, trial)
-        child.begin(desk)
+        desk = child.begin(trial)
         if not child.loaded:
             await self._ask(child, "load", self._spec.load, LOAD_S)
             child.loaded = True
@@ -392,4 +415,12 @@ def _spec(settings: AgentSettings) -> Spec:
         name: value for name, value in settings.variables.items() if os.environ.get(name) != value
     }
     options = {name: portable(value) for name, value in settings.options.items()}
-    return Spec(target=settings.target, folder=str(settings.folder), options=options, variables=dict(own))
+    return Spec(
+        target=settings.target,
+        folder=str(settings.folder),
+        options=options,
+        variables=dict(own),
+        env=dict(options.get("env", {})),
+        gateway=settings.gateway,
+        model=settings.model,
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from steadyhand.ports.agent import Addresses
 from steadyhand.records.base import Record, plain
 from steadyhand.records.event import Shows
 
@@ -26,7 +27,8 @@ class ActionCard(Record, array_like=True):
 
 
 class Opening(Record):
-    """What an agent gets to know of its trial. `scenario` is pickled, which is safe because we send it."""
+    """What an agent gets to know of its trial. `scenario` is pickled, which is safe because we send it. `variables`
+    are set in its environment while the trial runs."""
 
     scenario: bytes
     trial_id: str
@@ -39,6 +41,8 @@ class Opening(Record):
     actions: tuple[ActionCard, ...] = ()
     database: bool = False
     judge: tuple[str, bool] | None = None
+    addresses: Addresses = Addresses()
+    variables: dict[str, str] = {}
 
 
 class Present(Record, array_like=True):
