@@ -20,6 +20,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 from pydantic import Field
 
 from steadyhand.builtin.models.http.connection import Broken, Connection, Response, Stamps
+from steadyhand.builtin.models.http.stamped_socket import KERNEL_STAMPS, StampedSocket
 from steadyhand.errors import ModelError, SetupError
 from steadyhand.plugins.plugin import Options
 from steadyhand.records.base import Record, shorten
@@ -135,14 +136,13 @@ class HttpClient:
         return None
 
     async def _connect(self) -> Connection:
-        loop = asyncio.get_running_loop()
+        connection = Connection(freed=self._freed, lost=self._connections.discard, wake=self._turns.wake)
         try:
-            _, connection = await loop.create_connection(
-                lambda: Connection(freed=self._freed, lost=self._connections.discard, wake=self._turns.wake),
-                self._host,
-                self._port,
-                ssl=self._context,
-            )
+            if self._context is None and KERNEL_STAMPS:
+                connection.attach(await StampedSocket.connect(self._host, self._port, connection))
+            else:
+                loop = asyncio.get_running_loop()
+                await loop.create_connection(lambda: connection, self._host, self._port, ssl=self._context)
         except (OSError, ssl.SSLError) as error:
             raise CannotConnect(str(error) or type(error).__name__) from error
         self._connections.add(connection)
