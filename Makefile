@@ -123,3 +123,11 @@ format: $(READY) ## format the source and fix what lint can fix
 clean: ## remove everything that the other targets created
 	rm -rf $(VENV) $(PEERS) $(RELEASE) build dist .coverage .pytest_cache .ruff_cache .steadyhand
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: charts
+charts: ## build the chart library of the HTML report again (needs Node; the result is committed)
+	cd web && npm ci --no-audit --no-fund --loglevel error && npm run -s build
+
+.PHONY: screenshots
+screenshots: $(READY) ## make the pictures in docs/images from the demo run (needs Chromium)
+	$(BIN)/python docs/images/make.py

@@ -71,19 +71,27 @@ def _seldom_collecting() -> Generator[None]:
 
 
 def report_files(command: F) -> F:
-    """--json, --junit and --transcript."""
+    """--json, --junit, --html and --transcript."""
     command = click.option(
         "--transcript",
         "transcripts",
         type=click.Choice(["all", "failed", "none"]),
         help="Which transcripts to show. [default: trials that did not pass, or a single conversation]",
     )(command)
+    command = click.option("--html", "html_file", type=_FILE, help="Write an HTML report, one file for a browser.")(
+        command
+    )
     command = click.option("--junit", "junit_file", type=_FILE, help="Write a JUnit XML report.")(command)
     return click.option("--json", "json_file", type=_FILE, help="Write the full report as JSON.")(command)
 
 
 def show_run(
-    reader: RunReader, *, json_file: Path | None, junit_file: Path | None, transcripts: Transcripts | None
+    reader: RunReader,
+    *,
+    json_file: Path | None,
+    junit_file: Path | None,
+    html_file: Path | None,
+    transcripts: Transcripts | None,
 ) -> None:
     """The files, and the table. Raises `Unwritten` if a file cannot be written; the record is safe already."""
     rates = rates_of(reader)
@@ -96,6 +104,10 @@ def show_run(
         from steadyhand.report.junit import to_junit
 
         unwritten += write_report(junit_file, [to_junit(reader.header, reader.trials(), rates).encode()])
+    if html_file is not None:
+        from steadyhand.report.html.page import to_html
+
+        unwritten += write_report(html_file, to_html(reader, rates))
     show(render_stored_run(reader, rates, page(), transcripts=transcripts))
     if unwritten:
         raise Unwritten("; ".join(unwritten))
@@ -107,6 +119,7 @@ def carry_out(
     silent: bool,
     json_file: Path | None = None,
     junit_file: Path | None = None,
+    html_file: Path | None = None,
     transcripts: Transcripts | None = None,
 ) -> ExitCode:
     """Run it, report, and return the exit code. After an interrupt or a full disk, report whatever was recorded."""
@@ -117,7 +130,9 @@ def carry_out(
     crashed = run.crashed
     try:
         reader = RunReader.open(record)
-        unwritten = _reported(reader, json_file=json_file, junit_file=junit_file, transcripts=transcripts)
+        unwritten = _reported(
+            reader, json_file=json_file, junit_file=junit_file, html_file=html_file, transcripts=transcripts
+        )
     except SteadyhandError:
         if run.broken is None:
             raise
@@ -248,7 +263,7 @@ def run(ctx: click.Context, /, **given: Any) -> None:
     inconclusive or ended in error; 130 interrupted.
     """
     chosen = {name: given.pop(name) for name in ("paths", "tags", "expression", "filters")}
-    files = {name: given.pop(name) for name in ("json_file", "junit_file", "transcripts")}
+    files = {name: given.pop(name) for name in ("json_file", "junit_file", "html_file", "transcripts")}
     silent, dry_run = given.pop("no_progress"), given.pop("dry_run")
     if dry_run:
         _refuse_reports(files)
@@ -263,7 +278,8 @@ def run(ctx: click.Context, /, **given: Any) -> None:
 
 
 def _refuse_reports(files: dict[str, Any]) -> None:
-    given = [option for option, name in (("--json", "json_file"), ("--junit", "junit_file")) if files[name] is not None]
+    options = (("--json", "json_file"), ("--junit", "junit_file"), ("--html", "html_file"))
+    given = [option for option, name in options if files[name] is not None]
     if given:
         raise SetupError(f"--dry-run produces no report; drop it or drop {' and '.join(given)}")
 

@@ -7,11 +7,11 @@ import os
 import random
 import secrets
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
@@ -20,7 +20,6 @@ from steadyhand.batch.plan import Plan, PlannedTrial
 from steadyhand.batch.provider import ProviderGate
 from steadyhand.builtin.plugin import sweep_workspaces
 from steadyhand.compose.building import Builder
-from steadyhand.compose.calibration import Canaries, Cases, Doubts
 from steadyhand.compose.fingerprint import Fingerprints, differences, total
 from steadyhand.compose.loading import (
     NOTHING_GIVEN,
@@ -28,15 +27,14 @@ from steadyhand.compose.loading import (
     Rubrics,
     load_scenarios,
     open_registries,
+    target_of,
     with_safe_ids,
 )
-from steadyhand.compose.models import Tape, asks_judge, build_gate, needs_network, providers_of
+from steadyhand.compose.models import Judges, Tape, asks_judge, build_gate, needs_network, providers_of
 from steadyhand.compose.rejudging import Origin
 from steadyhand.compose.settings import RunOptions, Selection, Settings, restore_options, save_options
-from steadyhand.compose.targets import target_of
 from steadyhand.engine.limits import LagMonitor, SpendingLimit
 from steadyhand.engine.model_call import OpenGate
-from steadyhand.engine.rejudgement import rejudge
 from steadyhand.engine.trial import run_until_measured
 from steadyhand.errors import FileError, SetupError, SteadyhandError, StoreError, UsageError
 from steadyhand.judging.cost import Prices
@@ -52,7 +50,7 @@ from steadyhand.judging.sequential import Decision, Decisions, fewest_passes
 from steadyhand.ports.observer import RunObserver
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.run import DEFAULT_ALPHA, RunHeader, RunMatrix, Standing, TrialKey, TrialRecord
-from steadyhand.records.scenario import Scenario
+from steadyhand.records.scenario import Scenario, evaluation_specs
 from steadyhand.redaction import MASK, SHORTEST, Redactor
 from steadyhand.report.progress import RedactedProgress
 from steadyhand.store.labels import read_labels
@@ -60,6 +58,9 @@ from steadyhand.store.reader import RunReader, new_run_id
 from steadyhand.store.schema import PlanEntry, still_to_do
 from steadyhand.store.writer import RunWriter
 from steadyhand.version import __version__
+
+if TYPE_CHECKING:
+    from steadyhand.compose.calibration import Canaries
 
 
 def _unattended(note: Callable[[str], None]) -> AbstractContextManager[Stops]:
@@ -145,7 +146,6 @@ class Run:
         self.budget: SpendingLimit = SpendingLimit(prices, max_cost=options.max_cost, max_tokens=options.max_tokens)
         if self._path is not None and self.budget.limited:
             self.budget.count_spent(RunReader.open(self._path).trials())
-        self._doubts: Doubts = Doubts(self.settings, self.redactor, self._registries)
         self._canaries: Canaries | None = None
         self.interrupted: bool = False
         self.broken: StoreError | None = None
@@ -268,7 +268,7 @@ class Run:
                 gate=self._gate,
                 tape=tape,
                 budget=self.budget,
-                doubts=self._doubts.of,
+                doubts=self._doubts(),
             )
             try:
                 if self.origin is None:
@@ -331,7 +331,9 @@ class Run:
         self.header = msgspec.structs.replace(self.header, fingerprints=prints)
         digests = {scenario_id: total(parts) for scenario_id, parts in prints.items()}
         entries = (PlanEntry(key=each.key, seed=each.seed, digest=digests[each.scenario.id]) for each in self.planned)
-        return RunWriter.create(self.settings.out, self.header, entries, redactor=self.redactor)
+        return RunWriter.create(
+            self.settings.out, self.header, entries, redactor=self.redactor, sources=_sources(self.scenarios)
+        )
 
     async def _record(self, builder: Builder, tape: Tape, observers: Sequence[RunObserver], interrupts: Stops) -> Path:
         writer = self._writer()
@@ -389,11 +391,20 @@ class Run:
             wanted=decisions.wants if decisions is not None else None,
         )
 
+    def _doubts(self) -> Callable[[Scenario, Judges], Mapping[int, str]] | None:
+        if not self.settings.config.calibration.required:
+            return None
+        from steadyhand.compose.calibration import Doubts
+
+        return Doubts(self.settings, self.redactor, self._registries).of
+
     def _prepare_canaries(self, builder: Builder) -> Canaries | None:
         """Raises `UsageError` when the file is wrong."""
         file = self.settings.options.judge_canaries
         if file is None or self.header.canaries is not None:
             return None
+        from steadyhand.compose.calibration import Canaries, Cases
+
         cases = Cases(self.settings, self._registries, self.redactor)
         found = cases.of(read_labels(file), self.scenarios)
         canaries = Canaries(file, cases, found, trials=len(self.pending), seed=self.seed)
@@ -414,6 +425,8 @@ class Run:
                 await canaries.before_trial(builder, prices)
             if origin is None:
                 return await run_until_measured(lambda: builder.build(planned))
+            from steadyhand.engine.rejudgement import rejudge
+
             stored = origin.trial(planned.key)
             return await rejudge(lambda each: builder.build_stored(planned.scenario, each), stored, origin=origin.id)
 
@@ -439,6 +452,27 @@ class Run:
             writer.close("interrupted" if cut_short else "finished", header=header)
         except StoreError as error:
             self.broken = self.broken or error
+
+
+_MOST_SOURCES = 8 * 1024 * 1024
+
+
+def _sources(scenarios: Sequence[Scenario]) -> dict[str, str]:
+    """The text of the files that the scenarios and their checks were read from, as many as there is room for."""
+    places = {scenario.place.file: None for scenario in scenarios}
+    places.update((spec.place.file, None) for scenario in scenarios for spec in evaluation_specs(scenario))
+    found: dict[str, str] = {}
+    room = _MOST_SOURCES
+    for file in places:
+        try:
+            text = Path(file).read_text(encoding="utf-8")
+        except (OSError, ValueError):  # made in Python, or gone meanwhile
+            continue
+        room -= len(text)
+        if room < 0:
+            break
+        found[file] = text
+    return found
 
 
 def quick_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -164,8 +164,10 @@ class ConversationManager:
     async def _execute_turn(self, said: tuple[Message, ...], number: int) -> None:
         trial, config = self._trial, self._task.config
         mark, started_ms = len(trial.events), trial.elapsed_ms()
+        scripted = self._script.entry_at(number)
         for message in said:
-            trial.emit(Said(at_ms=trial.elapsed_ms(), message=message))
+            pressure = scripted.type if scripted and message.role == "user" else None
+            trial.emit(Said(at_ms=trial.elapsed_ms(), message=message, pressure=pressure))
         self.messages += said
         self._waiting_for = "the agent"
         turn = await ask(trial, self.messages, number=number, timeout_ms=config.timeout_per_turn_ms)

@@ -13,7 +13,7 @@ from itertools import accumulate
 
 from steadyhand.engine.context import RunningTrial, StepResult
 from steadyhand.ports.evaluator import text_check
-from steadyhand.records.chat import SafetyAtDeadline, SafetyTimeline
+from steadyhand.records.chat import InvariantTimeline, SafetyAtDeadline, SafetyTimeline
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, LatencyBounds, Verdict
 from steadyhand.records.event import ModelCalled
 from steadyhand.records.result import ExecutionResult
@@ -45,9 +45,14 @@ class Prefixes:
         self._ends = list(accumulate(characters for _, characters in chunks if characters))
         self._text = text
         self._checks = list(checks)
+        self._order = list(range(len(self._checks)))
         self._known: dict[int, bool] = {-1: False}
+        self._holds: list[dict[int, bool]] = [{} for _ in self._checks]
         if whole_is_safe and self.times:
-            self._known[len(self.times) - 1] = True
+            whole = len(self.times) - 1
+            self._known[whole] = True
+            for held in self._holds:
+                held[whole] = True
         self._resumed: float = time.perf_counter()
         self._give_up_at: float = self._resumed + _TIME_LIMIT_S
 
@@ -63,21 +68,58 @@ class Prefixes:
         """
         if number in self._known:
             return self._known[number]
+        holds = True
+        for at, position in enumerate(self._order):
+            if not await self._check(position, number):
+                # A check that failed here will probably fail on the neighbours too: run it first.
+                self._order.insert(0, self._order.pop(at))
+                holds = False
+                break
+        self._known[number] = holds
+        return holds
+
+    async def _check(self, position: int, number: int) -> bool:
+        """Whether one check passes on a prefix. Raises `TimeoutError` as `safe` does."""
+        held = self._holds[position]
+        if number in held:
+            return held[number]
         if time.perf_counter() - self._resumed > _YIELD_AFTER_S:
             await asyncio.sleep(0)
             self._resumed = time.perf_counter()
             if self._resumed > self._give_up_at:
                 raise TimeoutError
-        part = self._text[: self._ends[number]]
-        holds = True
-        for position, check in enumerate(self._checks):
-            if not await check(part):
-                # A check that failed here will probably fail on the neighbours too: run it first.
-                self._checks.insert(0, self._checks.pop(position))
-                holds = False
-                break
-        self._known[number] = holds
+        holds = held[number] = await self._checks[position](self._text[: self._ends[number]])
         return holds
+
+    async def changes(self, position: int) -> tuple[tuple[float, bool], ...]:
+        """When a check began and ceased to hold: (arrival, holds) at the first prefix and wherever that changed.
+
+        Made of what is known by now, and a few prefixes more. Two of them that agree are taken to agree with everything
+        between them; where they do not, the change is looked for.
+        """
+        if not self.times:
+            return ()
+        last = len(self.times) - 1
+        for quarter in range(5):
+            await self._check(position, last * quarter // 4)
+        held = self._holds[position]
+        found = [(self.times[0], held[0])]
+        before = 0
+        for number in sorted(held):
+            if held[number] != found[-1][1]:
+                found.append((self.times[await self._change(position, before, number)], held[number]))
+            before = number
+        return tuple(found)
+
+    async def _change(self, position: int, before: int, after: int) -> int:
+        """The first prefix after `before` on which the check is as on `after`, if it changes only once between them."""
+        while after - before > 1:
+            middle = (before + after) // 2
+            if await self._check(position, middle) == self._holds[position][after]:
+                after = middle
+            else:
+                before = middle
+        return after
 
     async def first_safe(self, numbers: Sequence[int]) -> int | None:
         """The first safe prefix among `numbers`, which ascend."""
@@ -129,24 +171,38 @@ async def safety_timeline(
         prefixes = Prefixes(done.result.reply, call.timing.chunks, checks, whole_is_safe=held)
         violated = Verdict.FAILED in verdicts
         budgets = trial.budgets(done.step)
-        safe_ms, first_safe_ms = await _safe_times(prefixes, len(done.result.reply), violated=violated)
+        numbers = _sampled(len(prefixes.times), len(done.result.reply))
+        safe_ms, first_safe_ms = await _safe_times(prefixes, numbers, violated=violated)
         return SafetyTimeline(
             first_token_ms=first_token_ms,
             safe_ms=safe_ms,
             first_safe_ms=first_safe_ms,
             at_deadline=await _at_deadline(prefixes, budgets[0], violated=violated) if budgets else None,
             excludes=excludes,
+            invariants=await _invariants(prefixes, [spec for spec, check in found if check is not None]),
         )
     except TimeoutError:
         unknown = "an invariant could not be decided in time on a part of the answer"
         return SafetyTimeline(first_token_ms=first_token_ms, excludes=excludes, unknown=unknown)
 
 
-async def _safe_times(prefixes: Prefixes, characters: int, *, violated: bool) -> tuple[float | None, float | None]:
+async def _invariants(prefixes: Prefixes, specs: Sequence[EvaluationSpec]) -> tuple[InvariantTimeline, ...]:
+    """When each held. Nothing if that takes too long: the times of the whole answer are known by now."""
+    try:
+        return tuple(
+            [
+                InvariantTimeline(name=spec.name or spec.type, changes=await prefixes.changes(position))
+                for position, spec in enumerate(specs)
+            ]
+        )
+    except TimeoutError:
+        return ()
+
+
+async def _safe_times(prefixes: Prefixes, numbers: list[int], *, violated: bool) -> tuple[float | None, float | None]:
     """When the text became safe for good, and when it was first safe.
 
     `violated`: the whole answer violates some invariant, perhaps one that cannot be checked on parts."""
-    numbers = _sampled(len(prefixes.times), characters)
     first = await _refined_first(prefixes, numbers)
     last = None if violated else await _refined_last(prefixes, numbers)
     return (

@@ -216,9 +216,28 @@ def _slowest(turns: Sequence[AgentTurn]) -> Latency | None:
 
 def _changes(before: Mapping[str, CapturedFile], after: Mapping[str, CapturedFile], at_ms: float) -> list[AnyEvent]:
     changes: list[AnyEvent] = [
-        FileChanged(at_ms=at_ms, path=path, change="modified" if path in before else "created", size=file.size)
+        FileChanged(
+            at_ms=at_ms,
+            path=path,
+            change="modified" if path in before else "created",
+            size=file.size,
+            before=_kept(before.get(path)),
+            after=_kept(file),
+        )
         for path, file in after.items()
         if before.get(path) != file
     ]
-    changes += [FileChanged(at_ms=at_ms, path=path, change="deleted") for path in before if path not in after]
+    changes += [
+        FileChanged(at_ms=at_ms, path=path, change="deleted", before=_kept(file))
+        for path, file in before.items()
+        if path not in after
+    ]
     return changes
+
+
+_KEPT = 16_384
+
+
+def _kept(file: CapturedFile | None) -> str | None:
+    """The text of the file, as far as the record keeps it; a diff is made of it when somebody wants to see one."""
+    return None if file is None or file.size > _KEPT else file.text()

@@ -87,6 +87,7 @@ def judge_trial(
         safety_score=safety_score(evaluations),
         failure_classes=failure_classes(evaluations, tier=graded.tier, rubric=rubric),
         rubric=rubric,
+        invariants_over_time=times.invariants,
     )
 
 

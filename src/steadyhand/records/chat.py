@@ -134,12 +134,22 @@ class SafetyAtDeadline(Record, array_like=True):
     critical: bool | None = None
 
 
+class InvariantTimeline(Record, array_like=True):
+    """When one invariant held on what had been received: `changes` are (arrival, holds), the first at the first text.
+
+    Every change from one to the other has an entry, and nothing else has.
+    """
+
+    name: str
+    changes: tuple[tuple[float, bool], ...]
+
+
 class SafetyTimeline(Record):
     """Milliseconds after the request was sent; docs/time.md defines each figure.
 
     `safe_ms` is when the text became safe for good, `first_safe_ms` when it first was safe; None if that never
     happened. `excludes` names the invariants that can be checked on a complete answer only. `unknown` says why figures
-    are missing.
+    are missing. `invariants` are those that can be checked on a part of the answer.
     """
 
     first_token_ms: float | None = None
@@ -148,6 +158,7 @@ class SafetyTimeline(Record):
     at_deadline: SafetyAtDeadline | None = None
     excludes: tuple[str, ...] = ()
     unknown: str | None = None
+    invariants: tuple[InvariantTimeline, ...] = ()
 
 
 class ToolCall(Record):

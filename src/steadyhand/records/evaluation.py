@@ -83,18 +83,25 @@ class EvaluationSpec(Record):
 
 
 class Evidence(Record, array_like=True):
-    """What was expected, what was found, and where."""
+    """What was expected, what was found, and where.
+
+    `span` is where in the text, as offsets from 0, and `message` the message of the step's transcript that it is in,
+    counted from 1; without one it is the final reply.
+    """
 
     expected: str | None = None
     found: str | None = None
     where: str | None = None
     excerpt: str | None = None
+    span: tuple[int, int] | None = None
+    message: int | None = None
 
 
 class JudgeNote(Record):
     """What a judge was asked and answered, so that its judgment can be reviewed.
 
     `not_shown` names what could not be shown to the judge. In that case it was not asked, and `raw` is empty.
+    `question` is what it was asked, without the records that it was shown.
     """
 
     model: str
@@ -107,6 +114,7 @@ class JudgeNote(Record):
     votes: tuple[str, ...] = ()
     repaired: bool = False
     not_shown: tuple[str, ...] = ()
+    question: str = ""
 
 
 class EvaluationResult(Record, array_like=True):

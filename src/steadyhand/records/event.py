@@ -74,9 +74,10 @@ class Event(Record, tag_field="kind", array_like=True):
 
 
 class Said(Event, tag="message"):
-    """A message of the transcript."""
+    """A message of the transcript. `pressure` is the kind that a scripted user puts on the agent with it."""
 
     message: Message
+    pressure: str | None = None
 
 
 class ModelCalled(Event, tag="model_call"):
@@ -129,9 +130,16 @@ class ServiceCalled(Event, tag="service_call"):
 
 
 class FileChanged(Event, tag="file_change"):
+    """A file of the workspace that a step changed, with its text `before` and `after`.
+
+    Both are None where there was no file, and where it is not text or too long to keep.
+    """
+
     path: str
     change: str
     size: int = 0
+    before: str | None = None
+    after: str | None = None
 
 
 class CommandRan(Event, tag="command"):

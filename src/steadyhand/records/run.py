@@ -12,7 +12,7 @@ import msgspec
 
 from steadyhand.records.base import Record, plain_text
 from steadyhand.records.calibration import JudgedCase
-from steadyhand.records.chat import Finish, FinishReason, Purpose, SafetyAtDeadline, Spoiled
+from steadyhand.records.chat import Finish, FinishReason, InvariantTimeline, Purpose, SafetyAtDeadline, Spoiled
 from steadyhand.records.config import Price
 from steadyhand.records.evaluation import EvaluationResult, FailureClass, LatencyTier, Outcome, RubricScore, Verdict
 from steadyhand.records.event import ActionTaken, AnyEvent, ModelCalled, Observed, Said, Shows, Thought, TrajectoryStep
@@ -239,6 +239,7 @@ class Judged(Record, array_like=True):
     safety_score: float | None = None
     failure_classes: tuple[FailureClass, ...] = ()
     rubric: RubricScore | None = None
+    invariants_over_time: tuple[InvariantTimeline, ...] = ()
 
 
 class TrialRecord(Record, array_like=True):

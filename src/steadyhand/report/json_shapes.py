@@ -166,6 +166,16 @@ class JsonSafetyAtDeadline(Record):
     critical: Annotated[bool | None, doc("Safe at the critical time; null if unknown.")]
 
 
+class JsonInvariantTimes(Record):
+    """When one invariant held on what had been received."""
+
+    name: Annotated[str, doc("Name of the invariant.")]
+    changes: Annotated[
+        tuple[tuple[float, bool], ...],
+        doc("Arrival of the text, after the request was sent, with which it came to hold (true) or did not (false)."),
+    ]
+
+
 class JsonJudge(Record):
     """What a judge was asked and what it answered."""
 
@@ -179,6 +189,7 @@ class JsonJudge(Record):
     votes: Annotated[tuple[str, ...], doc("The single votes, if the judge was asked several times.")]
     repaired: Annotated[bool, doc("Whether the answer had to be asked for again because it could not be read.")]
     not_shown: Annotated[tuple[str, ...], doc("Material the judge could not be shown, and so was not asked about.")]
+    question: Annotated[str, doc("What it was asked, without the records it was shown; empty for a rubric.")]
 
 
 class JsonRubric(Record):
@@ -212,6 +223,12 @@ class JsonEvidence(Record):
     found: Annotated[str | None, doc("What was found.")]
     where: Annotated[str | None, doc("Where it was found.")]
     excerpt: Annotated[str | None, doc("The text around it.")]
+    span: Annotated[
+        tuple[_Count, _Count] | None, doc("Offsets of what was found in the reply, or in `message`; null if not known.")
+    ]
+    message: Annotated[
+        _Count | None, doc("Message of the step it was found in, counted from 1; null for the final reply.")
+    ]
 
 
 class JsonEvaluation(Record):
@@ -251,6 +268,7 @@ class JsonMessage(Record):
     at_ms: _AtMs
     step: _StepIfAny
     turn: _TurnIfAny
+    pressure: Annotated[str | None, doc("The kind of pressure that a scripted user puts on the agent with it.")]
 
 
 class JsonTrajectoryEntry(Record):
@@ -431,6 +449,9 @@ class JsonTrial(Record):
     time_to_safe_excludes: Annotated[
         tuple[str, ...],
         doc("Invariants left out of these times, because only a complete answer can be checked for them."),
+    ]
+    invariants_over_time: Annotated[
+        tuple[JsonInvariantTimes, ...], doc("When each invariant held that can be checked on a part of the answer.")
     ]
     times_not_known: Annotated[str | None, doc("Why these times are unknown.")]
     safety_score: Annotated[_Share | None, doc("Safety score; null without invariants.")]

@@ -29,7 +29,7 @@ from steadyhand.report.details import (
     render_incidents,
     render_transcript,
 )
-from steadyhand.report.figures import FIGURE_COLUMNS, figure_cells, render_figures, worth_showing
+from steadyhand.report.figures import FIGURE_COLUMNS, figure_cells, render_figures
 from steadyhand.report.table import Cell, Page, one_line, render_table, visible
 from steadyhand.report.wording import RATE_COLUMNS, axis_value, cost_line, rate_cells
 from steadyhand.spec.matrix_axes import parse_path
@@ -64,8 +64,6 @@ def render_scenarios(
     header: RunHeader, rates: Sequence[ScenarioRate], page: Page, collector: FigureCollector
 ) -> Iterator[str]:
     """Tables of scenarios with several trials, matrices, and figures, each after an empty line."""
-    if not worth_showing(rates):
-        return
     figures = collector.figures(header, rates)
     in_matrix = {each for matrix in header.matrices for each in matrix.combinations}
     several = [rate for rate in rates if rate.total > 1 and rate.scenario_id not in in_matrix]
@@ -130,7 +128,7 @@ class _Row(NamedTuple):
 class _Gathered:
     """What is kept of each trial as it is read; whole trials only if they are shown in detail."""
 
-    def __init__(self, transcripts: Transcripts | None, prices: Prices) -> None:
+    def __init__(self, transcripts: Transcripts | None, prices: Prices, *, figures: bool) -> None:
         self._prices: Prices = prices
         self.spent: CostSummary = CostSummary()
         self._all: bool = transcripts == "all"
@@ -141,7 +139,7 @@ class _Gathered:
         self.warnings: Counter[str] = Counter()
         self.counts: Counter[Verdict] = Counter()
         self.alarms: Counter[Alarm] = Counter()
-        self.figures: FigureCollector = FigureCollector()
+        self.figures: FigureCollector | None = FigureCollector() if figures else None
         self.incidents: Incidents = Incidents()
         self.endings: Counter[str] = Counter()
         self.unscored: Counter[str] = Counter()
@@ -151,7 +149,8 @@ class _Gathered:
         self.counts[verdict] += 1
         self.spent = self.spent.plus(cost_of_trial(trial, self._prices))
         self.incidents.add(trial)
-        self.figures.add(trial)
+        if self.figures is not None:
+            self.figures.add(trial)
         self.rows.append(_row(trial))
         for talk in trial.conversations:
             early = " (early)" if talk.terminated_early else ""
@@ -171,6 +170,11 @@ class _Gathered:
             self.detailed.append(trial)
 
 
+def _several_trials(rates: Sequence[ScenarioRate]) -> bool:
+    """A single trial of a single scenario has no figures beyond its own."""
+    return len(rates) > 1 or any(rate.total + rate.saved > 1 for rate in rates)
+
+
 def render_run(
     header: RunHeader,
     trials: Iterable[TrialRecord],
@@ -185,7 +189,7 @@ def render_run(
     `rates` are the results of the scenarios. `transcripts` says which transcripts to show; by default those of trials
     that did not pass, and that of a run with a single conversation.
     """
-    found = _Gathered(transcripts, Prices.of_run(header))
+    found = _Gathered(transcripts, Prices.of_run(header), figures=_several_trials(rates))
     for trial in trials:
         found.add(trial)
     several = Counter(row.scenario_id for row in found.rows)
@@ -214,7 +218,8 @@ def render_run(
     if happened := list(render_incidents(found.incidents, page)):
         yield ""
         yield from happened
-    yield from render_scenarios(header, rates, page, found.figures)
+    if found.figures is not None:
+        yield from render_scenarios(header, rates, page, found.figures)
     yield ""
     saved = sum(rate.saved for rate in rates)
     yield summary_line(summarise(found.counts, planned=header.planned, saved=saved, alarms=found.alarms), page)

@@ -26,6 +26,7 @@ from steadyhand.store.schema import (
     key_of,
     never_begun,
     read_plan,
+    read_source,
     reading,
     still_to_do,
 )
@@ -156,6 +157,11 @@ class RunReader:
             duration_ms=0.0,
             judged=Judged(verdict=Verdict.ERROR, reason=str(error)),
         )
+
+    def source(self, file: str) -> str | None:
+        """The text of a scenario file as it was when the run started; None if the record does not have it."""
+        with reading(self.path) as connection:
+            return read_source(connection, file)
 
     def plan(self) -> list[PlanEntry]:
         """The planned trials, in order."""

@@ -10,7 +10,7 @@ import importlib
 import os
 import sqlite3
 import zlib
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
@@ -54,6 +54,12 @@ CREATE TABLE trial (
   UNIQUE (scenario_id, idx)
 );
 """
+_SOURCES = """
+CREATE TABLE source (
+  file TEXT PRIMARY KEY,
+  body BLOB NOT NULL
+);
+"""
 _WINDOW = 64 * 1024 - 1
 _CHECKSUM = 4
 # lz4 has no type stubs.
@@ -80,9 +86,8 @@ def begin_tables(connection: sqlite3.Connection) -> None:
     """Create the tables in a transaction, which the caller commits once the header and plan are in them."""
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")
-    connection.executescript(
-        f"BEGIN IMMEDIATE; PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={FORMAT_VERSION}; {_TABLES}"
-    )
+    head = f"BEGIN IMMEDIATE; PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={FORMAT_VERSION};"
+    connection.executescript(f"{head} {_TABLES}{_SOURCES}")
 
 
 def connect(path: Path, *, mode: Literal["ro", "rw", "rwc"]) -> sqlite3.Connection:
@@ -146,7 +151,7 @@ def recognise(connection: sqlite3.Connection, path: Path) -> None:
             f"{path} has format {version}, but this version of Steadyhand reads format {FORMAT_VERSION}; "
             "upgrade Steadyhand"
         )
-    if _schema(connection) != _expected_schema():
+    if _schema(connection) not in _expected_schemas():
         raise StoreError(f"{path} cannot be read as a run record: its tables are damaged")
 
 
@@ -158,13 +163,17 @@ def _schema(connection: sqlite3.Connection) -> frozenset[tuple[str, str, str]]:
 
 
 @functools.cache
-def _expected_schema() -> frozenset[tuple[str, str, str]]:
-    connection = sqlite3.connect(":memory:")
-    try:
-        connection.executescript(_TABLES)
-        return _schema(connection)
-    finally:
-        connection.close()
+def _expected_schemas() -> tuple[frozenset[tuple[str, str, str]], ...]:
+    """A record that was written before scenario files were kept is without their table."""
+    found: list[frozenset[tuple[str, str, str]]] = []
+    for tables in (_TABLES + _SOURCES, _TABLES):
+        connection = sqlite3.connect(":memory:")
+        try:
+            connection.executescript(tables)
+            found.append(_schema(connection))
+        finally:
+            connection.close()
+    return tuple(found)
 
 
 @contextmanager
@@ -208,6 +217,25 @@ def as_stored(value: Any, *kinds: type[T]) -> T:
 def key_of(scenario_id: Any, index: Any) -> TrialKey:
     """Raises `TypeError`."""
     return TrialKey(scenario_id=as_stored(scenario_id, str), index=as_stored(index, int))
+
+
+def write_sources(connection: sqlite3.Connection, sources: Mapping[str, str]) -> None:
+    """The text of the scenario files, for reports that show the lines a check comes from."""
+    packed = ((_storable(file), compress(_storable(text).encode(), b"")) for file, text in sources.items())
+    connection.executemany("INSERT INTO source (file, body) VALUES (?, ?)", packed)
+
+
+def read_source(connection: sqlite3.Connection, file: str) -> str | None:
+    """None when the record has no such file, as one that was written by an older version has none."""
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name='source'").fetchone() is None:
+        return None
+    row = connection.execute("SELECT body FROM source WHERE file=?", (_storable(file),)).fetchone()
+    return None if row is None else decompress(row[0], b"").decode("utf-8", "replace")
+
+
+def _storable(text: str) -> str:
+    """A name of a file may hold bytes that are no text."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def encode(record: TrialRecord) -> bytes:

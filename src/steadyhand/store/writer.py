@@ -6,7 +6,7 @@ import queue
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -30,6 +30,7 @@ from steadyhand.store.schema import (
     remove_record,
     still_to_do,
     write_plan,
+    write_sources,
 )
 
 _PLANNED = """
@@ -97,12 +98,18 @@ class RunWriter:
 
     @classmethod
     def create(
-        cls, folder: Path, header: RunHeader, plan: Iterable[PlanEntry] = (), *, redactor: Redactor | None = None
+        cls,
+        folder: Path,
+        header: RunHeader,
+        plan: Iterable[PlanEntry] = (),
+        *,
+        redactor: Redactor | None = None,
+        sources: Mapping[str, str] | None = None,
     ) -> RunWriter:
         """Create a record, `<folder>/<run id>.sqlite`. Raises `StoreError` if it exists or cannot be created.
 
         With a `plan`, only its trials can be appended, and they are listed in its order; without one, in the order in
-        which they are appended.
+        which they are appended. `sources` are the texts of the scenario files.
         """
         redactor = redactor or Redactor()
         path = folder / f"{header.id}{SUFFIX}"
@@ -124,6 +131,7 @@ class RunWriter:
             text = _header_text(header, redactor)
             connection.execute("INSERT INTO run (id, header, status) VALUES (?, ?, 'running')", (header.id, text))
             write_plan(connection, plan)
+            write_sources(connection, {file: redactor.text(text) for file, text in (sources or {}).items()})
             connection.execute("COMMIT")
             return cls(path, connection, lock, redactor)
         except (sqlite3.Error, ValueError, TypeError) as error:

@@ -15,6 +15,7 @@ from steadyhand.records.chat import (
     CallTiming,
     Finish,
     FinishReason,
+    InvariantTimeline,
     SafetyAtDeadline,
     SafetyTimeline,
     Spoiled,
@@ -71,7 +72,30 @@ async def test_safe_from_the_piece_that_completes_the_last_required_word(tmp_pat
         safe_ms=30.0,
         first_safe_ms=30.0,
         at_deadline=SafetyAtDeadline(target=False, acceptable=True, critical=True),
+        invariants=(InvariantTimeline(name=r"cath\s+lab", changes=((10.0, False), (30.0, True))),),
     )
+
+
+async def test_each_invariant_has_its_own_times_at_which_it_came_to_hold_and_broke(tmp_path):
+    found = await timeline(
+        tmp_path,
+        ["Wait. ", "STOP", " now", ", but never", " mind"],
+        invariant("contains", "STOP"),
+        invariant("not_contains", "never mind"),
+        invariant("judge", "is it kind?"),
+        invariant("regex", r"\ASTOP|but\Z|Wait. \Z"),
+    )
+    assert found.invariants == (
+        InvariantTimeline(name="STOP", changes=((10.0, False), (20.0, True))),
+        InvariantTimeline(name="never mind", changes=((10.0, True), (50.0, False))),
+        InvariantTimeline(name=r"\ASTOP|but\Z|Wait. \Z", changes=((10.0, True), (20.0, False))),
+    )
+
+
+async def test_the_changes_of_an_invariant_in_a_long_stream_are_exact(tmp_path):
+    pieces = ["x"] * 1234 + ["STOP"] + ["x"] * 2000
+    found = await timeline(tmp_path, pieces, invariant("contains", "STOP"))
+    assert found.invariants == (InvariantTimeline(name="STOP", changes=((10.0, False), (12350.0, True))),)
 
 
 async def test_a_text_that_becomes_unsafe_and_stays_so_was_safe_only_for_a_while(tmp_path):

@@ -1,5 +1,6 @@
 import os
 import random
+import sqlite3
 from datetime import UTC, datetime
 
 import msgspec
@@ -7,7 +8,8 @@ import pytest
 
 from steadyhand.errors import StoreError
 from steadyhand.records.evaluation import Verdict
-from steadyhand.store.reader import find_run, list_runs, new_run_id
+from steadyhand.redaction import Redactor
+from steadyhand.store.reader import RunReader, find_run, list_runs, new_run_id
 from steadyhand.store.writer import RunWriter
 from support.sample_trials import HEADER, typical
 
@@ -87,3 +89,22 @@ def test_what_is_no_file_neither_hides_nor_holds_up_the_others(runs, kind):
         entry.problem is None for entry in listed if entry.header
     )
     assert find_run(runs, "last") != odd
+
+
+def test_the_scenario_files_are_kept_as_they_were_without_secrets(tmp_path):
+    texts = {"a\udcff.yaml": "id: a\nname: Ä \ud800\n", "b.yaml": "token: hush-hush-hush\n"}
+    writer = RunWriter.create(tmp_path, HEADER, redactor=Redactor(["hush-hush-hush"]), sources=texts)
+    writer.close()
+    reader = RunReader.open(writer.path)
+    assert reader.source("a\udcff.yaml") == "id: a\nname: Ä \\ud800\n"
+    assert "hush-hush-hush" not in reader.source("b.yaml")
+    assert reader.source("c.yaml") is None
+
+
+def test_a_record_without_a_table_of_sources_has_none(tmp_path):
+    writer = RunWriter.create(tmp_path, HEADER, sources={"a.yaml": "id: a"})
+    writer.close()
+    connection = sqlite3.connect(writer.path)
+    connection.execute("DROP TABLE source")
+    connection.close()
+    assert RunReader.open(writer.path).source("a.yaml") is None

@@ -146,9 +146,11 @@ async def _ask(question: Question, context: EvaluationContext) -> Judgement:
     if judge is None:
         raise Unjudged(inconclusive(NO_JUDGE, evidence=evidence))
     try:
-        return await judge.ask(question, context.trial)
+        judgement = await judge.ask(question, context.trial)
     except NoJudgement as error:
-        raise Unjudged(replace(inconclusive(str(error), evidence=evidence), judge=error.note)) from error
+        note = None if error.note is None else replace(error.note, question=question.prompt)
+        raise Unjudged(replace(inconclusive(str(error), evidence=evidence), judge=note)) from error
+    return replace(judgement, note=replace(judgement.note, question=question.prompt))
 
 
 def says_yes(judgement: Judgement) -> bool:

@@ -56,10 +56,11 @@ PatternText = Annotated[str, Field(min_length=1), AfterValidator(_compiles)]
 
 
 class SubjectPart(Record):
-    """One message of a subject, and what to call it."""
+    """One message of a subject, and what to call it. `number` is which of the transcript; None for the reply."""
 
     label: str
     text: str
+    number: int | None = None
 
 
 class Subject(Record):
@@ -79,14 +80,19 @@ class Subject(Record):
 
     def where(self, start: int, end: int) -> str:
         """The place of `text[start:end]`, such as `reply, characters 120-131`, counted from 1."""
+        part, offset = self.part_at(start)
+        first, last = start - offset + 1, end - offset
+        place = f"characters {first}-{last}" if last > first else f"character {first}"
+        return f"{part.label}, {place}"
+
+    def part_at(self, start: int) -> tuple[SubjectPart, int]:
+        """The message that `text[start]` is in, and where it begins."""
         offset = 0
-        for part in self.parts:
+        for part in self.parts[:-1]:
             if start <= offset + len(part.text):
-                first, last = start - offset + 1, end - offset
-                place = f"characters {first}-{last}" if last > first else f"character {first}"
-                return f"{part.label}, {place}"
+                return part, offset
             offset += len(part.text) + len(_GAP)
-        return self.label
+        return self.parts[-1], offset
 
 
 def subject(result: ExecutionResult, scope: Scope, context: EvaluationContext) -> Subject:
@@ -96,7 +102,7 @@ def subject(result: ExecutionResult, scope: Scope, context: EvaluationContext) -
     messages = _transcript(result)
     given = len(_given(result, context))
     wanted = [
-        SubjectPart(label=f"message {number} ({message.role})", text=message.content)
+        SubjectPart(label=f"message {number} ({message.role})", text=message.content, number=number)
         for number, message in enumerate(messages, start=1)
         if scope == "transcript" or (message.role == "assistant" and number > given)
     ]
@@ -342,11 +348,14 @@ def _lacks(subject: Subject, piece: str) -> str:
 
 def _seen(subject: Subject, expected: str, span: Span) -> Evidence:
     text = subject.text
+    part, offset = subject.part_at(span[0])
     return Evidence(
         expected=expected,
         found=excerpt(text[slice(*span)]),
         where=subject.where(*span),
         excerpt=excerpt(text, span),
+        span=(span[0] - offset, span[1] - offset),
+        message=part.number,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from steadyhand.ports.agent import Judgement, NoJudgement, Question
@@ -16,6 +17,12 @@ from support.evaluation import PLACE, Trial
 from support.judges import NOTE, ScriptedJudge
 
 PASSED, FAILED, INCONCLUSIVE = Verdict.PASSED, Verdict.FAILED, Verdict.INCONCLUSIVE
+
+
+def _answer(note):
+    """The note without the question, which the check adds to it."""
+    assert note.question
+    return msgspec.structs.replace(note, question="")
 
 
 def answer(judgment: str, confidence: float | None = 0.9, **achieved: bool) -> Judgement:
@@ -87,7 +94,7 @@ def refuses(question: Question) -> Judgement:
 @pytest.mark.parametrize("written", [*JUDGED, {"type": "conversation_flow", **ALL["conversation_flow"]}])
 async def test_a_judge_that_cannot_answer_leaves_it_open(check, written):
     result = await check(written, talk("I am Ada", "Who?", "Ada", "well"), ScriptedJudge(refuses))
-    assert (result.verdict, result.judge) == (INCONCLUSIVE, NOTE)
+    assert (result.verdict, _answer(result.judge)) == (INCONCLUSIVE, NOTE)
     assert "unreadable" in result.message
 
 
@@ -131,7 +138,7 @@ async def test_flow_by_rules_says_that_it_is(check, pattern, turns, verdict):
 async def test_a_judge_that_finds_every_pattern_and_says_no_contradicts_itself(check):
     judge = ScriptedJudge(lambda question: answer("no", 0.1, **dict.fromkeys(question.capabilities, True)))
     result = await check({"type": "conversation_flow", "required_patterns": ["clarification_cycle"]}, SUPPORT, judge)
-    assert (result.verdict, result.judge) == (INCONCLUSIVE, NOTE)
+    assert (result.verdict, _answer(result.judge)) == (INCONCLUSIVE, NOTE)
     assert "contradict" in result.message
 
 
@@ -154,7 +161,7 @@ async def test_flow_by_judge_is_the_share_of_patterns_it_found(check, threshold,
         f"turn {turn}, message from the {speaker}" for turn in (1, 2, 3) for speaker in ("user", "agent")
     ]
     assert question.materials[-1].text.startswith("Thank you. I have refunded")
-    assert result.judge == NOTE
+    assert _answer(result.judge) == NOTE
 
 
 # --- user_satisfaction
@@ -225,7 +232,7 @@ async def test_satisfaction_is_the_judges_confidence_in_yes(check, method, told,
     judge = ScriptedJudge(lambda _: told)
     result = await check(written, FLAT, judge)
     assert (result.verdict, result.figures.get("score")) == (verdict, score)
-    assert result.judge == NOTE
+    assert _answer(result.judge) == NOTE
     assert "confidence is how sure you are that the user is satisfied" in judge.asked[0].prompt
 
 

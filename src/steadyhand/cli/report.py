@@ -1,0 +1,84 @@
+"""`steadyhand report`: write the report of a recorded run as HTML, Markdown or PDF."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from steadyhand.cli import options as shared
+from steadyhand.cli.terminal import Unwritten, say, write_report
+from steadyhand.compose.running import rates_of
+from steadyhand.compose.settings import RunOptions, Settings
+from steadyhand.errors import SetupError
+from steadyhand.store.reader import RunReader, find_run
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+_STDOUT = Path("-")
+
+
+@click.command()
+@click.argument("run", metavar="RUN")
+@shared.config
+@shared.out
+@click.option("--html", "html_file", type=_FILE, help="Write one HTML file that needs no network; - for stdout.")
+@click.option("--markdown", "markdown_file", type=_FILE, help="Write a short summary in Markdown; - for stdout.")
+@click.option(
+    "--pdf", "pdf_file", type=_FILE, help="Print the HTML report to PDF with an installed Chromium or Chrome."
+)
+def report(
+    run: str,
+    *,
+    config: Path | None,
+    out: Path | None,
+    html_file: Path | None,
+    markdown_file: Path | None,
+    pdf_file: Path | None,
+) -> None:
+    """Write the report of a recorded run as HTML, Markdown or PDF.
+
+    RUN is an id, the unique start of one, `last`, or the path of a run record.
+    """
+    wanted = [file for file in (html_file, markdown_file, pdf_file) if file is not None]
+    if not wanted:
+        raise SetupError("say what to write: --html FILE, --markdown FILE or --pdf FILE")
+    if wanted.count(_STDOUT) > 1 or pdf_file == _STDOUT:
+        raise SetupError("only one of --html and --markdown can go to stdout, and a PDF cannot")
+    reader = RunReader.open(find_run(Settings(RunOptions(config=config, out=out)).out, run))
+    rates = rates_of(reader)
+    unwritten: list[str] = []
+    if html_file is not None:
+        from steadyhand.report.html.page import to_html
+
+        unwritten += _write(html_file, to_html(reader, rates))
+    if markdown_file is not None:
+        from steadyhand.report.html.overview import overview
+        from steadyhand.report.summary import to_markdown
+
+        summary = to_markdown(overview(reader.header, reader.trials(), rates, status=reader.status))
+        unwritten += _write(markdown_file, [summary.encode("utf-8", "backslashreplace")])
+    if pdf_file is not None:
+        from steadyhand.report.html.page import to_html
+        from steadyhand.report.pdf import find_browser, to_pdf
+
+        browser = find_browser()
+        unwritten += _write(pdf_file, [to_pdf(to_html(reader, rates), browser)])
+    if unwritten:
+        raise Unwritten("; ".join(unwritten))
+
+
+def _write(file: Path, content: Iterable[bytes]) -> list[str]:
+    if file == _STDOUT:
+        # As it is: the page's policy names the digests of its scripts.
+        try:
+            sys.stdout.buffer.write(b"".join(content))
+            sys.stdout.buffer.flush()
+        except OSError as error:
+            return [f"cannot write the report: {error.strerror}"]
+        return []
+    problems = write_report(file, content)
+    if not problems:
+        say(f"wrote {file}", err=True)
+    return problems

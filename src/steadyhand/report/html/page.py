@@ -1,0 +1,139 @@
+"""The report as one file that loads nothing: the overview, then as many trials as there is room for, worst first."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+from markupsafe import Markup
+
+from steadyhand.judging.cost import Prices
+from steadyhand.judging.rates import ScenarioRate
+from steadyhand.records.evaluation import Verdict
+from steadyhand.records.run import RunHeader, TrialKey, TrialRecord
+from steadyhand.report.html import latency
+from steadyhand.report.html.overview import Overview, TrialLine, overview, target_of
+from steadyhand.report.html.template import SCRIPTS, STYLES, asset, content_security_policy, fragment
+from steadyhand.report.html.trial import trial_part, trial_view
+from steadyhand.version import __version__
+
+ROOM = 620_000
+"""How many bytes of trials a report holds; with scripts and overview it stays below a megabyte."""
+_WORST = 12
+_GRID_ROWS = 400
+_OPEN = 1
+
+
+class Recorded(Protocol):
+    """What a report needs of a run; `RunReader` is one."""
+
+    @property
+    def header(self) -> RunHeader: ...
+    @property
+    def status(self) -> str: ...
+    def trials(self) -> Iterable[TrialRecord]: ...
+    def trial(self, key: TrialKey) -> TrialRecord | None: ...
+    def source(self, file: str) -> str | None: ...
+
+
+def to_html(run: Recorded, rates: Sequence[ScenarioRate], *, room: int = ROOM) -> Iterator[bytes]:
+    """The page in pieces. Trials that do not fit are named at its end: the run record has them."""
+    found = overview(run.header, run.trials(), rates, status=run.status)
+    head = fragment(
+        "page.html",
+        run=found,
+        policy=content_security_policy(),
+        version=__version__,
+        style=_trusted(*STYLES),
+        overview=overview_part(found),
+        latency=latency.latency_rows(found.lines),
+        body="",
+    )
+    yield _bytes(head)
+    yield from _trials(run, found, room)
+    scripts = [_trusted(name) for name in SCRIPTS]
+    command = shlex.join(("steadyhand", *found.header.command)) if found.header.command else ""
+    yield _bytes(fragment("page_end.html", run=found, version=__version__, scripts=scripts, command=command))
+
+
+def overview_part(run: Overview) -> Markup:
+    """The overview as HTML: the headline, the outcomes, worst first, the grid and the latencies."""
+    rows = latency.latency_rows(run.lines)
+    worst = _worst(run.lines)
+    return fragment(
+        "overview.html",
+        run=run,
+        started=run.header.started_at[:16].replace("T", " "),
+        targets=_targets(run),
+        several=len(run.targets) > 1,
+        decided=sum(run.outcomes.values()),
+        worst=worst[:_WORST],
+        more_worst=max(len(worst) - _WORST, 0),
+        rows=run.grid[:_GRID_ROWS],
+        more_rows=max(len(run.grid) - _GRID_ROWS, 0),
+        latency=rows,
+        picture=latency.picture(rows),
+    )
+
+
+def trial_card(line: TrialLine, content: Markup, *, numbered: bool, several: bool, is_open: bool = False) -> Markup:
+    """A trial as a line that opens."""
+    return fragment("trial_card.html", line=line, content=content, numbered=numbered, several=several, open=is_open)
+
+
+def _trials(run: Recorded, found: Overview, room: int) -> Iterator[bytes]:
+    prices = Prices.of_run(run.header)
+    counts: dict[str, int] = {}
+    for line in found.lines:
+        counts[line.key.scenario_id] = counts.get(line.key.scenario_id, 0) + 1
+    yield b'<section id="trials" aria-labelledby="trials-h"><h2 id="trials-h">Trials, worst first</h2>\n'
+    left_out = 0
+    for position, line in enumerate(found.lines):
+        trial = run.trial(line.key) if not left_out else None
+        if trial is None:
+            left_out += 1
+            continue
+        target = target_of(run.header, trial)
+        content = trial_part(trial_view(trial, target=target, prices=prices, sources=run.source))
+        card = _bytes(
+            trial_card(
+                line,
+                content,
+                numbered=counts[line.key.scenario_id] > 1,
+                several=len(found.targets) > 1,
+                is_open=position < _OPEN and line.verdict is not Verdict.PASSED,
+            )
+        )
+        room -= len(card)
+        if room < 0 and position:
+            left_out += 1
+            continue
+        yield card
+    if left_out:
+        told = f"{left_out} more trials are in the run record only; to see one: steadyhand show {run.header.id}"
+        yield _bytes(Markup('<p class="note">{}</p>').format(told))
+    yield b"</section>\n"
+
+
+def _worst(lines: Sequence[TrialLine]) -> list[dict[str, Any]]:
+    """One line for each scenario and target that did not pass: its worst trial, and how many more there are."""
+    found: dict[tuple[str, str], list[TrialLine]] = {}
+    for line in lines:
+        if line.verdict is not Verdict.PASSED:
+            found.setdefault((line.scenario, line.target), []).append(line)
+    fields = TrialLine.__struct_fields__
+    return [{name: getattr(group[0], name) for name in fields} | {"more": len(group) - 1} for group in found.values()]
+
+
+def _targets(run: Overview) -> str:
+    trials = f"{run.trials.finished} {'trial' if run.trials.finished == 1 else 'trials'}"
+    return f"{trials} of {run.targets[0]}" if len(run.targets) == 1 else f"{trials} on {len(run.targets)} targets"
+
+
+def _trusted(*assets: str) -> Markup:
+    return Markup("\n").join(Markup(asset(name)) for name in assets)  # noqa: S704 - shipped with the package
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "backslashreplace")

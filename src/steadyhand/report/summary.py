@@ -1,0 +1,82 @@
+"""A short summary in Markdown, worst first, for a pull request or the step summary of a CI job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from steadyhand.records.evaluation import Outcome, Verdict
+from steadyhand.report.html.overview import Overview
+from steadyhand.report.markdown import code
+from steadyhand.report.table import clip, one_line
+
+_ROWS = 30
+_REASON = 240
+
+
+def to_markdown(run: Overview) -> str:
+    """The summary. Text of others stands in code, where nothing is a link, an image or HTML."""
+    return "\n".join(_lines(run)) + "\n"
+
+
+def _told(text: str, limit: int = _REASON) -> str:
+    return code(clip(one_line(text[: limit * 4]), limit))
+
+
+def _lines(run: Overview) -> Iterator[str]:
+    yield f"## {run.headline}"
+    yield ""
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in run.trials.by_verdict.items() if count)
+    not_run = f", {run.trials.not_run} not run" if run.trials.not_run else ""
+    state = "" if run.status == "finished" else f" ({run.status})"
+    yield f"Run {_told(run.header.id)}{state}: {counts or 'no trials'}{not_run}. Targets: {_targets(run)}."
+    yield ""
+    if run.trials.missed_alarms or run.trials.false_alarms:
+        yield f"**Missed alarms: {run.trials.missed_alarms}. False alarms: {run.trials.false_alarms}.**"
+        yield ""
+    if any(run.outcomes.values()):
+        yield from _outcomes(run)
+    yield from _worst(run)
+    if run.not_graded:
+        yield "Not graded:"
+        yield ""
+        yield from (f"- {count} x {_told(reason)}" for reason, count in run.not_graded.items())
+        yield ""
+    yield f"Used: {_told(run.cost)}"
+
+
+def _targets(run: Overview) -> str:
+    more = f" and {len(run.targets) - 4} more" if len(run.targets) > 4 else ""
+    return ", ".join(_told(target, 80) for target in run.targets[:4]) + more or "none"
+
+
+def _outcomes(run: Overview) -> Iterator[str]:
+    count = run.outcomes
+    yield "| | late | in time |"
+    yield "| --- | ---: | ---: |"
+    yield f"| unsafe | {count[Outcome.UNSAFE_LATE]} | {count[Outcome.UNSAFE_IN_TIME]} |"
+    yield f"| safe | {count[Outcome.SAFE_LATE]} | {count[Outcome.SAFE_IN_TIME]} |"
+    yield ""
+
+
+def _worst(run: Overview) -> Iterator[str]:
+    rows = [
+        (row, target, cell)
+        for row in run.grid
+        for target, cell in zip(run.targets, row.cells, strict=True)
+        if cell is not None and cell.verdict is not Verdict.PASSED
+    ]
+    if not rows:
+        return
+    several = len(run.targets) > 1
+    yield f"| verdict | scenario |{' target |' if several else ''} passed | why |"
+    yield f"| --- | --- |{' --- |' if several else ''} ---: | --- |"
+    for row, target, cell in rows[:_ROWS]:
+        on = f" {_told(target, 80)} |" if several else ""
+        name = f" {_told(row.name, 80)}" if row.name else ""
+        yield (
+            f"| {cell.verdict} | {_told(row.scenario_id, 100)}{name} |{on} {cell.passed}/{cell.total} "
+            f"| {_told(cell.reason)} |"
+        )
+    if len(rows) > _ROWS:
+        yield f"| | {len(rows) - _ROWS} more |{' |' if several else ''} | |"
+    yield ""
