@@ -192,7 +192,7 @@ def measure() -> list[Figure]:
     order = [name for name in rungs if "bare" not in name] + ["a whole trial"] + [n for n in rungs if "bare" in n]
     figures = [Figure(name=f"CPU, {name}", value=best[name], unit="us") for name in order]
     ratio = best["a whole trial"] / best["bare client that reads"]
-    return [*figures, Figure(name="a whole trial / bare client that reads", value=ratio, unit="x", at_most=1.0)]
+    return [*figures, Figure(name="a whole trial / bare client that reads", value=ratio, unit="x")]
 
 
 if __name__ == "__main__":
