@@ -13,6 +13,7 @@ BENCHMARKS = {
     "startup": "start-up",
     "load": "loading files",
     "latency": "the clock",
+    "ladder": "a call, layer by layer",
     "conversations": "conversations",
     "agents": "agents in processes of their own",
     "gateway": "the gateway",

@@ -185,6 +185,8 @@ def make_database(
 
 def sweep_workspaces(folder: Path) -> None:
     """Remove what runs that were killed have left there."""
+    if next(folder.iterdir(), None) is None:
+        return
     from steadyhand.builtin.environments.cleanup import sweep
 
     sweep(folder)

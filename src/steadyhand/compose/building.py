@@ -27,7 +27,6 @@ from steadyhand.compose.settings import Settings, part_options
 from steadyhand.engine.context import ScoreRubric, TrialParts
 from steadyhand.engine.limits import LagMonitor, SpendingLimit, SystemClock
 from steadyhand.engine.model_call import RetryPolicy
-from steadyhand.engine.rejudgement import StoredAgent, StoredEnvironment
 from steadyhand.errors import FileError, SetupError
 from steadyhand.judging.rubric import timeliness_of
 from steadyhand.plugins.plugin import (
@@ -92,7 +91,7 @@ class Builder:
         gate: Gate,
         tape: Tape,
         budget: SpendingLimit,
-        doubts: Callable[[Scenario, Judges], Mapping[int, str]] = lambda scenario, judges: {},
+        doubts: Callable[[Scenario, Judges], Mapping[int, str]] | None = None,
     ) -> None:
         self._registries = registries
         self._settings = settings
@@ -103,7 +102,7 @@ class Builder:
         self._sinks: tuple[EventSink, ...] = (budget,) if budget.limited else ()
         self._models = Models(registries, settings, tape)
         self._judges = Judges(self._models, settings, registries)
-        self._doubts = doubts
+        self._doubts = doubts or _no_doubts
         self._rubrics = Rubrics(settings)
         self._services: TrialServices | None = None
         self._notes: dict[str, tuple[str, ...]] = {}
@@ -167,6 +166,8 @@ class Builder:
 
     def build_stored(self, scenario: Scenario, stored: TrialRecord) -> TrialParts:
         """The parts that judge a stored trial of the scenario."""
+        from steadyhand.engine.rejudgement import StoredAgent, StoredEnvironment
+
         registry = self._registries.registry(scenario)
         agent = StoredAgent(stored.agent, stored.shows) if stored.shows is not None else None
         return TrialParts(
@@ -415,6 +416,11 @@ def _withheld(variable: str, kind: str) -> str:
         f"{variable} is not sent to a URL that a scenario chose; to send it, give the agent with --agent or as `agent` "
         f"in the configuration ({kind}:URL)"
     )
+
+
+def _no_doubts(scenario: Scenario, judges: Judges) -> Mapping[int, str]:
+    """Every judge may decide."""
+    return {}
 
 
 def _out_of_reach(scenario: Scenario, agent: str, shows: Shows, *, live: bool) -> list[str]:

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 from collections.abc import AsyncGenerator
+from importlib import import_module
 from typing import Any
 
 import msgspec
@@ -24,8 +25,7 @@ class RayTrialActor:
 
     async def start(self, data: bytes) -> bytes:
         """An encoded error, or nothing when all is well."""
-        import ray
-
+        ray: Any = import_module("ray")
         try:
             setup = msgspec.msgpack.decode(data, type=WorkerSetup)
             os.chdir(setup.folder)

@@ -8,7 +8,7 @@ import random
 import secrets
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +21,6 @@ from steadyhand.batch.plan import Plan, PlannedPart
 from steadyhand.batch.provider import ProviderGate
 from steadyhand.builtin.plugin import sweep_workspaces
 from steadyhand.compose.building import Builder
-from steadyhand.compose.calibration import Canaries, Cases, Doubts
 from steadyhand.compose.fingerprint import Fingerprints, differences, total
 from steadyhand.compose.loading import (
     NOTHING_GIVEN,
@@ -30,15 +29,14 @@ from steadyhand.compose.loading import (
     ScenarioRegistries,
     load_scenarios,
     open_registries,
+    target_of,
     with_safe_ids,
 )
-from steadyhand.compose.models import Tape, asks_judge, build_gate, free_of_limits, needs_network, providers_of
+from steadyhand.compose.models import Judges, Tape, asks_judge, build_gate, free_of_limits, needs_network, providers_of
 from steadyhand.compose.rejudging import Origin
 from steadyhand.compose.settings import RunOptions, Selection, Settings, restore_options, save_options
-from steadyhand.compose.targets import target_of
 from steadyhand.engine.limits import LagMonitor, SpendingLimit
 from steadyhand.engine.model_call import OpenGate
-from steadyhand.engine.rejudgement import rejudge
 from steadyhand.errors import FileError, SetupError, SteadyhandError, StoreError, UsageError
 from steadyhand.judging.cost import Prices
 from steadyhand.judging.rates import (
@@ -65,6 +63,7 @@ from steadyhand.store.writer import RunWriter
 from steadyhand.version import __version__
 
 if TYPE_CHECKING:
+    from steadyhand.compose.calibration import Canaries
     from steadyhand.compose.executors import Workers
 
 
@@ -160,7 +159,6 @@ class Run:
         self.budget: SpendingLimit = SpendingLimit(prices, max_cost=options.max_cost, max_tokens=options.max_tokens)
         if self._path is not None and self.budget.limited:
             self.budget.count_spent(RunReader.open(self._path).trials())
-        self._doubts: Doubts = Doubts(self.settings, self.redactor, self._registries)
         self._canaries: Canaries | None = None
         self.interrupted: bool = False
         self.broken: StoreError | None = None
@@ -280,7 +278,7 @@ class Run:
             gate=gate,
             tape=tape or Tape(RunOptions(), self.redactor),
             budget=budget or self.budget,
-            doubts=self._doubts.of,
+            doubts=self._doubts(),
         )
 
     def fingerprints(self) -> dict[str, dict[str, str]]:
@@ -485,11 +483,20 @@ class Run:
 
         return Preceded(executor, before)
 
+    def _doubts(self) -> Callable[[Scenario, Judges], Mapping[int, str]] | None:
+        if not self.settings.config.calibration.required:
+            return None
+        from steadyhand.compose.calibration import Doubts
+
+        return Doubts(self.settings, self.redactor, self._registries).of
+
     def _prepare_canaries(self, builder: Builder) -> Canaries | None:
         """Raises `UsageError` when the file is wrong."""
         file = self.settings.options.judge_canaries
         if file is None or self.header.canaries is not None:
             return None
+        from steadyhand.compose.calibration import Canaries, Cases
+
         cases = Cases(self.settings, self._registries, self.redactor)
         found = cases.of(read_labels(file), self.scenarios)
         canaries = Canaries(file, cases, found, trials=len(self.pending), seed=self.seed)
@@ -507,6 +514,8 @@ class Run:
             return running(builder.build)
 
         async def perform(planned: PlannedTrial) -> TrialRecord:
+            from steadyhand.engine.rejudgement import rejudge
+
             stored = origin.trial(planned.key)
             return await rejudge(lambda each: builder.build_stored(planned.scenario, each), stored, origin=origin.id)
 

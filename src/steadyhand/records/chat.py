@@ -16,11 +16,24 @@ Purpose = Literal["agent", "user", "judge", "summary"]
 _MODELS_OWN_LIMIT = frozenset(("model_length", "model_context_window_exceeded"))
 
 
+class ArrivalClock(enum.StrEnum):
+    """Who stamped the bytes of an answer when they arrived.
+
+    `OWN`: this process, when its event loop came to read them. `KERNEL`: the kernel, however busy the process was.
+    `CLOCK_SET`: this process, because the system's clock, on which the kernel stamps, was set during the attempt.
+    """
+
+    OWN = "own"
+    KERNEL = "kernel"
+    CLOCK_SET = "clock_set"
+
+
 class Attempt(Record, array_like=True):
     """One attempt at a call. A time is None if that point was not reached.
 
     `cut_ms` is the deadline at which we stopped reading an answer that was not complete. One that went through a proxy
-    is `proxied`: the way through it is part of its times.
+    is `proxied`: the way through it is part of its times. `last_byte_shared`: bytes that do not belong to the answer
+    were read together with its last one, and may have come later than it; see `CallTiming`.
     """
 
     started_ms: float
@@ -36,6 +49,8 @@ class Attempt(Record, array_like=True):
     error: str | None = None
     backoff_ms: float = 0.0
     proxied: bool = False
+    clock: ArrivalClock = ArrivalClock.OWN
+    last_byte_shared: bool = False
 
     @property
     def latency_ms(self) -> float | None:
@@ -81,7 +96,9 @@ class CallTiming(Record, array_like=True):
     """The times of a call.
 
     `chunks` has (arrival after `sent_ms` of the last attempt, number of characters) for each piece of the reply.
-    `spoiled` lists what may have distorted the latency; if it is empty, the latency is the model's.
+    `spoiled` lists what may have distorted the latency; if it is empty, the latency is the model's. `pieces_late_ms` is
+    the most by which a piece can have arrived before its time in `chunks`: pieces that arrive while the event loop is
+    busy are read together, and the kernel gives only the time of the last.
     """
 
     queued_ms: float = 0.0
@@ -89,6 +106,7 @@ class CallTiming(Record, array_like=True):
     loop_lag_ms: float = 0.0
     chunks: tuple[tuple[float, int], ...] = ()
     spoiled: tuple[Spoiled, ...] = ()
+    pieces_late_ms: float = 0.0
 
     @property
     def latency_ms(self) -> float | None:

@@ -266,6 +266,7 @@ def _call(event: ModelCalled) -> shapes.JsonCall:
         latency_ms=timing.latency_ms,
         first_token_ms=timing.first_token_ms,
         chunks=timing.chunks,
+        pieces_late_ms=timing.pieces_late_ms,
         spoiled=tuple(map(str, timing.spoiled)),
         usage=_copy_known(shapes.JsonUsage, event.usage),
         **_finish(event.finish),

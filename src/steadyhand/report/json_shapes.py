@@ -13,7 +13,7 @@ from msgspec import Meta
 from steadyhand.judging.sequential import Decision
 from steadyhand.judging.trial import Alarm
 from steadyhand.records.base import Record, doc
-from steadyhand.records.chat import FinishReason, Purpose, Role
+from steadyhand.records.chat import ArrivalClock, FinishReason, Purpose, Role
 from steadyhand.records.evaluation import FailureClass, Ground, LatencyTier, Outcome, Stage, Verdict
 from steadyhand.records.event import ActionStatus, Sight, Visible
 from steadyhand.records.scenario import ExpectedConduct
@@ -315,6 +315,7 @@ class JsonAttempt(Record):
     error: Annotated[str | None, doc("Why the attempt failed.")]
     backoff_ms: Annotated[float, doc("Back-off before the next attempt.")]
     proxied: Annotated[bool, doc("Whether it went through a proxy, which is then part of its times.")]
+    clock: Annotated[ArrivalClock, doc("Who stamped the arrivals.")]
 
 
 class JsonUsage(Record):
@@ -341,6 +342,7 @@ class JsonCall(Record):
         tuple[tuple[float, _Count], ...],
         doc("For each chunk of text its arrival after the request was sent and its number of characters."),
     ]
+    pieces_late_ms: Annotated[float, doc("The most by which a chunk can have arrived earlier than stated.")]
     spoiled: Annotated[tuple[str, ...], doc("What may have changed the latency.")]
     usage: Annotated[JsonUsage | None, doc("Tokens as counted by the server.")]
     error: Annotated[str | None, doc("Why the call failed.")]

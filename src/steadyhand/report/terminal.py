@@ -21,7 +21,7 @@ from steadyhand.records.event import Noted
 from steadyhand.records.run import CostSummary, RunHeader, TrialRecord
 from steadyhand.report import wording
 from steadyhand.report.details import Incidents, render_incidents
-from steadyhand.report.figures import FIGURE_COLUMNS, figure_cells, render_figures, worth_showing
+from steadyhand.report.figures import FIGURE_COLUMNS, figure_cells, render_figures
 from steadyhand.report.table import Cell, Page, one_line, render_table, tell_apart, visible
 from steadyhand.report.transcript import (
     NO_CONDITION,
@@ -86,7 +86,7 @@ class _Row(NamedTuple):
 class _Gathered:
     """What is kept of each trial as it is read; whole trials only if they are shown in detail."""
 
-    def __init__(self, view: View, prices: Prices) -> None:
+    def __init__(self, view: View, prices: Prices, *, figures: bool) -> None:
         self._view: View = view
         self._prices: Prices = prices
         self.spent: CostSummary = CostSummary()
@@ -104,7 +104,7 @@ class _Gathered:
         self.counts: Counter[Verdict] = Counter()
         self.outcomes: Counter[Outcome] = Counter()
         self.alarms: Counter[Alarm] = Counter()
-        self.figures: FigureCollector = FigureCollector()
+        self.figures: FigureCollector | None = FigureCollector() if figures else None
         self.incidents: Incidents = Incidents()
         self.endings: Counter[str] = Counter()
         self.unscored: Counter[str] = Counter()
@@ -114,7 +114,8 @@ class _Gathered:
         self.counts[judged.verdict] += 1
         self.spent = self.spent.plus(cost_of_trial(trial, self._prices))
         self.incidents.add(trial)
-        self.figures.add(trial)
+        if self.figures is not None:
+            self.figures.add(trial)
         if judged.outcome is not None:
             self.outcomes[judged.outcome] += 1
         for talk in trial.conversations:
@@ -152,6 +153,11 @@ class _Gathered:
             self.told.append(trial)
 
 
+def _several_trials(rates: Sequence[ScenarioRate]) -> bool:
+    """A single trial of a single scenario has no figures beyond its own."""
+    return len(rates) > 1 or any(rate.total + rate.saved > 1 for rate in rates)
+
+
 def render_run(
     header: RunHeader,
     trials: Iterable[TrialRecord],
@@ -165,10 +171,10 @@ def render_run(
 
     `rates` are the results of the scenarios.
     """
-    found = _Gathered(view, Prices.of_run(header))
+    found = _Gathered(view, Prices.of_run(header), figures=_several_trials(rates))
     for trial in trials:
         found.add(trial)
-    figures = found.figures.figures(header, rates) if worth_showing(rates) else None
+    figures = None if found.figures is None else found.figures.figures(header, rates)
     quiet = view.detail == "quiet"
     if not quiet:
         yield from _tables(header, rates, found, figures, page, view)

@@ -22,6 +22,7 @@ from pydantic import Field
 
 from steadyhand.builtin.models.http.connection import Broken, Connection, Response, Stamps
 from steadyhand.builtin.models.http.proxy import Proxy, proxy_for
+from steadyhand.builtin.models.http.stamped_socket import KERNEL_STAMPS, StampedSocket
 from steadyhand.errors import ModelError, SetupError
 from steadyhand.plugins.plugin import Options
 from steadyhand.records.base import Record, shorten
@@ -167,13 +168,22 @@ class HttpClient:
         return Connection(freed=self._freed, lost=self._connections.discard, wake=self._turns.wake)
 
     async def _connect_straight(self) -> Connection:
+        if self._context is None:
+            return await self._connect_plain(self._host, self._port)
         loop = asyncio.get_running_loop()
         return (await loop.create_connection(self._made, self._host, self._port, ssl=self._context))[1]
 
+    async def _connect_plain(self, host: str, port: int) -> Connection:
+        if not KERNEL_STAMPS:
+            return (await asyncio.get_running_loop().create_connection(self._made, host, port))[1]
+        connection = self._made()
+        connection.attach(await StampedSocket.connect(host, port, connection))
+        return connection
+
     async def _connect_through(self, proxy: Proxy) -> Connection:
-        loop = asyncio.get_running_loop()
         if self._context is None:
-            return (await loop.create_connection(self._made, proxy.host, proxy.port))[1]
+            return await self._connect_plain(proxy.host, proxy.port)
+        loop = asyncio.get_running_loop()
         tunnel = await proxy.tunnel(self._host, self._port)
         try:
             made = await loop.create_connection(self._made, sock=tunnel, ssl=self._context, server_hostname=self._host)

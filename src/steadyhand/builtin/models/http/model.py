@@ -23,7 +23,7 @@ from steadyhand.builtin.models.http.stream import (
 )
 from steadyhand.errors import ModelError, ModelErrorKind
 from steadyhand.ports.model import Cut, cut_short
-from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, Dialect
+from steadyhand.records.chat import ArrivalClock, Attempt, ChatRequest, ChatResponse, Dialect
 
 _MAX_BODY = 32 * 1024 * 1024
 _MAX_ERROR_BODY = 64 * 1024
@@ -285,8 +285,11 @@ def _attempt(made: _Try, zero: float, *, proxied: bool, error: str | None = None
     """The stamps as a record. The first token of an answer that came in one piece has no time of its own."""
     stamps, reader = made.stamps, made.reader
     first_token = last_byte = None
+    shared = False
     if error is None:
-        last_byte = stamps.last_byte if reader.done is None else stamps.arrival(reader.done)
+        last_byte = stamps.last_byte
+        if reader.done is not None:
+            last_byte, shared = stamps.arrival(reader.done), stamps.shared(reader.done)
         if made.streamed and reader.first_token is not None:
             first_token = stamps.arrival(reader.first_token)
 
@@ -305,4 +308,6 @@ def _attempt(made: _Try, zero: float, *, proxied: bool, error: str | None = None
         streamed=made.streamed,
         error=error,
         proxied=proxied,
+        clock=stamps.clock or ArrivalClock.OWN,
+        last_byte_shared=shared,
     )
