@@ -49,7 +49,7 @@ class Orders(Record, array_like=True, omit_defaults=True):
     now: float = 0.0
 
 
-class Ask(Record, array_like=True):
+class LeaveRequest(Record, array_like=True):
     """For leave to call a model; `amount` is the number of tokens it may take."""
 
     number: int
@@ -80,7 +80,7 @@ class Report(Record, array_like=True, omit_defaults=True):
     """From a worker to the driver. `done` are trials with their encoded records, `spent` encoded model calls."""
 
     done: list[tuple[int, bytes]] = []
-    asks: list[Ask] = []
+    asks: list[LeaveRequest] = []
     ends: list[CallEnd] = []
     spent: list[bytes] = []
     back_offs: list[BackOff] = []

@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, cont
 from typing import Protocol, Self
 
 from steadyhand.batch.limits import SPACING_S, Pace
-from steadyhand.batch.messages import Ask, BackOff, CallEnd
+from steadyhand.batch.messages import BackOff, CallEnd, LeaveRequest
 from steadyhand.batch.provider import ProviderAdmission, ProviderGate, expected_tokens, provider_of
 from steadyhand.children.channel import RemoteError, raised, remote_error
 from steadyhand.errors import ModelError
@@ -40,7 +40,7 @@ class PermitDesk:
         self._queued: dict[int, asyncio.Task[None]] = {}
         self._waits: dict[int, AbstractContextManager[None]] = {}
 
-    def ask(self, ask: Ask) -> None:
+    def ask(self, ask: LeaveRequest) -> None:
         admission = self._gate.admit_amount(ask.model, ask.amount)
         try:
             if admission.at_once():
@@ -109,7 +109,7 @@ class RemoteGate:
         clock: Clock,
         *,
         free: Collection[str],
-        ask: Callable[[Ask], None],
+        ask: Callable[[LeaveRequest], None],
         end: Callable[[CallEnd], None],
         wait: Callable[[BackOff], None],
     ) -> None:
@@ -131,7 +131,7 @@ class RemoteGate:
         if pace is None:
             pace = self._paces[model] = Pace(SPACING_S)
         return _RemoteAdmission(
-            self, Ask(number=next(self._numbers), model=model, amount=expected_tokens(request)), pace
+            self, LeaveRequest(number=next(self._numbers), model=model, amount=expected_tokens(request)), pace
         )
 
     @contextmanager
@@ -166,7 +166,7 @@ class _RemoteAdmission:
 
     __slots__ = ("_ask", "_end", "_gate", "_pace", "reason")
 
-    def __init__(self, gate: RemoteGate, ask: Ask, pace: Pace) -> None:
+    def __init__(self, gate: RemoteGate, ask: LeaveRequest, pace: Pace) -> None:
         self._gate = gate
         self._ask = ask
         self._pace = pace

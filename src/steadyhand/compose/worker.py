@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from steadyhand.batch.local import carried_out, running
-from steadyhand.batch.messages import Ask, BackOff, CallEnd, Order, Orders, Report, WorkerSetup
+from steadyhand.batch.messages import BackOff, CallEnd, LeaveRequest, Order, Orders, Report, WorkerSetup
 from steadyhand.batch.permits import RemoteGate
 from steadyhand.compose.building import Builder
 from steadyhand.compose.fingerprint import total
@@ -155,7 +155,7 @@ class Worker:
             _, data = written(in_place, self._run.redactor)
         return data
 
-    def _ask(self, ask: Ask) -> None:
+    def _ask(self, ask: LeaveRequest) -> None:
         self._at_once().asks.append(ask)
 
     def _end(self, end: CallEnd) -> None:

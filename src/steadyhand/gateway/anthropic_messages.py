@@ -19,7 +19,7 @@ from steadyhand.gateway.dialect import (
     tool_call,
     whole_number,
 )
-from steadyhand.records.chat import ChatRequest, ChatResponse, Dialect, FinishReason, Message, Role, ToolSpec
+from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message, Role, ToolSpec, WireDialect
 
 _WORDS = {
     FinishReason.TOOL_CALLS: "tool_use",
@@ -32,7 +32,7 @@ _WORDS = {
 class AnthropicMessages:
     """An `Interface`."""
 
-    dialect: ClassVar[Dialect] = "anthropic_messages"
+    dialect: ClassVar[WireDialect] = "anthropic_messages"
 
     def read(self, body: dict[str, Any]) -> ChatRequest:
         messages: list[Message] = []

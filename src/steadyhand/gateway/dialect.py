@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol, cast
 
 import msgspec
 
-from steadyhand.records.chat import ChatRequest, ChatResponse, Dialect, FinishReason, Message, ToolCall
+from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message, ToolCall, WireDialect
 
 encode = msgspec.json.Encoder().encode
 
@@ -20,7 +20,7 @@ class BadRequest(Exception):
 class Interface(Protocol):
     """One vendor's interface: reads what a client asks, and writes what a model answered."""
 
-    dialect: ClassVar[Dialect]
+    dialect: ClassVar[WireDialect]
 
     def read(self, body: dict[str, Any]) -> ChatRequest:
         """Raises `BadRequest`."""

@@ -23,7 +23,7 @@ from mcp.server.streamable_http import StreamableHTTPServerTransport
 
 from steadyhand.errors import SteadyhandError
 from steadyhand.gateway.mocks import split_arguments
-from steadyhand.gateway.server import Address, Door, Request, Response, refusal
+from steadyhand.gateway.server import Address, Door, GatewayRequest, GatewayResponse, refusal
 from steadyhand.ports.agent import Addresses, ServiceFault, Services, TrialContext
 from steadyhand.records.base import plain, plain_object
 from steadyhand.records.event import ActionStatus, ActionTaken, Observed
@@ -63,7 +63,7 @@ class McpMount:
         url = address.url(self._name)
         return Addresses(names={"mcp_url": url}, variables={"STEADYHAND_MCP_URL": url})
 
-    async def serve(self, request: Request, door: Door) -> Response:
+    async def serve(self, request: GatewayRequest, door: Door) -> GatewayResponse:
         if request.method != "POST":
             return refusal(405, "there is no session here, and nothing to listen for: POST each message")
         answer = _Answer()
@@ -194,7 +194,7 @@ def _result(content: Any, *, is_error: bool = False) -> types.ServerResult:
     return types.ServerResult(types.CallToolResult(content=[text], structuredContent=structured, isError=is_error))
 
 
-def _scope(request: Request, door: Door) -> dict[str, Any]:
+def _scope(request: GatewayRequest, door: Door) -> dict[str, Any]:
     """The request as ASGI has it, and the door it came through."""
     return {
         "type": "http",
@@ -229,7 +229,7 @@ class _Answer:
         else:
             self._body += message.get("body", b"")
 
-    def response(self) -> Response:
+    def response(self) -> GatewayResponse:
         kept = {name: value for name, value in self._headers.items() if name not in ("content-length", "content-type")}
         content_type = self._headers.get("content-type", "application/json")
-        return Response(status=self._status, body=bytes(self._body), content_type=content_type, headers=kept)
+        return GatewayResponse(status=self._status, body=bytes(self._body), content_type=content_type, headers=kept)

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import msgspec
 
 from steadyhand.errors import SteadyhandError
-from steadyhand.gateway.server import Address, Door, Request, Response, json_response, refusal
+from steadyhand.gateway.server import Address, Door, GatewayRequest, GatewayResponse, json_response, refusal
 from steadyhand.ports.agent import Addresses, ServiceFault
 from steadyhand.records.base import plain, plain_object
 
@@ -31,7 +31,7 @@ class MocksMount:
         url = address.url(self._name)
         return Addresses(names={"mocks_url": url}, variables={"STEADYHAND_MOCKS_URL": url})
 
-    async def serve(self, request: Request, door: Door) -> Response:
+    async def serve(self, request: GatewayRequest, door: Door) -> GatewayResponse:
         services = door.trial.services
         if services is None:
             return refusal(404, "this trial has no services: its scenario mocks none and no plugin provides one")
@@ -76,7 +76,7 @@ def split_arguments(given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     return cast("list[Any]", positional), {name: value for name, value in given.items() if name != "args"}
 
 
-def _fault(fault: ServiceFault) -> Response:
+def _fault(fault: ServiceFault) -> GatewayResponse:
     told = {"message": str(fault), "code": fault.code, "status": fault.status}
     status = fault.status if fault.status is not None and 400 <= fault.status <= 599 else None
     if status is None:

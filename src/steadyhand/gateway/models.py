@@ -18,7 +18,7 @@ from steadyhand.gateway.anthropic_messages import AnthropicMessages
 from steadyhand.gateway.dialect import BadRequest, Interface, encode
 from steadyhand.gateway.openai_chat import OpenAIChat
 from steadyhand.gateway.openai_responses import OpenAIResponses
-from steadyhand.gateway.server import Address, Door, Request, Response, json_response, refusal
+from steadyhand.gateway.server import Address, Door, GatewayRequest, GatewayResponse, json_response, refusal
 from steadyhand.ports.agent import Addresses
 from steadyhand.records.base import plain_object
 from steadyhand.records.chat import ChatRequest, ChatResponse, ClientBody
@@ -45,7 +45,7 @@ class ModelMount:
             variables={f"{self._vendor}_BASE_URL": url, f"{self._vendor}_API_KEY": PLACEHOLDER_KEY},
         )
 
-    async def serve(self, request: Request, door: Door) -> Response:
+    async def serve(self, request: GatewayRequest, door: Door) -> GatewayResponse:
         path = request.path.removeprefix("v1/")
         if door.model is None:
             return refusal(404, "no model is named for this trial: name one with --model")
@@ -93,15 +93,15 @@ def _relayed(interface: Interface, body: dict[str, Any]) -> ChatRequest:
     return msgspec.structs.replace(asked, client=ClientBody(dialect=interface.dialect, fields=kept))
 
 
-def _answered(interface: Interface, answer: ChatResponse, body: dict[str, Any]) -> Response:
+def _answered(interface: Interface, answer: ChatResponse, body: dict[str, Any]) -> GatewayResponse:
     streamed = bool(body.get("stream"))
     if answer.body is not None:
         as_it_came = interface.as_asked(answer.body.encode(), body)
         if answer.attempt.streamed == streamed:
-            return Response(body=as_it_came, content_type=_EVENT_STREAM if streamed else "application/json")
+            return GatewayResponse(body=as_it_came, content_type=_EVENT_STREAM if streamed else "application/json")
     if streamed:
-        return Response(stream=_pieces(interface.events(answer, body)), content_type=_EVENT_STREAM)
-    return Response(body=encode(interface.whole(answer, body)))
+        return GatewayResponse(stream=_pieces(interface.events(answer, body)), content_type=_EVENT_STREAM)
+    return GatewayResponse(body=encode(interface.whole(answer, body)))
 
 
 async def _pieces(events: Iterable[bytes]) -> AsyncIterator[bytes]:

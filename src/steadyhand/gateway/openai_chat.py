@@ -18,7 +18,16 @@ from steadyhand.gateway.dialect import (
     tool_call,
     whole_number,
 )
-from steadyhand.records.chat import ChatRequest, ChatResponse, Dialect, FinishReason, Message, Role, ToolCall, ToolSpec
+from steadyhand.records.chat import (
+    ChatRequest,
+    ChatResponse,
+    FinishReason,
+    Message,
+    Role,
+    ToolCall,
+    ToolSpec,
+    WireDialect,
+)
 
 _ROLES: dict[str, Role] = {
     "system": "system",
@@ -37,7 +46,7 @@ _WORDS = {
 class OpenAIChat:
     """An `Interface`."""
 
-    dialect: ClassVar[Dialect] = "openai_chat"
+    dialect: ClassVar[WireDialect] = "openai_chat"
 
     def read(self, body: dict[str, Any]) -> ChatRequest:
         wanted = _object(body.get("response_format"))

@@ -19,7 +19,7 @@ from steadyhand.gateway.dialect import (
     tool_call,
     whole_number,
 )
-from steadyhand.records.chat import ChatRequest, ChatResponse, Dialect, FinishReason, Message, Role, ToolSpec
+from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message, Role, ToolSpec, WireDialect
 
 _CUT = {FinishReason.LENGTH: "max_output_tokens", FinishReason.CONTENT_FILTER: "content_filter"}
 _ROLES: dict[str, Role] = {"developer": "system", "system": "system", "assistant": "assistant"}
@@ -28,7 +28,7 @@ _ROLES: dict[str, Role] = {"developer": "system", "system": "system", "assistant
 class OpenAIResponses:
     """An `Interface`. Nothing is kept here between calls, so a client has to send the whole exchange each time."""
 
-    dialect: ClassVar[Dialect] = "openai_responses"
+    dialect: ClassVar[WireDialect] = "openai_responses"
 
     def read(self, body: dict[str, Any]) -> ChatRequest:
         if body.get("previous_response_id"):

@@ -16,7 +16,7 @@ PROTOBUF = "application/x-protobuf"
 _ERROR = (2, "2", "STATUS_CODE_ERROR")
 
 
-class Span(Record):
+class TraceSpan(Record):
     """A span as it was exported. Ids are hexadecimal, `parent_id` is empty for a root, times are of its own clock."""
 
     trace_id: str
@@ -48,7 +48,7 @@ def protobuf_is_read() -> bool:
     return True
 
 
-def read_export(body: bytes, content_type: str, encoding: str = "") -> list[Span]:
+def read_export(body: bytes, content_type: str, encoding: str = "") -> list[TraceSpan]:
     """Raises `UnreadableExport`."""
     body = _unpacked(body, encoding)
     kind = content_type.partition(";")[0].strip().lower()
@@ -111,20 +111,20 @@ def _base64_id(value: Any) -> str:
         raise UnreadableExport(f"a span has the id {value!r}") from error
 
 
-def _spans(export: Any, read_id: Any) -> list[Span]:
-    found: list[Span] = []
+def _spans(export: Any, read_id: Any) -> list[TraceSpan]:
+    found: list[TraceSpan] = []
     for resource in _listed(export, "resourceSpans"):
         for scope in _listed(resource, "scopeSpans"):
             found += [_span(span, read_id) for span in _listed(scope, "spans")]
     return found
 
 
-def _span(span: Mapping[str, Any], read_id: Any) -> Span:
+def _span(span: Mapping[str, Any], read_id: Any) -> TraceSpan:
     trace_id, span_id = read_id(span.get("traceId")), read_id(span.get("spanId"))
     if len(trace_id) != 32 or len(span_id) != 16:
         raise UnreadableExport(f"the span {span.get('name')!r} has no trace id and span id of the right length")
     status: Mapping[str, Any] = span.get("status") or {}
-    return Span(
+    return TraceSpan(
         trace_id=trace_id,
         span_id=span_id,
         parent_id=read_id(span.get("parentSpanId")),

@@ -33,7 +33,7 @@ _TOKEN_BYTES = 18
 _NO_HEADERS: dict[str, str] = {}
 
 
-class Request(msgspec.Struct, frozen=True, gc=False):
+class GatewayRequest(msgspec.Struct, frozen=True, gc=False):
     """`path` is what follows the mount's name, without a slash in front. Header names are lower case."""
 
     method: str
@@ -43,7 +43,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     body: bytes
 
 
-class Response(msgspec.Struct, frozen=True):
+class GatewayResponse(msgspec.Struct, frozen=True):
     """A `stream` is sent piece by piece as it comes, in place of `body`."""
 
     status: int = 200
@@ -53,11 +53,11 @@ class Response(msgspec.Struct, frozen=True):
     stream: AsyncIterator[bytes] | None = None
 
 
-def json_response(value: Any, status: int = 200) -> Response:
-    return Response(status=status, body=msgspec.json.encode(value))
+def json_response(value: Any, status: int = 200) -> GatewayResponse:
+    return GatewayResponse(status=status, body=msgspec.json.encode(value))
 
 
-def refusal(status: int, message: str) -> Response:
+def refusal(status: int, message: str) -> GatewayResponse:
     """An error in the form that the clients of both vendors read."""
     kind = HTTPStatus(status).phrase.lower().replace(" ", "_")
     return json_response({"type": "error", "error": {"type": kind, "code": status, "message": message}}, status)
@@ -95,7 +95,7 @@ class Mount(Protocol):
         """What an agent is told of what is served here: nothing where it has no use for it."""
         ...
 
-    async def serve(self, request: Request, door: Door) -> Response: ...
+    async def serve(self, request: GatewayRequest, door: Door) -> GatewayResponse: ...
 
     async def settle(self, door: Door) -> None:
         """The agent has ended a turn: wait, for a bounded time, for what is still on its way."""
@@ -131,7 +131,7 @@ def _bound(port: int) -> socket.socket:
     return found
 
 
-OpenHandler = Callable[[Request], Awaitable[Response]]
+OpenHandler = Callable[[GatewayRequest], Awaitable[GatewayResponse]]
 
 
 class GatewayServer:
@@ -146,7 +146,7 @@ class GatewayServer:
         self._doors: dict[str, Door] = {}
         self._closed: dict[str, str] = {}
         self._servers: list[asyncio.Server] = []
-        self._connections: set[Connection] = set()
+        self._connections: set[GatewayConnection] = set()
         self._socket: socket.socket = _bound(port)
         self._origin: str = f"http://{LOOPBACK}:{self._socket.getsockname()[1]}"
         self._more: list[socket.socket] = []
@@ -260,12 +260,12 @@ class GatewayServer:
             await asyncio.wait(tasks)
         self._servers.clear()
 
-    def _connect(self) -> Connection:
-        connection = Connection(self.answer, self._connections.discard)
+    def _connect(self) -> GatewayConnection:
+        connection = GatewayConnection(self.answer, self._connections.discard)
         self._connections.add(connection)
         return connection
 
-    async def answer(self, call: Call, connection: Connection) -> None:
+    async def answer(self, call: GatewayCall, connection: GatewayConnection) -> None:
         """Answer one request, as work of the trial whose address it came to."""
         path, _, query = call.target.partition("?")
         first, _, rest = path.lstrip("/").partition("/")
@@ -283,12 +283,12 @@ class GatewayServer:
         assert task is not None
         door.tasks.add(task)
         try:
-            request = Request(call.method, below, query, call.headers, bytes(call.body))
+            request = GatewayRequest(call.method, below, query, call.headers, bytes(call.body))
             await connection.send(await self._served(mount, request, door))
         finally:
             door.tasks.discard(task)
 
-    async def _served(self, mount: Mount, request: Request, door: Door) -> Response:
+    async def _served(self, mount: Mount, request: GatewayRequest, door: Door) -> GatewayResponse:
         try:
             return await mount.serve(request, door)
         except Exception as error:  # noqa: BLE001 - a bug of ours must neither hang the agent nor pass unseen
@@ -296,17 +296,17 @@ class GatewayServer:
             door.trial.emit(Noted(at_ms=door.trial.elapsed_ms(), message=message, level="warning"))
             return refusal(500, message)
 
-    async def _without_door(self, call: Call, first: str, path: str, query: str) -> Response:
+    async def _without_door(self, call: GatewayCall, first: str, path: str, query: str) -> GatewayResponse:
         if first in self._closed:
             self.late[self._closed[first]] += 1
             return refusal(410, "the trial that this address belongs to has ended")
         handler = self._in_the_open.get(first)
         if handler is None:
             return refusal(404, "no trial has this address")
-        return await handler(Request(call.method, path, query, call.headers, bytes(call.body)))
+        return await handler(GatewayRequest(call.method, path, query, call.headers, bytes(call.body)))
 
 
-class Call:
+class GatewayCall:
     """A request while it is read off its connection."""
 
     __slots__ = ("body", "headers", "keep_alive", "method", "target")
@@ -319,11 +319,13 @@ class Call:
         self.keep_alive: bool = True
 
 
-class Connection(asyncio.Protocol):
+class GatewayConnection(asyncio.Protocol):
     """One connection: requests one after another, each answered before the next is begun."""
 
     def __init__(
-        self, answer: Callable[[Call, Connection], Awaitable[None]], gone: Callable[[Connection], None]
+        self,
+        answer: Callable[[GatewayCall, GatewayConnection], Awaitable[None]],
+        gone: Callable[[GatewayConnection], None],
     ) -> None:
         self.task: asyncio.Task[None] | None = None
         self._answer = answer
@@ -331,8 +333,8 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._writable: asyncio.Event = asyncio.Event()
         self._writable.set()
-        self._call: Call = Call()
-        self._waiting: deque[Call] = deque()
+        self._call: GatewayCall = GatewayCall()
+        self._waiting: deque[GatewayCall] = deque()
         self._parser: Any = httptools.HttpRequestParser(self)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -366,7 +368,7 @@ class Connection(asyncio.Protocol):
     # What the parser calls.
 
     def on_message_begin(self) -> None:
-        self._call = Call()
+        self._call = GatewayCall()
 
     def on_url(self, url: bytes) -> None:
         self._call.target += url.decode("latin-1")
@@ -391,7 +393,7 @@ class Connection(asyncio.Protocol):
         if self.task is None:
             self._next()
 
-    def _refuse(self, response: Response) -> None:
+    def _refuse(self, response: GatewayResponse) -> None:
         self._write(_head(response, close=True) + response.body)
         if self._transport is not None:
             self._transport.close()
@@ -403,7 +405,7 @@ class Connection(asyncio.Protocol):
         self.task = asyncio.get_running_loop().create_task(self._serve(call))
         self.task.add_done_callback(self._served)
 
-    async def _serve(self, call: Call) -> None:
+    async def _serve(self, call: GatewayCall) -> None:
         await self._answer(call, self)
         if not call.keep_alive and self._transport is not None:
             self._transport.close()
@@ -417,7 +419,7 @@ class Connection(asyncio.Protocol):
         else:
             self._next()
 
-    async def send(self, response: Response) -> None:
+    async def send(self, response: GatewayResponse) -> None:
         """Write the response. For a client that has gone, a stream is still read to its end."""
         if response.stream is None:
             self._write(_head(response) + response.body)
@@ -434,7 +436,7 @@ class Connection(asyncio.Protocol):
             self._transport.write(data)
 
 
-def _head(response: Response, *, close: bool = False) -> bytes:
+def _head(response: GatewayResponse, *, close: bool = False) -> bytes:
     lines = [f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}"]
     if response.body or response.stream is not None:
         lines.append(f"Content-Type: {response.content_type}")

@@ -13,13 +13,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, cast
 
-from steadyhand.gateway.otlp import Span
+from steadyhand.gateway.otlp import TraceSpan
 from steadyhand.records.base import Record
 from steadyhand.records.chat import Attempt, CallTiming, Finish, FinishReason, Spoiled, SpoiledBy, ToolCall, Usage
 from steadyhand.records.event import ActionTaken, AnyEvent, ModelCalled, Observed, Thought
 
-Kind = Literal["tool", "model", "agent", "other"]
-_OPERATIONS: dict[str, Kind] = {
+SpanKind = Literal["tool", "model", "agent", "other"]
+_OPERATIONS: dict[str, SpanKind] = {
     "execute_tool": "tool",
     "chat": "model",
     "text_completion": "model",
@@ -28,7 +28,7 @@ _OPERATIONS: dict[str, Kind] = {
     "create_agent": "agent",
     "embeddings": "other",
 }
-_OPEN_INFERENCE: dict[str, Kind] = {"TOOL": "tool", "LLM": "model", "AGENT": "agent"}
+_OPEN_INFERENCE: dict[str, SpanKind] = {"TOOL": "tool", "LLM": "model", "AGENT": "agent"}
 _TOOL_NAMES = ("gen_ai.tool.name", "tool.name", "traceloop.entity.name")
 _ARGUMENTS = ("gen_ai.tool.call.arguments", "tool_arguments", "input.value", "traceloop.entity.input")
 _RESULTS = ("gen_ai.tool.call.result", "tool_response", "output.value", "traceloop.entity.output")
@@ -40,7 +40,7 @@ _OUTPUT_TOKENS = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens"
 _THOUGHTS = ("reasoning", "thinking")
 
 
-def kind_of(span: Span) -> Kind:
+def kind_of(span: TraceSpan) -> SpanKind:
     held = span.attributes
     operation = held.get("gen_ai.operation.name")
     if isinstance(operation, str):
@@ -48,7 +48,7 @@ def kind_of(span: Span) -> Kind:
     if isinstance(known := held.get("openinference.span.kind"), str):
         return _OPEN_INFERENCE.get(known.upper(), "other")
     if held.get("traceloop.span.kind") in ("tool", "agent"):
-        return cast("Kind", held["traceloop.span.kind"])
+        return cast("SpanKind", held["traceloop.span.kind"])
     if "gen_ai.tool.name" in held:
         return "tool"
     return "model" if "gen_ai.request.model" in held or "llm.model_name" in held else "other"
@@ -64,7 +64,7 @@ class Telling(Record):
 
 
 def tell(
-    spans: Sequence[Span], known: Mapping[str, Span], *, at_ms: Callable[[int], float], models: bool = True
+    spans: Sequence[TraceSpan], known: Mapping[str, TraceSpan], *, at_ms: Callable[[int], float], models: bool = True
 ) -> Telling:
     """`known` are all spans of the trace so far, by id; `at_ms` turns a span's time into one of the trial.
 
@@ -86,29 +86,29 @@ def tell(
     return Telling(events=tuple(events), tools=tools, without_arguments=tuple(dict.fromkeys(silent)))
 
 
-def agent_of(span: Span, known: Mapping[str, Span]) -> str | None:
+def agent_of(span: TraceSpan, known: Mapping[str, TraceSpan]) -> str | None:
     """The agent that it is done by: its own attribute, or that of the nearest span around it."""
     return next((name for each in _around(span, known) if (name := _text(each, _AGENTS))), None)
 
 
-def _around(span: Span, known: Mapping[str, Span]) -> Iterable[Span]:
+def _around(span: TraceSpan, known: Mapping[str, TraceSpan]) -> Iterable[TraceSpan]:
     """The span, and those that it lies in, from the inside out."""
     seen: set[str] = set()
-    look: Span | None = span
+    look: TraceSpan | None = span
     while look is not None and look.span_id not in seen:
         seen.add(look.span_id)
         yield look
         look = known.get(look.parent_id)
 
 
-def _is_same_action(span: Span, known: Mapping[str, Span]) -> bool:
+def _is_same_action(span: TraceSpan, known: Mapping[str, TraceSpan]) -> bool:
     """Whether a span around this one tells of the same call: a client of MCP within the framework's own span."""
     around = iter(_around(span, known))
     next(around)
     return any(kind_of(outer) == "tool" and _same_call(span, outer) for outer in around)
 
 
-def _same_call(inner: Span, outer: Span) -> bool:
+def _same_call(inner: TraceSpan, outer: TraceSpan) -> bool:
     if _tool_name(inner) != _tool_name(outer):
         return False
     ids = _text(inner, _CALL_IDS), _text(outer, _CALL_IDS)
@@ -118,7 +118,9 @@ def _same_call(inner: Span, outer: Span) -> bool:
     return ours is None or theirs is None or ours == theirs
 
 
-def _action(span: Span, known: Mapping[str, Span], at_ms: Callable[[int], float], silent: list[str]) -> list[AnyEvent]:
+def _action(
+    span: TraceSpan, known: Mapping[str, TraceSpan], at_ms: Callable[[int], float], silent: list[str]
+) -> list[AnyEvent]:
     name, agent = _tool_name(span), agent_of(span, known)
     params = _arguments(span)
     if params is None:
@@ -141,11 +143,11 @@ def _action(span: Span, known: Mapping[str, Span], at_ms: Callable[[int], float]
     return [action, Observed(at_ms=ended, action_id=action.id, name=name, content=content, agent=agent)]
 
 
-def _tool_name(span: Span) -> str:
+def _tool_name(span: TraceSpan) -> str:
     return _text(span, _TOOL_NAMES) or span.name.removeprefix("execute_tool ")
 
 
-def _arguments(span: Span) -> dict[str, Any] | None:
+def _arguments(span: TraceSpan) -> dict[str, Any] | None:
     """None where the span does not say."""
     given = _first(span, _ARGUMENTS)
     if given is None:
@@ -162,7 +164,7 @@ def _arguments(span: Span) -> dict[str, Any] | None:
 
 
 def _model_call(
-    span: Span, known: Mapping[str, Span], at_ms: Callable[[int], float], *, models: bool
+    span: TraceSpan, known: Mapping[str, TraceSpan], at_ms: Callable[[int], float], *, models: bool
 ) -> list[AnyEvent]:
     agent = agent_of(span, known)
     began, ended = at_ms(span.start_ns), at_ms(span.end_ns)
@@ -190,14 +192,14 @@ def _model_call(
     return [called, *events]
 
 
-def _usage(span: Span) -> Usage | None:
+def _usage(span: TraceSpan) -> Usage | None:
     given, got = _first(span, _INPUT_TOKENS), _first(span, _OUTPUT_TOKENS)
     if not isinstance(given, int) or not isinstance(got, int):
         return None
     return Usage(input_tokens=given, output_tokens=got)
 
 
-def _finish(span: Span) -> Finish | None:
+def _finish(span: TraceSpan) -> Finish | None:
     reasons = span.attributes.get("gen_ai.response.finish_reasons")
     if isinstance(reasons, list) and reasons:
         raw = str(cast("list[Any]", reasons)[-1])
@@ -205,7 +207,7 @@ def _finish(span: Span) -> Finish | None:
     return None
 
 
-def _output(span: Span) -> tuple[str | None, list[str], tuple[ToolCall, ...]]:
+def _output(span: TraceSpan) -> tuple[str | None, list[str], tuple[ToolCall, ...]]:
     """What the model said, thought and asked for."""
     messages = span.attributes.get("gen_ai.output.messages")
     if messages is not None:
@@ -272,10 +274,10 @@ def _decoded(value: Any) -> Any:
     return value
 
 
-def _first(span: Span, names: Iterable[str]) -> Any:
+def _first(span: TraceSpan, names: Iterable[str]) -> Any:
     return next((held for name in names if (held := span.attributes.get(name)) is not None), None)
 
 
-def _text(span: Span, names: Iterable[str]) -> str | None:
+def _text(span: TraceSpan, names: Iterable[str]) -> str | None:
     found = _first(span, names)
     return found if isinstance(found, str) and found else None

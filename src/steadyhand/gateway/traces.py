@@ -19,8 +19,8 @@ import time
 
 from msgspec.structs import replace
 
-from steadyhand.gateway.otlp import PROTOBUF, Span, UnreadableExport, protobuf_is_read, read_export
-from steadyhand.gateway.server import Address, Door, GatewayServer, Request, Response, refusal
+from steadyhand.gateway.otlp import PROTOBUF, TraceSpan, UnreadableExport, protobuf_is_read, read_export
+from steadyhand.gateway.server import Address, Door, GatewayRequest, GatewayResponse, GatewayServer, refusal
 from steadyhand.gateway.spans import kind_of, tell
 from steadyhand.ports.agent import Addresses, Shows, TrialContext, turn_span_id
 from steadyhand.records.event import ActionTaken, AnyEvent, Noted
@@ -44,8 +44,8 @@ class TrialTrace:
         """With `models` false, model calls come another way, and are not told again."""
         self._trial = trial
         self._models = models
-        self._spans: dict[str, Span] = {}
-        self._untold: list[Span] = []
+        self._spans: dict[str, TraceSpan] = {}
+        self._untold: list[TraceSpan] = []
         self._arrived = asyncio.Event()
         self._zero_ns: int = time.time_ns() - int(trial.elapsed_ms() * 1e6)
         self._trace_id = trace_id
@@ -59,7 +59,7 @@ class TrialTrace:
         self.tools_seen = False
         self.doubts: list[str] = []
 
-    def take(self, spans: list[Span]) -> None:
+    def take(self, spans: list[TraceSpan]) -> None:
         for span in spans:
             if span.span_id in self._spans:
                 continue
@@ -120,7 +120,7 @@ class TrialTrace:
         self._emit_all(on_time)
         self._emit_late(late)
 
-    def _emit_all(self, spans: list[Span]) -> None:
+    def _emit_all(self, spans: list[TraceSpan]) -> None:
         told = tell(spans, self._spans, at_ms=self._at_ms, models=self._models)
         self.tools_seen = self.tools_seen or told.tools
         for event in told.events:
@@ -131,7 +131,7 @@ class TrialTrace:
                 f"the spans of {names} do not say with which arguments; let the instrumentation record them"
             )
 
-    def _emit_late(self, spans: list[Span]) -> None:
+    def _emit_late(self, spans: list[TraceSpan]) -> None:
         tools = [span for span in spans if kind_of(span) == "tool"]
         if not tools:
             return
@@ -141,7 +141,7 @@ class TrialTrace:
                 self._emit(Noted(at_ms=self._trial.elapsed_ms(), message=message, level="warning"))
                 self.doubts.append(message)
 
-    def _turn_of(self, span: Span) -> int:
+    def _turn_of(self, span: TraceSpan) -> int:
         """The turn that it was made in: by the span of ours that it lies in, else by the time."""
         seen: set[str] = set()
         look = span
@@ -199,7 +199,7 @@ class TraceReceiver:
             },
         )
 
-    async def serve(self, request: Request, door: Door) -> Response:
+    async def serve(self, request: GatewayRequest, door: Door) -> GatewayResponse:
         if not request.path.endswith("v1/traces"):
             return _accepted(request)  # metrics and logs, which the same variables may send here
         trace = self._trace(door)
@@ -210,7 +210,7 @@ class TraceReceiver:
             return refusal(error.status, str(error))
         return _accepted(request)
 
-    async def serve_in_the_open(self, request: Request) -> Response:
+    async def serve_in_the_open(self, request: GatewayRequest) -> GatewayResponse:
         """Spans that name no trial but by their trace id."""
         if request.path != "v1/traces":
             return _accepted(request)
@@ -258,7 +258,7 @@ class TraceReceiver:
             self._traces[token] = TrialTrace(door.trial, trace_id_of(token), models=door.model is None)
         return self._traces[token]
 
-    def _read(self, request: Request) -> list[Span]:
+    def _read(self, request: GatewayRequest) -> list[TraceSpan]:
         if request.method != "POST":
             raise UnreadableExport(f"spans are posted here, not sent by {request.method}", 405)
         return read_export(
@@ -266,8 +266,8 @@ class TraceReceiver:
         )
 
 
-def _accepted(request: Request) -> Response:
+def _accepted(request: GatewayRequest) -> GatewayResponse:
     """The answer to an export that was taken whole, in the form of the request."""
     if request.headers.get("content-type", "").startswith(PROTOBUF):
-        return Response(content_type=PROTOBUF)
-    return Response(body=b"{}")
+        return GatewayResponse(content_type=PROTOBUF)
+    return GatewayResponse(body=b"{}")

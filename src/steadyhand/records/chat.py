@@ -281,13 +281,13 @@ _ENDED = {
 }
 
 
-Dialect = Literal["openai_chat", "openai_responses", "anthropic_messages"]
+WireDialect = Literal["openai_chat", "openai_responses", "anthropic_messages"]
 
 
 class ClientBody(Record):
     """A question as the agent's own client put it. A model of the same dialect is sent these fields and not ours."""
 
-    dialect: Dialect
+    dialect: WireDialect
     fields: dict[str, Any] = {}
 
 

@@ -31,14 +31,14 @@ _SEND_S = 10.0
 _END_S = 15.0
 
 
-class Target(msgspec.Struct, frozen=True):
+class OtelEndpoint(msgspec.Struct, frozen=True):
     """Where traces go, complete, and the headers that go with them."""
 
     url: str
     headers: dict[str, str] = {}
 
 
-def target_of(url: str, variables: Mapping[str, str]) -> Target:
+def target_of(url: str, variables: Mapping[str, str]) -> OtelEndpoint:
     """The endpoint given, or that of OpenTelemetry's own variables. Raises `SetupError` for one that is none."""
     own = variables.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "")
     base = url or variables.get("OTEL_EXPORTER_OTLP_ENDPOINT", "") or DEFAULT_ENDPOINT
@@ -48,13 +48,13 @@ def target_of(url: str, variables: Mapping[str, str]) -> Target:
     # The variables' headers belong to the variables' endpoint, not to one that is named on the command line.
     given = "" if url else variables.get("OTEL_EXPORTER_OTLP_HEADERS", "")
     pairs = (pair.partition("=") for pair in given.split(",") if "=" in pair)
-    return Target(url=full, headers={name.strip(): unquote(value.strip()) for name, _, value in pairs})
+    return OtelEndpoint(url=full, headers={name.strip(): unquote(value.strip()) for name, _, value in pairs})
 
 
 class OtelExporter:
     """Implements `ports.observer.RunObserver`."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: OtelEndpoint) -> None:
         self._target = target
         self._queue: queue.SimpleQueue[list[dict[str, Any]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._send_all, name="steadyhand --otel", daemon=True)

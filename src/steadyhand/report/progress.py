@@ -43,7 +43,7 @@ def _wait(held: HeldUp) -> str:
     return f"waiting {seconds} s: {held.reason}, {calls}"
 
 
-class Pace:
+class ProgressRate:
     """How far a run has come, how fast it goes and how long that will take, judged by the last trials."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -130,7 +130,7 @@ class PlainProgress(SilentProgress):
         self._stream: TextIO = stream
         self._standing: Callable[[], Standing] = standing
         self._every_s: float = every_s
-        self._pace: Pace = Pace()
+        self._pace: ProgressRate = ProgressRate()
         self._over: threading.Event = threading.Event()
         self._watch: threading.Thread | None = None
 
@@ -193,7 +193,7 @@ class LiveProgress:
         self._stream: TextIO = stream
         self._standing: Callable[[], Standing] = standing
         self._live: Live | None = None
-        self._pace: Pace = Pace()
+        self._pace: ProgressRate = ProgressRate()
         self._began: float = 0.0
         self._counts: dict[Verdict, int] = dict.fromkeys(Verdict, 0)
         self._running: dict[TrialKey, str] = {}

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from steadyhand.batch.crew import Crew
-from steadyhand.batch.messages import Ask, CallEnd, Report
+from steadyhand.batch.messages import CallEnd, LeaveRequest, Report
 from steadyhand.batch.plan import Plan
 from steadyhand.batch.provider import ProviderGate, ProviderLimits
 from steadyhand.errors import SetupError, TrialError
@@ -184,7 +184,7 @@ async def test_a_limit_holds_for_all_workers_together(office, clock):
     limits = {"openai": ProviderLimits(requests_per_minute=3, spacing_s=0.0)}
     crew = await opened(office, clock=clock, limits=limits)
     for hand in office.hands:
-        hand.hear(Report(asks=[Ask(number=number, model="openai/x", amount=1.0) for number in range(2)]))
+        hand.hear(Report(asks=[LeaveRequest(number=number, model="openai/x", amount=1.0) for number in range(2)]))
     await turn()
     assert [hand.granted for hand in office.hands] == [[0, 1], [0]]
     clock.advance(61)
@@ -197,7 +197,7 @@ async def test_a_lost_worker_gives_back_the_places_it_held(office, clock):
     limits = {"openai": ProviderLimits(concurrency=1, spacing_s=0.0)}
     crew = await opened(office, clock=clock, limits=limits)
     first, second = office.hands
-    ask = Report(asks=[Ask(number=1, model="openai/x", amount=1.0)])
+    ask = Report(asks=[LeaveRequest(number=1, model="openai/x", amount=1.0)])
     first.hear(ask)
     await turn()
     second.hear(ask)

@@ -10,7 +10,15 @@ import aiohttp
 import pytest
 
 from steadyhand.errors import SetupError
-from steadyhand.gateway.server import Address, Door, GatewayServer, Request, Response, TrialGateway, json_response
+from steadyhand.gateway.server import (
+    Address,
+    Door,
+    GatewayRequest,
+    GatewayResponse,
+    GatewayServer,
+    TrialGateway,
+    json_response,
+)
 from steadyhand.ports.agent import Addresses
 from steadyhand.records.event import Noted
 from support.loopback import free_port
@@ -28,7 +36,7 @@ class Echo:
     def addresses(self, address: Address) -> Addresses:
         return Addresses(names={"echo_url": address.url("echo")})
 
-    async def serve(self, request: Request, door: Door) -> Response:
+    async def serve(self, request: GatewayRequest, door: Door) -> GatewayResponse:
         if request.path == "slow":
             self.waiting.set()
             await self.go_on.wait()
@@ -36,7 +44,7 @@ class Echo:
             raise ValueError("a bug")
         door.trial.emit(Noted(at_ms=0.0, message=request.body.decode()))
         if request.path == "stream":
-            return Response(stream=self._pieces(), content_type="text/event-stream")
+            return GatewayResponse(stream=self._pieces(), content_type="text/event-stream")
         return json_response({"path": request.path, "query": request.query, "body": request.body.decode()})
 
     async def _pieces(self) -> AsyncIterator[bytes]:
@@ -150,7 +158,7 @@ async def test_an_address_that_is_nobodys_is_refused(served: Served, tmp_path: P
 async def test_requests_without_an_address_go_to_what_is_open(served: Served, tmp_path: Path) -> None:
     server, _, client = served
 
-    async def traces(request: Request) -> Response:
+    async def traces(request: GatewayRequest) -> GatewayResponse:
         return json_response({"path": request.path})
 
     server.mount_in_the_open("v1", traces)
@@ -201,5 +209,5 @@ async def test_what_is_not_http_is_refused(served: Served, tmp_path: Path) -> No
     await server.listen(port)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"\x16\x03\x01 not http\r\n\r\n")
-    assert (await reader.read()).startswith(b"HTTP/1.1 400 Bad Request")
+    assert (await reader.read()).startswith(b"HTTP/1.1 400 Bad GatewayRequest")
     writer.close()

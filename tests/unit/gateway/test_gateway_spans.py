@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from steadyhand.gateway.otlp import PROTOBUF, Span, UnreadableExport, read_export
+from steadyhand.gateway.otlp import PROTOBUF, TraceSpan, UnreadableExport, read_export
 from steadyhand.gateway.spans import tell
 from steadyhand.records.event import ActionTaken, ModelCalled, Observed, Thought
 from support.spans import a_span, an_export
@@ -36,11 +36,11 @@ OPEN_INFERENCE = {
 }
 
 
-def _told(*spans: Span, **named: Any) -> list[Any]:
+def _told(*spans: TraceSpan, **named: Any) -> list[Any]:
     return list(tell(spans, {span.span_id: span for span in spans}, at_ms=lambda ns: ns / 1e6, **named).events)
 
 
-def _read(span: dict[str, Any]) -> Span:
+def _read(span: dict[str, Any]) -> TraceSpan:
     (found,) = read_export(an_export(span), "application/json")
     return found
 

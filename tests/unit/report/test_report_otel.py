@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 from steadyhand.errors import SetupError
-from steadyhand.gateway.otlp import Span, read_export
+from steadyhand.gateway.otlp import TraceSpan, read_export
 from steadyhand.gateway.spans import tell
 from steadyhand.records.event import ActionTaken, ModelCalled, Observed
 from steadyhand.records.run import RunHeader, TrialRecord
-from steadyhand.report.otel import OtelExporter, Target, export_of, target_of, trial_spans
+from steadyhand.report.otel import OtelEndpoint, OtelExporter, export_of, target_of, trial_spans
 from support.loopback import free_port
 from support.sample_trials import typical
 
@@ -34,7 +34,7 @@ def a_trial_record() -> TrialRecord:
 
 class Collector:
     def __init__(self) -> None:
-        self.exports: list[tuple[str, dict[str, str], list[Span]]] = []
+        self.exports: list[tuple[str, dict[str, str], list[TraceSpan]]] = []
         collector = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -51,7 +51,7 @@ class Collector:
         self.url = f"http://127.0.0.1:{self.server.server_port}"
 
     @property
-    def spans(self) -> list[Span]:
+    def spans(self) -> list[TraceSpan]:
         return [span for _, _, spans in self.exports for span in spans]
 
 
@@ -87,7 +87,7 @@ def test_a_trial_is_one_trace_that_says_what_the_trial_was():
 
 
 def test_trials_are_sent_in_batches_and_to_the_end(collector):
-    exporter = OtelExporter(Target(url=f"{collector.url}/v1/traces", headers={"X-Key": "k"}))
+    exporter = OtelExporter(OtelEndpoint(url=f"{collector.url}/v1/traces", headers={"X-Key": "k"}))
     exporter.run_started(HEADER)
     record = a_trial_record()
     for _ in range(100):
@@ -102,7 +102,7 @@ def test_trials_are_sent_in_batches_and_to_the_end(collector):
 
 
 def test_a_collector_that_is_not_there_is_a_note():
-    exporter = OtelExporter(Target(url=f"http://127.0.0.1:{free_port()}/v1/traces"))
+    exporter = OtelExporter(OtelEndpoint(url=f"http://127.0.0.1:{free_port()}/v1/traces"))
     exporter.run_started(HEADER)
     exporter.trial_finished(a_trial_record())
     exporter.run_finished()
@@ -127,7 +127,7 @@ def test_a_collector_that_is_not_there_is_a_note():
     ],
 )
 def test_where_traces_go(url, variables, expected, headers):
-    assert target_of(url, variables) == Target(url=expected, headers=headers)
+    assert target_of(url, variables) == OtelEndpoint(url=expected, headers=headers)
 
 
 def test_what_is_no_url_is_refused():

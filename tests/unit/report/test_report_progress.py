@@ -8,7 +8,7 @@ import msgspec
 
 from steadyhand.records.event import Retried
 from steadyhand.records.run import HeldUp, Standing, TrialKey
-from steadyhand.report.progress import Pace, PlainProgress, SilentProgress, progress_for, standing_line
+from steadyhand.report.progress import PlainProgress, ProgressRate, SilentProgress, progress_for, standing_line
 from support.sample_run import BROKEN, HEADER, SAFE, TRIALS, UNSAFE
 
 HELD_UP = Standing(
@@ -82,7 +82,7 @@ def test_plain_lines_tell_once_what_holds_the_run_up():
 
 def test_share_rate_and_time_left():
     now = 100.0
-    pace = Pace(lambda: now)
+    pace = ProgressRate(lambda: now)
     pace.start(msgspec.structs.replace(HEADER, planned=60))
     assert (pace.share(), pace.speed()) == ("0 of 60 (0%)", "")
     for _ in range(12):
@@ -95,7 +95,7 @@ def test_share_rate_and_time_left():
 
 def test_with_until_decided_the_rest_is_a_bound():
     now = 0.0
-    pace = Pace(lambda: now)
+    pace = ProgressRate(lambda: now)
     pace.start(msgspec.structs.replace(HEADER, planned=1000, until="decided"))
     now += 1.0
     pace.count()

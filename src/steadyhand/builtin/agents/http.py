@@ -152,7 +152,7 @@ class _AskedOnce:
         await self._client.close()
 
 
-class Endpoint(Protocol):
+class AgentEndpoint(Protocol):
     """A `ChatModel` that asks by a template: `wire.values` go into it, and `wire.answer` is what came back."""
 
     wire: Any
@@ -172,9 +172,9 @@ class TemplateAgent(HttpAgent):
         self,
         settings: AgentSettings,
         options: HttpAgentOptions,
-        client: Endpoint,
+        client: AgentEndpoint,
         *,
-        sessions: Mapping[str, Endpoint],
+        sessions: Mapping[str, AgentEndpoint],
         at_path: Callable[[Any, str], Any],
     ) -> None:
         super().__init__(settings, options, client)

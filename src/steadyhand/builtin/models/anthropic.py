@@ -29,7 +29,7 @@ from steadyhand.builtin.models.http.stream import (
 from steadyhand.errors import ModelErrorKind, SetupError
 from steadyhand.plugins.plugin import ModelSettings, Options, read_options
 from steadyhand.records.base import Record
-from steadyhand.records.chat import ChatRequest, Dialect, Message, ToolCall, ToolSpec, Usage
+from steadyhand.records.chat import ChatRequest, Message, ToolCall, ToolSpec, Usage, WireDialect
 
 _encode = msgspec.json.Encoder().encode
 _ERRORS: dict[str, ModelErrorKind] = {
@@ -229,7 +229,7 @@ class Messages(Record):
         return "a message"
 
     @property
-    def dialect(self) -> Dialect:
+    def dialect(self) -> WireDialect:
         return "anthropic_messages"
 
     @property

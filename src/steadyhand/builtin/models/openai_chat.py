@@ -22,7 +22,7 @@ from steadyhand.builtin.models.http.stream import (
     not_read,
 )
 from steadyhand.records.base import Record
-from steadyhand.records.chat import ChatRequest, Dialect, FinishReason, Message, ToolCall, ToolSpec, Usage
+from steadyhand.records.chat import ChatRequest, FinishReason, Message, ToolCall, ToolSpec, Usage, WireDialect
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -218,7 +218,7 @@ class ChatCompletions(Record):
         return "a chat completion"
 
     @property
-    def dialect(self) -> Dialect:
+    def dialect(self) -> WireDialect:
         return "openai_chat"
 
     @property

@@ -21,7 +21,7 @@ from steadyhand.builtin.models.http.stream import (
 from steadyhand.builtin.models.openai_chat import REFUSALS, STREAM, arguments_of
 from steadyhand.errors import ModelErrorKind
 from steadyhand.records.base import Record
-from steadyhand.records.chat import ChatRequest, Dialect, Message, ToolSpec, Usage
+from steadyhand.records.chat import ChatRequest, Message, ToolSpec, Usage, WireDialect
 
 
 class _Part(msgspec.Struct, gc=False):
@@ -208,7 +208,7 @@ class Responses(Record):
         return "a response"
 
     @property
-    def dialect(self) -> Dialect:
+    def dialect(self) -> WireDialect:
         return "openai_responses"
 
     @property

@@ -23,7 +23,7 @@ from steadyhand.builtin.models.http.stream import (
 )
 from steadyhand.errors import ModelError, ModelErrorKind
 from steadyhand.ports.model import Cut, cut_short
-from steadyhand.records.chat import ArrivalClock, Attempt, ChatRequest, ChatResponse, Dialect
+from steadyhand.records.chat import ArrivalClock, Attempt, ChatRequest, ChatResponse, WireDialect
 
 _MAX_BODY = 32 * 1024 * 1024
 _MAX_ERROR_BODY = 64 * 1024
@@ -45,7 +45,7 @@ class Wire(Protocol):
         ...
 
     @property
-    def dialect(self) -> Dialect: ...
+    def dialect(self) -> WireDialect: ...
 
     @property
     def stream(self) -> bool: ...
@@ -89,7 +89,7 @@ class _Try:
         """The answer as it comes, for an agent's client that speaks this wire."""
 
 
-def client_body(request: ChatRequest, dialect: Dialect) -> dict[str, Any] | None:
+def client_body(request: ChatRequest, dialect: WireDialect) -> dict[str, Any] | None:
     """What an agent's client asked, where this wire can put it as it is."""
     client = request.client
     return client.fields if client is not None and client.dialect == dialect else None

@@ -11,7 +11,7 @@ from steadyhand.builtin.models.http.client import HttpClient, HttpSettings
 from steadyhand.builtin.models.http.model import HttpModel, Wire
 from steadyhand.builtin.models.http.stream import AnswerReader, UnreadableResponse
 from steadyhand.errors import SetupError
-from steadyhand.records.chat import ChatRequest, Dialect
+from steadyhand.records.chat import ChatRequest, WireDialect
 
 _PLACE = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 
@@ -125,7 +125,7 @@ class TemplateWire:
         return "an answer as configured"
 
     @property
-    def dialect(self) -> Dialect:
+    def dialect(self) -> WireDialect:
         return "openai_chat"
 
     @property
