@@ -209,5 +209,5 @@ async def test_what_is_not_http_is_refused(served: Served, tmp_path: Path) -> No
     await server.listen(port)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"\x16\x03\x01 not http\r\n\r\n")
-    assert (await reader.read()).startswith(b"HTTP/1.1 400 Bad GatewayRequest")
+    assert (await reader.read()).startswith(b"HTTP/1.1 400 Bad Request")
     writer.close()
