@@ -52,7 +52,7 @@ def part(name: str, **given: Any) -> Markup:
 
 
 def problem_page(status: int, message: str) -> Response:
-    return rendered("problem.html", status=status, message=message)
+    return rendered("problem.html", status=status, code=status, message=message)
 
 
 def asset_response(name: str) -> Response | None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 from steadyhand.compose.sides import compare_sources, read_source
 from steadyhand.errors import StoreError, UsageError
@@ -83,8 +84,10 @@ class Viewer:
     def post(self, path: str, form: Mapping[str, str]) -> Response:
         if path != "/labels":
             return problem_page(404, "There is no such page.")
-        reader, key, trial = self._stored(form)
-        self.labelling.add(reader.header.id, trial, form)
+        # Encoded, since a field of a form may not keep every character of a name.
+        about = dict(parse_qsl(form.get("of", "").removeprefix("?"), max_num_fields=10))
+        reader, key, trial = self._stored(about)
+        self.labelling.add(reader.header.id, trial, {**form, "check": about.get("check", "")})
         return Response(body=self._labels(reader, key).encode("utf-8", "backslashreplace"))
 
     def close(self) -> None:
@@ -172,7 +175,7 @@ class Viewer:
             **self._list(index, query),
             "header": index.header,
             "started": index.header.started_at[:16].replace("T", " "),
-            "status": status,
+            "state": status,
             "live": status == "running" or bool(unknown),
             "unknown": unknown,
             "headline": _headline(rates, status, unknown),

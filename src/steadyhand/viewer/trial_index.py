@@ -20,6 +20,7 @@ from steadyhand.records.base import Record
 from steadyhand.records.evaluation import FailureClass, Outcome, Verdict
 from steadyhand.records.run import RunHeader, Target, TrialKey
 from steadyhand.report.html.overview import WORST_FIRST, row_of
+from steadyhand.report.html.text import written_out
 from steadyhand.store.reader import RunReader
 from steadyhand.store.summaries import TrialSummary, read_columns, read_summaries, state_of
 
@@ -140,10 +141,10 @@ class TrialIndex:
             self._filler.start()
 
     def _columns(self) -> Iterator[tuple[Any, ...]]:
-        places = {key: (row_of(target), target.name) for key, target in self.header.targets.items()}
+        places = {key: (_shown(row_of(target)), _shown(target.name)) for key, target in self.header.targets.items()}
         for row in read_columns(self.path):
-            scenario, target = places.get(row.scenario_id) or (row.scenario_id, "")
-            words = f"{row.scenario_id}\n{row.name}\n{target}".casefold()
+            scenario, target = places.get(row.scenario_id) or (_shown(row.scenario_id), "")
+            words = _shown(f"{row.scenario_id}\n{row.name}\n{target}").casefold()
             stamp = f"{row.verdict} {row.outcome} {row.latency_ms} {row.size}"
             yield (*row[:-1], stamp, scenario, target, _rank(row.verdict, row.outcome, ""), words)
 
@@ -184,12 +185,12 @@ class TrialIndex:
             (
                 verdict,
                 outcome,
-                _storable(target),
-                _storable(judged.reason[:_MOST_WORDS]),
+                _shown(target),
+                _shown(judged.reason[:_MOST_WORDS]),
                 classes,
-                _storable(tags),
+                _shown(tags),
                 _rank(verdict, outcome, classes),
-                _storable(words),
+                _shown(words),
                 summary.position,
             ),
         )
@@ -315,6 +316,6 @@ def _entry(row: tuple[Any, ...]) -> TrialEntry:
     )
 
 
-def _storable(text: str) -> str:
-    """SQLite takes no lone surrogates."""
-    return text.encode("utf-8", "backslashreplace").decode()
+def _shown(text: str) -> str:
+    """As a page shows it, so that what one picks or types finds it."""
+    return str(written_out(text)).encode("utf-8", "backslashreplace").decode()
