@@ -17,6 +17,7 @@ BENCHMARKS = {
     "agents": "agents in processes of their own",
     "throughput": "many trials",
     "compare": "comparing runs",
+    "viewer": "the viewer",
     "peers": "beside other tools",
 }
 

@@ -11,7 +11,7 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 from steadyhand.errors import StoreError
@@ -25,7 +25,8 @@ from steadyhand.store.reader import RunReader
 from steadyhand.store.summaries import TrialSummary, read_columns, read_summaries, state_of
 
 PAGE = 100
-_BATCH = 500
+_BATCH = 250
+_HOLD_S = 0.5
 _MOST_WORDS = 4_000
 _FACETS = 60
 _TABLES = """
@@ -149,6 +150,7 @@ class TrialIndex:
             yield (*row[:-1], stamp, scenario, target, _rank(row.verdict, row.outcome, ""), words)
 
     def _fill_all(self) -> None:
+        sleep(_HOLD_S)  # the page that asked first is drawn before
         try:
             while self._fill():
                 pass

@@ -140,7 +140,7 @@
     "/": () => { const text = $("[data-filter] input[type=search]"); text?.focus(); text?.select(); },
     u: () => { const up = $("[data-up]"); if (up) location.assign(up.href); },
     c: () => { const other = $("[data-compare]"); if (other) other.focus(); else location.assign("/compare"); },
-    l: () => { location.hash = "#labels"; $("#labels-h")?.focus(); },
+    l: () => { $("#labels-h")?.focus(); $("#labels")?.scrollIntoView(); },
     t: () => $("[data-theme-toggle]").click(),
     "?": () => $("#keys").showModal(),
   };
