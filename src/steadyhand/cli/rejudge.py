@@ -55,7 +55,7 @@ def rejudge(ctx: click.Context, /, run: str, **given: Any) -> None:
     RUN is an id, the unique start of one, `last`, or the path of a run record. The verdicts are recorded as a new run,
     which names the one it comes from. An interrupted one is continued with `resume`. Exit codes are those of `run`.
     """
-    files = {name: given.pop(name) for name in ("json_file", "junit_file", "transcripts")}
+    files = {name: given.pop(name) for name in ("json_file", "junit_file", "html_file", "transcripts")}
     silent = given.pop("no_progress")
     options = RunOptions(command=tuple(sys.argv[1:]), **given)
     record = find_run(Settings(options).out, run)

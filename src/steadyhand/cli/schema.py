@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -18,6 +19,8 @@ from steadyhand.plugins.registry import EnvironmentNames, EvaluationCatalogue
 from steadyhand.report.json_shapes import report_schema
 from steadyhand.spec.schema import json_schemas
 
+_COMMENT = "Written by `steadyhand schema --out FOLDER`. Run it again after installing plugins: it adds their types."
+
 
 @click.command()
 @click.argument("name", required=False)
@@ -31,15 +34,7 @@ def schema(name: str | None, out: Path | None, config: Path | None, plugins: tup
     With NAME, print only that one. With --out, write each to NAME.schema.json instead. The types of plugins that are
     installed, configured or given with --plugin are included.
     """
-    registry = open_registries(Settings(RunOptions(config=config, plugins=plugins))).base
-    registry.add_installed()
-    schemas = {
-        **json_schemas(EvaluationCatalogue(registry), EnvironmentNames(registry)),
-        "report": report_schema(),
-        "comparison": comparison_schema(),
-        "gate": gate_schema(),
-        "baseline": baseline_schema(),
-    }
+    schemas = known_schemas(config, plugins)
     if name is not None and name not in schemas:
         raise SetupError(f"unknown schema {name!r}; expected one of: {', '.join(schemas)}")
     if out is None:
@@ -49,5 +44,26 @@ def schema(name: str | None, out: Path | None, config: Path | None, plugins: tup
     out.mkdir(parents=True, exist_ok=True)
     for each in [name] if name else schemas:
         file = out / f"{each}.schema.json"
-        file.write_text(json.dumps(schemas[each], indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        file.write_text(schema_text(schemas[each]), encoding="utf-8")
         say(f"wrote {file}")
+
+
+def known_schemas(
+    config: Path | None = None, plugins: tuple[str, ...] = (), *, ignore_config: bool = False
+) -> dict[str, dict[str, Any]]:
+    """By name, with the types of the plugins that are installed, configured or given. Raises `UsageError`."""
+    options = RunOptions(config=config, plugins=plugins, ignore_config=ignore_config)
+    registry = open_registries(Settings(options)).base
+    registry.add_installed()
+    schemas = {
+        **json_schemas(EvaluationCatalogue(registry), EnvironmentNames(registry)),
+        "report": report_schema(),
+        "comparison": comparison_schema(),
+        "gate": gate_schema(),
+        "baseline": baseline_schema(),
+    }
+    return {name: {"$schema": each.pop("$schema"), "$comment": _COMMENT, **each} for name, each in schemas.items()}
+
+
+def schema_text(schema: dict[str, Any]) -> str:
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"

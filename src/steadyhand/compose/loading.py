@@ -174,10 +174,22 @@ def load_scenarios(
         from steadyhand.compose.matrices import filter_combinations
 
         scenarios = filter_combinations(scenarios, selection.filters)
+    if selection.ids:
+        scenarios = _with_ids(scenarios, selection.ids)
     chosen = select(scenarios, tags=selection.tags, expression=selection.expression)
     if not chosen:
         raise SetupError(_nothing(selection, len(scenarios)))
     return chosen
+
+
+def _with_ids(scenarios: Sequence[Scenario], ids: Sequence[str]) -> list[Scenario]:
+    """Raises `SetupError` for an id that no scenario has."""
+    known = {scenario.id for scenario in scenarios}
+    for wanted in ids:
+        if wanted not in known:
+            near = nearest(wanted, sorted(known))
+            raise SetupError(f"no scenario has the id {wanted!r}" + (f"; did you mean {near!r}?" if near else ""))
+    return [scenario for scenario in scenarios if scenario.id in set(ids)]
 
 
 def _refuse_same_ids(scenarios: Sequence[Scenario]) -> None:

@@ -42,9 +42,10 @@ _SIMILAR = 0.75
 
 
 class Selection(Record):
-    """Which scenarios."""
+    """Which scenarios. `ids` are exact, and all of them must be there."""
 
     paths: tuple[str, ...]
+    ids: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     expression: str | None = None
     filters: tuple[str, ...] = ()

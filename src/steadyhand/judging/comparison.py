@@ -12,6 +12,7 @@ import random
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import Annotated
 
 from steadyhand.judging.statistics import (
     Bounds,
@@ -20,7 +21,7 @@ from steadyhand.judging.statistics import (
     normal_quantile,
     wilson_interval,
 )
-from steadyhand.records.base import Record
+from steadyhand.records.base import Record, doc
 
 _SLACK = 1 + 1e-9
 """Outcomes whose chances differ only by rounding are equally likely."""
@@ -29,11 +30,11 @@ _SLACK = 1 + 1e-9
 class Pair(Record):
     """One scenario on both sides: how many trials passed, of how many that were decided."""
 
-    scenario_id: str
-    a_passed: int
-    a_decided: int
-    b_passed: int
-    b_decided: int
+    scenario_id: Annotated[str, doc("The scenario")]
+    a_passed: Annotated[int, doc("Number of A's trials that passed")]
+    a_decided: Annotated[int, doc("Number of A's trials that passed or failed")]
+    b_passed: Annotated[int, doc("Number of B's trials that passed")]
+    b_decided: Annotated[int, doc("Number of B's trials that passed or failed")]
 
     def __post_init__(self) -> None:
         if not (0 <= self.a_passed <= self.a_decided and 0 <= self.b_passed <= self.b_decided):
@@ -51,16 +52,16 @@ class Pair(Record):
 class ScenarioDifference(Record):
     """How one scenario changed. `p_value` is two-sided by Fisher; `p_adjusted` is it after Holm's correction."""
 
-    pair: Pair
-    difference: float
-    low: float
-    high: float
-    effect: float
-    """Cohen's h: 0.2 is small, 0.5 medium, 0.8 large."""
-    p_value: float
-    p_adjusted: float
-    trials_to_tell: int | None
-    """Trials a side that would tell a difference of this size; None when none was seen."""
+    pair: Annotated[Pair, doc("The counts")]
+    difference: Annotated[float, doc("Pass rate of B minus that of A")]
+    low: Annotated[float, doc("Lower end of its interval")]
+    high: Annotated[float, doc("Upper end of its interval")]
+    effect: Annotated[float, doc("Cohen's h: 0.2 is small, 0.5 medium, 0.8 large")]
+    p_value: Annotated[float, doc("Two-sided p-value by Fisher's exact test")]
+    p_adjusted: Annotated[float, doc("p-value after Holm's correction")]
+    trials_to_tell: Annotated[
+        int | None, doc("Trials a side that would tell a difference of this size; None when none was seen")
+    ]
 
 
 class SuiteDifference(Record):
@@ -70,26 +71,23 @@ class SuiteDifference(Record):
     scenarios moved far in opposite directions the interval can leave zero out before the p-value is small.
     """
 
-    scenarios: int
-    difference: float
-    low: float
-    high: float
-    p_value: float
-    exact: bool
-    """False when the test drew permutations; their seed is fixed."""
-    trials_to_tell: int | None
-    """Trials per scenario and side."""
+    scenarios: Annotated[int, doc("Number of scenarios")]
+    difference: Annotated[float, doc("Mean of the scenarios' differences")]
+    low: Annotated[float, doc("Lower end of its interval")]
+    high: Annotated[float, doc("Upper end of its interval")]
+    p_value: Annotated[float, doc("Two-sided p-value by permutation")]
+    exact: Annotated[bool, doc("False when the test drew permutations; their seed is fixed")]
+    trials_to_tell: Annotated[int | None, doc("Trials per scenario and side")]
 
 
 class RateComparison(Record):
     """`suite` is None when nothing could be paired."""
 
-    scenarios: list[ScenarioDifference]
-    suite: SuiteDifference | None
-    only_a: list[str] = []
-    only_b: list[str] = []
-    undecided: list[str] = []
-    """Scenarios on both sides of which one side has no decided trial."""
+    scenarios: Annotated[list[ScenarioDifference], doc("Each paired scenario")]
+    suite: Annotated[SuiteDifference | None, doc("All of them together; null when nothing could be paired")]
+    only_a: Annotated[list[str], doc("Scenarios that only A has")] = []
+    only_b: Annotated[list[str], doc("Scenarios that only B has")] = []
+    undecided: Annotated[list[str], doc("Scenarios on both sides of which one side has no decided trial")] = []
 
 
 def pair_up(a: Mapping[str, Tries], b: Mapping[str, Tries]) -> list[Pair]:
@@ -310,21 +308,20 @@ def _draw(scenarios: Sequence[tuple[tuple[float, ...], int, int]], seen: int, se
 
 
 class ScenarioDrop(Record):
-    pair: Pair
-    p_value: float
-    """One-sided by Fisher, adjusted for all scenarios and both halves of the rule."""
+    pair: Annotated[Pair, doc("The counts; A is the baseline")]
+    p_value: Annotated[float, doc("One-sided by Fisher, adjusted for all scenarios and both halves of the rule")]
 
 
 class GateTest(Record):
     """Whether the pass rates dropped. `dropped` is wrong with a chance of at most `alpha` when nothing changed."""
 
-    alpha: float
-    scenarios: list[ScenarioDrop]
-    suite_p_value: float
-    decidable: bool
-    """False when not even B failing every trial would have been told: too little data."""
-    left_out: list[str] = []
-    """Scenarios of which one side has no decided trial: not tested, so not cleared either."""
+    alpha: Annotated[float, doc("Chance of a false alarm when nothing changed")]
+    scenarios: Annotated[list[ScenarioDrop], doc("Each scenario that was tested")]
+    suite_p_value: Annotated[float, doc("p-value of a drop over all scenarios")]
+    decidable: Annotated[bool, doc("False when not even B failing every trial would have been told: too little data")]
+    left_out: Annotated[
+        list[str], doc("Scenarios of which one side has no decided trial: not tested, so not cleared either")
+    ] = []
 
     @property
     def suite_dropped(self) -> bool:

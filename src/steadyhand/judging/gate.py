@@ -9,14 +9,14 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from steadyhand.errors import ExitCode
 from steadyhand.judging.comparison import GateTest, Pair, detectable_drop, gate_test
 from steadyhand.judging.side import Matched, Sample, Side, match_samples, tier_lost
-from steadyhand.records.base import Record, record_schema
+from steadyhand.records.base import Record, doc, record_schema
 from steadyhand.records.evaluation import LatencyTier
 from steadyhand.records.location import Place
 from steadyhand.records.run import JUDGE_PART, SCENARIO_PART
@@ -49,60 +49,61 @@ Doubt = Literal[
 class BaselineEntry(Record):
     """One scenario by one target. `scenario_digest` and `judge_digest` tell when either has changed since."""
 
-    scenario: str
-    target: str
-    passed: int
-    failed: int
-    scenario_digest: str
-    judge_digest: str | None = None
-    judges: tuple[str, ...] = ()
-    undecided: int = 0
-    class_a: int = 0
-    tier: LatencyTier | None = None
-    checks: tuple[str, ...] = ()
+    scenario: Annotated[str, doc("Id of the scenario")]
+    target: Annotated[str, doc("What was under test")]
+    passed: Annotated[int, doc("Number of trials that passed")]
+    failed: Annotated[int, doc("Number of trials that failed")]
+    scenario_digest: Annotated[str, doc("Changes when the scenario does")]
+    judge_digest: Annotated[str | None, doc("Changes when the judge does")] = None
+    judges: Annotated[tuple[str, ...], doc("Models that judged")] = ()
+    undecided: Annotated[int, doc("Number of trials that neither passed nor failed")] = 0
+    class_a: Annotated[int, doc("Number of trials with a failure of class A")] = 0
+    tier: Annotated[LatencyTier | None, doc("Latency tier of the scenario")] = None
+    checks: Annotated[tuple[str, ...], doc("The checks it had")] = ()
 
 
 class Baseline(Record):
-    baseline: Literal[1]
-    run: str
-    started_at: str
-    steadyhand_version: str
-    stopped_early: bool = False
-    entries: tuple[BaselineEntry, ...]
+    baseline: Annotated[Literal[1], doc("Version of this format")]
+    run: Annotated[str, doc("Id of the run")]
+    started_at: Annotated[str, doc("When the run started")]
+    steadyhand_version: Annotated[str, doc("Version of Steadyhand that ran it")]
+    stopped_early: Annotated[bool, doc("Whether trials were spared because a verdict was decided")] = False
+    entries: Annotated[tuple[BaselineEntry, ...], doc("Scenarios by target")]
 
 
 class Violation(Record):
     """What broke a rule. `unit` is the scenario, empty for the run as a whole; `detail` is data, such as the check."""
 
-    rule: Rule
-    unit: str = ""
-    detail: str = ""
-    place: Place | None = None
+    rule: Annotated[Rule, doc("The rule that was broken")]
+    unit: Annotated[str, doc("The scenario; empty for the run as a whole")] = ""
+    detail: Annotated[str, doc("What exactly, such as the check")] = ""
+    place: Annotated[Place | None, doc("Where in the scenario file")] = None
 
 
 class DoubtFound(Record):
     """Why the gate cannot say that nothing got worse."""
 
-    kind: Doubt
-    units: tuple[str, ...] = ()
+    kind: Annotated[Doubt, doc("Why it cannot be said that nothing got worse")]
+    units: Annotated[tuple[str, ...], doc("The scenarios concerned")] = ()
 
 
 class GateResult(Record):
     """`catches` is the drop in every scenario's pass rate that would have been caught with chance `power`."""
 
-    format: int
-    run: str
-    baseline: str
-    exit_code: ExitCode
-    alpha: float
-    power: float
-    catches: float | None
-    statistics: GateTest
-    violations: tuple[Violation, ...]
-    doubts: tuple[DoubtFound, ...]
-    ignored: tuple[Rule, ...] = ()
-    new_units: tuple[str, ...] = ()
-    """Scenarios that the baseline does not have: not gated, except for failures of class A."""
+    format: Annotated[int, doc("Version of this format")]
+    run: Annotated[str, doc("Id of the run")]
+    baseline: Annotated[str, doc("Id of the baseline's run")]
+    exit_code: Annotated[ExitCode, doc("Exit code of the command")]
+    alpha: Annotated[float, doc("Chance of a false alarm when nothing changed")]
+    power: Annotated[float, doc("Chance with which a drop of `catches` would have been caught")]
+    catches: Annotated[float | None, doc("Drop in every scenario's pass rate that would have been caught")]
+    statistics: Annotated[GateTest, doc("The test of the pass rates")]
+    violations: Annotated[tuple[Violation, ...], doc("Rules that were broken")]
+    doubts: Annotated[tuple[DoubtFound, ...], doc("Why it cannot be said that nothing got worse")]
+    ignored: Annotated[tuple[Rule, ...], doc("Rules that were switched off")] = ()
+    new_units: Annotated[
+        tuple[str, ...], doc("Scenarios that the baseline does not have: not gated, except for failures of class A")
+    ] = ()
 
 
 def gate_schema() -> dict[str, Any]:

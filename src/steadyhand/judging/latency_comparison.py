@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import accumulate, pairwise
+from typing import Annotated
 
 from steadyhand.judging.statistics import Percentile, normal_cdf, normal_quantile, percentile
-from steadyhand.records.base import Record
+from steadyhand.records.base import Record, doc
 
 _LISTED = 10_000
 """So many pairs of times are written down and sorted; of more, ranks are searched for."""
@@ -19,27 +20,26 @@ _LISTED = 10_000
 class QuantileDifference(Record):
     """A quantile on both sides. `difference` and its bounds are None when either side has too few values."""
 
-    q: float
-    a: Percentile
-    b: Percentile
-    difference: float | None = None
-    low: float | None = None
-    high: float | None = None
+    q: Annotated[float, doc("The quantile, such as 0.95")]
+    a: Annotated[Percentile, doc("The quantile of A")]
+    b: Annotated[Percentile, doc("The quantile of B")]
+    difference: Annotated[float | None, doc("B minus A, in milliseconds; null with too few values")] = None
+    low: Annotated[float | None, doc("Lower end of its interval")] = None
+    high: Annotated[float | None, doc("Upper end of its interval")] = None
 
 
 class LatencyComparison(Record):
     """How B's times differ from A's. `shift` is None without a finite value on each side; its bounds need enough."""
 
-    a_n: int
-    b_n: int
-    p_value: float
-    exact: bool
-    b_slower: float
-    """The chance that a time of B's is longer than one of A's, ties counted half."""
-    shift: float | None
-    low: float | None
-    high: float | None
-    quantiles: list[QuantileDifference]
+    a_n: Annotated[int, doc("Number of A's times")]
+    b_n: Annotated[int, doc("Number of B's times")]
+    p_value: Annotated[float, doc("Two-sided p-value by Mann and Whitney's test")]
+    exact: Annotated[bool, doc("Whether the p-value is exact")]
+    b_slower: Annotated[float, doc("The chance that a time of B's is longer than one of A's, ties counted half")]
+    shift: Annotated[float | None, doc("Typical difference, B minus A, in milliseconds")]
+    low: Annotated[float | None, doc("Lower end of its interval")]
+    high: Annotated[float | None, doc("Upper end of its interval")]
+    quantiles: Annotated[list[QuantileDifference], doc("Quantiles on both sides")]
 
 
 def compare_latencies(
@@ -214,11 +214,10 @@ class ComparedTarget(Record):
 class Cliff(Record):
     """Going from `slower` to `faster` saves little time and costs much safety."""
 
-    slower: str
-    faster: str
-    time_saved: float
-    """Share of the slower one's latency."""
-    safety_lost: float
+    slower: Annotated[str, doc("The slower side")]
+    faster: Annotated[str, doc("The faster side")]
+    time_saved: Annotated[float, doc("Share of the slower one's latency")]
+    safety_lost: Annotated[float, doc("How much lower the safety of the faster side is")]
 
 
 def pareto_front(targets: Sequence[ComparedTarget]) -> list[ComparedTarget]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -24,7 +24,7 @@ from steadyhand.judging.latency_comparison import (
 )
 from steadyhand.judging.side import Matched, Sample, Side, match_samples
 from steadyhand.judging.statistics import Tries, quantile
-from steadyhand.records.base import Record, record_schema
+from steadyhand.records.base import Record, doc, record_schema
 from steadyhand.records.chat import Role
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import SCENARIO_PART
@@ -38,9 +38,9 @@ Finding = Literal["better", "worse", "cannot_tell"]
 class ToldMessage(Record):
     """`cut` is the number of characters that were left out at its end."""
 
-    role: Role
-    content: str
-    cut: int = 0
+    role: Annotated[Role, doc("Who spoke")]
+    content: Annotated[str, doc("What was said")]
+    cut: Annotated[int, doc("Number of characters left out at the end")] = 0
 
 
 class ToldTrial(Record):
@@ -49,12 +49,12 @@ class ToldTrial(Record):
     `left_out` is the number of earlier messages not shown.
     """
 
-    scenario_id: str
-    trial: int
-    verdict: Verdict
-    reason: str = ""
-    messages: tuple[ToldMessage, ...] = ()
-    left_out: int = 0
+    scenario_id: Annotated[str, doc("Id of the scenario in its run")]
+    trial: Annotated[int, doc("Which of the scenario's trials, from 0")]
+    verdict: Annotated[Verdict, doc("Verdict of the trial")]
+    reason: Annotated[str, doc("Why that is the verdict")] = ""
+    messages: Annotated[tuple[ToldMessage, ...], doc("The last messages")] = ()
+    left_out: Annotated[int, doc("Number of earlier messages not shown")] = 0
 
 
 class Change(Record):
@@ -63,29 +63,29 @@ class Change(Record):
     *regression* and *fix* are significant after the correction for all comparisons; a *flip* may be chance.
     """
 
-    unit: str
-    kind: ChangeKind
-    difference: float
-    a_target: str
-    b_target: str
-    a: ToldTrial | None = None
-    b: ToldTrial | None = None
+    unit: Annotated[str, doc("The scenario")]
+    kind: Annotated[ChangeKind, doc("regression and fix are significant after correction; a flip may be chance")]
+    difference: Annotated[float, doc("Pass rate of B minus that of A")]
+    a_target: Annotated[str, doc("Target of A")]
+    b_target: Annotated[str, doc("Target of B")]
+    a: Annotated[ToldTrial | None, doc("A trial of A to read")] = None
+    b: Annotated[ToldTrial | None, doc("A trial of B to read")] = None
 
 
 class NotPaired(Record):
     """A scenario that was not compared, and why. `paired` says that it was, because the user asked for it."""
 
-    unit: str
-    why: Apart
-    paired: bool = False
+    unit: Annotated[str, doc("The scenario")]
+    why: Annotated[Apart, doc("Why it was not compared")]
+    paired: Annotated[bool, doc("Whether it was compared all the same, as the user asked")] = False
 
 
 class ScenarioTimes(Record):
     """Times of one scenario. `p_adjusted` is corrected for all scenarios of the comparison."""
 
-    unit: str
-    times: LatencyComparison
-    p_adjusted: float
+    unit: Annotated[str, doc("The scenario")]
+    times: Annotated[LatencyComparison, doc("How the times differ")]
+    p_adjusted: Annotated[float, doc("p-value corrected for all scenarios of the comparison")]
 
 
 class TimesComparison(Record):
@@ -94,28 +94,30 @@ class TimesComparison(Record):
     `a_cut` and `b_cut` of the times are lower bounds; `a_left_out` and `b_left_out` were disturbed and are not in it.
     """
 
-    pooled: LatencyComparison
-    scenarios: list[ScenarioTimes]
-    a_cut: int = 0
-    b_cut: int = 0
-    a_left_out: int = 0
-    b_left_out: int = 0
+    pooled: Annotated[LatencyComparison, doc("All paired scenarios together")]
+    scenarios: Annotated[list[ScenarioTimes], doc("One by one")]
+    a_cut: Annotated[int, doc("Number of A's times that are lower bounds")] = 0
+    b_cut: Annotated[int, doc("Number of B's times that are lower bounds")] = 0
+    a_left_out: Annotated[int, doc("Number of A's times left out because they were disturbed")] = 0
+    b_left_out: Annotated[int, doc("Number of B's times left out because they were disturbed")] = 0
 
 
 class SideComparison(Record):
     """One side against the first. `p_adjusted` is the suite's p-value corrected for the number of sides."""
 
-    a: str
-    b: str
-    finding: Finding
-    rates: RateComparison
-    p_adjusted: float | None
-    not_paired: list[NotPaired]
-    differs: dict[str, int]
-    """What else their trials are made of and is not the same, with the number of scenarios: model, agent, plugins."""
-    changes: list[Change]
-    latency: TimesComparison | None = None
-    time_to_safe: TimesComparison | None = None
+    a: Annotated[str, doc("Name of the first side")]
+    b: Annotated[str, doc("Name of the side compared with it")]
+    finding: Annotated[Finding, doc("Whether B is better or worse, or neither can be told")]
+    rates: Annotated[RateComparison, doc("How the pass rates differ")]
+    p_adjusted: Annotated[float | None, doc("p-value of the suite corrected for the number of sides")]
+    not_paired: Annotated[list[NotPaired], doc("Scenarios that were not compared, and why")]
+    differs: Annotated[
+        dict[str, int],
+        doc("What else differs between their trials (model, agent, plugins), with the number of scenarios"),
+    ]
+    changes: Annotated[list[Change], doc("Scenarios whose pass rate is not the same")]
+    latency: Annotated[TimesComparison | None, doc("How the latencies differ")] = None
+    time_to_safe: Annotated[TimesComparison | None, doc("How the times to a safe answer differ")] = None
 
 
 class SideFigures(Record):
@@ -124,36 +126,36 @@ class SideFigures(Record):
     `latency_ms` and `safe_ms` are means of the scenarios' medians, `cost` the mean per trial of the agent's own calls.
     """
 
-    name: str
-    run_id: str
-    started_at: str
-    targets: tuple[str, ...]
-    scenarios: int
-    trials: int
-    undecided: int
-    finished: bool
-    stopped_early: bool
-    pass_rate: float | None
-    safety: float | None
-    latency_ms: float | None
-    safe_ms: float | None
-    never_safe: int
-    """Scenarios in half of whose trials the answer never became safe; then there is no `safe_ms`."""
-    cost: float | None
-    best: bool
-    """No other side is as good in safety, latency and cost and better in one."""
+    name: Annotated[str, doc("Name of the side")]
+    run_id: Annotated[str, doc("Id of its run")]
+    started_at: Annotated[str, doc("When its run started")]
+    targets: Annotated[tuple[str, ...], doc("Its targets")]
+    scenarios: Annotated[int, doc("Number of scenarios")]
+    trials: Annotated[int, doc("Number of trials")]
+    undecided: Annotated[int, doc("Number of trials that neither passed nor failed")]
+    finished: Annotated[bool, doc("Whether its run was finished")]
+    stopped_early: Annotated[bool, doc("Whether trials were spared because a verdict was decided")]
+    pass_rate: Annotated[float | None, doc("Mean pass rate of the scenarios")]
+    safety: Annotated[float | None, doc("Mean safety score; the pass rate where there are no safety invariants")]
+    latency_ms: Annotated[float | None, doc("Mean of the scenarios' median latencies, in milliseconds")]
+    safe_ms: Annotated[float | None, doc("Mean of the scenarios' median times to a safe answer, in milliseconds")]
+    never_safe: Annotated[
+        int, doc("Scenarios in half of whose trials the answer never became safe; then there is no `safe_ms`")
+    ]
+    cost: Annotated[float | None, doc("Mean cost per trial of the agent's own calls")]
+    best: Annotated[bool, doc("No other side is as good in safety, latency and cost and better in one")]
 
 
 class Comparison(Record):
     """`scenarios` is how many all sides have in common. Without any safety invariant `safety` is the pass rate."""
 
-    format: int
-    confidence: float
-    scenarios: int
-    safety_is_pass_rate: bool
-    sides: list[SideFigures]
-    comparisons: list[SideComparison]
-    cliffs: list[Cliff]
+    format: Annotated[int, doc("Version of this format")]
+    confidence: Annotated[float, doc("Confidence level of the intervals")]
+    scenarios: Annotated[int, doc("Number of scenarios that all sides have")]
+    safety_is_pass_rate: Annotated[bool, doc("Whether `safety` is the pass rate, for want of safety invariants")]
+    sides: Annotated[list[SideFigures], doc("The sides, in the order given")]
+    comparisons: Annotated[list[SideComparison], doc("Each later side against the first")]
+    cliffs: Annotated[list[Cliff], doc("Where a little speed costs much safety")]
 
 
 def comparison_schema() -> dict[str, Any]:

@@ -11,9 +11,9 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
-from steadyhand.records.base import Record
+from steadyhand.records.base import Record, doc
 
 Bounds: TypeAlias = tuple[float, float]
 Tries: TypeAlias = tuple[int, int]
@@ -172,15 +172,16 @@ def _check_tries(part: int, whole: int) -> None:
 class Percentile(Record):
     """A percentile with its interval, or, with fewer than `needed` values, neither."""
 
-    q: float
-    n: int
-    needed: int
-    confidence: float
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-    coverage: float | None = None
-    """What the interval covers exactly, at least `confidence`; more for tied values."""
+    q: Annotated[float, doc("The quantile, such as 0.95")]
+    n: Annotated[int, doc("Number of values")]
+    needed: Annotated[int, doc("Fewest values that allow an interval")]
+    confidence: Annotated[float, doc("Confidence level that was asked for")]
+    value: Annotated[float | None, doc("The percentile; null with too few values")] = None
+    low: Annotated[float | None, doc("Lower end of its interval")] = None
+    high: Annotated[float | None, doc("Upper end of its interval")] = None
+    coverage: Annotated[
+        float | None, doc("What the interval covers exactly, at least `confidence`; more for tied values")
+    ] = None
 
     @property
     def refused(self) -> bool:

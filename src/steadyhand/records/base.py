@@ -42,6 +42,11 @@ class Record(msgspec.Struct, metaclass=_RecordMeta, frozen=True, omit_defaults=T
     """A value that is passed around and stored. Fields left at their default are not written."""
 
 
+def doc(description: str) -> msgspec.Meta:
+    """What a field is, for the JSON Schema."""
+    return msgspec.Meta(description=description)
+
+
 def record_schema(record: type[Record], title: str) -> dict[str, Any]:
     """The JSON Schema of a record as it is written. A key that is absent has its default."""
     found = msgspec.json.schema(record)

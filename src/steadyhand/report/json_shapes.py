@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from steadyhand.judging.sequential import Decision
 from steadyhand.judging.trial import Alarm
-from steadyhand.records.base import Record
+from steadyhand.records.base import Record, doc
 from steadyhand.records.chat import FinishReason, Purpose, Role
 from steadyhand.records.evaluation import FailureClass, Ground, LatencyTier, Outcome, Stage, Verdict
 from steadyhand.records.event import ActionStatus, Sight, Visible
@@ -22,10 +22,6 @@ REPORT_FORMAT = 3
 
 _Count = Annotated[int, Meta(ge=0)]
 _Share = Annotated[float, Meta(ge=0, le=1)]
-
-
-def doc(description: str) -> Meta:
-    return Meta(description=description)
 
 
 _AtMs = Annotated[float, doc("Time since the start of the trial.")]

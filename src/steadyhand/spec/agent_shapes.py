@@ -15,8 +15,8 @@ EvaluationEntry = dict[str, Any]
 class EvaluationHead(Shape):
     """The keys that are the same for every type of evaluation."""
 
-    type: Name
-    description: str | None = None
+    type: Name = Field(description="Type of evaluation")
+    description: str | None = Field(default=None, description="What the check is for; shown in reports")
     weight: float = Field(default=1.0, ge=0, description="Its share under the judgment strategy `weighted`")
 
 
@@ -25,7 +25,10 @@ class MockWhenShape(Shape):
 
     args: list[Any] | None = Field(default=None, description="The whole argument list, or a list of such lists")
     input: FreeForm | None = Field(default=None, description="Named parameters, matched as a subset")
-    context: FreeForm | None = None
+    context: FreeForm | None = Field(
+        default=None,
+        description="Facts about the trial, matched as a subset: the scenario's name, step, turn, ids and `context`",
+    )
     matcher: Name | None = Field(default=None, description="JavaScript over args, input and context")
     partial_args: list[Any] | None = Field(default=None, alias="partialArgs", description="The first arguments")
 
@@ -33,9 +36,9 @@ class MockWhenShape(Shape):
 class MockErrorShape(Shape):
     """The error a mock answers with."""
 
-    code: str | None = None
-    message: str | None = None
-    status: int | None = None
+    code: str | None = Field(default=None, description="Error code that the agent sees")
+    message: str | None = Field(default=None, description="Error message that the agent sees")
+    status: int | None = Field(default=None, description="HTTP status that the agent sees")
 
 
 class MockMetadataShape(Shape):
@@ -48,19 +51,25 @@ class MockMetadataShape(Shape):
 class MockShape(Shape):
     """A stand-in for a service's method. At least one of response, responseFn and error."""
 
-    service: Name | None = None
-    method: Name
-    when: MockWhenShape = MockWhenShape.model_construct()
-    response: Any = None
+    service: Name | None = Field(
+        default=None, description="Name of the service; without it, the method on every service"
+    )
+    method: Name = Field(description="Name of the method")
+    when: MockWhenShape = Field(
+        default=MockWhenShape.model_construct(), description="When the mock applies; without it, always"
+    )
+    response: Any = Field(default=None, description="What the call returns; any value")
     response_fn: Name | None = Field(default=None, alias="responseFn", description="A JavaScript function")
-    error: MockErrorShape | None = None
-    metadata: MockMetadataShape = MockMetadataShape.model_construct()
+    error: MockErrorShape | None = Field(default=None, description="The error the call fails with")
+    metadata: MockMetadataShape = Field(
+        default=MockMetadataShape.model_construct(), description="How the mock answers: delay and chance of failure"
+    )
 
 
 class DatabaseShape(Shape):
     """What the trial's database holds at the start. `sql` or `sql_file`, and `records` on top."""
 
-    sql: str | None = None
+    sql: str | None = Field(default=None, description="SQL statements to run first")
     sql_file: Name | None = Field(default=None, description="Relative to the scenario file")
     records: dict[str, list[dict[str, Any]]] = Field(default={}, description="Table to rows")
     url: Name | None = Field(default=None, description="Default: a fresh SQLite file for each trial")
@@ -69,30 +78,34 @@ class DatabaseShape(Shape):
 class SetupShape(Shape):
     """What is there before the agent starts."""
 
-    mocks: list[MockShape] = []
+    mocks: list[MockShape] = Field(default=[], description="Stand-ins for services that the agent calls")
     virtual_fs: dict[str, str] = Field(default={}, description="Path in the workspace to content")
-    database: DatabaseShape | None = None
+    database: DatabaseShape | None = Field(default=None, description="What the trial's database holds at the start")
 
 
 class UserSimulatorShape(Shape):
     """Who the simulated user is and how it talks."""
 
-    persona: str
-    objective: str
-    model_type: Name = "TEXT_LARGE"
-    temperature: Temperature = 0.7
-    max_tokens: int = Field(default=200, ge=50, le=500)
-    style: str | None = None
-    constraints: list[str] = []
-    emotional_state: str | None = None
-    knowledge_level: Literal["beginner", "intermediate", "expert"] = "intermediate"
+    persona: str = Field(description="Who the user is")
+    objective: str = Field(description="What the user wants")
+    model_type: Name = Field(
+        default="TEXT_LARGE", description="Model that plays the user: provider/model, or an alias of the configuration"
+    )
+    temperature: Temperature = Field(default=0.7, description="Temperature of the model that plays the user")
+    max_tokens: int = Field(default=200, ge=50, le=500, description="Most tokens in one message of the user")
+    style: str | None = Field(default=None, description="How the user writes")
+    constraints: list[str] = Field(default=[], description="What the user must or must not do")
+    emotional_state: str | None = Field(default=None, description="How the user feels")
+    knowledge_level: Literal["beginner", "intermediate", "expert"] = Field(
+        default="intermediate", description="How much the user knows of the subject"
+    )
 
 
 class TerminationJudgeShape(Shape):
     """A judge decides whether the conversation is over."""
 
-    prompt: str
-    threshold: Share = 0.8
+    prompt: str = Field(description="Question about the conversation, to which a yes ends it")
+    threshold: Share = Field(default=0.8, description="Confidence in yes that ends the conversation")
 
 
 class TerminationConditionShape(Shape):
@@ -106,28 +119,32 @@ class TerminationConditionShape(Shape):
         "escalation_needed",
         "goal_achieved",
         "custom_condition",
-    ]
-    description: str | None = None
-    keywords: list[Name] = []
+    ] = Field(description="What ends the conversation")
+    description: str | None = Field(default=None, description="What the condition is for")
+    keywords: list[Name] = Field(default=[], description="Words or phrases that meet the condition")
     function: Name | None = Field(default=None, description="Name of a plugin's termination function")
-    llm_judge: TerminationJudgeShape | None = None
+    llm_judge: TerminationJudgeShape | None = Field(
+        default=None, description="Ask a judge whether the condition is met"
+    )
 
 
 class DebugOptionsShape(Shape):
     """What else to record."""
 
-    log_user_simulation: bool = False
-    log_turn_decisions: bool = False
-    export_full_transcript: bool = True
+    log_user_simulation: bool = Field(default=False, description="Record the prompts and answers of the simulated user")
+    log_turn_decisions: bool = Field(
+        default=False, description="Record why each turn did or did not end the conversation"
+    )
+    export_full_transcript: bool = Field(default=True, description="Include the whole transcript in reports")
 
 
 class ScriptedTurnShape(Shape):
     """What the user says next: a text, or `say`, or `simulate: true`; and what to check after the agent's answer."""
 
-    say: Name | None = None
+    say: Name | None = Field(default=None, description="What the user says")
     simulate: bool = Field(default=False, description="Let the user simulator speak in this turn")
     type: Name | None = Field(default=None, description="What this turn is meant to do, for the report")
-    evaluations: list[EvaluationEntry] = []
+    evaluations: list[EvaluationEntry] = Field(default=[], description="Checks after the agent's answer to this turn")
 
     @model_validator(mode="before")
     @classmethod
@@ -145,23 +162,29 @@ class ConversationShape(Shape):
     max_turns: int | None = Field(
         default=None, ge=2, le=20, description="Required, except with a script and no simulator: then all of the script"
     )
-    timeout_per_turn_ms: int = Field(default=30_000, ge=1_000)
-    total_timeout_ms: int = Field(default=300_000, ge=10_000)
+    timeout_per_turn_ms: int = Field(default=30_000, ge=1_000, description="Time limit for one turn, in milliseconds")
+    total_timeout_ms: int = Field(
+        default=300_000, ge=10_000, description="Time limit for the conversation, in milliseconds"
+    )
     user_simulator: UserSimulatorShape | None = Field(default=None, description="Required without a script")
     script: list[ScriptedTurnShape] = Field(default=[], max_length=19, description="What the user says, turn by turn")
-    termination_conditions: list[TerminationConditionShape] = []
-    turn_evaluations: list[EvaluationEntry] = []
-    final_evaluations: list[EvaluationEntry] = []
-    debug_options: DebugOptionsShape = DebugOptionsShape.model_construct()
+    termination_conditions: list[TerminationConditionShape] = Field(
+        default=[], description="What ends the conversation before `max_turns`"
+    )
+    turn_evaluations: list[EvaluationEntry] = Field(default=[], description="Checks after every turn")
+    final_evaluations: list[EvaluationEntry] = Field(default=[], description="Checks after the last turn")
+    debug_options: DebugOptionsShape = Field(
+        default=DebugOptionsShape.model_construct(), description="What else to record"
+    )
 
 
 class PluginShape(Shape):
     """A plugin, by name or with its configuration."""
 
-    name: Name
-    version: str | None = None
-    enabled: bool = True
-    config: FreeForm = {}
+    name: Name = Field(description="Installed plugin, file, or package.module:name")
+    version: str | None = Field(default=None, description="Version that is needed, such as >=1.2")
+    enabled: bool = Field(default=True, description="False leaves the plugin out")
+    config: FreeForm = Field(default={}, description="Options of the plugin")
 
     @model_validator(mode="before")
     @classmethod
@@ -176,42 +199,44 @@ class PluginShape(Shape):
 class EnvironmentShape(Shape):
     """Where the trial runs."""
 
-    type: Name
+    type: Name = Field(description="Type of environment")
 
 
 class CharacterModelShape(Shape):
     """The model behind the built-in agent."""
 
-    model: Name | None = None
-    temperature: Temperature | None = None
+    model: Name | None = Field(default=None, description="Model under test, as provider/model; --model overrides it")
+    temperature: Temperature | None = Field(default=None, description="Temperature of the model")
 
 
 class CharacterShape(Shape):
     """Configures the built-in agent."""
 
-    name: Name | None = None
-    bio: str | list[str] = []
-    system: str | None = None
-    llm: CharacterModelShape = CharacterModelShape.model_construct()
-    temperature: Temperature | None = None
+    name: Name | None = Field(default=None, description="Name of the agent")
+    bio: str | list[str] = Field(default=[], description="Who the agent is: a text, or a list of them")
+    system: str | None = Field(default=None, description="System prompt")
+    llm: CharacterModelShape = Field(
+        default=CharacterModelShape.model_construct(), description="The model behind the agent"
+    )
+    temperature: Temperature | None = Field(default=None, description="Temperature of the model")
 
 
 class RunStepShape(Shape):
     """One step: `input`, or `code`, or a `conversation` that `input` opens."""
 
-    name: Name | None = None
+    name: Name | None = Field(default=None, description="Name of the step, for reports")
     lang: Name | None = Field(default=None, description="Language of `code`; default bash")
-    code: str | None = None
-    input: str | None = None
-    evaluations: list[EvaluationEntry] = []
-    conversation: ConversationShape | None = None
+    code: str | None = Field(default=None, description="Code to run in the environment")
+    input: str | None = Field(default=None, description="What the agent is asked")
+    evaluations: list[EvaluationEntry] = Field(default=[], description="Checks when the step has ended")
+    conversation: ConversationShape | None = Field(default=None, description="Talk with a user instead of one question")
     timeout: Milliseconds | None = Field(default=None, description="Milliseconds")
 
 
 class JudgmentShape(Shape):
     """How evaluations become a verdict."""
 
-    strategy: Literal["all_pass", "any_pass", "majority_pass", "weighted"]
+    strategy: Literal["all_pass", "any_pass", "majority_pass", "weighted"] = Field(description="Which checks must pass")
     threshold: Share | None = Field(default=None, description="For weighted: the share of weight that must pass")
 
 
@@ -219,18 +244,21 @@ class AgentShape(Shape):
     """A task or conversation for an agent, and what to check afterwards."""
 
     id: Name | None = Field(default=None, description="Default: made from the file's name")
-    name: Name
-    description: str
-    tags: list[str] = []
+    name: Name = Field(description="Name of the scenario, for reports")
+    description: str = Field(description="What the scenario is about")
+    tags: list[str] = Field(default=[], description="Tags to select scenarios by (--tag)")
     agent: Name | None = Field(default=None, description="Which agent to test, such as python:package.module:name")
-    character: CharacterShape | None = None
-    context: FreeForm = {}
-    metadata: FreeForm = {}
-    plugins: list[PluginShape] = []
-    environment: EnvironmentShape
-    setup: SetupShape = SetupShape.model_construct()
-    run: list[RunStepShape] = Field(min_length=1)
-    judgment: JudgmentShape
+    character: CharacterShape | None = Field(default=None, description="Configures the built-in agent")
+    context: FreeForm = Field(default={}, description="Facts for mocks to match in `when.context`")
+    metadata: FreeForm = Field(default={}, description="Anything; Steadyhand does not read it")
+    plugins: list[PluginShape] = Field(default=[], description="Plugins that the scenario uses")
+    environment: EnvironmentShape = Field(description="Where the trial runs")
+    setup: SetupShape = Field(
+        default=SetupShape.model_construct(),
+        description="What is there before the agent starts: files, mocks, a database",
+    )
+    run: list[RunStepShape] = Field(min_length=1, description="The steps, in order")
+    judgment: JudgmentShape = Field(description="How the checks become a verdict")
     trials: Trials | None = Field(default=None, description="Number of trials; --trials overrides it")
     pass_rate: PassRate | None = Field(
         default=None, description="Share of trials that must pass; default: all. --pass-rate overrides it"

@@ -34,15 +34,15 @@ class ProviderShape(Shape):
     type: Name | None = Field(
         default=None, description="For a provider with a name of your own: whose interface it speaks. Default: openai"
     )
-    requests_per_minute: float | None = Field(default=None, gt=0)
-    tokens_per_minute: float | None = Field(default=None, gt=0)
+    requests_per_minute: float | None = Field(default=None, gt=0, description="Most requests per minute")
+    tokens_per_minute: float | None = Field(default=None, gt=0, description="Most tokens per minute")
 
 
 class PriceShape(Shape):
     """Price per million tokens."""
 
-    input: float = Field(ge=0)
-    output: float = Field(ge=0)
+    input: float = Field(ge=0, description="Price of a million input tokens")
+    output: float = Field(ge=0, description="Price of a million output tokens")
 
 
 class CalibrationShape(Shape):
@@ -50,10 +50,27 @@ class CalibrationShape(Shape):
 
     required: bool = Field(default=False, description="A judge without a good calibration informs and does not decide")
     file: Name | None = Field(default=None, description="Where calibrations are kept. Default: calibration.json")
-    min_labels: int = Field(default=CalibrationConfig().min_labels, ge=1)
-    min_kappa: float | None = Field(default=CalibrationConfig().min_kappa, ge=-1, le=1)
-    max_false_pass: float | None = Field(default=CalibrationConfig().max_false_pass, ge=0, le=1)
-    max_false_fail: float | None = Field(default=CalibrationConfig().max_false_fail, ge=0, le=1)
+    min_labels: int = Field(
+        default=CalibrationConfig().min_labels, ge=1, description="Fewest labels that a calibration may rest on"
+    )
+    min_kappa: float | None = Field(
+        default=CalibrationConfig().min_kappa,
+        ge=-1,
+        le=1,
+        description="Lowest agreement with people's labels (Cohen's kappa)",
+    )
+    max_false_pass: float | None = Field(
+        default=CalibrationConfig().max_false_pass,
+        ge=0,
+        le=1,
+        description="Highest share of bad answers that the judge may pass",
+    )
+    max_false_fail: float | None = Field(
+        default=CalibrationConfig().max_false_fail,
+        ge=0,
+        le=1,
+        description="Highest share of good answers that the judge may fail",
+    )
 
 
 class ConfigShape(Shape):
@@ -62,30 +79,45 @@ class ConfigShape(Shape):
     model: Name | None = Field(default=None, description="Model under test, provider/model")
     judge: Name | None = Field(default=None, description="Model that judges, provider/model")
     user_model: Name | None = Field(default=None, description="Model that plays the user, provider/model")
-    agent: Name | None = None
+    agent: Name | None = Field(
+        default=None, description="Agent under test, for scenarios that name none, such as python:package.module:name"
+    )
     environment: Name | None = Field(default=None, description="For scenarios that name none. Default: local")
-    env_file: Name | None = None
+    env_file: Name | None = Field(
+        default=None,
+        description="File with environment variables for runs, such as .env. Without it, none is read",
+    )
     out: Name | None = Field(default=None, description="Folder of run records")
-    seed: int | None = None
-    concurrency: int | None = Field(default=None, ge=1)
-    timeout_s: float | None = Field(default=None, gt=0)
-    retries: int | None = Field(default=None, ge=0, le=20)
+    seed: int | None = Field(default=None, description="Random seed. Default: a new one for each run")
+    concurrency: int | None = Field(default=None, ge=1, description="Number of trials to run at once. Default: 8")
+    timeout_s: float | None = Field(default=None, gt=0, description="Time limit for a model call, in seconds")
+    retries: int | None = Field(
+        default=None, ge=0, le=20, description="Number of retries for a failed model call. Default: 2"
+    )
     rubrics: Name | None = Field(default=None, description="Folder of rubrics")
-    sandbox: bool | None = None
-    allow_commands: bool | None = None
-    strict_judge: bool | None = None
-    votes: int | None = Field(default=None, ge=1)
+    sandbox: bool | None = Field(default=None, description="Run commands with no network and a read-only system")
+    allow_commands: bool | None = Field(
+        default=None, description="Allow commands written by a model to run on this machine"
+    )
+    strict_judge: bool | None = Field(
+        default=None, description="Refuse to let a model be judged by itself or by a model of the same vendor"
+    )
+    votes: int | None = Field(
+        default=None, ge=1, description="Number of times a judge is asked about each check; the majority decides"
+    )
     judge_kind: Name | None = Field(default=None, description="A plugin's kind of judge. Default: llm")
     user_kind: Name | None = Field(default=None, description="A plugin's kind of simulated user. Default: llm")
     plugins: list[PluginShape] = Field(default=[], description="Plugins of the project; files are relative to this one")
     models: dict[str, Name] = Field(default={}, description="Aliases, such as TEXT_SMALL, to provider/model")
-    providers: dict[str, ProviderShape] = {}
+    providers: dict[str, ProviderShape] = Field(default={}, description="How to reach model providers, by name")
     agents: dict[str, FreeForm] = Field(default={}, description="Options of agents, by kind")
     environments: dict[str, FreeForm] = Field(default={}, description="Options of environments, by type")
     judges: dict[str, FreeForm] = Field(default={}, description="Options of judges, by kind")
     users: dict[str, FreeForm] = Field(default={}, description="Options of simulated users, by kind")
     prices: dict[str, PriceShape] = Field(default={}, description="By provider/model")
-    calibration: CalibrationShape = CalibrationShape()
+    calibration: CalibrationShape = Field(
+        default=CalibrationShape(), description="Whether a judge must be calibrated before it decides, and how well"
+    )
 
 
 def find_config(folder: Path) -> Config:

@@ -57,8 +57,8 @@ BudgetMs = Annotated[float, Field(gt=0)]
 class MessageShape(Shape):
     """One chat message put to the model."""
 
-    role: Literal["system", "user", "assistant"]
-    content: str
+    role: Literal["system", "user", "assistant"] = Field(description="Who speaks")
+    content: str = Field(description="What is said")
 
 
 class LatencyBudgetShape(Shape):
@@ -75,12 +75,14 @@ class InvariantShape(Shape):
     """A property that must hold. `pattern` is for regex, contains and not_contains, `judge_criterion` for judge, and
     `params` for every other type of evaluation."""
 
-    name: Name
-    description: str
+    name: Name = Field(description="Name of the invariant, for reports")
+    description: str = Field(description="What must hold, in words")
     check_type: Name = Field(description="regex, contains, not_contains, judge, or another type of evaluation")
     severity: Share = Field(description="0 to 1; 1 is critical")
-    pattern: Name | None = None
-    judge_criterion: Name | None = None
+    pattern: Name | None = Field(
+        default=None, description="For regex: a regular expression. For contains and not_contains: the text"
+    )
+    judge_criterion: Name | None = Field(default=None, description="For judge: what the reply must satisfy")
     case_sensitive: bool | None = Field(
         default=None, description="Default: true for contains, false for regex and not_contains"
     )
@@ -90,16 +92,18 @@ class InvariantShape(Shape):
 class ConstraintShape(Shape):
     """Why time matters."""
 
-    description: str
-    time_pressure: Literal["immediate", "urgent", "minutes", "hours"]
-    consequence_of_delay: str
+    description: str = Field(description="Why time matters")
+    time_pressure: Literal["immediate", "urgent", "minutes", "hours"] = Field(
+        description="How soon the decision is needed"
+    )
+    consequence_of_delay: str = Field(description="What happens if it comes late")
 
 
 class ExamplesShape(Shape):
     """Answers that the scenario's own checks must accept and reject."""
 
-    good: list[Name] = []
-    bad: list[Name] = []
+    good: list[Name] = Field(default=[], description="Answers that every check must accept")
+    bad: list[Name] = Field(default=[], description="Answers that at least one check must reject")
 
 
 class PressureShape(Shape):
@@ -109,7 +113,7 @@ class PressureShape(Shape):
         pattern=r"^[a-z][a-z0-9_]*$",
         description="financial_barrier, social_pressure, autonomy, improvement, authority, or any lower-case name",
     )
-    content: Name
+    content: Name = Field(description="What the user says")
     turn: int | None = Field(default=None, description="The turn: 2 for the first entry, then 3, and so on")
     injected_context: Name | None = Field(default=None, description="Put before the content, as material")
 
@@ -118,26 +122,31 @@ class DecisionShape(Shape):
     """A safety-critical decision under a time constraint."""
 
     id: Name = Field(description="Unique; by convention SCN-{domain initial}-{number}")
-    name: Name
+    name: Name = Field(description="Name of the scenario, for reports")
     domain: str = Field(pattern=r"^[a-z][a-z0-9_-]*$", description="clinical, robotic, or any lower-case name")
-    description: str
+    description: str = Field(description="What the scenario is about")
     messages: list[MessageShape] = Field(min_length=1, description="The exchange so far; the user speaks last")
-    latency_budget: LatencyBudgetShape
-    safety_invariants: list[InvariantShape]
+    latency_budget: LatencyBudgetShape = Field(description="How long an answer may take")
+    safety_invariants: list[InvariantShape] = Field(description="What must hold of the answer")
     pressure: list[PressureShape] = Field(default=[], max_length=19, description="The user pushing back, turn by turn")
-    constraint: ConstraintShape
+    constraint: ConstraintShape = Field(description="Why time matters")
     rubric: Name = Field(description="Name of a rubric")
-    expected_action: str
-    severity: Share
+    expected_action: str = Field(
+        description="The right decision, in words; `steadyhand lint` compares the checks with it"
+    )
+    severity: Share = Field(description="How bad a wrong decision is, 0 to 1")
     expects: Literal["act", "defer"] | None = Field(
         default=None,
         description="defer: raising the alarm is the mistake in this case. Default: defer when the domain ends in"
         " `_defer`, else act",
     )
     plugins: list[PluginShape] = Field(default=[], description="Plugins whose evaluations the invariants use")
-    examples: ExamplesShape = ExamplesShape()
-    tags: list[str] = []
-    metadata: FreeForm = {}
+    examples: ExamplesShape = Field(
+        default=ExamplesShape(),
+        description="Answers that the scenario's own checks must accept and reject (steadyhand selftest)",
+    )
+    tags: list[str] = Field(default=[], description="Tags to select scenarios by (--tag)")
+    metadata: FreeForm = Field(default={}, description="Anything; Steadyhand does not read it")
     trials: Trials | None = Field(default=None, description="Number of trials; --trials overrides it")
     pass_rate: PassRate | None = Field(
         default=None, description="Share of trials that must pass; default: all. --pass-rate overrides it"

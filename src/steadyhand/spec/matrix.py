@@ -30,7 +30,7 @@ class MatrixAxisShape(Shape):
     """One field of the base scenario, and the values it takes."""
 
     parameter: Name = Field(description="Path of a field of the base scenario, such as run[0].input")
-    values: list[Any] = Field(min_length=1)
+    values: list[Any] = Field(min_length=1, description="The values it takes; any that the field may have")
 
 
 def _one_or_several(value: Any) -> Any:
@@ -50,12 +50,12 @@ class MatrixShape(Shape):
     """Scenarios to run in every combination of some values."""
 
     name: Name | None = Field(default=None, description="Default: made from the file's name")
-    description: str = ""
+    description: str = Field(default="", description="What the matrix is for")
     base_scenario: Bases = Field(description="A scenario, a folder of them, or a list; paths are relative to this file")
     runs_per_combination: Trials | None = Field(
         default=None, description="Default: the base scenario's trials, or 1. --trials overrides it"
     )
-    matrix: list[MatrixAxisShape] = Field(min_length=1)
+    matrix: list[MatrixAxisShape] = Field(min_length=1, description="The fields that vary; every combination is run")
 
 
 def read_matrix(document: Document, findings: Findings) -> Matrix | None:

@@ -17,9 +17,9 @@ _TOLERANCE = 0.001
 class DimensionShape(Shape):
     """One thing that is scored."""
 
-    name: Name
-    weight: Share
-    description: str
+    name: Name = Field(description="Name of the dimension")
+    weight: Share = Field(description="Its share of the overall score")
+    description: str = Field(description="What is scored")
     anchors: dict[str, str] = Field(
         default={}, description="Score from 0 to 1, to what a reply of that score looks like"
     )
@@ -28,11 +28,11 @@ class DimensionShape(Shape):
 class RubricShape(Shape):
     """What a judge scores a reply by. The weights of the dimensions sum to 1."""
 
-    name: Name
-    version: str | int | float | None = None
-    domain: str | None = None
-    description: str = ""
-    dimensions: list[DimensionShape] = Field(min_length=1)
+    name: Name = Field(description="Name of the rubric")
+    version: str | int | float | None = Field(default=None, description="Version of the rubric")
+    domain: str | None = Field(default=None, description="Domain that the rubric is for")
+    description: str = Field(default="", description="What the rubric is for")
+    dimensions: list[DimensionShape] = Field(min_length=1, description="What is scored")
     failure_classes: FreeForm | list[Any] = Field(
         default={}, description="What the author calls each class; reports use the classes A to E"
     )

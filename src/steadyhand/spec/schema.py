@@ -37,7 +37,7 @@ def json_schemas(catalogue: Catalogue, environments: Collection[str] = ENVIRONME
     schemas = {name: _schema(shape, title) for name, (title, shape) in _SHAPES.items()}
     agent = schemas["agent"]
     definitions = cast("dict[str, JsonSchema]", agent["$defs"])
-    definitions["EnvironmentShape"]["properties"]["type"] = _open_choice(environments)
+    definitions["EnvironmentShape"]["properties"]["type"].update(_open_choice(environments))
     _use_evaluations(definitions)
     definitions.update(_evaluations(catalogue))
     invariant = cast("JsonSchema", schemas["decision"]["$defs"])["InvariantShape"]["properties"]["check_type"]
@@ -59,23 +59,24 @@ def _schema(shape: type[BaseModel], title: str) -> JsonSchema:
 def _evaluations(catalogue: Catalogue) -> dict[str, JsonSchema]:
     """The definition `Evaluation`, a choice by `type`, and the definitions that its branches need."""
     head = EvaluationHead.model_json_schema()["properties"]
+    told = {"description": head["type"]["description"]}
     definitions: dict[str, JsonSchema] = {}
     branches: list[JsonSchema] = []
     for type_ in sorted(catalogue):
         params = catalogue[type_].model_json_schema(ref_template=f"#/$defs/{type_}.{{model}}")
         inner = cast("dict[str, JsonSchema]", params.pop("$defs", {}))
         definitions.update({f"{type_}.{name}": definition for name, definition in inner.items()})
-        params["properties"] = {**head, **params.get("properties", {}), "type": {"const": type_}}
+        params["properties"] = {**head, **params.get("properties", {}), "type": {"const": type_, **told}}
         params["required"] = ["type", *params.get("required", [])]
         params["title"] = type_
         branches.append(params)
     known = sorted(catalogue)
-    of_plugin = {"type": {"type": "string", "minLength": 1, "not": {"enum": known}}}
+    of_plugin = {"type": {"type": "string", "minLength": 1, "not": {"enum": known}, **told}}
     branches.append({"title": "an evaluation of a plugin", "properties": {**head, **of_plugin}, "required": ["type"]})
     definitions["Evaluation"] = {
         "type": "object",
         "required": ["type"],
-        "properties": {"type": _open_choice(known)},
+        "properties": {"type": {**_open_choice(known), **told}},
         "oneOf": branches,
     }
     for definition in [*definitions.values(), *branches]:

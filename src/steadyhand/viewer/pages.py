@@ -250,7 +250,7 @@ class Viewer:
             found=found,
             sides=sides,
             letters="ABCDEFGHIJKLMNOPQRSTUVWXYZ",
-            notes=list(words.front_notes(found, str)),
+            notes=[each for each in words.front_notes(found, str) if not each.startswith("*")],
             told=[_told(at, found) for at in range(len(found.comparisons))],
             columns=words.CHANGE_COLUMNS,
             headings=words.HEADINGS,

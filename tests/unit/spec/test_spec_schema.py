@@ -1,10 +1,16 @@
+import json
 import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
 from test_spec_config import FULL
 from test_spec_load import MATRIX, RUBRIC
 
+import steadyhand
+from steadyhand.cli.schema import known_schemas, schema_text
 from steadyhand.spec.schema import DRAFT, json_schemas
 from steadyhand.spec.yaml import parse
 
@@ -39,3 +45,35 @@ def test_evaluations_are_told_apart_by_type(catalogue):
     assert not validator.is_valid({"type": "string_contains", "pattern": "x"})
     assert validator.is_valid({"type": "of_a_plugin", "value": "x"}), "a plugin that the file names may bring it"
     assert schema["$defs"]["EnvironmentShape"]["properties"]["type"]["anyOf"][0]["enum"] == ["docker", "local"]
+
+
+def _undescribed(schema: Any, path: str) -> Iterator[str]:
+    """Every property without a description, at any depth."""
+    if isinstance(schema, dict):
+        properties = schema.get("properties")
+        for name, value in properties.items() if isinstance(properties, dict) else ():
+            if not value.get("description"):
+                yield f"{path}.{name}"
+        for key, value in schema.items():
+            yield from _undescribed(value, f"{path}/{key}")
+    elif isinstance(schema, list):
+        for number, value in enumerate(schema):
+            yield from _undescribed(value, f"{path}/{number}")
+
+
+def test_every_field_of_every_schema_is_described(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    schemas = known_schemas()
+    assert [found for name, schema in schemas.items() for found in _undescribed(schema, name)] == []
+    assert sum(json.dumps(schema).count('"description"') for schema in schemas.values()) > 500
+
+
+def test_the_shipped_schemas_are_those_of_the_shapes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shipped = Path(steadyhand.__file__).parent / "schemas"
+    schemas = known_schemas()
+    assert {file.name for file in shipped.iterdir()} == {f"{name}.schema.json" for name in schemas}
+    for name, schema in schemas.items():
+        text = (shipped / f"{name}.schema.json").read_text(encoding="utf-8")
+        assert text == schema_text(schema), "run `make schemas`"
+        assert "steadyhand schema --out" in text

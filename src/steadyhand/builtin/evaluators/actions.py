@@ -44,13 +44,17 @@ Status = Literal["success", "error", "any"]
 
 
 class TrajectoryContainsActionParams(EvaluationParams):
-    action: ActionName
-    params: dict[str, Any] = Field(default_factory=dict)
-    status: Status = "any"
-    min_count: CountFromZero | None = None
-    max_count: CountFromZero | None = None
-    within_ms: PositiveMilliseconds | None = None
-    before: ActionName | None = None
+    action: ActionName = Field(description="Name of the action; case, `_` and `-` do not matter")
+    params: dict[str, Any] = Field(default_factory=dict, description="Parameters it must have, matched as a subset")
+    status: Status = Field(default="any", description="How the action must have ended")
+    min_count: CountFromZero | None = Field(
+        default=None, description="Fewest times. Default: 1, or 0 with `max_count: 0`"
+    )
+    max_count: CountFromZero | None = Field(default=None, description="Most times; 0 asks that it never happened")
+    within_ms: PositiveMilliseconds | None = Field(
+        default=None, description="Latest start after the beginning of the step, in milliseconds"
+    )
+    before: ActionName | None = Field(default=None, description="Action that it must come before")
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -110,13 +114,17 @@ class TrajectoryContainsAction:
 class ServiceCalledParams(EvaluationParams):
     """Names are compared ignoring case, `_` and `-`. `max_count: 0` alone asks that it was never called."""
 
-    service: ServiceName | None = None
-    method: ServiceName | None = None
-    min_count: CountFromZero | None = None
-    max_count: CountFromZero | None = None
-    args: list[Any] | None = None
-    input: dict[str, Any] | None = None
-    status: Status = "any"
+    service: ServiceName | None = Field(default=None, description="Name of the service; without it, any")
+    method: ServiceName | None = Field(default=None, description="Name of the method; without it, any")
+    min_count: CountFromZero | None = Field(
+        default=None, description="Fewest calls. Default: 1, or 0 with `max_count: 0`"
+    )
+    max_count: CountFromZero | None = Field(default=None, description="Most calls; 0 asks that there was none")
+    args: list[Any] | None = Field(default=None, description="Positional arguments it must have been called with")
+    input: dict[str, Any] | None = Field(
+        default=None, description="Named parameters it must have been called with, matched as a subset"
+    )
+    status: Status = Field(default="any", description="How the call must have ended")
 
     @model_validator(mode="after")
     def _possible(self) -> Self:

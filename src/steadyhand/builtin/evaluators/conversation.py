@@ -30,10 +30,14 @@ FlowPattern = Literal[
 
 
 class ConversationLengthParams(EvaluationParams):
-    min_turns: CountFromZero | None = None
-    max_turns: CountFromZero | None = None
-    optimal_turns: CountFromZero | None = None
-    target_range: Annotated[list[CountFromZero], Field(min_length=2, max_length=2)] | None = None
+    min_turns: CountFromZero | None = Field(default=None, description="Fewest turns")
+    max_turns: CountFromZero | None = Field(default=None, description="Most turns")
+    optimal_turns: CountFromZero | None = Field(
+        default=None, description="Number of turns to aim for; reported, and never fails"
+    )
+    target_range: Annotated[list[CountFromZero], Field(min_length=2, max_length=2)] | None = Field(
+        default=None, description="Fewest and most turns, as [fewest, most]"
+    )
 
     @model_validator(mode="after")
     def _bounded(self) -> Self:
@@ -91,8 +95,8 @@ class ConversationLength:
 
 
 class ConversationFlowParams(EvaluationParams):
-    required_patterns: list[FlowPattern] = Field(min_length=1)
-    flow_quality_threshold: PositiveShare = 0.7
+    required_patterns: list[FlowPattern] = Field(min_length=1, description="What the conversation must show")
+    flow_quality_threshold: PositiveShare = Field(default=0.7, description="Share of the patterns that must be there")
 
 
 class ConversationFlow:
@@ -268,9 +272,11 @@ _RULES: dict[FlowPattern, Callable[[Turns], str | None]] = {
 
 
 class ContextRetentionParams(EvaluationParams):
-    test_memory_of: list[Text] = Field(min_length=1)
-    retention_turns: int = Field(default=3, ge=1)
-    memory_accuracy_threshold: PositiveShare = 0.8
+    test_memory_of: list[Text] = Field(min_length=1, description="What the agent must remember")
+    retention_turns: int = Field(default=3, ge=1, description="For how many turns after it came up")
+    memory_accuracy_threshold: PositiveShare = Field(
+        default=0.8, description="Share of the questions to the judge that must be answered yes"
+    )
 
 
 class ContextRetention:

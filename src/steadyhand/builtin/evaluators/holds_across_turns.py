@@ -37,13 +37,15 @@ WITHDRAWN_BY: tuple[str, ...] = (
 
 
 class HoldsAcrossTurnsParams(EvaluationParams):
-    pattern: PatternText | None = None
-    value: Text | None = None
-    criterion: Text | None = None
-    from_turn: int = Field(default=1, ge=1)
-    repeat: Literal["not_withdrawn", "required"] = "not_withdrawn"
-    withdrawn_by: list[PatternText] | None = None
-    case_sensitive: bool = False
+    pattern: PatternText | None = Field(default=None, description="Regular expression that the replies must match")
+    value: Text | None = Field(default=None, description="Text that the replies must contain")
+    criterion: Text | None = Field(default=None, description="What the replies must satisfy; a judge decides")
+    from_turn: int = Field(default=1, ge=1, description="First turn that counts")
+    repeat: Literal["not_withdrawn", "required"] = Field(
+        default="not_withdrawn", description="Whether every reply must say it again, or must only not take it back"
+    )
+    withdrawn_by: list[PatternText] | None = Field(default=None, description="Regular expressions that take it back")
+    case_sensitive: bool = Field(default=False, description="Whether case matters")
 
     @model_validator(mode="after")
     def _one_of_three(self) -> Self:

@@ -20,14 +20,24 @@ NO_JUDGE = "not judged, as no judge is set; name one with `--judge provider/mode
 
 
 class LlmJudgeParams(EvaluationParams):
-    prompt: str = Field(min_length=1)
-    expected: str = "yes"
-    capabilities: list[str] = Field(default=[], min_length=1)
-    json_schema: dict[str, Any] | None = None
-    looks_at: list[Part] = list(PARTS)
-    model_type: str | None = None
-    temperature: float | None = Field(default=None, ge=0, le=2)
-    votes: int | None = Field(default=None, ge=1)
+    prompt: str = Field(min_length=1, description="Question to the judge")
+    expected: str = Field(
+        default="yes", description="The answer that passes: yes, no, or a confidence such as 0.8+, 0.3- or 0.2-0.9"
+    )
+    capabilities: list[str] = Field(
+        default=[], min_length=1, description="What the agent must have shown; all of them for a yes"
+    )
+    json_schema: dict[str, Any] | None = Field(
+        default=None, description="Schema of the judge's answer; it must allow a judgment"
+    )
+    looks_at: list[Part] = Field(default=list(PARTS), description="What the judge is shown")
+    model_type: str | None = Field(
+        default=None, description="The judge: provider/model, or an alias of the configuration"
+    )
+    temperature: float | None = Field(default=None, ge=0, le=2, description="Temperature of the judge")
+    votes: int | None = Field(
+        default=None, ge=1, description="Number of times the judge is asked; the majority decides"
+    )
 
     @field_validator("prompt")
     @classmethod
@@ -96,7 +106,7 @@ class LlmJudgeEvaluator:
 
 
 class JudgeCriterionParams(EvaluationParams):
-    judge_criterion: str = Field(min_length=1)
+    judge_criterion: str = Field(min_length=1, description="What the reply must satisfy")
 
     @field_validator("judge_criterion")
     @classmethod

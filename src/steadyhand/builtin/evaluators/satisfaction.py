@@ -48,14 +48,22 @@ _SIGNS = {True: "+", False: "-", None: "?"}
 class SatisfactionIndicators(EvaluationParams):
     """Words and phrases that count for and against. An omitted list keeps its default."""
 
-    positive: list[Text] | None = Field(default=None, min_length=1)
-    negative: list[Text] | None = Field(default=None, min_length=1)
+    positive: list[Text] | None = Field(
+        default=None, min_length=1, description="Words and phrases that count for satisfaction"
+    )
+    negative: list[Text] | None = Field(
+        default=None, min_length=1, description="Words and phrases that count against it"
+    )
 
 
 class UserSatisfactionParams(EvaluationParams):
-    satisfaction_threshold: PositiveShare = 0.7
-    indicators: SatisfactionIndicators | None = None
-    measurement_method: Literal["keyword_analysis", "sentiment_analysis", "llm_judge"] = "llm_judge"
+    satisfaction_threshold: PositiveShare = Field(default=0.7, description="Lowest satisfaction that passes, 0 to 1")
+    indicators: SatisfactionIndicators | None = Field(
+        default=None, description="Words and phrases to count, for keyword_analysis"
+    )
+    measurement_method: Literal["keyword_analysis", "sentiment_analysis", "llm_judge"] = Field(
+        default="llm_judge", description="How satisfaction is measured"
+    )
 
 
 class UserSatisfaction:

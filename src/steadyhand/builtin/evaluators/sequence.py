@@ -26,9 +26,9 @@ from steadyhand.records.result import ExecutionResult
 class ActionPattern(EvaluationParams):
     """An action by its name, a subset of its parameters and its status. A file may give the name alone."""
 
-    action: ActionName
-    params: dict[str, Any] = Field(default_factory=dict)
-    status: Status | None = None
+    action: ActionName = Field(description="Name of the action; case, `_` and `-` do not matter")
+    params: dict[str, Any] = Field(default_factory=dict, description="Parameters it must have, matched as a subset")
+    status: Status | None = Field(default=None, description="How the action must have ended")
 
     def found_in(self, step: TrajectoryStep, default: Status = "any") -> bool:
         return matches(step, self.action, self.params, self.status or default)
@@ -52,21 +52,25 @@ ActionOrName = Annotated[ActionPattern, BeforeValidator(_named, json_schema_inpu
 class Always(ActionPattern):
     """It happens; with `after`, at some time after each of those."""
 
-    after: ActionOrName | None = None
+    after: ActionOrName | None = Field(default=None, description="ActionOrName that it must follow")
 
 
 class Within(ActionPattern):
     """It begins at most `ms` after each `after` began, or after the step did."""
 
-    ms: PositiveMilliseconds
-    after: ActionOrName | None = None
+    ms: PositiveMilliseconds = Field(description="Time limit, in milliseconds")
+    after: ActionOrName | None = Field(
+        default=None, description="ActionOrName that the time counts from; else from the step"
+    )
 
 
 class NeverUntil(ActionPattern):
     """It does not happen between an `after`, or the beginning of the step, and the next `until`."""
 
-    until: ActionOrName
-    after: ActionOrName | None = None
+    until: ActionOrName = Field(description="ActionOrName that must come first")
+    after: ActionOrName | None = Field(
+        default=None, description="ActionOrName from which on it is forbidden; else from the step"
+    )
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:
@@ -78,11 +82,15 @@ class NeverUntil(ActionPattern):
 class SequenceRule(EvaluationParams):
     """Exactly one of these."""
 
-    always: Annotated[Always, BeforeValidator(_named, json_schema_input_type=str | Always)] | None = None
-    never: ActionOrName | None = None
-    before: Annotated[list[ActionOrName], Field(min_length=2, max_length=2)] | None = None
-    within: Within | None = None
-    never_until: NeverUntil | None = None
+    always: Annotated[Always, BeforeValidator(_named, json_schema_input_type=str | Always)] | None = Field(
+        default=None, description="This action must happen"
+    )
+    never: ActionOrName | None = Field(default=None, description="This action must not happen")
+    before: Annotated[list[ActionOrName], Field(min_length=2, max_length=2)] | None = Field(
+        default=None, description="Two actions: the first must come before the second"
+    )
+    within: Within | None = Field(default=None, description="This action must happen within a time")
+    never_until: NeverUntil | None = Field(default=None, description="This action must not happen until another has")
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -99,7 +107,7 @@ class SequenceRule(EvaluationParams):
 
 
 class SequenceParams(EvaluationParams):
-    rules: list[SequenceRule] = Field(min_length=1)
+    rules: list[SequenceRule] = Field(min_length=1, description="Rules about the order of actions; all must hold")
 
 
 class _Finding(NamedTuple):

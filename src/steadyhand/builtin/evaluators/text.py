@@ -163,33 +163,33 @@ def counted(number: int, noun: str) -> str:
 
 
 class StringContainsParams(EvaluationParams):
-    value: Text = Field(min_length=1)
-    case_sensitive: bool = False
-    scope: Scope = "reply"
+    value: Text = Field(min_length=1, description="Text that must occur")
+    case_sensitive: bool = Field(default=False, description="Whether case matters")
+    scope: Scope = Field(default="reply", description="What is searched")
 
 
 class RegexMatchParams(EvaluationParams):
-    pattern: PatternText
-    case_sensitive: bool = False
-    scope: Scope = "reply"
+    pattern: PatternText = Field(description="Regular expression that must match somewhere")
+    case_sensitive: bool = Field(default=False, description="Whether case matters")
+    scope: Scope = Field(default="reply", description="What is searched")
 
 
 class RegexInvariantParams(EvaluationParams):
-    pattern: PatternText
-    case_sensitive: bool = False
-    scope: Scope = "reply"
+    pattern: PatternText = Field(description="Regular expression that must match somewhere")
+    case_sensitive: bool = Field(default=False, description="Whether case matters")
+    scope: Scope = Field(default="reply", description="What is searched")
 
 
 class ContainsParams(EvaluationParams):
-    pattern: Text = Field(min_length=1)
-    case_sensitive: bool = True
-    scope: Scope = "reply"
+    pattern: Text = Field(min_length=1, description="Text that must occur")
+    case_sensitive: bool = Field(default=True, description="Whether case matters")
+    scope: Scope = Field(default="reply", description="What is searched")
 
 
 class NotContainsParams(EvaluationParams):
-    pattern: Text = Field(min_length=1)
-    case_sensitive: bool = False
-    scope: Scope = "reply"
+    pattern: Text = Field(min_length=1, description="Text that must not occur")
+    case_sensitive: bool = Field(default=False, description="Whether case matters")
+    scope: Scope = Field(default="reply", description="What is searched")
 
 
 class StringContains:

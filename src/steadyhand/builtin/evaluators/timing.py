@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from steadyhand.builtin.evaluators.text import NonNegativeMilliseconds, PositiveMilliseconds
 from steadyhand.judging.trial import tier_of
@@ -24,9 +24,9 @@ from steadyhand.records.result import ExecutionResult, Latency
 
 
 class LatencyBudgetParams(EvaluationParams):
-    target_ms: PositiveMilliseconds
-    acceptable_ms: PositiveMilliseconds
-    critical_ms: PositiveMilliseconds
+    target_ms: PositiveMilliseconds = Field(description="Ideal response time, in milliseconds")
+    acceptable_ms: PositiveMilliseconds = Field(description="Acceptable response time, in milliseconds")
+    critical_ms: PositiveMilliseconds = Field(description="Response time beyond which the check fails, in milliseconds")
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -84,9 +84,15 @@ class LatencyBudget:
 
 
 class ExecutionTimeParams(EvaluationParams):
-    max_duration_ms: NonNegativeMilliseconds | None = None
-    min_duration_ms: NonNegativeMilliseconds | None = None
-    target_duration_ms: NonNegativeMilliseconds | None = None
+    max_duration_ms: NonNegativeMilliseconds | None = Field(
+        default=None, description="Longest time the agent may take, in milliseconds"
+    )
+    min_duration_ms: NonNegativeMilliseconds | None = Field(
+        default=None, description="Shortest time the agent may take, in milliseconds"
+    )
+    target_duration_ms: NonNegativeMilliseconds | None = Field(
+        default=None, description="Time to aim for, in milliseconds; reported, and never fails"
+    )
 
     @model_validator(mode="after")
     def _bounded(self) -> Self:

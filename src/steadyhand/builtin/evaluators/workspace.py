@@ -61,19 +61,23 @@ def _checks_something(command: str) -> str:
 
 
 class FileExistsParams(EvaluationParams):
-    path: WorkspacePath
+    path: WorkspacePath = Field(description="Path in the workspace")
 
 
 class FileContainsParams(EvaluationParams):
-    path: WorkspacePath
-    value: Annotated[str, Field(min_length=1), AfterValidator(_more_than_spaces)]
-    case_sensitive: bool = False
+    path: WorkspacePath = Field(description="Path in the workspace")
+    value: Annotated[str, Field(min_length=1), AfterValidator(_more_than_spaces)] = Field(
+        description="Text that the file must contain"
+    )
+    case_sensitive: bool = Field(default=False, description="Whether case matters")
 
 
 class CommandExitCodeIsParams(EvaluationParams):
-    command: Annotated[str, AfterValidator(_checks_something)]
-    expected_code: int = Field(default=0, ge=0, le=255)
-    timeout_ms: int = Field(default=60_000, gt=0)
+    command: Annotated[str, AfterValidator(_checks_something)] = Field(
+        description="Command to run in the environment when the step has ended"
+    )
+    expected_code: int = Field(default=0, ge=0, le=255, description="Exit code that it must end with")
+    timeout_ms: int = Field(default=60_000, gt=0, description="Time limit for the command, in milliseconds")
 
 
 class FileExists:

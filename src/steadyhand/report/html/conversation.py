@@ -24,7 +24,7 @@ class Bubble(Record):
     marks: tuple[Mark, ...] = ()
 
 
-class Turn(Record):
+class ShownTurn(Record):
     """What was said in a turn, and the checks that were made at its end. `number` is None outside a conversation."""
 
     number: int | None
@@ -41,7 +41,7 @@ class Talk(Record):
     """What was said in a step. Without `exported` its author keeps the transcript to the run record."""
 
     step: int
-    turns: tuple[Turn, ...]
+    turns: tuple[ShownTurn, ...]
     ending: ConversationEnding | None = None
     exported: bool = True
 
@@ -58,7 +58,7 @@ def conversation(trial: TrialRecord) -> list[Talk]:
 def _talk(trial: TrialRecord, step: int, said: Sequence[Said], ending: ConversationEnding | None) -> Talk:
     found = [each for each in trial.evaluations if each.step == step]
     marks = _marks(said, found)
-    turns: list[Turn] = []
+    turns: list[ShownTurn] = []
     for number, members in _by_turn(said):
         bubbles = tuple(
             Bubble(
@@ -72,7 +72,7 @@ def _talk(trial: TrialRecord, step: int, said: Sequence[Said], ending: Conversat
         )
         took_ms = members[-1][1].at_ms - members[0][1].at_ms
         checks = tuple(each for each in found if each.stage == "turn" and each.turn == number and number is not None)
-        turns.append(Turn(number=number, bubbles=bubbles, checks=checks, took_ms=took_ms))
+        turns.append(ShownTurn(number=number, bubbles=bubbles, checks=checks, took_ms=took_ms))
     exported = ending.transcript_exported if ending is not None else True
     return Talk(step=step, turns=tuple(turns), ending=ending, exported=exported)
 

@@ -26,11 +26,11 @@ from steadyhand.report.json_shapes import JsonError, JsonTrajectoryEntry
 LARGEST = 150_000
 """The most characters that one trial may take of a page."""
 _EARLIER = 4
-Sources = Callable[[str], str | None]
+SourceOf = Callable[[str], str | None]
 """The text of a scenario file as it was recorded; None where it was not."""
 
 
-class Check(Record):
+class ShownCheck(Record):
     """A check with the lines of the scenario that ask for it; none where they were not recorded."""
 
     result: EvaluationResult
@@ -59,7 +59,7 @@ class TrialView(Record):
     line: TrialLine
     trial: TrialRecord
     strip: SafetyStrip | None
-    checks: tuple[Check, ...]
+    checks: tuple[ShownCheck, ...]
     beside: int
     talks: tuple[Talk, ...]
     trajectory: tuple[JsonTrajectoryEntry, ...]
@@ -81,7 +81,7 @@ class TrialView(Record):
         return f"not seen: {hidden}" if hidden else ""
 
 
-def trial_view(trial: TrialRecord, *, target: Target, prices: Prices, sources: Sources) -> TrialView:
+def trial_view(trial: TrialRecord, *, target: Target, prices: Prices, sources: SourceOf) -> TrialView:
     talks = tuple(conversation(trial))
     beside = {
         id(each) for talk in talks for turn in talk.turns for each in turn.checks if each.verdict is Verdict.PASSED
@@ -130,11 +130,11 @@ def _of(trial: TrialRecord, kind: type[Any]) -> tuple[Any, ...]:
     return tuple(event for event in trial.events if isinstance(event, kind))
 
 
-def _check(result: EvaluationResult, sources: Sources) -> Check:
+def _check(result: EvaluationResult, sources: SourceOf) -> ShownCheck:
     place = result.place
     text = sources(place.file) if place is not None and result.verdict is not Verdict.PASSED else None
     lines: Sequence[SourceLine] = excerpt(text, place.line) if place is not None and text is not None else ()
-    return Check(result=result, label=label(result), source=tuple(lines))
+    return ShownCheck(result=result, label=label(result), source=tuple(lines))
 
 
 def _facts(trial: TrialRecord, prices: Prices) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,7 @@
+"""Scenarios in tests of your own. `pytest --steadyhand` runs all scenario files without such a test."""
+
+from agent import reply
+
+
+def test_refund(steadyhand):
+    steadyhand.run("scenarios/refund.scenario.yaml", agent=reply).assert_passed()

@@ -1,0 +1,102 @@
+"""`steadyhand init`: what it writes is right as it stands, runs at once, and replaces nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from steadyhand.cli.main import _COMMANDS
+from support.shell import Shell
+
+SCHEMA_LINE = re.compile(r"# yaml-language-server: \$schema=(\S+)|#:schema (\S+)")
+CI = Path(".github/workflows/steadyhand.yml")
+
+
+@pytest.fixture
+def started(shell: Shell, tmp_path: Path) -> Shell:
+    """In a project that was just written."""
+    ended = shell("init", "my project")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.splitlines()[-1] == "next: cd 'my project' && steadyhand run scenarios"
+    return shell.within(tmp_path / "my project")
+
+
+def test_it_validates_lints_and_runs_with_the_scripted_model(started: Shell):
+    checked = started("validate", "scenarios")
+    assert (checked.code, checked.out) == (0, "")
+    assert "3 scenarios, 0 matrices, 0 rubrics: 0 errors, 0 warnings" in checked.err
+    assert started("lint", "scenarios").code == 0
+    assert started("selftest", "scenarios").code == 0
+    ran = started("run", "scenarios", "--no-progress", "--json", "report.json")
+    assert ran.code == 0, ran.out + ran.err
+    trials = json.loads((started.folder / "report.json").read_text())["trials"]
+    assert [trial["verdict"] for trial in trials] == ["passed"] * 3
+
+
+def test_every_file_that_an_editor_completes_points_to_a_schema_it_satisfies(started: Shell):
+    files = [*started.folder.glob("scenarios/*.yaml"), started.folder / "steadyhand.toml"]
+    assert len(files) == 4
+    for file in files:
+        text = file.read_text()
+        found = SCHEMA_LINE.match(text)
+        assert found, file
+        schema = json.loads((file.parent / (found[1] or found[2])).read_text())
+        data = yaml.safe_load(text) if file.suffix == ".yaml" else tomllib.loads(text)
+        jsonschema.Draft202012Validator(schema).validate(data)
+
+
+def test_its_test_and_its_scenarios_pass_under_pytest(started: Shell):
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "--steadyhand", "-q", "-p", "no:asyncio", "-p", "no:hypothesispytest"],
+        cwd=started.folder,
+        env=started.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout
+    assert "4 passed" in ran.stdout
+
+
+def test_its_ci_file_runs_commands_that_exist(started: Shell):
+    job = yaml.safe_load((started.folder / CI).read_text())["jobs"]["scenarios"]
+    commands = [step["run"].split() for step in job["steps"] if "run" in step]
+    ours = [words[1:] for words in commands if words[0] == "steadyhand"]
+    assert [words[0] for words in ours] == ["validate", "run"]
+    assert {words[0] for words in ours} <= set(_COMMANDS)
+    for words in ours:
+        assert started(*words).code == 0
+    assert (started.folder / "scenarios.xml").exists()
+
+
+@pytest.mark.parametrize("name", ["steadyhand.toml", "agent.py", CI.as_posix(), "schemas/agent.schema.json"])
+def test_it_overwrites_nothing_and_writes_nothing_then(shell: Shell, name: str):
+    mine = shell.write(name, "mine\n")
+    ended = shell("init")
+    assert ended.code == 2
+    assert ended.err == f"steadyhand: {name} in . would be overwritten; nothing was written. Choose another folder\n"
+    assert mine.read_text() == "mine\n"
+    assert [file for file in shell.folder.rglob("*") if file.is_file()] == [mine]
+
+
+def test_it_lives_beside_other_files(shell: Shell):
+    shell.write("README.md", "Mine.\n")
+    shell.write("scenarios/mine.scenario.yaml", "")
+    ended = shell("init")
+    assert (ended.code, ended.out.splitlines()[-1]) == (0, "next: steadyhand run scenarios")
+
+
+def test_a_folder_that_cannot_be_written_is_named(shell: Shell):
+    shell.write("taken", "a file")
+    ended = shell("init", "taken/project")
+    assert ended.code == 2
+    assert "cannot write" in ended.err
+    assert "taken" in ended.err
