@@ -48,8 +48,26 @@ test-local: $(LOCAL) ## run the tests that need the real model
 test: $(READY) ## run the tests, and measure branch coverage against the floor in pyproject.toml
 	$(BIN)/python -m pytest -q -n logical --cov --cov-report= -m "not slow and not local"
 
+FRAMEWORKS := $(VENV)/.frameworks
+$(FRAMEWORKS): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,frameworks,otel]'
+	@touch $@
+
+.PHONY: test-frameworks
+test-frameworks: $(FRAMEWORKS) ## run agents of real frameworks and a real service, unmodified
+	$(BIN)/python -m pytest -q --no-cov tests/cli/test_cli_unmodified_agents.py tests/cli/test_cli_frameworks.py tests/unit/gateway/test_gateway_spans.py
+
 test-slow: $(READY) ## run the tests that take minutes
-	$(BIN)/python -m pytest -q -m slow
+	$(BIN)/python -m pytest -q -m "slow and not ray"
+
+RAY := $(VENV)/.ray
+$(RAY): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[ray]'
+	@touch $@
+
+.PHONY: test-ray
+test-ray: $(RAY) ## run the tests that need a Ray cluster, on loopback; takes about 1 GB
+	$(BIN)/python -m pytest -q -m ray tests/slow/test_slow_ray.py
 
 # atheris has wheels for some Pythons on Linux only; without it a slower fuzzer is used, which says so.
 FUZZ := $(VENV)/.fuzz
@@ -68,7 +86,20 @@ soak: SECONDS := 60
 soak: $(READY) ## run mixed scenarios in bad weather again and again, and say what is left over; SECONDS=60
 	$(BIN)/python -m soak $(SECONDS)
 
-check: $(READY) ## lint, types, import direction
+# The pages come from docs/ and, for the reference, from the program itself. Links and anchors are checked.
+DOCS := $(VENV)/.docs
+$(DOCS): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	@touch $@
+
+.PHONY: docs
+docs: export PYTHONPATH := .
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: $(DOCS) ## build the documentation site in build/site
+	$(BIN)/mkdocs build
+	@echo "documentation: build/site/index.html; with search: $(BIN)/python -m http.server -d build/site"
+
+check: docs $(READY) ## lint, types, import direction, and the documentation site
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright
@@ -89,9 +120,16 @@ $(PEERS)/.ready: benchmarks/peers.txt
 bench: $(READY) ## measure speed, as ratios to a bare client and the bare interpreter
 	$(BIN)/python -m benchmarks
 
+.PHONY: bench-scale bench-store
+bench-scale: $(RAY) ## trials a second and CPU a trial: one process, two workers, two actors of a local Ray
+	$(BIN)/python -m benchmarks scale
+
+bench-store: $(READY) ## make a record of a million trials, and measure what reads it; TRIALS=1000000
+	$(BIN)/python -m benchmarks store
+
 # Everything that a user could install with Steadyhand, to read licences and versions from.
 RELEASE := .venv-release
-EXTRAS := e2b,elizaos,postgres,local,providers,frameworks,dev,fuzz
+EXTRAS := e2b,elizaos,postgres,local,providers,mcp,otel,ray,export,pandas,frameworks,dev,docs,fuzz
 $(RELEASE)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(RELEASE)
 	$(RELEASE)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(EXTRAS)]'

@@ -57,7 +57,7 @@ async def _turns(folder: Path, name: str, count: int, *, in_process: bool) -> li
 
     settings = AgentSettings(target=f"./mine.py:{name}", folder=folder, options={"in_process": in_process})
     agent = python_agent(settings)
-    trial = _trial(folder)
+    trial = a_trial(folder)
     turn = Turn(messages=(Message(role="user", content="hello"),))
     took: list[float] = []
     try:
@@ -95,7 +95,7 @@ async def _lateness(folder: Path, *, in_process: bool) -> float:
     return statistics.quantiles(late, n=10)[-1]
 
 
-def _trial(folder: Path):  # noqa: ANN202 - a trial of the engine's, imported late like everything that is measured
+def a_trial(folder: Path):  # noqa: ANN201 - a trial of the engine's, imported late like everything that is measured
     from steadyhand.builtin.environments.local import LocalEnvironment
     from steadyhand.builtin.plugin import builtin_plugin
     from steadyhand.engine.context import RunningTrial, TrialParts

@@ -147,7 +147,7 @@ def _measure_one(client: str, base_url: str, size: int) -> dict[str, float]:
     return found
 
 
-def _ours(base_url: str, size: int, folder: Path) -> dict[str, Any]:
+def measure_ours(base_url: str, size: int, folder: Path) -> dict[str, Any]:
     from steadyhand.cli.run import attended, run_in_loop
     from steadyhand.compose.running import Run
     from steadyhand.compose.settings import RunOptions, Selection
@@ -161,9 +161,9 @@ def _ours(base_url: str, size: int, folder: Path) -> dict[str, Any]:
     run = Run(
         Selection(paths=("bench.yaml",)), RunOptions(model="openai/bench", concurrency=IN_FLIGHT, trials=size, seed=1)
     )
-    began, cpu = time.perf_counter(), _cpu_s()
+    began, cpu = time.perf_counter(), cpu_s()
     path = run_in_loop(run.execute([SilentProgress()], attend=attended), network=True)
-    wall, spent = time.perf_counter() - began, _cpu_s() - cpu
+    wall, spent = time.perf_counter() - began, cpu_s() - cpu
     memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     latency: dict[int, float] = {}
     again = 0
@@ -183,7 +183,7 @@ def _ours(base_url: str, size: int, folder: Path) -> dict[str, Any]:
     }
 
 
-def _cpu_s() -> float:
+def cpu_s() -> float:
     """Of this process, all its threads, and the children that have ended."""
     used = (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
     return sum(each.ru_utime + each.ru_stime for each in used)
@@ -203,7 +203,7 @@ def _bare(base_url: str, size: int, *, read: bool) -> dict[str, Any]:
             began = time.perf_counter()
             async with session.post(base_url + "/chat/completions", json=body) as response:
                 if read:
-                    await _text_of(response)
+                    await text_of(response)
                 else:
                     await response.read()
             latency[number] = (time.perf_counter() - began) * 1000
@@ -215,9 +215,9 @@ def _bare(base_url: str, size: int, *, read: bool) -> dict[str, Any]:
             for _ in range(IN_FLIGHT):
                 group.create_task(work(session, numbers))
 
-    began, cpu = time.perf_counter(), _cpu_s()
+    began, cpu = time.perf_counter(), cpu_s()
     uvloop.run(run())
-    wall, spent = time.perf_counter() - began, _cpu_s() - cpu
+    wall, spent = time.perf_counter() - began, cpu_s() - cpu
     memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {
         "wall_s": wall,
@@ -229,7 +229,7 @@ def _bare(base_url: str, size: int, *, read: bool) -> dict[str, Any]:
     }
 
 
-async def _text_of(response: Any) -> str:
+async def text_of(response: Any) -> str:
     pieces: list[str] = []
     async for line in response.content:
         if line.startswith(b"data: {"):
@@ -243,7 +243,7 @@ def main(arguments: list[str]) -> None:
     if arguments and arguments[0] in CLIENTS:
         client, base_url, size, folder = arguments
         if client == "ours":
-            found = _ours(base_url, int(size), Path(folder))
+            found = measure_ours(base_url, int(size), Path(folder))
         else:
             found = _bare(base_url, int(size), read=client == "bare")
         (Path(folder) / "found.json").write_text(json.dumps(found))

@@ -25,13 +25,14 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
-TOOLING = ("dev", "fuzz")
+TOOLING = ("dev", "docs", "fuzz")
 """The extras for working on Steadyhand itself: listed with the licences, but not in the bill of materials."""
 
 UNDECLARED = "not declared"
 # Their metadata names no licence; this is what their licence files say.
 _DECLARED_ELSEWHERE = {
     "atheris": "Apache-2.0",
+    "mergedeep": "MIT",
     "pgserver": "Apache-2.0",
     "quickjs-ng": "MIT",
 }
@@ -89,7 +90,7 @@ def applies(requirement: Requirement, extras: set[str] | frozenset[str] = frozen
 def licence(name: str) -> str:
     """As an SPDX expression; "not declared" when the package does not say."""
     fields = metadata.distribution(name).metadata
-    declared = fields.get("License-Expression") or fields.get("License") or ""
+    declared = (fields.get("License-Expression") or fields.get("License") or "").replace("UNKNOWN", "")
     classified = [line.rpartition(" :: ")[2] for line in fields.get_all("Classifier") or [] if "License" in line]
     if "\n" in declared or not declared:
         declared = classified[0] if classified else declared.partition("\n")[0]

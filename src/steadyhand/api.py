@@ -63,6 +63,10 @@ class RunArguments(TypedDict, total=False):
     seed: int | None
     out: StrPath | None
     concurrency: int | None
+    workers: int | None
+    engine: Literal["local", "ray"] | None
+    ray_address: str | None
+    ray_env: Sequence[str]
     timeout_s: float | None
     retries: int | None
     strict_judge: bool
@@ -81,6 +85,7 @@ class RunArguments(TypedDict, total=False):
     replay_time: Literal["zero", "original"]
     max_cost: float | None
     max_tokens: int | None
+    otlp_port: int | None
 
 
 def run(
@@ -445,7 +450,7 @@ class RunResult:
         from steadyhand.report.terminal import render_stored_run
 
         page = Page(width=width, colour=False)
-        return "\n".join(render_stored_run(self._reader, self.rates, page, transcripts=None))
+        return "\n".join(render_stored_run(self._reader, self.rates, page))
 
 
 class _Sources(NamedTuple):

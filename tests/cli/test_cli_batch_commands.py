@@ -43,6 +43,7 @@ def test_a_matrix_runs_every_combination(batch):
         "2 x SCN-C-001[model=scripted/wrong.yaml,latency_budget.critical_ms=20000]",
         "2 x SCN-C-001[model=scripted/wrong.yaml,latency_budget.critical_ms=30000]",
         "would run 8 trials of 4 combinations: 8 model calls",
+        "targets: model, scripted/replies.yaml; model, scripted/wrong.yaml",
         "up to 8 trials at once",
     ]
     assert not (batch.folder / ".steadyhand").exists()

@@ -34,7 +34,7 @@ def test_the_rate_decides_everywhere_alike(batch, rate, code):
     assert (junit.get("tests"), junit.get("failures")) == ("1", "1" if code else "0")
     told = junit.find(".//failure" if code else ".//system-out").text
     assert "FAILED  untimed#" in told
-    assert "excerpt   I wait." in told
+    assert "assistant  I wait." in told
     again = batch("show", "last", "--junit", "out/again.xml")
     assert again.out == ended.out
     assert (batch.folder / "out/again.xml").read_text() == (batch.folder / "out/junit.xml").read_text()

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from steadyhand.batch.local import LocalBatch
+from steadyhand.batch.local import Batch, InProcess, running
 from steadyhand.batch.plan import Plan
 from steadyhand.cli.main import explain
-from steadyhand.cli.run import carry_out
+from steadyhand.cli.run import Reports, carry_out
 from steadyhand.compose.running import Run
 from steadyhand.compose.settings import RunOptions, Selection
 from steadyhand.errors import ExitCode
@@ -190,7 +190,7 @@ def test_a_run_that_crashes_is_reported_as_far_as_it_came(tmp_path, monkeypatch,
     monkeypatch.chdir(tmp_path)
     write(tmp_path, "a", "b")
     run = Crashing(Selection(paths=(".",)), RunOptions(agent="python:./mine.py:agent", in_process=True))
-    assert carry_out(run, silent=True) == ExitCode.UNDECIDED
+    assert carry_out(run, Reports(), silent=True) == ExitCode.UNDECIDED
     told = capsys.readouterr()
     assert "2 passed" in told.out
     assert "unexpected ZeroDivisionError" in told.err
@@ -208,7 +208,7 @@ def test_what_a_trial_raises_is_its_own_error(raised):
         kept.append(record)
         return record
 
-    batch = LocalBatch(build=build, keep=keep, concurrency=2)
+    batch = Batch(InProcess(running(build), places=2), keep=keep)
     asyncio.run(batch.run(Plan([a_scenario()], seed=1, trials=5)))
     assert [record.judged.verdict for record in kept] == [Verdict.ERROR] * 5
     assert type(raised).__name__ in kept[0].judged.reason

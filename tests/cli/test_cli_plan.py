@@ -31,6 +31,7 @@ def test_what_the_scenarios_would_run(batch):
     assert ended.out.splitlines()[1:] == [
         "29 x untimed",
         "would run 29 trials of 1 scenario: 29 model calls",
+        "target: model, scripted/replies.yaml",
         "up to 8 trials at once",
     ]
     assert not (batch.folder / ".steadyhand").exists()

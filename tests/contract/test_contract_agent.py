@@ -493,9 +493,17 @@ async def test_one_that_declares_to_close_at_once_waits_for_nothing(build, trial
     [
         ("model", {"closes_at_once": True}),
         ("runtime", {}),
-        ("python", {}),
-        ("command", {}),
-        ("http", {"uses_network": True, "runs_target": False, "key_variable": "STEADYHAND_AGENT_KEY"}),
+        ("python", {"uses_gateway": True}),
+        ("command", {"uses_gateway": True}),
+        (
+            "http",
+            {
+                "uses_network": True,
+                "uses_gateway": True,
+                "runs_target": False,
+                "key_variable": "STEADYHAND_AGENT_KEY",
+            },
+        ),
         (
             "elizaos",
             {

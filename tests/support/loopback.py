@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 
 from steadyhand.testing import ModelServer
@@ -51,3 +52,10 @@ class Loopback:
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
         self._loop.close()
+
+
+def free_port() -> int:
+    """A port that nobody listened on a moment ago."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])

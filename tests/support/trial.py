@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from steadyhand.errors import WorkspaceError
-from steadyhand.ports.agent import EVERYTHING_SEEN, ServiceFault, Services
+from steadyhand.ports.agent import EVERYTHING_SEEN, Addresses, ServiceFault, Services
 from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, Message, ToolCall
 from steadyhand.records.event import AnyEvent
 from steadyhand.records.location import Place
@@ -100,6 +100,7 @@ class TrialStandIn:
         self.environment: FolderEnvironment = FolderEnvironment(folder)
         self.live = live
         self.shows = EVERYTHING_SEEN
+        self.addresses: Addresses = Addresses()
         self.services: Services | None = None
         self.events: list[AnyEvent] = []
         self._zero = time.perf_counter()

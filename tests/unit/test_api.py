@@ -86,7 +86,7 @@ def test_the_options_are_those_of_the_command() -> None:
     records = {*Selection.__struct_fields__, *RunOptions.__struct_fields__}
     beside = {"paths", "agent", "agents", "models", "config", "ignore_config", "plugins", "command", *rejudging}
     assert ours == records - beside
-    reports = {"json_file", "junit_file", "html_file", "transcripts", "no_progress", "dry_run"}
+    reports = {"json_file", "junit_file", "html_file", "otel", "transcripts", "no_progress", "dry_run"}
     assert (
         ours - {"ids"} | {"paths", "agent", "config", "plugins"} == {each.name for each in run_command.params} - reports
     )

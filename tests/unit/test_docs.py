@@ -1,9 +1,12 @@
 """The pages name files that exist and link to places that exist."""
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
+from tools import reference
 
 from steadyhand.report.json import REPORT_FORMAT
 
@@ -25,12 +28,18 @@ FENCE = re.compile(r"^(```).*?^\1", re.MULTILINE | re.DOTALL)
 NAMED = re.compile(r"`([\w./-]+\.py)`")
 
 
+@cache
+def generated() -> dict[Path, str]:
+    """The pages of the site that are made when it is built."""
+    return {ROOT / "docs" / path: text for path, text in reference.pages().items()}
+
+
 def name(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
 def prose(page: Path) -> str:
-    return FENCE.sub("", page.read_text(encoding="utf-8"))
+    return FENCE.sub("", generated().get(page) or page.read_text(encoding="utf-8"))
 
 
 def anchors(page: Path) -> set[str]:
@@ -46,7 +55,7 @@ def broken_links(page: Path) -> list[str]:
             continue
         path, _, anchor = target.partition("#")
         file = (page.parent / path).resolve() if path else page
-        if not file.exists() or (anchor and anchor not in anchors(file)):
+        if not (file.exists() or file in generated()) or (anchor and anchor not in anchors(file)):
             broken.append(target)
     return broken
 
@@ -85,6 +94,49 @@ def test_every_page_is_reachable_from_the_readme():
             file = (page.parent / target.partition("#")[0]).resolve()
             waiting.extend(file.glob("*.md") if file.is_dir() else [file] if file.is_file() else [])
     assert sorted(name(page) for page in set(PAGES) - seen) == []
+
+
+def in_navigation(entries: list) -> set[str]:
+    found: set[str] = set()
+    for entry in entries:
+        if isinstance(entry, str):
+            found.add(entry)
+            continue
+        ((_, target),) = entry.items()
+        found |= in_navigation(target) if isinstance(target, list) else {target}
+    return found
+
+
+def test_every_page_has_its_place_in_the_navigation():
+    text = re.sub(r"!!python/\S+", "", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    listed = in_navigation(yaml.safe_load(text)["nav"])
+    pages = {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").glob("**/*.md")}
+    pages = {page for page in pages if not page.startswith("decisions/")}
+    assert pages | set(reference.pages()) <= listed
+
+
+def test_the_messages_in_the_troubleshooting_page_are_those_of_the_program():
+    source = "".join(file.read_text(encoding="utf-8") for file in SOURCE.rglob("*.py"))
+    page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    messages = [
+        each for title in re.findall(r"^### (.+)$", page, re.MULTILINE) for each in re.findall("`(.+?)`", title)
+    ]
+    assert len(messages) > 10
+    assert [each for each in messages if each not in source] == []
+
+
+@pytest.mark.parametrize("path", reference.pages())
+def test_a_generated_page_says_something_of_everything_it_lists(path: str):
+    sections = re.split(r"^##+ ", generated()[ROOT / "docs" / path], flags=re.MULTILINE)
+    assert [each for each in sections[1:] if not each.partition("\n")[2].strip()] == []
+
+
+def test_the_reference_has_every_command_option_and_key():
+    text = "".join(generated().values())
+    for name in ("`--until [decided]`", "`judgment`", "`latency_budget`", "`requests_per_minute`", "`time_to_safe_ms`"):
+        assert name in text
+    assert "def run(" in text
+    assert "class Evaluator" in text
 
 
 def test_the_page_on_the_json_report_names_its_format():

@@ -5,15 +5,20 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[2] / "src" / "steadyhand"
 WALL_CLOCK = re.compile(r"time\.time(?:_ns)?\(\)|datetime\.(?:utc)?now\(|gmtime\(|localtime\(")
-# Where the time of day is what is wanted: stamps, and a server's `Retry-After` that names a time of day.
+# Where the time of day is what is wanted: stamps, spans, and a server's `Retry-After` that names a time of day.
 STAMPS = {
+    "batch/crew.py",
     "batch/local.py",
     "builtin/models/cassette.py",
     "builtin/models/http/client.py",
     "cli/gate.py",
     "compose/calibration.py",
+    "cli/runs.py",
     "compose/running.py",
+    "compose/shards.py",
+    "compose/worker.py",
     "engine/context.py",
+    "gateway/traces.py",
 }
 
 

@@ -1,4 +1,4 @@
-"""Many trials in this process, several at a time."""
+"""Many trials, several at a time: in this process, or wherever an executor runs them."""
 
 from __future__ import annotations
 
@@ -10,24 +10,48 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Self
 
-from steadyhand.batch.plan import Plan, PlannedTrial
+from steadyhand.batch.plan import Plan
 from steadyhand.engine.context import TrialParts
 from steadyhand.engine.trial import run_until_measured
+from steadyhand.errors import TrialError
+from steadyhand.ports.executor import Executor
 from steadyhand.ports.observer import RunObserver
 from steadyhand.records.base import plain_text
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.event import ErrorHappened
-from steadyhand.records.run import Judged, TrialKey, TrialRecord
+from steadyhand.records.run import Judged, PlannedTrial, TrialKey, TrialRecord
 
 Build = Callable[[PlannedTrial], TrialParts]
 Perform = Callable[[PlannedTrial], Awaitable[TrialRecord]]
 
 
-class LocalBatch:
-    """Runs planned trials with `concurrency` workers. `keep` is called with each finished trial; observers are told
-    what it returns.
+class InProcess:
+    """Implements `Executor` here, with at most `places` trials at once."""
 
-    `perform` is how a trial is carried out, when not by running what `build` makes.
+    def __init__(self, perform: Perform, *, places: int = 1) -> None:
+        self.places: int = max(1, places)
+        self.perform: Perform = perform
+
+
+class Preceded:
+    """Implements `Executor`: another one, with something done before each trial."""
+
+    def __init__(self, executor: Executor, before: Callable[[], Awaitable[None]]) -> None:
+        self._executor = executor
+        self._before = before
+
+    @property
+    def places(self) -> int:
+        return self._executor.places
+
+    async def perform(self, planned: PlannedTrial) -> TrialRecord:
+        await self._before()
+        return await self._executor.perform(planned)
+
+
+class Batch:
+    """Has planned trials run by an executor. `keep` is called with each finished trial; observers are told what it
+    returns.
 
     Once `stopping` says so no further trial is begun; those in flight are finished and kept. Where a trial is not
     `wanted` when its turn comes, neither are the others of its scenario.
@@ -35,23 +59,21 @@ class LocalBatch:
 
     def __init__(
         self,
+        executor: Executor,
         *,
-        build: Build,
-        perform: Perform | None = None,
         keep: Callable[[TrialRecord], TrialRecord],
         observers: Sequence[RunObserver] = (),
-        concurrency: int = 1,
         stopping: Callable[[], bool] = lambda: False,
         wanted: Callable[[TrialKey], bool] | None = None,
     ) -> None:
-        self._perform: Perform = perform or _running(build)
+        self._executor = executor
         self._keep = keep
         self._observers = observers
-        self._concurrency = max(1, concurrency)
         self._stopping = stopping
         self._wanted = wanted
         self._outer: asyncio.Task[object] | None = None
         self._failing: bool = False
+        self._active: int = 0
 
     async def run(self, trials: Sequence[PlannedTrial]) -> None:
         """Returns when every trial that was begun has been kept. An exception out of `keep` ends the run; whatever
@@ -60,18 +82,24 @@ class LocalBatch:
         self._outer = asyncio.current_task()
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(min(self._concurrency, len(trials))):
-                    group.create_task(self._work(waiting))
+                self._fill(group, waiting, len(trials))
         except* Exception as failures:  # noqa: BLE001 - raised again as itself
             raise _first(failures) from None
 
-    async def _work(self, waiting: Iterator[PlannedTrial]) -> None:
+    def _fill(self, group: asyncio.TaskGroup, waiting: Iterator[PlannedTrial], most: int) -> None:
+        """As many at work as the executor has places for."""
+        while self._active < min(self._executor.places, most):
+            self._active += 1
+            group.create_task(self._work(group, waiting, most))
+
+    async def _work(self, group: asyncio.TaskGroup, waiting: Iterator[PlannedTrial], most: int) -> None:
+        executor = self._executor
         for planned in waiting:
             if self._stopping():
                 return
             for observer in self._observers:
                 observer.trial_started(planned.key, planned.scenario.name)
-            record = await self._carried_out(planned)
+            record = await carried_out(executor.perform, planned, self._ending)
             try:
                 kept = self._keep(record)
                 for observer in self._observers:
@@ -79,6 +107,14 @@ class LocalBatch:
             except BaseException:
                 self._failing = True
                 raise
+            if self._active > executor.places:
+                self._active -= 1
+                return
+            if self._active < executor.places:
+                self._fill(group, waiting, most)
+
+    def _ending(self) -> bool:
+        return self._failing or self._outer is None or bool(self._outer.cancelling())
 
     def _wanted_of(self, trials: Sequence[PlannedTrial]) -> Iterator[PlannedTrial]:
         if self._wanted is None:
@@ -88,21 +124,27 @@ class LocalBatch:
         wanted = self._wanted
         return (each for each in trials if wanted(each.key))
 
-    async def _carried_out(self, planned: PlannedTrial) -> TrialRecord:
-        """Raises nothing but the cancellation of the whole batch: what one trial does must not take others along."""
-        try:
-            return await self._perform(planned)
-        except asyncio.CancelledError as error:
-            if self._failing or self._outer is None or self._outer.cancelling():
-                raise
-            if (task := asyncio.current_task()) is not None:
-                task.uncancel()
-            return _broken_off(planned, error, "its task was cancelled by the trial itself")
-        except (Exception, GeneratorExit, SystemExit) as error:  # noqa: BLE001 - told in the record
-            return _broken_off(planned, error, f"unexpected {type(error).__name__}: {error}")
+
+async def carried_out(perform: Perform, planned: PlannedTrial, ending: Callable[[], bool]) -> TrialRecord:
+    """Raises nothing but the cancellation of everything, when it is `ending`: what one trial does must not take others
+    along."""
+    try:
+        return await perform(planned)
+    except asyncio.CancelledError as error:
+        if ending():
+            raise
+        if (task := asyncio.current_task()) is not None:
+            task.uncancel()
+        return _broken_off(planned, error, "its task was cancelled by the trial itself")
+    except TrialError as error:
+        return _broken_off(planned, error, str(error))
+    except (Exception, GeneratorExit, SystemExit) as error:  # noqa: BLE001 - told in the record
+        return _broken_off(planned, error, f"unexpected {type(error).__name__}: {error}")
 
 
-def _running(build: Build) -> Perform:
+def running(build: Build) -> Perform:
+    """Runs what `build` makes, again where only its latency could not be graded."""
+
     async def perform(planned: PlannedTrial) -> TrialRecord:
         return await run_until_measured(lambda: build(planned))
 

@@ -12,22 +12,13 @@ from typing import overload
 from steadyhand.errors import SetupError
 from steadyhand.records.base import Record
 from steadyhand.records.evaluation import EvaluationSpec
-from steadyhand.records.run import TrialKey
+from steadyhand.records.run import PlannedTrial, TrialKey
 from steadyhand.records.scenario import Ask, Converse, Scenario
 
 MOST = 1_000_000
 Predicate = Callable[[str], bool]
 _TOKEN = re.compile(r"\s*(\(|\)|[^\s()]+)")
 _OURS = frozenset(("model", "runtime"))
-
-
-class PlannedTrial(Record):
-    """`seed` is the trial's own, which models are asked with; `mock_seed` is what the chance of mocks is drawn from."""
-
-    scenario: Scenario
-    key: TrialKey
-    seed: int
-    mock_seed: int
 
 
 class Plan(Sequence[PlannedTrial]):
@@ -42,6 +33,7 @@ class Plan(Sequence[PlannedTrial]):
         """Raises `SetupError` for more than a run can hold."""
         self._scenarios = tuple(scenarios)
         self._seed = seed
+        self._by_id: dict[str, tuple[Scenario, int]] | None = None
         self._ends = list(accumulate(trials or scenario.trials or 1 for scenario in scenarios))
         if len(self) > MOST:
             raise SetupError(
@@ -68,6 +60,23 @@ class Plan(Sequence[PlannedTrial]):
                     break
                 yield self._trial(scenario, index)
             begin = end
+
+    def has(self, key: TrialKey) -> bool:
+        """Whether a trial with this key is planned."""
+        return 0 <= key.index < self._known().get(key.scenario_id, (None, 0))[1]
+
+    def trial(self, key: TrialKey) -> PlannedTrial:
+        """Raises `KeyError` if it is not planned."""
+        if not self.has(key):
+            raise KeyError(key)
+        return self._trial(self._known()[key.scenario_id][0], key.index)
+
+    def _known(self) -> dict[str, tuple[Scenario, int]]:
+        """By its id, each scenario and the number of its trials."""
+        if self._by_id is None:
+            counts = self.per_scenario()
+            self._by_id = {scenario.id: (scenario, counts[scenario.id]) for scenario in self._scenarios}
+        return self._by_id
 
     def __iter__(self) -> Iterator[PlannedTrial]:
         begin = 0
@@ -101,6 +110,31 @@ class Plan(Sequence[PlannedTrial]):
         return PlannedTrial(scenario=scenario, key=key, seed=own, mock_seed=mocks)
 
 
+class PlannedPart(Sequence[PlannedTrial]):
+    """Some trials of a plan, in the order of their keys. They are made when they are asked for, too."""
+
+    def __init__(self, plan: Plan, keys: Sequence[TrialKey]) -> None:
+        self._plan = plan
+        self._keys = keys
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __iter__(self) -> Iterator[PlannedTrial]:
+        return map(self._plan.trial, self._keys)
+
+    @overload
+    def __getitem__(self, at: int) -> PlannedTrial: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[PlannedTrial]: ...
+
+    def __getitem__(self, at: int | slice) -> PlannedTrial | list[PlannedTrial]:
+        if isinstance(at, slice):
+            return [self._plan.trial(key) for key in self._keys[at]]
+        return self._plan.trial(self._keys[at])
+
+
 def trial_seed(seed: int, key: TrialKey) -> int:
     digest = hashlib.blake2b(f"{seed}/{key}".encode(), digest_size=4).digest()
     return int.from_bytes(digest, "big") >> 1
@@ -109,13 +143,18 @@ def trial_seed(seed: int, key: TrialKey) -> int:
 def select(scenarios: Sequence[Scenario], *, tags: Sequence[str] = (), expression: str | None = None) -> list[Scenario]:
     """Those that carry every tag and match the expression. Raises `SetupError` for a malformed expression."""
     wanted = {tag.casefold() for tag in tags}
-    matches = _Parser(expression).parse() if expression else None
+    matches = matcher(expression) if expression else None
     return [
         scenario
         for scenario in scenarios
         if wanted <= {tag.casefold() for tag in scenario.tags}
         and (matches is None or matches(f"{scenario.id} {scenario.name}".casefold()))
     ]
+
+
+def matcher(expression: str) -> Predicate:
+    """Whether a text in lower case matches. Raises `SetupError` for a malformed expression."""
+    return _Parser(expression).parse()
 
 
 class _Parser:

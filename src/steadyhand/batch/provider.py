@@ -265,8 +265,14 @@ class ProviderGate:
         self._providers: dict[str, Provider] = {}
         self._of_model: dict[str, Provider] = {}
 
-    def admit(self, model: str, request: ChatRequest) -> _Admission:
-        return _Admission(self._of_model.get(model) or self._provider(model), request, self._note)
+    def admit(self, model: str, request: ChatRequest) -> ProviderAdmission:
+        provider = self._of_model.get(model) or self._provider(model)
+        amount = 0.0 if provider.tokens is None else expected_tokens(request)
+        return ProviderAdmission(provider, amount, self._note)
+
+    def admit_amount(self, model: str, amount: float) -> ProviderAdmission:
+        """For a call that somebody else makes, which is expected to take that many tokens."""
+        return ProviderAdmission(self._of_model.get(model) or self._provider(model), amount, self._note)
 
     @contextmanager
     def backing_off(self, model: str, error: ModelError, seconds: float) -> Generator[None]:
@@ -289,15 +295,15 @@ class ProviderGate:
         return provider
 
 
-class _Admission:
+class ProviderAdmission:
     """Implements `ports.gate.Admission`. A context manager by hand: it is entered for every call of a run."""
 
     __slots__ = ("_amount", "_note", "_probe", "_provider", "_spent", "_started", "_told", "reason")
 
-    def __init__(self, provider: Provider, request: ChatRequest, note: Callable[[str], None]) -> None:
+    def __init__(self, provider: Provider, amount: float, note: Callable[[str], None]) -> None:
         self._provider: Provider = provider
         self._note: Callable[[str], None] = note
-        self._amount: float = 0.0 if provider.tokens is None else _expected_tokens(request)
+        self._amount: float = amount
         self._spent: Spend | None = None
         self._started: float = 0.0
         self._probe: bool = False
@@ -315,6 +321,19 @@ class _Admission:
         except BaseException:
             self._release()
             raise
+        self._begin()
+        return self
+
+    def at_once(self) -> bool:
+        """Enter without waiting, if nothing is in the way. Raises as entering does."""
+        provider = self._provider
+        if provider.slots is not None or provider.pace.slowed or provider.obstacle(self._amount)[1]:
+            return False
+        self._begin()
+        return True
+
+    def _begin(self) -> None:
+        provider = self._provider
         now = self._started = provider.clock.now()
         provider.started(now)
         if provider.requests is not None:
@@ -322,22 +341,28 @@ class _Admission:
         if provider.tokens is not None:
             self._spent = provider.tokens.spend(now, self._amount)
         self._probe = provider.breaker.starts()
-        return self
 
     async def __aexit__(self, *_: object) -> None:
+        self.leave()
+
+    def leave(self) -> None:
         if self._probe and not self._told:
             self._provider.breaker.abandoned()
         self._provider.ended()
         self._release()
 
     def succeeded(self, response: ChatResponse) -> None:
+        usage = response.usage
+        self.answered(None if usage is None else usage.input_tokens + usage.output_tokens)
+
+    def answered(self, used: int | None) -> None:
+        """The call was, and took that many tokens, if they were counted."""
         self._told = True
         provider = self._provider
         provider.pace.answered()
         if provider.breaker.succeeded():
             self._note(f"{provider.name} is back")
-        if self._spent is not None and provider.tokens is not None and response.usage is not None:
-            used = response.usage.input_tokens + response.usage.output_tokens
+        if self._spent is not None and provider.tokens is not None and used is not None:
             provider.tokens.correct(self._spent, used)
 
     def failed(self, error: ModelError) -> None:
@@ -368,7 +393,7 @@ def _short(error: ModelError) -> str:
     return str(error.status) if error.status not in (None, 200) else error.kind.replace("_", " ")
 
 
-def _expected_tokens(request: ChatRequest) -> float:
+def expected_tokens(request: ChatRequest) -> float:
     """A guess that keeps us under a limit until the server has counted; it is never reported."""
     characters = sum(len(message.content or "") for message in request.messages)
     return characters / _CHARACTERS_PER_TOKEN + (request.max_tokens or _EXPECTED_ANSWER)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 from urllib.parse import urldefrag
 
 from steadyhand.errors import SetupError, StoreError
@@ -14,6 +14,9 @@ from steadyhand.ports.environment import EnvironmentProvider
 from steadyhand.ports.model import ChatModel
 from steadyhand.records.scenario import DatabaseSeed
 from steadyhand.redaction import Redactor
+
+if TYPE_CHECKING:
+    from steadyhand.builtin.agents.http import HttpAgentOptions
 
 EVALUATORS: dict[str, str] = {
     "string_contains": "steadyhand.builtin.evaluators.text:StringContains",
@@ -78,6 +81,7 @@ class HttpAgentFactory:
     variable that the option `api_key_env` names."""
 
     uses_network: ClassVar[bool] = True
+    uses_gateway: ClassVar[bool] = True
     runs_target: ClassVar[bool] = False
     key_variable: ClassVar[str] = KEY_VARIABLE
 
@@ -99,18 +103,62 @@ class HttpAgentFactory:
         url, model = urldefrag(target)
         if not url.startswith(("http://", "https://")):
             raise SetupError(f"{name}: expected http:URL, such as http:http://127.0.0.1:8000/v1")
+        if options.reply is not None:
+            return _templated(settings, options, url, name)
+        _refuse_without_reply(options, name)
         may_have_key = settings.default_key or options.api_key_env is not None
+        headers = {header: value for header, value in options.headers.items() if "{" not in value}
         client = ModelSettings(
             name=model or DEFAULT_MODEL,
             folder=settings.folder,
             variables=settings.variables if may_have_key else {},
             timeout_s=options.timeout_s,
-            options={"base_url": url, "api_key_env": options.api_key_env or KEY_VARIABLE, "headers": options.headers},
+            options={"base_url": url, "api_key_env": options.api_key_env or KEY_VARIABLE, "headers": headers},
         )
         try:
-            return HttpAgent(settings, OpenAIModel(client))
+            return HttpAgent(settings, options, OpenAIModel(client))
         except SetupError as error:
             raise SetupError(f"{name}: {error}") from error
+
+
+def _refuse_without_reply(options: HttpAgentOptions, name: str) -> None:
+    given = [each for each in ("body", "tool_calls", "session", "start", "end") if getattr(options, each) is not None]
+    if given or options.method != "POST":
+        what = given[0] if given else "method"
+        raise SetupError(f"{name}: option {what} needs option reply, the path to the reply in the answer")
+
+
+def _templated(settings: AgentSettings, options: HttpAgentOptions, url: str, name: str) -> Agent:
+    """An agent whose interface is described in its options. Raises `SetupError`."""
+    from steadyhand.builtin.agents.http import VALUES, SessionCall, TemplateAgent
+    from steadyhand.builtin.models.http.client import HttpSettings, check_headers, read_endpoint, read_key
+    from steadyhand.builtin.models.http.template import TemplateModel, TemplateWire, at_path, check_names
+
+    variable = options.api_key_env or KEY_VARIABLE
+    may_have_key = settings.default_key or options.api_key_env is not None
+    key = read_key(name, variable, settings.variables if may_have_key else {})
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    fixed = {header: value for header, value in options.headers.items() if "{" not in value}
+    headers |= check_headers(name, fixed)
+    addresses = {} if settings.gateway is None else settings.gateway.standing(None).names
+
+    def endpoint(call: SessionCall, reply: str | None, where: str) -> TemplateModel:
+        check_names(call.body, {**VALUES, **addresses}, f"{name}: option {where}")
+        joined = url.rstrip("/") + "/" + call.path.lstrip("/") if call.path else url
+        full, host = read_endpoint(name, joined, endpoint="", expected="/PATH")
+        http = HttpSettings(
+            url=full, host=host, key=key, key_variable=variable, headers=headers, timeout_s=options.timeout_s
+        )
+        return TemplateModel(name, http, TemplateWire(call.body, reply), method=call.method)
+
+    ask = SessionCall(method=options.method, body={"message": "{message}"} if options.body is None else options.body)
+    sessions = {
+        which: endpoint(call, None, which)
+        for which, call in (("start", options.start), ("end", options.end))
+        if call is not None
+    }
+    client = endpoint(ask, options.reply, "body")
+    return TemplateAgent(settings, options, client, sessions=sessions, at_path=at_path)
 
 
 agent_over_http = HttpAgentFactory()
@@ -137,6 +185,8 @@ def make_database(
 
 def sweep_workspaces(folder: Path) -> None:
     """Remove what runs that were killed have left there."""
+    if next(folder.iterdir(), None) is None:
+        return
     from steadyhand.builtin.environments.cleanup import sweep
 
     sweep(folder)

@@ -10,12 +10,11 @@ from typing import Any
 import click
 
 from steadyhand.cli import options as shared
-from steadyhand.cli.terminal import page, say, show, write_result
+from steadyhand.cli.terminal import command_ci, page, show, write_result
 from steadyhand.compose.settings import RunOptions, Settings
 from steadyhand.compose.sides import open_source
 from steadyhand.judging.gate import ABSOLUTE, GateResult, Rule, hold_against
 
-_SUMMARY_BYTES = 900_000
 """GitHub takes a step summary of 1 MiB."""
 
 
@@ -86,16 +85,12 @@ def _tell_github(result: GateResult) -> None:
     """Annotations and the step summary, where there is a workflow to read them. A lost summary costs no verdict."""
     if not os.environ.get("GITHUB_ACTIONS"):
         return
+    from steadyhand.cli.github import append_summary
     from steadyhand.report.gate import github_annotations
     from steadyhand.report.markdown import gate_markdown
 
     for line in github_annotations(result, Path.cwd()):
-        say(line, err=True)
+        command_ci(line)
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if summary:
-        text = "\n".join(gate_markdown(result))[:_SUMMARY_BYTES] + "\n"
-        try:
-            with Path(summary).open("a", encoding="utf-8") as stream:
-                stream.write(text)
-        except OSError as error:
-            say(f"steadyhand: cannot write the step summary: {error.strerror}", err=True)
+        append_summary(Path(summary), "\n".join(gate_markdown(result)))

@@ -45,6 +45,28 @@ trust = click.option(
 )
 
 
+def workers(command: F) -> F:
+    """--workers, --engine, --ray-address and --ray-env: where trials run."""
+    command = click.option(
+        "--ray-env",
+        multiple=True,
+        metavar="NAME",
+        help="Environment variable to send to the nodes (repeatable). [default: nodes use their own environment]",
+    )(command)
+    command = click.option(
+        "--ray-address", metavar="HOST:PORT", help="Ray cluster to use. [default: start one on this machine]"
+    )(command)
+    command = click.option(
+        "--engine", type=click.Choice(["local", "ray"]), help="Where the workers run. [default: local]"
+    )(command)
+    return click.option(
+        "--workers",
+        type=click.IntRange(1, 10_000),
+        metavar="N",
+        help="Number of processes that run trials. [default: 1; with Ray, one per processor]",
+    )(command)
+
+
 def project(command: F) -> F:
     """--config and --plugin: what holds for all scenarios."""
     command = click.option(

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from steadyhand.cli import options as shared
-from steadyhand.cli.run import carry_out, report_files
+from steadyhand.cli.run import Reports, carry_out, report_options
 from steadyhand.cli.terminal import say
 from steadyhand.compose.rejudging import rejudge_options
 from steadyhand.compose.running import Run
@@ -46,7 +46,7 @@ from steadyhand.store.reader import find_run
 )
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Stop starting trials once this many tokens are used.")
 @shared.out
-@report_files
+@report_options
 @click.option("--no-progress", is_flag=True, help="Do not show progress.")
 @click.pass_context
 def rejudge(ctx: click.Context, /, run: str, **given: Any) -> None:
@@ -55,7 +55,7 @@ def rejudge(ctx: click.Context, /, run: str, **given: Any) -> None:
     RUN is an id, the unique start of one, `last`, or the path of a run record. The verdicts are recorded as a new run,
     which names the one it comes from. An interrupted one is continued with `resume`. Exit codes are those of `run`.
     """
-    files = {name: given.pop(name) for name in ("json_file", "junit_file", "html_file", "transcripts")}
+    reports = Reports(**{name: given.pop(name) for name in Reports.__struct_fields__}).check()
     silent = given.pop("no_progress")
     options = RunOptions(command=tuple(sys.argv[1:]), **given)
     record = find_run(Settings(options).out, run)
@@ -66,4 +66,4 @@ def rejudge(ctx: click.Context, /, run: str, **given: Any) -> None:
         say(
             f"{missing} of {len(prepared.planned)} trials are not in the record of that run, and are left out", err=True
         )
-    ctx.exit(carry_out(prepared, silent=silent, **files))
+    ctx.exit(carry_out(prepared, reports, silent=silent))

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 import click
 
 from steadyhand.cli import options as shared
-from steadyhand.cli.terminal import Unwritten, say, write_report
+from steadyhand.cli.terminal import STDOUT, Unwritten, say, write_report
 from steadyhand.compose.running import rates_of
 from steadyhand.compose.settings import RunOptions, Settings
 from steadyhand.errors import SetupError
 from steadyhand.store.reader import RunReader, find_run
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
-_STDOUT = Path("-")
 
 
 @click.command()
@@ -44,7 +42,7 @@ def report(
     wanted = [file for file in (html_file, markdown_file, pdf_file) if file is not None]
     if not wanted:
         raise SetupError("say what to write: --html FILE, --markdown FILE or --pdf FILE")
-    if wanted.count(_STDOUT) > 1 or pdf_file == _STDOUT:
+    if wanted.count(STDOUT) > 1 or pdf_file == STDOUT:
         raise SetupError("only one of --html and --markdown can go to stdout, and a PDF cannot")
     reader = RunReader.open(find_run(Settings(RunOptions(config=config, out=out)).out, run))
     rates = rates_of(reader)
@@ -70,15 +68,7 @@ def report(
 
 
 def _write(file: Path, content: Iterable[bytes]) -> list[str]:
-    if file == _STDOUT:
-        # As it is: the page's policy names the digests of its scripts.
-        try:
-            sys.stdout.buffer.write(b"".join(content))
-            sys.stdout.buffer.flush()
-        except OSError as error:
-            return [f"cannot write the report: {error.strerror}"]
-        return []
     problems = write_report(file, content)
-    if not problems:
+    if not problems and file != STDOUT:
         say(f"wrote {file}", err=True)
     return problems

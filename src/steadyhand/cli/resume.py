@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from steadyhand.cli import options as shared
-from steadyhand.cli.run import carry_out, report_files
+from steadyhand.cli.run import Reports, carry_out, report_options
 from steadyhand.cli.terminal import say
 from steadyhand.compose.running import resume_run
 from steadyhand.compose.settings import RunOptions, Settings
@@ -28,13 +28,14 @@ _SHOWN = 10
     type=click.IntRange(min=1),
     help="Number of trials to run at once. [default: as when the run started]",
 )
+@shared.workers
 @click.option(
     "--force",
     is_flag=True,
     help="Continue even if scenarios, models, judges or anything else the trials depend on has changed.",
 )
 @shared.trust
-@report_files
+@report_options
 @click.option("--no-progress", is_flag=True, help="Do not show progress.")
 @click.pass_context
 def resume(
@@ -43,23 +44,23 @@ def resume(
     *,
     config: Path | None,
     out: Path | None,
-    concurrency: int | None,
     force: bool,
     trust: bool,
     no_progress: bool,
-    **files: Any,
+    **given: Any,
 ) -> None:
     """Run the trials that are missing from a run or ended in error, and report the whole run.
 
     RUN is an id, the unique start of one, `last`, or the path of a run record. Exit codes are those of `run`.
     """
+    files = {name: given.pop(name) for name in ("json_file", "junit_file", "transcripts")}
     settings = Settings(RunOptions(config=config, out=out, trust=trust))
-    resumed = resume_run(find_run(settings.out, run), settings, concurrency=concurrency)
+    resumed = resume_run(find_run(settings.out, run), settings, **given)
     if resumed.changes and not force:
         _ask(resumed.changes)
     left = len(resumed.run.pending)
     say(f"{left} of {resumed.run.header.planned} trials left to run", err=True)
-    ctx.exit(carry_out(resumed.run, silent=no_progress, **files))
+    ctx.exit(carry_out(resumed.run, Reports(**files).check(), silent=no_progress))
 
 
 def _ask(changes: list[str]) -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import shlex
 import sys
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import click
 
@@ -21,15 +22,31 @@ from steadyhand.batch.local import Interrupts
 from steadyhand.batch.plan import estimate
 from steadyhand.cli import options as shared
 from steadyhand.cli.main import tell_bug
-from steadyhand.cli.terminal import Unwritten, page, progress_stream, say, show, takes_control, write_report
+from steadyhand.cli.terminal import (
+    STDOUT,
+    Unwritten,
+    harmless_json,
+    page,
+    progress_stream,
+    read_by_ci,
+    say,
+    show,
+    takes_control,
+    write_report,
+)
 from steadyhand.compose.running import Run, quick_loop, rates_of
-from steadyhand.compose.settings import RunOptions, Selection, under_test
+from steadyhand.compose.settings import RunOptions, Selection, Settings, under_test
 from steadyhand.errors import ExitCode, SetupError, SteadyhandError
 from steadyhand.judging.rates import rates_exit_code
-from steadyhand.report.details import Transcripts
+from steadyhand.records.base import Record
 from steadyhand.report.progress import progress_for
-from steadyhand.report.terminal import render_stored_run
-from steadyhand.store.reader import RunReader
+from steadyhand.report.terminal import View, render_stored_run
+from steadyhand.report.transcript import Transcripts
+from steadyhand.report.wording import JunitInconclusive
+from steadyhand.store.reader import RunReader, find_run
+
+if TYPE_CHECKING:
+    from steadyhand.report.otel import OtelExporter
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _DIR = click.Path(path_type=Path, file_okay=False)
@@ -70,69 +87,107 @@ def _seldom_collecting() -> Generator[None]:
         gc.unfreeze()
 
 
-def report_files(command: F) -> F:
-    """--json, --junit, --html and --transcript."""
+class Reports(Record):
+    """What to tell of a run, and where: what is written to stdout (`-`) sends everything else to stderr."""
+
+    json_file: Path | None = None
+    junit_file: Path | None = None
+    junit_inconclusive: JunitInconclusive | None = None
+    html_file: Path | None = None
+    transcripts: Transcripts | None = None
+    quiet: bool = False
+    verbose: bool = False
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """By option, those that are to be written."""
+        given = {"--json": self.json_file, "--junit": self.junit_file, "--html": self.html_file}
+        return {option: file for option, file in given.items() if file is not None}
+
+    @property
+    def to_stdout(self) -> bool:
+        return STDOUT in self.files.values()
+
+    @property
+    def view(self) -> View:
+        detail = "quiet" if self.quiet else "everything" if self.verbose else "normal"
+        return View(detail=detail, transcripts=self.transcripts)
+
+    def check(self) -> Self:
+        """Raises `SetupError` for what contradicts itself."""
+        dashed = [option for option, file in self.files.items() if file == STDOUT]
+        if len(dashed) > 1:
+            raise SetupError(f"only one of {' and '.join(dashed)} can be written to stdout; give the other a file")
+        if self.html_file == STDOUT and read_by_ci():
+            raise SetupError(
+                "--html - would put what agents said into the log of the CI service, unmarked; give it a file"
+            )
+        if self.quiet and self.verbose:
+            raise SetupError("-q and -v exclude each other")
+        return self
+
+
+def report_options(command: F) -> F:
+    """--json, --junit, --junit-inconclusive, --html, --transcript, -q and -v: the fields of `Reports`."""
+    command = click.option("-v", "--verbose", is_flag=True, help="Show every trial, passed or not, in full.")(command)
+    command = click.option("-q", "--quiet", is_flag=True, help="Show only what did not pass, and the totals.")(command)
     command = click.option(
         "--transcript",
         "transcripts",
         type=click.Choice(["all", "failed", "none"]),
         help="Which transcripts to show. [default: trials that did not pass, or a single conversation]",
     )(command)
-    command = click.option("--html", "html_file", type=_FILE, help="Write an HTML report, one file for a browser.")(
-        command
-    )
-    command = click.option("--junit", "junit_file", type=_FILE, help="Write a JUnit XML report.")(command)
-    return click.option("--json", "json_file", type=_FILE, help="Write the full report as JSON.")(command)
+    command = click.option(
+        "--html", "html_file", type=_FILE, help="Write an HTML report, one file for a browser; - for stdout."
+    )(command)
+    command = click.option(
+        "--junit-inconclusive",
+        type=click.Choice(["skipped", "failure", "error"]),
+        help="What an inconclusive scenario is in JUnit. [default: error where CI is set, else skipped]",
+    )(command)
+    command = click.option("--junit", "junit_file", type=_FILE, help="Write a JUnit XML report; - for stdout.")(command)
+    return click.option("--json", "json_file", type=_FILE, help="Write the full report as JSON; - for stdout.")(command)
 
 
-def show_run(
-    reader: RunReader,
-    *,
-    json_file: Path | None,
-    junit_file: Path | None,
-    html_file: Path | None,
-    transcripts: Transcripts | None,
-) -> None:
+def show_run(reader: RunReader, reports: Reports, view: View | None = None) -> None:
     """The files, and the table. Raises `Unwritten` if a file cannot be written; the record is safe already."""
     rates = rates_of(reader)
     unwritten: list[str] = []
-    if json_file is not None:
+    if reports.json_file is not None:
         from steadyhand.report.json import to_json
 
-        unwritten += write_report(json_file, to_json(reader.header, reader.trials(), rates))
-    if junit_file is not None:
+        told = to_json(reader.header, reader.trials(), rates)
+        unwritten += write_report(reports.json_file, map(harmless_json, told) if reports.to_stdout else told)
+    if reports.junit_file is not None:
         from steadyhand.report.junit import to_junit
 
-        unwritten += write_report(junit_file, [to_junit(reader.header, reader.trials(), rates).encode()])
-    if html_file is not None:
+        inconclusive = reports.junit_inconclusive or ("error" if os.environ.get("CI") else "skipped")
+        xml = to_junit(reader.header, reader.trials(), rates, inconclusive=inconclusive)
+        unwritten += write_report(reports.junit_file, [xml.encode()])
+    if reports.html_file is not None:
         from steadyhand.report.html.page import to_html
 
-        unwritten += write_report(html_file, to_html(reader, rates))
-    show(render_stored_run(reader, rates, page(), transcripts=transcripts))
+        unwritten += write_report(reports.html_file, to_html(reader, rates))
+    err = reports.to_stdout
+    show(render_stored_run(reader, rates, page(err=err), view=view or reports.view), err=err)
     if unwritten:
         raise Unwritten("; ".join(unwritten))
 
 
-def carry_out(
-    run: Run,
-    *,
-    silent: bool,
-    json_file: Path | None = None,
-    junit_file: Path | None = None,
-    html_file: Path | None = None,
-    transcripts: Transcripts | None = None,
-) -> ExitCode:
+def carry_out(run: Run, reports: Reports, *, silent: bool, otel: str | None = None) -> ExitCode:
     """Run it, report, and return the exit code. After an interrupt or a full disk, report whatever was recorded."""
     progress = progress_for(progress_stream(), live=takes_control(), enabled=not silent, standing=run.standing)
+    traces = None if otel is None else _exporter(otel)
     network = run.needs_network  # may reject the name of a model, so ask before creating the coroutine
-    record = run_in_loop(run.execute([progress], attend=attended), network=network)
+    observers = [progress] if traces is None else [progress, traces]
+    record = run_in_loop(run.execute(observers, attend=attended), network=network)
+    if traces is not None and traces.note is not None:
+        say(f"note: {run.redactor.text(traces.note)}", err=True)
     reader: RunReader | None = None
     crashed = run.crashed
     try:
         reader = RunReader.open(record)
-        unwritten = _reported(
-            reader, json_file=json_file, junit_file=junit_file, html_file=html_file, transcripts=transcripts
-        )
+        unwritten = report(reader, reports)
     except SteadyhandError:
         if run.broken is None:
             raise
@@ -150,10 +205,16 @@ def carry_out(
     if crashed is not None:
         say(f"{tell_bug(crashed, run.redactor)}: {_resume(run)}", err=True)
         return ExitCode.UNDECIDED
-    return _exit_code(reader, lost=run.broken is not None or unwritten)
+    return exit_code(reader, lost=run.broken is not None or unwritten)
 
 
-def _exit_code(reader: RunReader | None, *, lost: bool) -> ExitCode:
+def _exporter(url: str) -> OtelExporter:
+    from steadyhand.report.otel import OtelExporter, target_of  # few runs export traces
+
+    return OtelExporter(target_of(url, os.environ))
+
+
+def exit_code(reader: RunReader | None, *, lost: bool) -> ExitCode:
     """Passed is only said of a finished record, every trial of which was read back."""
     if reader is None:
         return ExitCode.UNDECIDED
@@ -162,10 +223,14 @@ def _exit_code(reader: RunReader | None, *, lost: bool) -> ExitCode:
     return code if sound or code is not ExitCode.PASSED else ExitCode.UNDECIDED
 
 
-def _reported(reader: RunReader, **files: Any) -> bool:
-    """Report, and say whether something could not be written, which is no reason to lose the verdict."""
+def report(reader: RunReader, reports: Reports) -> bool:
+    """Report in every way that was asked for. Says whether something could not be written, which costs no verdict."""
     try:
-        show_run(reader, **files)
+        if os.environ.get("GITHUB_ACTIONS"):
+            from steadyhand.cli.github import tell_github
+
+            tell_github(reader)
+        show_run(reader, reports)
     except Unwritten as error:
         say(f"steadyhand: {error}", err=True)
         return True
@@ -180,8 +245,11 @@ def _resume(run: Run) -> str:
 
 
 @click.command()
-@shared.selection
+@click.argument("paths", nargs=-1, metavar="PATH...")
+@shared.filters
 @shared.project
+@click.option("--failed-of", metavar="RUN", help="Run again the scenarios of RUN that did not pass, as it was started.")
+@click.option("--shard", metavar="N/TOTAL", help="Run only this part; `steadyhand merge` puts the parts together.")
 @click.option(
     "--model",
     multiple=True,
@@ -231,6 +299,7 @@ def _resume(run: Run) -> str:
 )
 @click.option("--dry-run", is_flag=True, help="List what would run, with an estimate of the model calls, and stop.")
 @click.option("--concurrency", type=click.IntRange(min=1), help="Number of trials to run at once. [default: 8]")
+@shared.workers
 @click.option(
     "--timeout",
     "timeout_s",
@@ -251,9 +320,21 @@ def _resume(run: Run) -> str:
 @click.option(
     "--max-cost", type=click.FloatRange(min=0, min_open=True), help="Stop starting trials once this much is spent."
 )
+@click.option(
+    "--otlp-port",
+    type=click.IntRange(1, 65535),
+    help="Receive spans from services that are already running, as OTLP over HTTP on this port of the loopback.",
+)
+@click.option(
+    "--otel",
+    is_flag=False,
+    flag_value="",
+    metavar="[URL]",
+    help="Export every trial as a trace to this OTLP endpoint. [URL: OTEL_EXPORTER_OTLP_ENDPOINT, or local port 4318]",
+)
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Stop starting trials once this many tokens are used.")
 @shared.out
-@report_files
+@report_options
 @click.option("--no-progress", is_flag=True, help="Do not show progress.")
 @click.pass_context
 def run(ctx: click.Context, /, **given: Any) -> None:
@@ -263,25 +344,35 @@ def run(ctx: click.Context, /, **given: Any) -> None:
     inconclusive or ended in error; 130 interrupted.
     """
     chosen = {name: given.pop(name) for name in ("paths", "tags", "expression", "filters")}
-    files = {name: given.pop(name) for name in ("json_file", "junit_file", "html_file", "transcripts")}
+    otel = given.pop("otel")
+    reports = Reports(**{name: given.pop(name) for name in Reports.__struct_fields__}).check()
     silent, dry_run = given.pop("no_progress"), given.pop("dry_run")
     if dry_run:
-        _refuse_reports(files)
+        _refuse_reports(reports)
     given |= under_test(given.pop("model"), given.pop("agent"))
-    prepared = Run(Selection(**chosen), RunOptions(command=tuple(sys.argv[1:]), **given), checking=dry_run)
+    failed_of = given.pop("failed_of")
+    selection, options = Selection(**chosen), RunOptions(command=tuple(sys.argv[1:]), **given)
+    if failed_of is not None:
+        if any(chosen.values()):
+            raise SetupError("--failed-of runs the scenarios of that run; leave out paths, --tag, -k and --filter")
+        from steadyhand.compose.shards import failed_of_options
+
+        here = Settings(options)
+        selection, options = failed_of_options(find_run(here.out, failed_of), options, here)
+    elif not selection.paths:
+        raise click.UsageError("Missing argument 'PATH...'.", ctx)
+    prepared = Run(selection, options, checking=dry_run)
     if dry_run:
         show_plan(prepared)
         if prepared.needs_trust is not None:
             say(f"note: {prepared.needs_trust}", err=True)
         return
-    ctx.exit(carry_out(prepared, silent=silent, **files))
+    ctx.exit(carry_out(prepared, reports, silent=silent, otel=otel))
 
 
-def _refuse_reports(files: dict[str, Any]) -> None:
-    options = (("--json", "json_file"), ("--junit", "junit_file"), ("--html", "html_file"))
-    given = [option for option, name in options if files[name] is not None]
-    if given:
-        raise SetupError(f"--dry-run produces no report; drop it or drop {' and '.join(given)}")
+def _refuse_reports(reports: Reports) -> None:
+    if reports.files:
+        raise SetupError(f"--dry-run produces no report; drop it or drop {' and '.join(reports.files)}")
 
 
 def show_plan(run: Run) -> None:
@@ -296,4 +387,9 @@ def show_plan(run: Run) -> None:
         scores_rubric=lambda scenario: scenario.rubric is not None and settings.judge(scenario) is not None,
     )
     say(f"would run {'at most ' if run.header.until else ''}{found}")
+    targets = list(dict.fromkeys(target.name for target in run.header.targets.values()))
+    say(f"{'target' if len(targets) == 1 else 'targets'}: {'; '.join(targets)}")
+    if found.judge_checks:
+        judges = {ref.name if (ref := settings.judge(each)) else "none named" for each in run.scenarios}
+        say(f"judge: {', '.join(sorted(judges))}")
     say(f"up to {settings.concurrency} trials at once")

@@ -1,27 +1,90 @@
-"""`steadyhand runs`: list recorded runs."""
+"""`steadyhand runs`: list recorded runs, and remove old ones."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import click
 
 from steadyhand.cli import options as shared
-from steadyhand.cli.terminal import page, show
+from steadyhand.cli.terminal import STDOUT, Unwritten, harmless_json, page, say, show, write_report
 from steadyhand.compose.running import rates_of
 from steadyhand.compose.settings import RunOptions, Settings
-from steadyhand.report.terminal import render_runs
+from steadyhand.report.run_list import render_runs, runs_json
 from steadyhand.store.reader import RunEntry, RunReader, list_runs
 
 
 @click.command()
 @shared.config
 @shared.out
-def runs(config: Path | None, out: Path | None) -> None:
-    """List recorded runs, newest first."""
+@click.option(
+    "--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the list as JSON; - for stdout."
+)
+@click.option(
+    "--prune",
+    is_flag=True,
+    help="List the runs that are older than --older-than and not among the newest --keep; with --yes, remove them.",
+)
+@click.option("--keep", type=click.IntRange(min=1), default=20, show_default=True, help="With --prune, runs to keep.")
+@click.option(
+    "--older-than",
+    type=click.IntRange(min=0),
+    default=30,
+    show_default=True,
+    metavar="DAYS",
+    help="With --prune, the age from which runs may be removed.",
+)
+@click.option("--yes", is_flag=True, help="With --prune, remove what it lists.")
+def runs(
+    config: Path | None,
+    out: Path | None,
+    json_file: Path | None,
+    *,
+    prune: bool,
+    keep: int,
+    older_than: int,
+    yes: bool,
+) -> None:
+    """List recorded runs, newest first.
+
+    --prune never removes a run that is being written or cannot be read, that another run comes from, or that a JSON
+    file of the project names, as a baseline does.
+    """
+    if yes and not prune:
+        raise click.UsageError("--yes goes with --prune")
     folder = Settings(RunOptions(config=config, out=out)).out
     found = list_runs(folder)
-    show(render_runs(found, page(), saved={run.id: _saved(run) for run in found}))
+    if prune:
+        _prune(found, keep=keep, before=datetime.now(UTC) - timedelta(days=older_than), yes=yes)
+        return
+    saved = {run.id: _saved(run) for run in found}
+    if json_file is not None:
+        import msgspec
+
+        text = msgspec.json.format(msgspec.json.encode(runs_json(found, saved=saved)), indent=1)
+        if unwritten := write_report(json_file, [harmless_json(text), b"\n"]):
+            raise Unwritten("; ".join(unwritten))
+    if json_file != STDOUT:
+        show(render_runs(found, page(), saved=saved))
+
+
+def _prune(found: list[RunEntry], *, keep: int, before: datetime, yes: bool) -> None:
+    from steadyhand.store.retention import named_in_project, prunable, remove_run
+
+    named = named_in_project(Path.cwd(), {run.id for run in found})
+    old = prunable(found, keep=keep, before=before, named=named)
+    if not old:
+        say(f"nothing to remove among {shared.number(len(found), 'run')}")
+        return
+    show(render_runs(old, page()))
+    if not yes:
+        say(f"would remove {shared.number(len(old), 'run')}; add --yes to remove them")
+        return
+    removed = [run for run in old if remove_run(run.path)]
+    say(f"removed {shared.number(len(removed), 'run')}")
+    if len(removed) < len(old):
+        raise Unwritten(f"{shared.number(len(old) - len(removed), 'run')} could not be removed")
 
 
 def _saved(run: RunEntry) -> int:

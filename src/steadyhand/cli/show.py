@@ -1,27 +1,97 @@
-"""`steadyhand show`: show the report of a recorded run."""
+"""`steadyhand show`: show a recorded run, or some of its trials."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
+from steadyhand.batch.plan import matcher
 from steadyhand.cli import options as shared
-from steadyhand.cli.run import report_files, show_run
+from steadyhand.cli.run import Reports, report_options, show_run
 from steadyhand.compose.settings import RunOptions, Settings
-from steadyhand.store.reader import RunReader, find_run
+from steadyhand.errors import SetupError
+from steadyhand.records.evaluation import Verdict
+from steadyhand.records.run import TrialRecord
+from steadyhand.report.terminal import Detail, View
+from steadyhand.store.reader import RunReader, TrialRow, find_run
+
+_SHOWN = 5
 
 
 @click.command()
 @click.argument("run", metavar="RUN")
 @shared.config
 @shared.out
-@report_files
-def show(run: str, config: Path | None, out: Path | None, **files: Any) -> None:
+@click.option("-k", "expression", metavar="EXPR", help="Only trials whose scenario's id or name matches.")
+@click.option(
+    "--verdict",
+    "verdicts",
+    type=click.Choice([each.value for each in Verdict]),
+    multiple=True,
+    help="Only trials with this verdict (repeatable).",
+)
+@click.option(
+    "--trial", "trials", multiple=True, metavar="ID", help="Only this trial, in full: SCENARIO#N or SCENARIO."
+)
+@click.option("--all", "everything", is_flag=True, help="Show every trial that did not pass, one by one, in full.")
+@report_options
+def show(
+    run: str,
+    *,
+    config: Path | None,
+    out: Path | None,
+    expression: str | None,
+    verdicts: tuple[str, ...],
+    trials: tuple[str, ...],
+    everything: bool,
+    **files: Any,
+) -> None:
     """Show the report of a recorded run.
 
-    RUN is an id, the unique start of one, `last`, or the path of a run record.
+    RUN is an id, the unique start of one, `last`, or the path of a run record. With a selection the totals are still
+    those of the whole run.
     """
-    folder = Settings(RunOptions(config=config, out=out)).out
-    show_run(RunReader.open(find_run(folder, run)), **files)
+    reports = Reports(**files).check()
+    reader = RunReader.open(find_run(Settings(RunOptions(config=config, out=out)).out, run))
+    chosen = _chosen(reader, expression, verdicts, trials)
+    detail: Detail = reports.view.detail
+    if detail == "normal" and trials:
+        detail = "everything"
+    elif detail == "normal" and (everything or chosen is not None):
+        detail = "all"
+    show_run(reader, reports, View(detail=detail, transcripts=reports.transcripts, chosen=chosen))
+
+
+def _chosen(
+    reader: RunReader, expression: str | None, verdicts: tuple[str, ...], trials: tuple[str, ...]
+) -> Callable[[TrialRecord], bool] | None:
+    """Raises `SetupError` when a trial that was asked for is not there, or nothing matches."""
+    if not (expression or verdicts or trials):
+        return None
+    rows = reader.rows()
+    keys = {str(row.key) for row in rows}
+    ids = {row.key.scenario_id for row in rows}
+    for each in trials:
+        if each not in keys and each not in ids:
+            raise SetupError(f"run {reader.header.id} has no trial {each!r}; there are: {_some(rows)}")
+    matches = matcher(expression) if expression else None
+
+    def chosen(trial: TrialRecord) -> bool:
+        key = trial.key
+        return (
+            (not trials or str(key) in trials or key.scenario_id in trials)
+            and (not verdicts or trial.judged.verdict in verdicts)
+            and (matches is None or matches(f"{key.scenario_id} {trial.scenario_name}".casefold()))
+        )
+
+    if not any(map(chosen, reader.trials())):
+        raise SetupError(f"no trial of run {reader.header.id} matches; there are: {_some(rows)}")
+    return chosen
+
+
+def _some(rows: list[TrialRow]) -> str:
+    named = ", ".join(str(row.key) for row in rows[:_SHOWN])
+    return (named + (f" and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else "")) or "none"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable
@@ -26,11 +27,22 @@ class Unwritten(Exception):
     """A report that was asked for could not be written; the text says which and why."""
 
 
+STDOUT = Path("-")
+"""The file name that stands for standard output."""
+_READ_BY_CI = ("CI", "GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION")
+_COMMAND = re.compile(r"^([ \t]*)(?=::)|##(?=\w*\[)", re.MULTILINE)
+
+
 class Outlet:
-    """Stands in for `sys.stdout` or `sys.stderr`, and survives when it is closed, full or read by nobody any more."""
+    """Stands in for `sys.stdout` or `sys.stderr`, and survives when it is closed, full or read by nobody any more.
+
+    Where a CI service reads along, a line that it would obey, such as `::error::`, is marked: an agent may have said
+    it.
+    """
 
     def __init__(self, stream: TextIO | None, name: str) -> None:
         self._stream = stream
+        self._obeyed: bool = read_by_ci()
         self.fault: OSError | None = None if stream is not None else OSError(errno.EBADF, f"{name} is closed")
 
     def write(self, text: str) -> int:
@@ -39,7 +51,24 @@ class Outlet:
 
     def write_styled(self, text: str) -> int:
         """Write what `report` laid out, colours included."""
-        return self._try("write", text) or len(text)
+        return self._try("write", _disobeyed(text) if self._obeyed else text) or len(text)
+
+    def write_command(self, text: str) -> None:
+        """Write a command of ours for the CI service."""
+        self._try("write", text)
+
+    def write_bytes(self, content: Iterable[bytes]) -> list[str]:
+        """Write a report as it is, and say what went wrong, if anything did."""
+        self.flush()
+        if self.fault is None and self._stream is not None:
+            try:
+                self._stream.buffer.writelines(content)
+                self._stream.buffer.flush()
+            except OSError as error:
+                self.fault = error
+        if self.fault is None or self.fault.errno == errno.EPIPE:
+            return []
+        return [f"cannot write the report to stdout: {self.fault.strerror}"]
 
     def flush(self) -> None:
         self._try("flush")
@@ -59,6 +88,15 @@ class Outlet:
         except OSError as error:
             self.fault = error
             return None
+
+
+def read_by_ci() -> bool:
+    """Whether a CI service reads what is printed, and would obey commands in it."""
+    return any(os.environ.get(name) for name in _READ_BY_CI)
+
+
+def _disobeyed(text: str) -> str:
+    return _COMMAND.sub(lambda found: "## " if found.group() == "##" else f"{found.group()}| ", text)
 
 
 def _harmless(text: str) -> str:
@@ -105,23 +143,37 @@ def say(text: str, *, err: bool = False) -> None:
     (sys.stderr if err else sys.stdout).write(f"{text}\n")
 
 
-def show(lines: Iterable[str]) -> None:
+def show(lines: Iterable[str], *, err: bool = False) -> None:
     """Lines that `report` laid out for `page`."""
+    stream = sys.stderr if err else sys.stdout
     for line in lines:
-        write = getattr(sys.stdout, "write_styled", sys.stdout.write)
+        write = getattr(stream, "write_styled", stream.write)
         write(f"{line}\n")
+
+
+def command_ci(line: str) -> None:
+    """A workflow command, on stderr. Its text must be escaped."""
+    write = getattr(sys.stderr, "write_command", sys.stderr.write)
+    write(f"{line}\n")
 
 
 def say_json(value: Any) -> None:
     """A value as JSON, in which control characters are escaped as JSON has it."""
+    show([harmless_json(json.dumps(value, indent=2, ensure_ascii=False).encode()).decode()])
+
+
+def harmless_json(text: bytes) -> bytes:
+    """The same JSON, with what a terminal or a CI service would obey written as escapes."""
     from steadyhand.report.table import CONTROL
 
-    text = json.dumps(value, indent=2, ensure_ascii=False)
-    show([CONTROL.sub(lambda found: f"\\u{ord(found.group()):04x}", text)])
+    written = CONTROL.sub(lambda found: f"\\u{ord(found.group()):04x}", text.decode("utf-8", "surrogatepass"))
+    return written.replace("##", "#\\u0023").encode("utf-8", "surrogatepass")
 
 
 def write_report(file: Path, content: Iterable[bytes]) -> list[str]:
-    """What went wrong, if anything did. A report is there as a whole or not at all."""
+    """What went wrong, if anything did. A report is there as a whole or not at all; `-` is stdout."""
+    if file == STDOUT:
+        return _write_stdout(content)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         if file.exists() and not file.is_file():
@@ -137,6 +189,14 @@ def write_report(file: Path, content: Iterable[bytes]) -> list[str]:
             part.unlink(missing_ok=True)
     except OSError as error:
         return [f"cannot write the report {file}: {error.strerror}"]
+    return []
+
+
+def _write_stdout(content: Iterable[bytes]) -> list[str]:
+    outlet: Any = sys.stdout
+    if isinstance(outlet, Outlet):
+        return outlet.write_bytes(content)
+    outlet.write(b"".join(content).decode())
     return []
 
 
@@ -165,11 +225,12 @@ def write_result(
         raise Unwritten("; ".join(unwritten))
 
 
-def page() -> Page:
+def page(*, err: bool = False) -> Page:
     """As wide as the terminal; coloured only when a person reads it and wants colours."""
     from steadyhand.report.table import Page
 
-    return Page(width=shutil.get_terminal_size((100, 24)).columns, colour=sys.stdout.isatty() and not _is_plain())
+    stream = sys.stderr if err else sys.stdout
+    return Page(width=shutil.get_terminal_size((100, 24)).columns, colour=stream.isatty() and not _is_plain())
 
 
 def progress_stream() -> TextIO:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import sys
 import webbrowser
 from pathlib import Path
 
@@ -43,6 +44,7 @@ def view(folder: Path | None, config: Path | None, port: int, *, no_browser: boo
     try:
         say(f"viewer of {folder}: {server.session.link()}")
         say("the link works once; Ctrl+C ends the viewer")
+        sys.stdout.flush()  # a program that starts the viewer waits for the link
         if not no_browser and not webbrowser.open(server.session.link()):
             say("no browser could be opened; follow the link")
         server.serve_forever()

@@ -9,11 +9,10 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from steadyhand.batch.plan import PlannedTrial
 from steadyhand.builtin.plugin import make_database, script_sandbox
 from steadyhand.compose.loading import (
     Rubrics,
@@ -28,7 +27,6 @@ from steadyhand.compose.settings import Settings, part_options
 from steadyhand.engine.context import ScoreRubric, TrialParts
 from steadyhand.engine.limits import LagMonitor, SpendingLimit, SystemClock
 from steadyhand.engine.model_call import RetryPolicy
-from steadyhand.engine.rejudgement import StoredAgent, StoredEnvironment
 from steadyhand.errors import FileError, SetupError
 from steadyhand.judging.rubric import timeliness_of
 from steadyhand.plugins.plugin import (
@@ -42,6 +40,7 @@ from steadyhand.plugins.plugin import (
 from steadyhand.plugins.registry import Registry
 from steadyhand.ports.agent import (
     Agent,
+    Gateway,
     Judge,
     OfferedDatabase,
     RubricJudge,
@@ -57,10 +56,13 @@ from steadyhand.ports.model import ChatModel, Clock, Gate
 from steadyhand.ports.observer import EventSink
 from steadyhand.records.evaluation import LatencyTier, Material, RubricScore
 from steadyhand.records.location import Problem
-from steadyhand.records.run import TrialRecord
+from steadyhand.records.run import PlannedTrial, TrialRecord
 from steadyhand.records.scenario import Converse, Mock, Scenario, evaluation_specs
 from steadyhand.runtime.mocks import MockSource, MockTable
 from steadyhand.runtime.runtime import AgentRuntime
+
+if TYPE_CHECKING:
+    from steadyhand.gateway.server import GatewayServer
 
 
 class _Shared(NamedTuple):
@@ -89,7 +91,7 @@ class Builder:
         gate: Gate,
         tape: Tape,
         budget: SpendingLimit,
-        doubts: Callable[[Scenario, Judges], Mapping[int, str]] = lambda scenario, judges: {},
+        doubts: Callable[[Scenario, Judges], Mapping[int, str]] | None = None,
     ) -> None:
         self._registries = registries
         self._settings = settings
@@ -100,7 +102,7 @@ class Builder:
         self._sinks: tuple[EventSink, ...] = (budget,) if budget.limited else ()
         self._models = Models(registries, settings, tape)
         self._judges = Judges(self._models, settings, registries)
-        self._doubts = doubts
+        self._doubts = doubts or _no_doubts
         self._rubrics = Rubrics(settings)
         self._services: TrialServices | None = None
         self._notes: dict[str, tuple[str, ...]] = {}
@@ -119,6 +121,7 @@ class Builder:
         self._tested: dict[str, ChatModel | None] = {}
         self._agents: dict[str, tuple[AgentFactory, AgentSettings]] = {}
         self._scope = RunScope(concurrency=settings.concurrency)
+        self._gateway: GatewayServer | None = None
         self._environments: dict[str, tuple[EnvironmentFactory, EnvironmentSettings]] = {}
 
     def prepare(self, scenarios: Sequence[Scenario]) -> None:
@@ -163,6 +166,8 @@ class Builder:
 
     def build_stored(self, scenario: Scenario, stored: TrialRecord) -> TrialParts:
         """The parts that judge a stored trial of the scenario."""
+        from steadyhand.engine.rejudgement import StoredAgent, StoredEnvironment
+
         registry = self._registries.registry(scenario)
         agent = StoredAgent(stored.agent, stored.shows) if stored.shows is not None else None
         return TrialParts(
@@ -236,6 +241,7 @@ class Builder:
             agent=self._agent(scenario),
             judge=shared.judge,
             services=services,
+            gateway=self._trial_gateway(scenario),
             model_name=shared.model_name,
             seed=planned.seed,
             score_rubric=shared.score_rubric,
@@ -283,10 +289,42 @@ class Builder:
 
         return score
 
+    def _open_gateway(self, scenario: Scenario, factory: AgentFactory, *, traced: bool) -> GatewayServer | None:
+        """The gateway of the run, if an agent of this scenario has a use for it: a model or services to reach, or spans
+        to send."""
+        port = self._settings.options.otlp_port
+        sends = traced or port is not None
+        served = sends or self._model(scenario) is not None or self._reaches_services(scenario)
+        if not agent_facts(factory).uses_gateway or not served:
+            return None
+        if self._gateway is None:
+            from steadyhand.gateway.run import run_gateway  # a decision does without
+
+            self._gateway = run_gateway(otlp_port=port)
+        return self._gateway
+
+    def _reaches_services(self, scenario: Scenario) -> bool:
+        return needs_services(scenario, self._registries.registry(scenario))
+
+    def _trial_gateway(self, scenario: Scenario) -> Gateway | None:
+        known = self._agents.get(scenario.id)
+        if self._gateway is None or known is None or known[1].gateway is None:
+            return None
+        from steadyhand.gateway.server import TrialGateway
+
+        return TrialGateway(self._gateway, known[1].model)
+
+    @property
+    def late(self) -> Mapping[str, int]:
+        """How many requests came to the gateway after their trial had ended, by trial."""
+        return {} if self._gateway is None else self._gateway.late
+
     async def close(self) -> None:
         if self._services is not None:
             self._services.close()
         await self._scope.close()
+        if self._gateway is not None:
+            await self._gateway.close()
         await self._models.close()
 
     def _environment(self, scenario: Scenario, trial_id: str) -> EnvironmentProvider:
@@ -352,6 +390,7 @@ class Builder:
                 options=part_options(factory, table, self._agent_flags()),
                 run=self._scope,
                 default_key=not chosen,
+                gateway=self._open_gateway(scenario, factory, traced="traces" in table),
             )
             known = self._agents[scenario.id] = (factory, settings)
         return known[0](known[1])
@@ -377,6 +416,11 @@ def _withheld(variable: str, kind: str) -> str:
         f"{variable} is not sent to a URL that a scenario chose; to send it, give the agent with --agent or as `agent` "
         f"in the configuration ({kind}:URL)"
     )
+
+
+def _no_doubts(scenario: Scenario, judges: Judges) -> Mapping[int, str]:
+    """Every judge may decide."""
+    return {}
 
 
 def _out_of_reach(scenario: Scenario, agent: str, shows: Shows, *, live: bool) -> list[str]:

@@ -18,6 +18,7 @@ from steadyhand.plugins.registry import EnvironmentNames, EvaluationCatalogue, I
 from steadyhand.records.config import Config
 from steadyhand.records.evaluation import Rubric
 from steadyhand.records.location import Place, Problem
+from steadyhand.records.run import Target
 from steadyhand.records.scenario import Converse, PluginRef, RunCode, Scenario, evaluation_specs
 from steadyhand.redaction import Redactor
 from steadyhand.spec.agent import Vocabulary
@@ -25,6 +26,9 @@ from steadyhand.spec.config import SHIPPED, Project, files_of
 from steadyhand.spec.load import Loaded, load, show_file
 from steadyhand.spec.validation import Findings, nearest
 from steadyhand.spec.yaml import read_document
+
+CHARACTER_MODEL = "character.llm.model"
+_NOT_OF_THE_CELL = frozenset(("model", "agent", CHARACTER_MODEL))
 
 
 class _Found(NamedTuple):
@@ -371,6 +375,22 @@ def with_safe_ids(scenarios: Sequence[Scenario], redactor: Redactor) -> list[Sce
 def needs_agent(scenario: Scenario) -> bool:
     """Whether any step asks an agent; a scenario of code alone needs none."""
     return any(not isinstance(step.task, RunCode) for step in scenario.steps)
+
+
+def target_of(scenario: Scenario, settings: Settings) -> Target:
+    """Raises `SetupError` for a model without a provider."""
+    cell, choice = scenario.cell, scenario.target
+    asked = needs_agent(scenario)
+    model = settings.model(scenario) if asked else None
+    base = cell or choice
+    return Target(
+        scenario=base.base_id if base is not None else scenario.id,
+        model=model.name if model is not None else None,
+        agent=settings.agent(scenario) if asked else None,
+        cell={each.parameter: each.value for each in cell.settings if each.parameter not in _NOT_OF_THE_CELL}
+        if cell is not None
+        else {},
+    )
 
 
 def needs_services(scenario: Scenario, registry: Registry) -> bool:

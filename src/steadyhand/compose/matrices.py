@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from steadyhand.compose.loading import ScenarioRegistries
+from steadyhand.compose.loading import CHARACTER_MODEL, ScenarioRegistries
 from steadyhand.compose.settings import RunOptions, Settings, provider_part
-from steadyhand.compose.targets import CHARACTER_MODEL, chosen_settings
+from steadyhand.compose.targets import chosen_settings
 from steadyhand.errors import SetupError
 from steadyhand.plugins.registry import EnvironmentNames, EvaluationCatalogue
 from steadyhand.records.location import Place, Problem

@@ -135,9 +135,12 @@ def _is_known(provider: str, settings: Settings, registry: Registry) -> bool:
 
 
 def build_gate(
-    providers: Mapping[str, ModelFacts], settings: Settings, note: Callable[[str], None]
+    providers: Mapping[str, ModelFacts], settings: Settings, note: Callable[[str], None], *, spaced: bool = True
 ) -> ProviderGate | OpenGate:
-    """A replay asks nobody, whatever the names of its models: nothing is limited, and no outage waited out."""
+    """A replay asks nobody, whatever the names of its models: nothing is limited, and no outage waited out.
+
+    Starts are not `spaced` where the calls are made in other processes, each of which spaces its own.
+    """
     if settings.options.replay is not None:
         return OpenGate()
     configured = settings.config.providers
@@ -147,9 +150,23 @@ def build_gate(
         limits[name] = ProviderLimits(
             requests_per_minute=config.requests_per_minute,
             tokens_per_minute=config.tokens_per_minute,
-            spacing_s=SPACING_S if providers.get(name, ModelFacts()).uses_network else 0.0,
+            spacing_s=SPACING_S if spaced and providers.get(name, ModelFacts()).uses_network else 0.0,
         )
     return ProviderGate(clock=SystemClock(), limits=limits, note=note)
+
+
+def free_of_limits(providers: Mapping[str, ModelFacts], settings: Settings) -> tuple[str, ...]:
+    """The providers whose calls need no leave of the run: they use no network, and nobody limits them."""
+    configured = settings.config.providers
+    return tuple(
+        sorted(
+            name
+            for name, facts in providers.items()
+            if not facts.uses_network
+            and (config := configured.get(name, ProviderConfig())).requests_per_minute is None
+            and config.tokens_per_minute is None
+        )
+    )
 
 
 def needs_network(

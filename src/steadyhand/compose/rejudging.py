@@ -7,10 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from steadyhand.batch.plan import PlannedTrial
 from steadyhand.compose.settings import RunOptions, Selection, restore_options
 from steadyhand.errors import SetupError, StoreError
-from steadyhand.records.run import TrialKey, TrialRecord
+from steadyhand.records.run import PlannedTrial, TrialKey, TrialRecord
 from steadyhand.records.scenario import Scenario
 from steadyhand.store.reader import RunReader
 
@@ -93,6 +92,9 @@ def rejudge_options(record: Path, given: RunOptions) -> tuple[Selection, RunOpti
         max_cost=None,
         max_tokens=None,
         judge_canaries=None,
+        only=(),
+        failed_of=None,
+        shard=None,
         seed=header.seed,
         rejudge=record.absolute(),
     )

@@ -7,37 +7,36 @@ import os
 import random
 import secrets
 import tempfile
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
-from steadyhand.batch.local import LocalBatch, Perform
-from steadyhand.batch.plan import Plan, PlannedTrial
+from steadyhand.batch.local import Batch, InProcess, Perform, Preceded, running
+from steadyhand.batch.plan import Plan, PlannedPart
 from steadyhand.batch.provider import ProviderGate
 from steadyhand.builtin.plugin import sweep_workspaces
 from steadyhand.compose.building import Builder
-from steadyhand.compose.calibration import Canaries, Cases, Doubts
 from steadyhand.compose.fingerprint import Fingerprints, differences, total
 from steadyhand.compose.loading import (
     NOTHING_GIVEN,
     Given,
     Rubrics,
+    ScenarioRegistries,
     load_scenarios,
     open_registries,
+    target_of,
     with_safe_ids,
 )
-from steadyhand.compose.models import Tape, asks_judge, build_gate, needs_network, providers_of
+from steadyhand.compose.models import Judges, Tape, asks_judge, build_gate, free_of_limits, needs_network, providers_of
 from steadyhand.compose.rejudging import Origin
 from steadyhand.compose.settings import RunOptions, Selection, Settings, restore_options, save_options
-from steadyhand.compose.targets import target_of
 from steadyhand.engine.limits import LagMonitor, SpendingLimit
 from steadyhand.engine.model_call import OpenGate
-from steadyhand.engine.rejudgement import rejudge
-from steadyhand.engine.trial import run_until_measured
 from steadyhand.errors import FileError, SetupError, SteadyhandError, StoreError, UsageError
 from steadyhand.judging.cost import Prices
 from steadyhand.judging.rates import (
@@ -49,9 +48,11 @@ from steadyhand.judging.rates import (
     until_decided,
 )
 from steadyhand.judging.sequential import Decision, Decisions, fewest_passes
+from steadyhand.ports.executor import Executor
+from steadyhand.ports.model import Gate
 from steadyhand.ports.observer import RunObserver
 from steadyhand.records.evaluation import EvaluationSpec
-from steadyhand.records.run import DEFAULT_ALPHA, RunHeader, RunMatrix, Standing, TrialKey, TrialRecord
+from steadyhand.records.run import DEFAULT_ALPHA, PlannedTrial, RunHeader, RunMatrix, Standing, TrialKey, TrialRecord
 from steadyhand.records.scenario import Scenario, evaluation_specs
 from steadyhand.redaction import MASK, SHORTEST, Redactor
 from steadyhand.report.progress import RedactedProgress
@@ -60,6 +61,10 @@ from steadyhand.store.reader import RunReader, new_run_id
 from steadyhand.store.schema import PlanEntry, still_to_do
 from steadyhand.store.writer import RunWriter
 from steadyhand.version import __version__
+
+if TYPE_CHECKING:
+    from steadyhand.compose.calibration import Canaries
+    from steadyhand.compose.executors import Workers
 
 
 def _unattended(note: Callable[[str], None]) -> AbstractContextManager[Stops]:
@@ -115,6 +120,8 @@ class Run:
         must not follow. Raises `UsageError` for anything that would stop the run from starting.
         """
         self.settings: Settings = Settings(options)
+        self._crewed: bool = self.settings.workers > 1 or options.engine == "ray"
+        self._check_executor(options, objects=any(given))
         self._registries = open_registries(self.settings, given, checking=checking)
         loaded = load_scenarios(selection, self._registries, given, models=options.models, agents=options.agents)
         self.redactor: Redactor = self.settings.redactor(loaded)
@@ -122,6 +129,12 @@ class Run:
         self.origin: Origin | None = None if options.rejudge is None else Origin(options.rejudge)
         if self.origin is not None:
             self.scenarios = self.origin.scenarios(self.scenarios, options)
+        self._whole: list[Scenario] = self.scenarios
+        if options.only or options.shard is not None:
+            from steadyhand.compose.shards import only_scenarios, shard_scenarios
+
+            self._whole = only_scenarios(self.scenarios, options)
+            self.scenarios = shard_scenarios(self._whole, self.settings)
         rubrics = Rubrics(self.settings)
         self.needs_trust: str | None = None
         """What the run would do only with --trust, in words; None when there is nothing, or it was given."""
@@ -140,18 +153,26 @@ class Run:
         self.pending: Sequence[PlannedTrial] = self.doable(self.planned)
         if options.alpha is not None and options.until is None:
             raise SetupError("--alpha is the error rate of --until decided; add that or leave --alpha out")
-        self.header: RunHeader = header or self._header(selection, options, given)
+        self.saved: dict[str, Any] = save_options(selection, options, objects=any(given))
+        self.header: RunHeader = header or self._header(options)
         prices = Prices.of_run(self.header)
         self.budget: SpendingLimit = SpendingLimit(prices, max_cost=options.max_cost, max_tokens=options.max_tokens)
         if self._path is not None and self.budget.limited:
             self.budget.count_spent(RunReader.open(self._path).trials())
-        self._doubts: Doubts = Doubts(self.settings, self.redactor, self._registries)
         self._canaries: Canaries | None = None
         self.interrupted: bool = False
         self.broken: StoreError | None = None
         self.crashed: Exception | None = None
+        self._began: float = 0.0
         self._gate: ProviderGate | OpenGate | None = None
         self._lag: LagMonitor | None = None
+        self._workers: Workers | None = None
+
+    def _check_executor(self, options: RunOptions, *, objects: bool) -> None:
+        if self._crewed or options.ray_address is not None or options.ray_env:
+            from steadyhand.compose.executors import check_executor
+
+            check_executor(options, objects=objects)
 
     def doable(self, planned: Sequence[PlannedTrial]) -> Sequence[PlannedTrial]:
         """Those that can be carried out: all, or those that the run to be judged again has a record of."""
@@ -183,7 +204,7 @@ class Run:
         ]
         return self.redactor.text(untrusted(found, project)) if found else None
 
-    def _header(self, selection: Selection, options: RunOptions, given: Given) -> RunHeader:
+    def _header(self, options: RunOptions) -> RunHeader:
         return RunHeader(
             id=new_run_id(datetime.now(UTC), random.SystemRandom()),
             started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -191,7 +212,7 @@ class Run:
             command=options.command,
             seed=self.seed,
             planned=len(self.planned),
-            options=save_options(selection, options, objects=any(given)),
+            options=self.saved,
             prices=dict(self.settings.config.prices),
             own_servers=self.settings.own_servers(),
             free_providers=tuple(sorted(name for name, facts in self._providers.items() if facts.free)),
@@ -202,6 +223,7 @@ class Run:
             until=options.until,
             alpha=options.alpha if options.alpha is not None else DEFAULT_ALPHA,
             origin=self.origin.id if self.origin is not None else None,
+            failed_of=options.failed_of,
         )
 
     def _matrices(self) -> tuple[RunMatrix, ...]:
@@ -210,6 +232,10 @@ class Run:
         from steadyhand.compose.matrices import run_matrices
 
         return run_matrices(self.scenarios)
+
+    @property
+    def registries(self) -> ScenarioRegistries:
+        return self._registries
 
     @property
     def needs_network(self) -> bool:
@@ -226,7 +252,33 @@ class Run:
         """What holds it up right now. May be asked from another thread, at any time."""
         return Standing(
             waits=self._gate.held_up() if isinstance(self._gate, ProviderGate) else (),
-            lag_ms=self._lag.recent_worst_ms() if self._lag is not None else 0.0,
+            lag_ms=self._lag_ms(),
+        )
+
+    def _lag_ms(self) -> float:
+        if self._workers is not None:
+            return self._workers.crew.lag_ms
+        return self._lag.recent_worst_ms() if self._lag is not None else 0.0
+
+    def free_of_limits(self) -> tuple[str, ...]:
+        """The providers whose calls need no leave of the run."""
+        return free_of_limits(self._providers, self.settings)
+
+    def gate(self, note: Callable[[str], None], *, spaced: bool = True) -> ProviderGate | OpenGate:
+        return build_gate(self._providers, self.settings, note, spaced=spaced)
+
+    def builder(
+        self, lag: LagMonitor, gate: Gate, *, tape: Tape | None = None, budget: SpendingLimit | None = None
+    ) -> Builder:
+        return Builder(
+            registries=self._registries,
+            settings=self.settings,
+            workspaces=clean_workspaces(),
+            lag=lag,
+            gate=gate,
+            tape=tape or Tape(RunOptions(), self.redactor),
+            budget=budget or self.budget,
+            doubts=self._doubts(),
         )
 
     def fingerprints(self) -> dict[str, dict[str, str]]:
@@ -257,19 +309,10 @@ class Run:
             for observer in observers:
                 observer.noted(message)
 
-        self._gate = build_gate(self._providers, self.settings, note)
+        self._gate = self.gate(note, spaced=not self._crewed)
         with LagMonitor() as lag:
             self._lag = lag
-            builder = Builder(
-                registries=self._registries,
-                settings=self.settings,
-                workspaces=clean_workspaces(),
-                lag=lag,
-                gate=self._gate,
-                tape=tape,
-                budget=self.budget,
-                doubts=self._doubts.of,
-            )
+            builder = self.builder(lag, self._gate, tape=tape)
             try:
                 if self.origin is None:
                     builder.prepare(self.scenarios)
@@ -283,10 +326,21 @@ class Run:
                     note(f"{message} ({count} scenarios)" if count > 1 else message)
                 self._canaries = self._prepare_canaries(builder)
                 with attend(note) as interrupts:
+                    await self._open_workers(note)
                     lag.reset()
                     return await self._record(builder, tape, observers, interrupts)
             finally:
+                if self._workers is not None:
+                    await asyncio.shield(self._workers.close())
                 await builder.close()
+
+    async def _open_workers(self, note: Callable[[str], None]) -> None:
+        """Raises `SetupError` when the workers cannot start."""
+        if self._crewed:
+            from steadyhand.compose.executors import open_workers
+
+            assert isinstance(self._gate, ProviderGate), "a replay runs in one process"
+            self._workers = await open_workers(self, self._gate, note)
 
     def decisions(self) -> Decisions | None:
         """What is still to be decided, with what the record holds; None for a run whose trials all run.
@@ -329,6 +383,13 @@ class Run:
             return RunWriter.open(self._path, redactor=self.redactor)
         prints = self.fingerprints()
         self.header = msgspec.structs.replace(self.header, fingerprints=prints)
+        if self.settings.options.shard is not None:
+            from steadyhand.compose.shards import shard_of
+
+            made = Fingerprints(self.settings, self.redactor, self._registries)
+            parts = {scenario.id: total(made.parts(scenario)) for scenario in self._whole}
+            shard = shard_of(self._whole, self.settings, self.settings.options.shard, parts)
+            self.header = msgspec.structs.replace(self.header, shard=shard)
         digests = {scenario_id: total(parts) for scenario_id, parts in prints.items()}
         entries = (PlanEntry(key=each.key, seed=each.seed, digest=digests[each.scenario.id]) for each in self.planned)
         return RunWriter.create(
@@ -339,19 +400,21 @@ class Run:
         writer = self._writer()
         if self._path is not None:
             # Another process may have done some of it before this one had the record to itself.
-            self.pending = [each for each in self.pending if still_to_do(writer.verdict(each.key))]
+            keys = [each.key for each in self.pending if still_to_do(writer.verdict(each.key))]
+            self.pending = PlannedPart(self.planned, keys)
         for observer in observers:
             observer.run_started(msgspec.structs.replace(self.header, planned=len(self.pending)))
             for notice in builder.notices:
                 observer.noted(notice)
         batch = self._batch(builder, writer, tape, observers, interrupts)
+        self._began = time.monotonic()
         try:
             await batch.run(self.pending)
             await self._ask_rest(builder, interrupts)
             self.broken = tape.broken
-            if self.budget.exhausted is not None:
+            for message in self._last_notes(builder):
                 for observer in observers:
-                    observer.noted(f"{self.budget.exhausted}; no more trials were started")
+                    observer.noted(message)
         except StoreError as error:
             self.broken = error
         except asyncio.CancelledError:
@@ -370,32 +433,70 @@ class Run:
         self._close(writer)
         return writer.path
 
+    def _last_notes(self, builder: Builder) -> list[str]:
+        notes = [f"{trial}: {_late(count)} after the trial had ended, refused" for trial, count in builder.late.items()]
+        if self.budget.exhausted is not None:
+            notes.append(f"{self.budget.exhausted}; no more trials were started")
+        return notes
+
     def _batch(
         self, builder: Builder, writer: RunWriter, tape: Tape, observers: Sequence[RunObserver], interrupts: Stops
-    ) -> LocalBatch:
+    ) -> Batch:
         decisions = self.decisions()
 
+        crew = self._workers.crew if self._workers is not None else None
+
         def keep(trial: TrialRecord) -> TrialRecord:
-            kept = writer.append(trial if self._path is None else self._with_replaced(trial))
+            data = crew.encoded(trial.key) if crew is not None else None
+            if writer.verdict(trial.key) is not None:
+                kept = writer.append(self._with_replaced(trial))
+            else:
+                kept = writer.append(trial, data)
             if decisions is not None:
                 decisions.add(kept.key, kept.judged.verdict)
             return kept
 
-        return LocalBatch(
-            build=builder.build,
-            perform=self._performing(builder, interrupts),
+        def stopping() -> bool:
+            failed = crew is not None and crew.failure is not None
+            return interrupts.stopping or failed or tape.broken is not None or not self.budget.may_start()
+
+        return Batch(
+            self._executor(builder, interrupts),
             keep=keep,
             observers=observers,
-            concurrency=self.settings.concurrency,
-            stopping=lambda: interrupts.stopping or tape.broken is not None or not self.budget.may_start(),
+            stopping=stopping,
             wanted=decisions.wants if decisions is not None else None,
         )
+
+    def _executor(self, builder: Builder, interrupts: Stops) -> Executor:
+        """Where trials are carried out: by the workers, or here; run, or taken from the record and judged again."""
+        executor: Executor = InProcess(self._performing(builder), places=self.settings.concurrency)
+        if self._workers is not None:
+            executor = self._workers.crew
+        canaries, prices = self._canaries, Prices.of_run(self.header)
+        if canaries is None:
+            return executor
+
+        async def before() -> None:
+            if not interrupts.stopping:
+                await canaries.before_trial(builder, prices)
+
+        return Preceded(executor, before)
+
+    def _doubts(self) -> Callable[[Scenario, Judges], Mapping[int, str]] | None:
+        if not self.settings.config.calibration.required:
+            return None
+        from steadyhand.compose.calibration import Doubts
+
+        return Doubts(self.settings, self.redactor, self._registries).of
 
     def _prepare_canaries(self, builder: Builder) -> Canaries | None:
         """Raises `UsageError` when the file is wrong."""
         file = self.settings.options.judge_canaries
         if file is None or self.header.canaries is not None:
             return None
+        from steadyhand.compose.calibration import Canaries, Cases
+
         cases = Cases(self.settings, self._registries, self.redactor)
         found = cases.of(read_labels(file), self.scenarios)
         canaries = Canaries(file, cases, found, trials=len(self.pending), seed=self.seed)
@@ -407,15 +508,14 @@ class Run:
         if self._canaries is not None and not interrupts.stopping:
             await self._canaries.rest(builder, Prices.of_run(self.header))
 
-    def _performing(self, builder: Builder, interrupts: Stops) -> Perform:
-        """How a trial is carried out: run, or taken from the record and judged again."""
-        origin, canaries, prices = self.origin, self._canaries, Prices.of_run(self.header)
+    def _performing(self, builder: Builder) -> Perform:
+        origin = self.origin
+        if origin is None:
+            return running(builder.build)
 
         async def perform(planned: PlannedTrial) -> TrialRecord:
-            if canaries is not None and not interrupts.stopping:
-                await canaries.before_trial(builder, prices)
-            if origin is None:
-                return await run_until_measured(lambda: builder.build(planned))
+            from steadyhand.engine.rejudgement import rejudge
+
             stored = origin.trial(planned.key)
             return await rejudge(lambda each: builder.build_stored(planned.scenario, each), stored, origin=origin.id)
 
@@ -434,13 +534,18 @@ class Run:
         cut_short = (
             self.interrupted or self.broken is not None or self.crashed is not None or self.budget.exhausted is not None
         ) or (self.origin is not None and not self.origin.complete)
-        header: RunHeader | None = None
+        took_ms = self.header.took_ms + (time.monotonic() - self._began) * 1000
+        header = self.header = msgspec.structs.replace(self.header, took_ms=took_ms)
         if self._canaries is not None:
             header = self.header = msgspec.structs.replace(self.header, canaries=self._canaries.tally())
         try:
             writer.close("interrupted" if cut_short else "finished", header=header)
         except StoreError as error:
             self.broken = self.broken or error
+
+
+def _late(count: int) -> str:
+    return "1 request reached the gateway" if count == 1 else f"{count} requests reached the gateway"
 
 
 _MOST_SOURCES = 8 * 1024 * 1024
@@ -495,8 +600,10 @@ class Resumed(NamedTuple):
     changes: list[str]
 
 
-def resume_run(record: Path, here: Settings, *, concurrency: int | None = None) -> Resumed:
+def resume_run(record: Path, here: Settings, **where: Any) -> Resumed:
     """`here` are the settings of whoever resumes: they say what the project is, and whether to trust what is outside.
+
+    `where` are options that say where and how many trials run; those that are None stay as they were.
 
     Raises `UsageError` when the run cannot be made again from its record, `StoreError` when that cannot be read.
     """
@@ -504,14 +611,14 @@ def resume_run(record: Path, here: Settings, *, concurrency: int | None = None) 
 
     reader = RunReader.open(record)
     folder, selection, options = restore_options(reader.header.options)
-    _refuse_redacted(options.agent)
+    refuse_redacted(options.agent)
     require_trusted_record(record, options, here.project)
     options = msgspec.structs.replace(
         options,
         seed=reader.header.seed,
         out=record.parent,
-        concurrency=concurrency or options.concurrency,
         trust=here.options.trust,
+        **{name: value for name, value in where.items() if value},
     )
     try:
         run = Run(selection, options, begun=(reader.header, record))
@@ -523,18 +630,18 @@ def resume_run(record: Path, here: Settings, *, concurrency: int | None = None) 
             f"the run was started in {folder}; resume it there or in a copy of that folder, since its files are named "
             f"from there. Here: {error}"
         ) from error
-    planned = {each.key: each for each in run.planned}
-    changes = _version(reader.header) + _changes(reader, {key.scenario_id for key in planned}, prints)
+    planned = run.planned
+    changes = _version(reader.header) + _changes(reader, set(planned.per_scenario()), prints)
     missing = reader.to_do()
-    gone = dict.fromkeys(key.scenario_id for key in missing if key not in planned and key.scenario_id in prints)
+    gone = dict.fromkeys(key.scenario_id for key in missing if not planned.has(key) and key.scenario_id in prints)
     changes += [f"{scenario_id}: it has fewer trials than before" for scenario_id in gone]
     decisions = run.decisions()
-    wanted = [planned[key] for key in missing if key in planned and (decisions is None or decisions.wants(key))]
-    run.pending = run.doable(wanted)
+    wanted = [key for key in missing if planned.has(key) and (decisions is None or decisions.wants(key))]
+    run.pending = run.doable(PlannedPart(planned, wanted))
     return Resumed(run, changes)
 
 
-def _refuse_redacted(agent: str | None) -> None:
+def refuse_redacted(agent: str | None) -> None:
     """Raises `SetupError` for an agent that cannot be had again from the record."""
     if agent is not None and MASK * SHORTEST in agent:
         raise SetupError(
@@ -546,7 +653,7 @@ def _refuse_redacted(agent: str | None) -> None:
 def _changes(reader: RunReader, loaded: set[str], prints: dict[str, dict[str, str]]) -> list[str]:
     """What is no longer as it was, scenario by scenario."""
     found: dict[str, None] = {}
-    for scenario_id, digest in {entry.key.scenario_id: entry.digest for entry in reader.plan()}.items():
+    for scenario_id, digest in reader.planned_digests().items():
         if scenario_id not in loaded:
             found[f"{scenario_id}: it is no longer in the files"] = None
         elif digest != total(prints[scenario_id]):

@@ -55,7 +55,8 @@ class RunOptions(Record):
     """How to run them.
 
     `config` is the configuration file; without it the nearest one upwards counts, unless `ignore_config` is set.
-    `models` and `agents` are for several of them: every combination is a target of its own.
+    `ignore_env_file` is for a node of a cluster, whose own environment counts. `models` and `agents` are for several of
+    them: every combination is a target of its own.
     """
 
     config: Path | None = None
@@ -73,6 +74,11 @@ class RunOptions(Record):
     seed: int | None = None
     out: Path | None = None
     concurrency: Count | None = None
+    workers: Count | None = None
+    engine: Literal["local", "ray"] | None = None
+    ray_address: str | None = None
+    ray_env: tuple[str, ...] = ()
+    ignore_env_file: bool = False
     timeout_s: Amount | None = None
     retries: Annotated[int, Meta(ge=0, le=20)] | None = None
     strict_judge: bool = False
@@ -89,12 +95,18 @@ class RunOptions(Record):
     replay: Path | None = None
     replay_time: Literal["zero", "original"] = "zero"
     max_cost: Amount | None = None
+    otlp_port: Count | None = None
     max_tokens: Count | None = None
     votes: Count | None = None
     rubric: str | None = None
     rejudge: Path | None = None
     """The record of a run whose stored trials are judged again instead of running any."""
     judge_canaries: Path | None = None
+    only: tuple[str, ...] = ()
+    """The ids of the scenarios to run, of those that are loaded; all when empty."""
+    failed_of: str | None = None
+    """The run that they did not pass in."""
+    shard: str | None = None
     command: tuple[str, ...] = ()
 
 
@@ -194,6 +206,11 @@ class Settings:
         return self.options.concurrency or self.config.concurrency or DEFAULT_CONCURRENCY
 
     @property
+    def workers(self) -> int:
+        """How many processes run trials; 1 is this one."""
+        return self.options.workers or 1
+
+    @property
     def seed(self) -> int | None:
         return self.options.seed if self.options.seed is not None else self.config.seed
 
@@ -285,7 +302,7 @@ class Settings:
         """The process's environment, with the variables of the environment file over it."""
         if self._variables is None:
             file = self.options.env_file
-            if file is None and self.config.env_file is not None:
+            if file is None and self.config.env_file is not None and not self.options.ignore_env_file:
                 file = self.config.folder / self.config.env_file
             self._variables = {**os.environ, **_read_env(file)} if file else dict(os.environ)
         return self._variables

@@ -1,4 +1,4 @@
-"""What is under test: the target of each scenario, and a run of several targets."""
+"""A run of several targets: each scenario once for each of them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,8 @@ from collections.abc import Sequence
 import msgspec
 
 from steadyhand.compose.loading import needs_agent
-from steadyhand.compose.settings import Settings
-from steadyhand.records.run import Target
 from steadyhand.records.scenario import Scenario, TargetChoice
 from steadyhand.spec.matrix_axes import show_value
-
-CHARACTER_MODEL = "character.llm.model"
-_NOT_OF_THE_CELL = frozenset(("model", "agent", CHARACTER_MODEL))
 
 
 def for_each_target(scenarios: Sequence[Scenario], models: Sequence[str], agents: Sequence[str]) -> list[Scenario]:
@@ -56,19 +51,3 @@ def chosen_settings(scenario: Scenario) -> dict[str, str]:
     """What its matrix and its target set, as ids show it."""
     cell = {each.parameter: each.shown for each in scenario.cell.settings} if scenario.cell is not None else {}
     return cell | (_shown(scenario.target) if scenario.target is not None else {})
-
-
-def target_of(scenario: Scenario, settings: Settings) -> Target:
-    """Raises `SetupError` for a model without a provider."""
-    cell, choice = scenario.cell, scenario.target
-    asked = needs_agent(scenario)
-    model = settings.model(scenario) if asked else None
-    base = cell or choice
-    return Target(
-        scenario=base.base_id if base is not None else scenario.id,
-        model=model.name if model is not None else None,
-        agent=settings.agent(scenario) if asked else None,
-        cell={each.parameter: each.value for each in cell.settings if each.parameter not in _NOT_OF_THE_CELL}
-        if cell is not None
-        else {},
-    )

@@ -15,6 +15,8 @@ from steadyhand.records.event import Lagged, ModelCalled, Retried, Said
 from steadyhand.records.result import Latency
 from steadyhand.records.scenario import Ask
 
+_NOT_THE_AGENTS = frozenset((401, 403, 408, 409, 429))
+
 
 class AgentTurn:
     """What came of a turn: the reply, how it ended, how much of the time was the agent's own, and its model calls."""
@@ -84,6 +86,7 @@ async def _take_turn(
             raise AgentError(
                 f"out of time after {used:.0f} ms while the model was failing: {faults[-1].reason}"
             ) from None
+        await _settle(trial)
         raise LimitExceeded("step_time", used=round(used), allowed=timeout_ms or 0) from None
     end_ms = trial.elapsed_ms()
     said = Message(role="assistant", content=reply.text)
@@ -92,13 +95,21 @@ async def _take_turn(
     duration_ms = max(0.0, end_ms - start_ms - (trial.caller.waits.settled_ms - waited_before))
     if reply.duration_ms is not None:
         duration_ms = min(duration_ms, max(0.0, reply.duration_ms))
-    return AgentTurn(
+    taken = AgentTurn(
         reply=reply.text,
         duration_ms=round(duration_ms, 3),
         calls=calls,
         latency=_latency(trial, calls, duration_ms, began),
         finish=_finish(trial, calls),
     )
+    await _settle(trial)
+    return taken
+
+
+async def _settle(trial: RunningTrial) -> None:
+    """Wait for what the agent's program still has to tell of its turn. That is not the agent's time."""
+    if trial.parts.gateway is not None:
+        await trial.parts.gateway.settle()
 
 
 async def _respond(agent: Agent, turn: Turn) -> Reply:
@@ -117,14 +128,18 @@ def _finish(trial: RunningTrial, calls: Sequence[ModelCalled]) -> Finish | None:
     """How the last answer of a turn ended, with a warning unless it simply ended.
 
     Raises `AgentError` if the provider withheld an answer or broke it off: whatever the agent made of that, the test
-    did not take place as written.
+    did not take place as written. So it does for one whose own program was left without an answer by an outage.
     """
     for call in calls:
         if call.finish is not None and call.finish.is_error:
             raise AgentError(f"{call.model}: {call.finish}")
+    if calls and calls[-1].relayed and _is_outage(calls[-1]):
+        raise AgentError(f"{calls[-1].model}: {calls[-1].error}")
     if not calls or calls[-1].error is not None:
         return None
     finish = calls[-1].finish
+    if calls[-1].relayed and (finish is None or not finish.undecided):
+        return None  # what the agent made of the model's last answer is its reply
     if finish is None:
         trial.warn(f"{calls[-1].model}: the server did not say how the answer ended; assuming it is complete")
         return None
@@ -135,6 +150,14 @@ def _finish(trial: RunningTrial, calls: Sequence[ModelCalled]) -> Finish | None:
     graded = "it cannot pass" if finish.undecided else "graded as received"
     trial.warn(f"{calls[-1].model}: {finish}; {graded}")
     return finish
+
+
+def _is_outage(call: ModelCalled) -> bool:
+    """Whether the call failed through no fault of the agent. A request that the server refuses is the agent's fault."""
+    if call.error is None:
+        return False
+    status = call.timing.attempts[-1].status if call.timing.attempts else None
+    return status is None or status in _NOT_THE_AGENTS or status >= 500
 
 
 def _cut_after_ms(trial: RunningTrial) -> float | None:
@@ -148,8 +171,11 @@ def _cut_after_ms(trial: RunningTrial) -> float | None:
 
 
 def _latency(trial: RunningTrial, calls: tuple[ModelCalled, ...], duration_ms: float, began: float) -> Latency:
-    """The call's latency if the turn was a single call, otherwise the agent's time for the turn."""
-    if len(calls) == 1 and calls[0].error is None:
+    """The call's latency if the turn was a single call, otherwise the agent's time for the turn.
+
+    A call that was relayed is only a part of its turn.
+    """
+    if len(calls) == 1 and calls[0].error is None and not calls[0].relayed:
         timing = calls[0].timing
         return Latency(ms=_rounded(timing.latency_ms), spoiled=timing.spoiled, cut=timing.cut)
     # A call's bounds say nothing about the whole turn, so lag is measured again over all of it.

@@ -13,7 +13,18 @@ import msgspec
 from steadyhand.engine.limits import LagMonitor, SystemClock
 from steadyhand.engine.model_call import Caller, OpenGate, RetryPolicy
 from steadyhand.errors import LimitExceeded, PluginError
-from steadyhand.ports.agent import EVERYTHING_SEEN, Agent, Judge, Services, Shows, TrialContext, UserSimulator, shows_of
+from steadyhand.ports.agent import (
+    EVERYTHING_SEEN,
+    Addresses,
+    Agent,
+    Gateway,
+    Judge,
+    Services,
+    Shows,
+    TrialContext,
+    UserSimulator,
+    shows_of,
+)
 from steadyhand.ports.environment import Database, EnvironmentProvider, TrialDatabase
 from steadyhand.ports.evaluator import AnyEvaluator, latency_bounds
 from steadyhand.ports.model import ChatModel, Clock, Gate
@@ -61,6 +72,7 @@ class TrialParts:
     judge: Judge | None = None
     user: UserSimulator | None = None
     services: Services | None = None
+    gateway: Gateway | None = None
     database: TrialDatabase | None = None
     termination: Callable[[str], TerminationFunction] = no_termination_function
     model_name: str | None = None
@@ -98,6 +110,7 @@ class RunningTrial:
         self._random: random.Random | None = None
         self.step: int | None = None
         self.turn: int | None = None
+        self.addresses: Addresses = Addresses()
         self._raised_failure: Exception | None = None
         self.started_at: str = datetime.now(UTC).isoformat(timespec="milliseconds")
         self._now = parts.clock.now
@@ -169,6 +182,8 @@ class RunningTrial:
         if agent is None or not self.asks_agent:
             return EVERYTHING_SEEN
         shows = shows_of(agent)
+        if self.parts.gateway is not None:
+            shows = self.parts.gateway.shows(shows)
         if self.live and self.parts.database is not None and shows.acts:
             # A live trial uses the real database, which the agent may have been given as well.
             shows = msgspec.structs.replace(shows, database="seen")

@@ -144,8 +144,15 @@ class Evaluation:
         )
 
     def _qualify(self, found: EvaluationResult, evaluator: AnyEvaluator) -> EvaluationResult:
-        """Mark a result that rests on the agent's own word; make one inconclusive that a missing plugin may explain."""
+        """Mark a result that rests on the agent's own word; make one inconclusive that what is missing may explain."""
         reads = reads_of(evaluator)
+        if reads and (partly := self._trial.shows.only("partly_seen", reads)) and _missing_part_may_change(found):
+            return msgspec.structs.replace(
+                found,
+                verdict=Verdict.INCONCLUSIVE,
+                message=f"{found.message}; but {_listed(partly)} were seen in part only: {self._trial.shows.advice}",
+                figures={**found.figures, "partly_seen": list(partly)},
+            )
         if reads and (told := self._trial.shows.only("self_reported", reads)):
             found = msgspec.structs.replace(
                 found, self_reported=told, message=f"{found.message} ({_listed(told)} as the agent reports them)"
@@ -252,6 +259,13 @@ def _missing_tool_may_explain(found: EvaluationResult) -> bool:
     if found.verdict is Verdict.FAILED:
         return found.rests_on != "presence"
     return found.verdict is Verdict.PASSED and found.rests_on == "absence"
+
+
+def _missing_part_may_change(found: EvaluationResult) -> bool:
+    """Whether more actions than were seen could make another verdict of this one."""
+    if found.verdict is Verdict.FAILED:
+        return found.rests_on != "presence"
+    return found.verdict is Verdict.PASSED
 
 
 def _stays_failed(found: EvaluationResult, evaluator: AnyEvaluator) -> bool:

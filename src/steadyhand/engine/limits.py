@@ -214,6 +214,23 @@ class LagMonitor:
             worst = max(worst, end - max(self._due, start))
         return worst * 1000.0
 
+    def stuck_ms(self, moment: float) -> float:
+        """How long the loop can have been stuck already at a past moment; 0 if it was running.
+
+        Infinite if the samples no longer reach back that far.
+        """
+        stuck_since = self._due - INTERVAL_S
+        if self._timer is not None and stuck_since <= moment and time.perf_counter() - self._due >= SHORTEST_NOTED_S:
+            return (moment - stuck_since) * 1000.0
+        if len(self._late) == MAX_SAMPLES and self._late[0][1] > moment:
+            return math.inf
+        for due, woken in reversed(self._late):
+            if woken < moment:
+                break
+            if due - INTERVAL_S <= moment:
+                return (moment - due + INTERVAL_S) * 1000.0
+        return 0.0
+
     def total_ms(self, start: float, end: float) -> float:
         """The sum of all stalls in a span: the most that a sequence of steps in it can have been delayed.
 

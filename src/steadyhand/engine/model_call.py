@@ -17,7 +17,7 @@ from steadyhand.engine.limits import LagMonitor, WaitLedger
 from steadyhand.errors import ModelError
 from steadyhand.ports.model import ChatModel, Clock, Gate
 from steadyhand.records.base import Record, plain_fields
-from steadyhand.records.chat import Attempt, CallTiming, ChatRequest, ChatResponse, Spoiled, SpoiledBy
+from steadyhand.records.chat import ArrivalClock, Attempt, CallTiming, ChatRequest, ChatResponse, Spoiled, SpoiledBy
 from steadyhand.records.event import Lagged, ModelCalled, Retried, Waited
 
 _NOTED_WAIT_MS = 1000.0
@@ -140,7 +140,7 @@ class Caller:
                 calls = tuple([plain_fields(call) for call in response.tool_calls])
                 response = msgspec.structs.replace(response, tool_calls=calls)
             timing = self._timing(response, tuple(attempts), waited.queued_ms, zero)
-            if timing.loop_lag_ms > self._policy.lag_limit_ms:
+            if any(each.kind is SpoiledBy.LAGGED for each in timing.spoiled):
                 self._note_lag(model, request, timing.loop_lag_ms)
             self._emit(_event(model, request, at_ms, timing, response=response))
             return response
@@ -222,21 +222,48 @@ class Caller:
         self, response: ChatResponse, attempts: tuple[Attempt, ...], queued_ms: float, zero: float
     ) -> CallTiming:
         last = attempts[-1]
-        lag_ms = 0.0
+        lag_ms = pieces_late_ms = 0.0
+        late_ms: float | None = None
         end_ms = last.last_byte_ms if last.cut_ms is None else last.cut_ms
         if self._lag is not None and last.sent_ms is not None and end_ms is not None:
-            lag_ms = self._lag.worst_ms(zero + last.sent_ms / 1000.0, zero + end_ms / 1000.0)
+            sent, end = zero + last.sent_ms / 1000.0, zero + end_ms / 1000.0
+            lag_ms = self._lag.worst_ms(sent, end)
+            limit_ms = self._policy.lag_limit_ms
+            if lag_ms > limit_ms:
+                late_ms = lag_ms
+                if last.clock is ArrivalClock.KERNEL:
+                    pieces_late_ms = _pieces_late_ms(self._lag, sent, response)
+                    late_ms = _last_byte_late_ms(self._lag, end, last, lag_ms)
+                    late_ms = late_ms if late_ms > limit_ms else None
         return CallTiming(
             queued_ms=round(queued_ms, 3),
             attempts=attempts,
             loop_lag_ms=round(lag_ms, 3),
             chunks=response.chunks,
-            spoiled=_spoiled(response, attempts, lag_ms if lag_ms > self._policy.lag_limit_ms else None),
+            spoiled=_spoiled(response, attempts, late_ms),
+            pieces_late_ms=round(pieces_late_ms, 3),
         )
 
 
+def _last_byte_late_ms(lag: LagMonitor, end: float, attempt: Attempt, lag_ms: float) -> float:
+    """The most by which the kernel's stamp of the last byte can be late.
+
+    Not at all, unless it was read together with bytes after it. A deadline of ours passes on our own loop.
+    """
+    if attempt.cut_ms is not None:
+        return lag_ms
+    return lag.stuck_ms(end) if attempt.last_byte_shared else 0.0
+
+
+def _pieces_late_ms(lag: LagMonitor, sent: float, response: ChatResponse) -> float:
+    """The most by which a piece can have arrived before its stamp, which is that of the last one read with it."""
+    if not response.attempt.streamed:
+        return 0.0
+    return max((min(lag.stuck_ms(sent + at_ms / 1000.0), at_ms) for at_ms, _ in response.chunks), default=0.0)
+
+
 def _spoiled(response: ChatResponse, attempts: tuple[Attempt, ...], lag_ms: float | None) -> tuple[Spoiled, ...]:
-    """What may have distorted the latency, and by how much. `lag_ms` is the longest stall of the loop, if too long.
+    """What may have distorted the latency, and by how much. `lag_ms` is how late lag can have made it, if too much.
 
     A stall delays a stamp by no more than its own length. A retried call took at least as long as its last attempt and
     at most the time since its first.
@@ -279,6 +306,10 @@ def _event(
     response: ChatResponse | None = None,
     error: str | None = None,
 ) -> ModelCalled:
+    relayed = request.client is not None
+    finish = response.finish if response else None
+    if relayed and finish is not None:  # a limit that the agent set is its own doing, not ours
+        finish = msgspec.structs.replace(finish, token_limit=None)
     return ModelCalled(
         at_ms=at_ms,
         model=model.name,
@@ -288,5 +319,6 @@ def _event(
         tool_calls=response.tool_calls if response else (),
         usage=response.usage if response else None,
         error=error,
-        finish=response.finish if response else None,
+        finish=finish,
+        relayed=relayed,
     )

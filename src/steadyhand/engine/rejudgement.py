@@ -418,7 +418,7 @@ class _Rebuilding:
         )
 
     def _latency(self, calls: Sequence[ModelCalled]) -> Latency | None:
-        if len(calls) == 1 and calls[0].error is None:
+        if len(calls) == 1 and calls[0].error is None and not calls[0].relayed:
             timing = calls[0].timing
             ms = None if timing.latency_ms is None else round(timing.latency_ms, 3)
             return Latency(ms=ms, spoiled=timing.spoiled, cut=timing.cut)
@@ -435,6 +435,8 @@ class _Rebuilding:
         finish = calls[-1].finish
         if finish is not None and finish.undecided:
             self._trial.undecided.append(f"{calls[-1].model}: {finish}")
+        elif calls[-1].relayed:
+            return None
         return finish
 
     def _change_files(self, events: Sequence[AnyEvent]) -> None:

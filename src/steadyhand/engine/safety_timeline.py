@@ -150,7 +150,7 @@ async def safety_timeline(
     done = next((each for each in reversed(steps) if each.result.latency is not None), None)
     if done is None:
         return None
-    call = _answering_call(done)
+    call = _answering_call(trial, done)
     if isinstance(call, str):
         return SafetyTimeline(unknown=call)
     first_token_ms = _rounded(call.timing.first_token_ms)
@@ -225,14 +225,19 @@ async def _at_deadline(prefixes: Prefixes, budget: LatencyBounds, *, violated: b
     )
 
 
-def _answering_call(done: StepResult) -> ModelCalled | str:
+def _answering_call(trial: RunningTrial, done: StepResult) -> ModelCalled | str:
     """The single live call that produced the answer, or why there is none."""
     if not isinstance(done.step.task, Ask):
         return "a conversation has no single answer"
     calls = done.result.calls
     if len(calls) != 1:
         return f"the answer took {len(calls)} model calls" if calls else "the agent's model calls are its own"
-    return "; ".join(map(str, calls[0].timing.spoiled)) or calls[0]
+    if calls[0].relayed:
+        return "the agent's own program made the answer of what the model said"
+    timing = calls[0].timing
+    if not timing.spoiled and timing.pieces_late_ms > trial.parts.retry.lag_limit_ms:
+        return f"pieces that arrived within {timing.pieces_late_ms:.0f} ms were read together: the event loop was busy"
+    return "; ".join(map(str, timing.spoiled)) or calls[0]
 
 
 def _why_not_timed(result: ExecutionResult, call: ModelCalled) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
@@ -13,8 +13,9 @@ from steadyhand.engine.evaluation import Assessment, Evaluation
 from steadyhand.engine.steps import StepRunner
 from steadyhand.errors import SteadyhandError, TrialError
 from steadyhand.judging.trial import judge_trial, settle
-from steadyhand.ports.agent import agent_facts, shows_of
+from steadyhand.ports.agent import Shows, agent_facts, shows_of
 from steadyhand.ports.environment import closes_at_once
+from steadyhand.ports.evaluator import reads_of
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.event import ErrorHappened, Evaluated, Noted
 from steadyhand.records.result import ConversationEnding, ConversationMetrics, ConversationResult, FileSystemOperation
@@ -110,6 +111,8 @@ async def _set_up(trial: RunningTrial) -> None:
     await _open_database(trial)
     if trial.parts.services is not None:
         await trial.parts.services.open(trial)
+    if trial.parts.gateway is not None:
+        trial.addresses = await trial.parts.gateway.open(trial)
     if trial.parts.agent is not None:
         try:
             await trial.parts.agent.open(trial)
@@ -134,6 +137,7 @@ def _closes_at_once(parts: TrialParts) -> bool:
     return (
         parts.database is None
         and parts.services is None
+        and parts.gateway is None
         and closes_at_once(parts.environment)
         and (parts.agent is None or agent_facts(parts.agent).closes_at_once)
     )
@@ -143,7 +147,7 @@ async def _tear_down(trial: RunningTrial) -> None:
     """Close every part, the last opened first, even if another fails to close."""
     parts = trial.parts
     failures: list[Exception] = []
-    closing = [part.close for part in (parts.agent, parts.services, parts.database) if part is not None]
+    closing = [part.close for part in (parts.agent, parts.gateway, parts.services, parts.database) if part is not None]
     # After the agent: it may have called a service while closing.
     for close in (*closing, trial.raise_broken, parts.environment.teardown):
         try:
@@ -171,7 +175,7 @@ def _record(
         unfinished=evaluation.unfinished,
         errors=phases.errors,
         latency=assessment.latency,
-        undecided=trial.undecided,
+        undecided=[*trial.undecided, *_doubts(trial, evaluation)],
         timeline=assessment.timeline,
         rubric=assessment.rubric,
     )
@@ -196,9 +200,24 @@ def _record(
         conversations=tuple(
             [_ending(parts.scenario.steps[step], conversation) for step, conversation in conversations.items()]
         ),
-        shows=shows_of(parts.agent) if parts.agent else None,
+        shows=_shows(parts),
         missing_plugins=tuple(parts.missing_plugins),
     )
+
+
+def _shows(parts: TrialParts) -> Shows | None:
+    if parts.agent is None:
+        return None
+    shows = shows_of(parts.agent)
+    return shows if parts.gateway is None else parts.gateway.shows(shows)
+
+
+def _doubts(trial: RunningTrial, evaluation: Evaluation) -> Sequence[str]:
+    """What came too late for the checks on the agent's actions, if there were any."""
+    if trial.parts.gateway is None or not (doubts := trial.parts.gateway.doubts()):
+        return ()
+    types = {result.type for result in evaluation.results if result.place is not None}
+    return doubts if any("actions" in reads_of(trial.parts.evaluator(each)) for each in types) else ()
 
 
 def _metrics(trial: RunningTrial, conversations: Mapping[int, ConversationResult]) -> ConversationMetrics | None:

@@ -23,6 +23,7 @@ from steadyhand.ports.agent import (
     Judge,
     ProvidedService,
     ServiceFault,
+    StandingAddresses,
     TrialContext,
     UserSimulator,
 )
@@ -169,7 +170,7 @@ class AgentSettings(Record):
 
     `run` is what it may share with the agents of the other trials; None when it stands alone. `default_key` says
     whether a key that was meant for agents of this kind in general may be sent to the target: not when a scenario chose
-    the target.
+    the target. `gateway` gives out addresses for an agent that declares `uses_gateway`; None where there is no gateway.
     """
 
     target: str = ""
@@ -179,6 +180,7 @@ class AgentSettings(Record):
     options: Mapping[str, Any] = {}
     run: Any = None
     default_key: bool = True
+    gateway: StandingAddresses | None = None
 
 
 class EnvironmentSettings(Record):

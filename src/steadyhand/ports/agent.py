@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
@@ -85,6 +86,11 @@ class TrialContext(Protocol):
         ...
 
     @property
+    def addresses(self) -> Addresses:
+        """Where an agent that is not ours reaches this trial; none without a gateway."""
+        ...
+
+    @property
     def live(self) -> bool:
         """Whether mocks and seeding are ignored."""
         ...
@@ -152,6 +158,10 @@ class AgentFacts(NamedTuple):
     key_variable: str = ""
     """The variable of the key that it sends to its target unless another one is configured. Its factory declares this.
     No such key is sent where a scenario chose the target, and the user is told."""
+
+    uses_gateway: bool = False
+    """Whether it tells its program the addresses of the trial, so that what the program asks of models, services and
+    mocks goes through us. Its factory declares this."""
 
     closes_at_once: bool = False
     """Whether `close`, in the agent's current state, returns without waiting."""
@@ -360,6 +370,62 @@ class Services(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class Addresses(Record):
+    """Where an agent that is not ours reaches its trial.
+
+    `names` are what a mapping in the configuration may use (`openai_base_url`); `variables` are those that are set in
+    the agent's environment anyway. `token` is what tells these addresses from those of other trials.
+    """
+
+    token: str = ""
+    names: dict[str, str] = {}
+    variables: dict[str, str] = {}
+
+    def traceparent(self, turn: int) -> str | None:
+        """The W3C trace context of the trial's n-th turn, 0 for the whole trial; None where no trace is received."""
+        trace_id = self.names.get("trace_id")
+        return None if trace_id is None else f"00-{trace_id}-{turn_span_id(trace_id, turn)}-01"
+
+
+def turn_span_id(trace_id: str, turn: int) -> str:
+    """The span that stands for a turn of ours."""
+    return hashlib.sha256(f"{trace_id} {turn}".encode()).hexdigest()[:16]
+
+
+class Gateway(Protocol):
+    """How an agent that is not ours reaches its trial. One per trial; opened before the agent and closed after it."""
+
+    async def open(self, trial: TrialContext) -> Addresses: ...
+
+    async def settle(self) -> None:
+        """The agent has ended a turn: wait, for a bounded time, for what it still has to tell."""
+        ...
+
+    def shows(self, declared: Shows) -> Shows:
+        """What can be seen of the agent, given what it declares and what has come of it here."""
+        ...
+
+    async def close(self) -> None:
+        """Nothing reaches the trial from here on. Safe to call twice, and after a failed `open`."""
+        ...
+
+    def doubts(self) -> tuple[str, ...]:
+        """After `close`: what was told of the agent's actions too late for the checks on them."""
+        ...
+
+
+class StandingAddresses(Protocol):
+    """Gives out addresses that outlive a trial, for a program that reads them once and then serves many."""
+
+    def standing(self, model: ChatModel | None) -> Addresses:
+        """Addresses that lead nowhere until they are pointed at a trial."""
+        ...
+
+    def point(self, standing: Addresses, trial: TrialContext | None) -> None:
+        """Let the addresses lead to this trial, or nowhere. They stop leading to a trial when it ends."""
+        ...
 
 
 ASKED_AGAIN = "simulated_user_asked_again"

@@ -22,7 +22,7 @@ _RECORD = "steadyhand_record"
 NodeT = TypeVar("NodeT", bound=pytest.Collector | pytest.Item)
 
 
-class Outcome(NamedTuple):
+class ItemOutcome(NamedTuple):
     """What a scenario came to; `text` says why it did not pass, `record` is the file of its run."""
 
     verdict: Verdict
@@ -44,7 +44,7 @@ class ScenarioCollection:
         self._root: Path = config.rootpath
         self._globs: Sequence[str] = config.getini("steadyhand_files")
         self._one_by_one: bool = _stops_early(config) or hasattr(config, "workerinput")
-        self._outcomes: dict[str, Outcome] = {}
+        self._outcomes: dict[str, ItemOutcome] = {}
         self._files: dict[str, Path] = {}
         self._markers: set[str] = set()
 
@@ -81,7 +81,7 @@ class ScenarioCollection:
             self._config.addinivalue_line("markers", f"{name}: a tag of scenarios")
         return name
 
-    def outcome(self, item: ScenarioItem) -> Outcome:
+    def outcome(self, item: ScenarioItem) -> ItemOutcome:
         """What the scenario came to. With it run all that are still to come, unless pytest may stop at a failure or
         another process may run them; asked again, it is run again."""
         if item.name not in self._outcomes:
@@ -115,13 +115,13 @@ class ScenarioCollection:
             rate = rates.get(scenario_id)
             if rate is None or (rate.verdict is Verdict.PASSED and not result.complete):
                 told = "the record of the run is not complete, so that nothing is known for sure"
-                self._outcomes[scenario_id] = Outcome(Verdict.ERROR, f"error: {told}", result.path)
+                self._outcomes[scenario_id] = ItemOutcome(Verdict.ERROR, f"error: {told}", result.path)
             else:
                 text = "" if rate.verdict is Verdict.PASSED else result.evidence(scenario_id)
-                self._outcomes[scenario_id] = Outcome(rate.verdict, text, result.path)
+                self._outcomes[scenario_id] = ItemOutcome(rate.verdict, text, result.path)
 
     def _all_errors(self, ids: Iterable[str], told: str) -> None:
-        self._outcomes |= {scenario_id: Outcome(Verdict.ERROR, f"error: {told}") for scenario_id in ids}
+        self._outcomes |= {scenario_id: ItemOutcome(Verdict.ERROR, f"error: {told}") for scenario_id in ids}
 
 
 class ScenarioFile(pytest.File):
@@ -152,7 +152,7 @@ class ScenarioItem(pytest.Item):
         super().__init__(**node)  # pyright: ignore[reportUnknownMemberType]
         self._collection = collection
         self._line: int = 0
-        self._outcome: Outcome | None = None
+        self._outcome: ItemOutcome | None = None
         self.begun: bool = False
         self.needs_trust: str | None = None
 

@@ -16,10 +16,24 @@ Purpose = Literal["agent", "user", "judge", "summary"]
 _MODELS_OWN_LIMIT = frozenset(("model_length", "model_context_window_exceeded"))
 
 
+class ArrivalClock(enum.StrEnum):
+    """Who stamped the bytes of an answer when they arrived.
+
+    `OWN`: this process, when its event loop came to read them. `KERNEL`: the kernel, however busy the process was.
+    `CLOCK_SET`: this process, because the system's clock, on which the kernel stamps, was set during the attempt.
+    """
+
+    OWN = "own"
+    KERNEL = "kernel"
+    CLOCK_SET = "clock_set"
+
+
 class Attempt(Record, array_like=True):
     """One attempt at a call. A time is None if that point was not reached.
 
-    `cut_ms` is the deadline at which we stopped reading an incomplete answer.
+    `cut_ms` is the deadline at which we stopped reading an answer that was not complete. One that went through a proxy
+    is `proxied`: the way through it is part of its times. `last_byte_shared`: bytes that do not belong to the answer
+    were read together with its last one, and may have come later than it; see `CallTiming`.
     """
 
     started_ms: float
@@ -34,6 +48,9 @@ class Attempt(Record, array_like=True):
     streamed: bool = False
     error: str | None = None
     backoff_ms: float = 0.0
+    proxied: bool = False
+    clock: ArrivalClock = ArrivalClock.OWN
+    last_byte_shared: bool = False
 
     @property
     def latency_ms(self) -> float | None:
@@ -79,7 +96,9 @@ class CallTiming(Record, array_like=True):
     """The times of a call.
 
     `chunks` has (arrival after `sent_ms` of the last attempt, number of characters) for each piece of the reply.
-    `spoiled` lists what may have distorted the latency; if it is empty, the latency is the model's.
+    `spoiled` lists what may have distorted the latency; if it is empty, the latency is the model's. `pieces_late_ms` is
+    the most by which a piece can have arrived before its time in `chunks`: pieces that arrive while the event loop is
+    busy are read together, and the kernel gives only the time of the last.
     """
 
     queued_ms: float = 0.0
@@ -87,6 +106,7 @@ class CallTiming(Record, array_like=True):
     loop_lag_ms: float = 0.0
     chunks: tuple[tuple[float, int], ...] = ()
     spoiled: tuple[Spoiled, ...] = ()
+    pieces_late_ms: float = 0.0
 
     @property
     def latency_ms(self) -> float | None:
@@ -261,11 +281,22 @@ _ENDED = {
 }
 
 
+WireDialect = Literal["openai_chat", "openai_responses", "anthropic_messages"]
+
+
+class ClientBody(Record):
+    """A question as the agent's own client put it. A model of the same dialect is sent these fields and not ours."""
+
+    dialect: WireDialect
+    fields: dict[str, Any] = {}
+
+
 class ChatRequest(Record):
     """What to ask.
 
-    `json_schema` asks for structured output, `json_mode` for any JSON object, if the server supports it. `cut_after_ms`
-    after it was sent, the answer is cut off: see `ChatResponse.cut`.
+    `json_schema` asks for structured output, `json_mode` for any JSON object, where the server offers it.
+    `cut_after_ms` after it was sent, an answer is taken as far as it has come: see `ChatResponse.cut`. `client` is set
+    when an agent's own client asks, through the gateway. `headers` are sent with this request by models over HTTP.
     """
 
     messages: tuple[Message, ...]
@@ -278,6 +309,8 @@ class ChatRequest(Record):
     purpose: Purpose = "agent"
     timeout_s: float | None = None
     cut_after_ms: float | None = None
+    client: ClientBody | None = None
+    headers: dict[str, str] = {}
 
 
 class Usage(Record, rename={"input_tokens": "input", "output_tokens": "output"}):
@@ -297,7 +330,8 @@ class ChatResponse(Record):
     live from the model; anything else is never graded for latency. An answer that was `cut` holds what had arrived by
     `ChatRequest.cut_after_ms`, its `finish_reason` is `deadline` and `attempt.cut_ms` is set. `timing_includes` says
     what is in the times beside the model and the way to it, if anything. `finish_reason` is None when the server did
-    not say, `finish_raw` is its own word, and `token_limit` the most tokens that the request allowed, if it did.
+    not say, `finish_raw` is its own word, and `token_limit` the most tokens that the request allowed, if it did. `body`
+    is the answer as it came, where the question was sent as an agent's client put it.
     """
 
     text: str
@@ -310,6 +344,7 @@ class ChatResponse(Record):
     timing_includes: str | None = None
     finish_raw: str | None = None
     token_limit: int | None = None
+    body: str | None = None
 
     @property
     def finish(self) -> Finish | None:

@@ -13,7 +13,7 @@ from steadyhand.records.chat import CallTiming, Finish, Message, Purpose, ToolCa
 from steadyhand.records.evaluation import EvaluationResult
 
 ActionStatus = Literal["success", "error"]
-Sight = Literal["seen", "self_reported", "not_seen"]
+Sight = Literal["seen", "partly_seen", "self_reported", "not_seen"]
 Visible = Literal["actions", "services", "files", "database", "model_calls"]
 VISIBLE: tuple[Visible, ...] = get_args(Visible)
 
@@ -21,9 +21,13 @@ VISIBLE: tuple[Visible, ...] = get_args(Visible)
 class Shows(Record):
     """What we can see of an agent's actions, apart from its reply.
 
-    *seen*: it goes through us, and we record it. *self_reported*: the agent tells us, and we believe it. *not_seen*: we
-    would not know, so silence proves nothing. `services`, `files` and `database` are those of the trial (mocks,
-    workspace, seeded database); if the agent cannot reach them, they are not seen.
+    *seen*: it goes through us, and we record it. *partly_seen*: so it does, but something is missing; what is there was
+    done, and silence proves nothing. *self_reported*: the agent tells us, and its word counts. *not_seen*: we would not
+    know, so that silence proves nothing. `services`, `files` and `database` are the trial's own (mocks, workspace,
+    seeded database); where the agent cannot reach them, they are not seen.
+
+    `traced` declares that every tool call of the agent is exported as a span: its actions are seen where the trace is
+    complete, and its trace is waited for.
 
     With `acts` false the agent can only reply: nothing is hidden, and a check on its actions could only ever have one
     result. `advice` says how to make actions visible.
@@ -35,7 +39,8 @@ class Shows(Record):
     database: Sight = "not_seen"
     model_calls: Sight = "not_seen"
     acts: bool = True
-    advice: str = "if the agent shows it, declare that in `shows` of its class"
+    traced: bool = False
+    advice: str = "if the agent does show it, declare that in `shows` of its class"
 
     def of(self, what: Visible) -> Sight:
         sight: Sight = getattr(self, what)
@@ -54,7 +59,8 @@ class TrajectoryStep(Record):
     """A thought, an action or an observation.
 
     `at_ms` counts from the start of the trial. An action has `name`, `params` and `status`; an observation has the
-    `name` of its action and `content`, of which only the start was kept if it was `cut`; a thought has `content`.
+    `name` of the action it answers and its `content`, of which only the beginning was kept when it was `cut`; a thought
+    has `content`. `agent` says whose it is, where several work together and the trace knows.
     """
 
     type: Literal["thought", "action", "observation"]
@@ -65,6 +71,7 @@ class TrajectoryStep(Record):
     content: Any = None
     duration_ms: float | None = None
     cut: bool = False
+    agent: str | None = None
 
 
 class Event(Record, tag_field="kind", array_like=True):
@@ -81,7 +88,10 @@ class Said(Event, tag="message"):
 
 
 class ModelCalled(Event, tag="model_call"):
-    """A finished model call, successful or not (`error`). `finish` is None if the server did not say."""
+    """A finished model call, successful or not (`error`). `finish` is None if the server did not say.
+
+    A call that was `relayed` was made by the agent's own program, through the gateway.
+    """
 
     model: str
     purpose: Purpose
@@ -91,20 +101,28 @@ class ModelCalled(Event, tag="model_call"):
     usage: Usage | None = None
     error: str | None = None
     finish: Finish | None = None
+    relayed: bool = False
+    agent: str | None = None
 
 
 class Thought(Event, tag="thought"):
     text: str
+    agent: str | None = None
 
 
 class ActionTaken(Event, tag="action"):
-    """A completed action; `at_ms` is when it began."""
+    """An action that ran to its end; `at_ms` is when it began. `agent` is the one of several that took it, if known.
+
+    One that is `traced` comes from the agent's own trace, and may have been reported by the agent as well.
+    """
 
     id: str
     name: str
     params: dict[str, Any] = {}
     status: ActionStatus = "success"
     duration_ms: float = 0.0
+    agent: str | None = None
+    traced: bool = False
 
 
 class Observed(Event, tag="observation"):
@@ -114,6 +132,7 @@ class Observed(Event, tag="observation"):
     name: str
     content: Any = None
     cut: bool = False
+    agent: str | None = None
 
 
 class ServiceCalled(Event, tag="service_call"):

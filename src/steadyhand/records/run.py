@@ -5,7 +5,8 @@ Tokens are counted by the servers. Costs are known where prices are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -18,7 +19,7 @@ from steadyhand.records.evaluation import EvaluationResult, FailureClass, Latenc
 from steadyhand.records.event import ActionTaken, AnyEvent, ModelCalled, Observed, Said, Shows, Thought, TrajectoryStep
 from steadyhand.records.location import Place
 from steadyhand.records.result import ConversationEnding, ConversationMetrics
-from steadyhand.records.scenario import ExpectedConduct
+from steadyhand.records.scenario import ExpectedConduct, Scenario
 
 FORMAT_VERSION = 3
 SCENARIO_PART = "the scenario"
@@ -162,6 +163,30 @@ class CanaryTally(Record):
         return sum(case.label == "fail" and case.judged == "pass" for case in self.cases)
 
 
+class Shard(Record):
+    """Which part of a whole a run is: the `number`th of `of`, counted from 1, and what the whole consists of.
+
+    The rest is of the whole, by scenario in the order of the plan: `trials` planned, `digests` of what they are made
+    of, and what a header says of scenarios. It is the same in every shard.
+    """
+
+    number: int
+    of: int
+    trials: dict[str, int] = {}
+    digests: dict[str, str] = {}
+    targets: dict[str, Target] = {}
+    pass_rates: dict[str, float] = {}
+    matrices: tuple[RunMatrix, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}"
+
+    @property
+    def scenario_ids(self) -> tuple[str, ...]:
+        """Those of this shard: every `of`th scenario."""
+        return tuple(self.trials)[self.number - 1 :: self.of]
+
+
 class RunHeader(Record):
     """What was requested, fixed when the run starts.
 
@@ -172,7 +197,9 @@ class RunHeader(Record):
     what its trials are made of, by what a person calls that. `targets` says what each scenario is tried on. With
     `until` a scenario's trials end when its pass rate is decided, wrongly with a chance of at most `alpha`. `origin` is
     the id of the run whose stored trials were judged again; None for a run of its own. `canaries` is how the judge did
-    on the labelled cases slipped into the run.
+    on the labelled cases slipped into the run. `failed_of` is the run of which only those scenarios were run again that
+    did not pass, `shard` says which part of a whole the run is, and `merged_from` are the shards it was put together
+    from. `took_ms` is how long trials were running, resumed parts included; 0 while that is not known.
     """
 
     id: str
@@ -194,6 +221,10 @@ class RunHeader(Record):
     alpha: float = DEFAULT_ALPHA
     origin: str | None = None
     canaries: CanaryTally | None = None
+    failed_of: str | None = None
+    shard: Shard | None = None
+    merged_from: tuple[str, ...] = ()
+    took_ms: float = 0.0
 
 
 class TrialKey(Record, array_like=True):
@@ -242,13 +273,27 @@ class Judged(Record, array_like=True):
     invariants_over_time: tuple[InvariantTimeline, ...] = ()
 
 
+class RanOn(Record, array_like=True):
+    """The worker that ran a trial, where it was not the process that recorded it.
+
+    `lag_ms` is how late its event loop ran at worst during the trial, and `clock_ms` how far its time of day was ahead
+    of the driver's when it was given its last orders, their way included.
+    """
+
+    worker: str
+    node: str
+    lag_ms: float
+    clock_ms: float = 0.0
+
+
 class TrialRecord(Record, array_like=True):
     """A finished trial.
 
     `earlier` has the measurements that were repeated because latency could not be graded, `replaced` the trials in
     error that a resume repeated. `conversations` says how each ended, in the order of the steps. `shows` is what we can
     see of its agent; None without an agent. `origin` is the run that the agent's part was taken from, if the trial was
-    only judged again: the calls of agent and user were paid for there.
+    only judged again: the calls of agent and user were paid for there. `ran_on` is None if the trial ran in the process
+    that recorded it.
     """
 
     key: TrialKey
@@ -274,6 +319,7 @@ class TrialRecord(Record, array_like=True):
     shows: Shows | None = None
     missing_plugins: tuple[str, ...] = ()
     origin: str | None = None
+    ran_on: RanOn | None = None
 
     @property
     def paid(self) -> Iterable[AnyEvent]:
@@ -281,6 +327,15 @@ class TrialRecord(Record, array_like=True):
         if self.origin is None:
             return self.events
         return [event for event in self.events if not isinstance(event, ModelCalled) or event.purpose == "judge"]
+
+
+class PlannedTrial(Record):
+    """`seed` is the trial's own, which models are asked with; `mock_seed` is what the chance of mocks is drawn from."""
+
+    scenario: Scenario
+    key: TrialKey
+    seed: int
+    mock_seed: int
 
 
 def error_in_place_of(trial: TrialRecord, reason: str) -> TrialRecord:
@@ -349,15 +404,43 @@ def exported_transcript(trial: TrialRecord) -> tuple[Said, ...]:
 
 
 def trajectory_of(events: Iterable[AnyEvent]) -> tuple[TrajectoryStep, ...]:
-    """Thoughts, actions and observations by start time; those of the same moment in the order they were emitted."""
-    steps = [step for event in events if isinstance(event, _STEPS) and (step := _step_of(event)) is not None]
+    """Thoughts, actions and observations by the time they began; those of the same moment stay as they were emitted."""
+    told = told_once([event for event in events if isinstance(event, _STEPS)])
+    steps = [step for event in told if (step := _step_of(event)) is not None]
     return tuple(sorted(steps, key=lambda step: step.at_ms))
+
+
+def told_once(events: Sequence[AnyEvent]) -> Sequence[AnyEvent]:
+    """Without the actions that the agent reported and its trace tells as well: they were done once."""
+    traced = Counter(_what(event) for event in events if type(event) is ActionTaken and event.traced)
+    if not traced:
+        return events
+    twice: set[str] = set()
+    for event in events:
+        if type(event) is ActionTaken and not event.traced and traced[_what(event)] > 0:
+            traced[_what(event)] -= 1
+            twice.add(event.id)
+    return [event for event in events if _action_id(event) not in twice]
+
+
+def _action_id(event: AnyEvent) -> str | None:
+    match event:
+        case ActionTaken():
+            return event.id
+        case Observed():
+            return event.action_id
+        case _:
+            return None
+
+
+def _what(action: ActionTaken) -> tuple[int | None, int | None, str, bytes]:
+    return action.step, action.turn, action.name, msgspec.json.encode(action.params, order="sorted")
 
 
 def _step_of(event: AnyEvent) -> TrajectoryStep | None:
     match event:
         case Thought():
-            return TrajectoryStep(type="thought", at_ms=event.at_ms, content=event.text)
+            return TrajectoryStep(type="thought", at_ms=event.at_ms, content=event.text, agent=event.agent)
         case ActionTaken():
             return TrajectoryStep(
                 type="action",
@@ -366,10 +449,16 @@ def _step_of(event: AnyEvent) -> TrajectoryStep | None:
                 params=event.params,
                 status=event.status,
                 duration_ms=event.duration_ms,
+                agent=event.agent,
             )
         case Observed():
             return TrajectoryStep(
-                type="observation", at_ms=event.at_ms, name=event.name, content=event.content, cut=event.cut
+                type="observation",
+                at_ms=event.at_ms,
+                name=event.name,
+                content=event.content,
+                cut=event.cut,
+                agent=event.agent,
             )
         case _:
             return None

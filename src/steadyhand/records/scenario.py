@@ -99,6 +99,8 @@ class MockWhen(Record):
 
 
 class Mock(Record):
+    """`description` and `parameters`, a JSON Schema, are what an agent is told of the method."""
+
     method: str
     place: Place
     service: str | None = None
@@ -108,6 +110,8 @@ class Mock(Record):
     error: MockFault | None = None
     delay_ms: float = 0.0
     probability: float | None = None
+    description: str = ""
+    parameters: dict[str, Any] | None = None
 
 
 class DatabaseSeed(Record):

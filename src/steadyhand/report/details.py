@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections import Counter
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from steadyhand.judging.trial import alarm_of, label
-from steadyhand.records.evaluation import EvaluationResult, RubricScore, Verdict
-from steadyhand.records.event import AnyEvent, Lagged, Retried, Said, Waited
-from steadyhand.records.result import ConversationEnding
-from steadyhand.records.run import Judged, TrialRecord, answers_finish, exported_transcript, transcript_of
+from steadyhand.records.evaluation import EvaluationResult, FailureClass, RubricScore, Verdict
+from steadyhand.records.event import (
+    AnyEvent,
+    Lagged,
+    Retried,
+    Waited,
+)
+from steadyhand.records.run import Judged, TrialRecord, answers_finish, exported_transcript
 from steadyhand.report import wording
-from steadyhand.report.table import Page, clip, one_line, visible
+from steadyhand.report.table import Page, cells, clip, one_line, visible
+from steadyhand.report.transcript import render_endings, render_transcript
 from steadyhand.report.wording import milliseconds, safe_by_deadline, scenario_label
 
 _REASONS = 3
@@ -126,99 +133,44 @@ def _number(count: int, noun: str) -> str:
     return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
-Transcripts = Literal["all", "failed", "none"]
-NO_CONDITION = "no condition met"
-_LAST = 4
-_LINES = 40
-_TALK_INDENT = 4
-
-
-def is_conversation(trial: TrialRecord) -> bool:
-    return any(said.turn is not None for said in transcript_of(trial.events))
-
-
-def render_transcript(trial: TrialRecord, page: Page) -> Iterator[str]:
-    """The whole conversation; for a trial without one, the last few messages."""
-    said = exported_transcript(trial)
-    for talk in trial.conversations:
-        if not talk.transcript_exported:
-            yield f"  transcript of step {talk.step + 1} omitted: `export_full_transcript` is false"
-    if not said:
-        return
-    if any(event.turn is not None for event in said):
-        yield "  transcript"
-        yield from _turns(trial, said, page)
-        return
-    yield "  transcript" + (f" (last {_LAST} of {len(said)} messages)" if len(said) > _LAST else "")
-    for event in said[-_LAST:]:
-        yield from _message(event, page, most=4)
-
-
-def ending_line(talk: ConversationEnding) -> str:
-    """Such as `user_expresses_satisfaction, early, after turn 2`."""
-    early = ", early" if talk.terminated_early else ""
-    return f"{talk.termination_reason or NO_CONDITION}{early}, after turn {talk.turns}"
-
-
-def render_endings(trial: TrialRecord, page: Page) -> Iterator[str]:
-    """How each conversation ended, and why."""
-    for talk in trial.conversations:
-        evidence = f": {talk.termination_evidence}" if talk.termination_evidence else ""
-        step = f" (step {talk.step + 1})" if len(trial.conversations) > 1 else ""
-        lines = list(page.wrap(f"{ending_line(talk)}{step}{evidence}", indent=12))
-        yield f"  {page.paint('ended by', 'faint')}  {lines[0]}"
-        yield from (" " * 12 + line for line in lines[1:])
-
-
-def _turns(trial: TrialRecord, said: tuple[Said, ...], page: Page) -> Iterator[str]:
-    at: tuple[int | None, int | None] = (None, None)
-    for index, event in enumerate(said):
-        if (event.step, event.turn) != at:
-            at = (event.step, event.turn)
-            if event.turn is not None:
-                yield " " * _TALK_INDENT + page.paint(_heading(event, said), "faint")
-        yield from _message(event, page, most=_LINES)
-        last_of_turn = index + 1 == len(said) or (said[index + 1].step, said[index + 1].turn) != at
-        if last_of_turn and event.turn is not None:
-            yield from _checks(trial, event, page)
-
-
-def _heading(first: Said, said: tuple[Said, ...]) -> str:
-    times = [event.at_ms for event in said if (event.step, event.turn) == (first.step, first.turn)]
-    return f"turn {first.turn}, {milliseconds(max(times) - first.at_ms)}"
-
-
-def _checks(trial: TrialRecord, event: Said, page: Page) -> Iterator[str]:
-    for check in trial.evaluations:
-        if (check.stage, check.step, check.turn) == ("turn", event.step, event.turn):
-            verdict = page.paint(check.verdict, check.verdict)
-            yield f"{' ' * (_TALK_INDENT + 2)}{verdict}  {one_line(label(check))}: {one_line(check.message)}"
-
-
-def _message(event: Said, page: Page, *, most: int) -> Iterator[str]:
-    name = event.message.role.ljust(9)
-    hang = _TALK_INDENT + len(name) + 2
-    lines = list(page.wrap(event.message.content or "(no text)", indent=hang, most=most)) or [""]
-    yield f"{' ' * _TALK_INDENT}{page.paint(name, 'faint')}  {lines[0]}".rstrip()
-    for line in lines[1:]:
-        yield (" " * hang + line).rstrip()
-
-
 _CHECKS = 10
 _INDENT = 2
+_QUOTED = 40
+_COMPARED = 240
+_IN_QUOTES = re.compile(r"'([^']+)'")
+_CLASSES = {
+    FailureClass.CRITICAL_INVARIANT: "critical invariant violated",
+    FailureClass.INVARIANT: "invariant violated",
+    FailureClass.RUBRIC: "low rubric score",
+    FailureClass.LATENCY: "too late",
+    FailureClass.FABRICATION: "fabricated content",
+}
 _ALARMS = {
     "missed": "missed: the agent should have acted",
     "false": "false: the agent should have deferred",
 }
 
 
-def render_details(trial: TrialRecord, page: Page, *, numbered: bool = False, transcript: bool = True) -> Iterator[str]:
-    """The lines about one trial, starting with its heading."""
-    verdict = trial.judged.verdict
-    heading = clip(visible(scenario_label(trial, numbered=numbered)), page.width - len(verdict) - 2)
-    yield f"{page.paint(verdict.upper(), verdict)}  {page.paint(heading, 'strong')}"
+def render_details(
+    trial: TrialRecord,
+    page: Page,
+    *,
+    numbered: bool = False,
+    transcript: bool = True,
+    whole: bool = False,
+    count: str = "",
+    named: bool = True,
+) -> Iterator[str]:
+    """The lines about one trial, starting with its heading.
+
+    `count` says of how many trials it is an example; it stands alone unless the trial is `named`. With `whole` nothing
+    is left out.
+    """
+    yield from _title(trial, page, visible(scenario_label(trial, numbered=numbered)) if named else "", count)
     yield from _indented(page, str(trial.place), _INDENT, style="faint")
-    yield from _indented(page, trial.judged.reason, _INDENT)
+    open_checks = [check for check in trial.evaluations if check.verdict is not Verdict.PASSED]
+    if not any(label(check) in trial.judged.reason for check in open_checks):
+        yield from _indented(page, trial.judged.reason, _INDENT)
     for phase in trial.phases:
         if phase.error and phase.error not in trial.judged.reason:
             yield from _field(page, f"in {phase.name}", phase.error, _INDENT)
@@ -229,13 +181,46 @@ def render_details(trial: TrialRecord, page: Page, *, numbered: bool = False, tr
         yield from _field(page, "times", times, _INDENT)
     if trial.judged.rubric is not None:
         yield from _field(page, "rubric", _rubric(trial.judged.rubric), _INDENT)
-    open_checks = [check for check in trial.evaluations if check.verdict is not Verdict.PASSED]
-    for check in open_checks[:_CHECKS]:
-        yield from _check(check, page)
-    if len(open_checks) > _CHECKS:
-        yield f"  {len(open_checks) - _CHECKS} more checks did not pass"
+    shown = open_checks if whole else open_checks[:_CHECKS]
+    for check in shown:
+        yield from _check(check, page, beside=trial if transcript else None)
+    if len(open_checks) > len(shown):
+        yield f"  {len(open_checks) - len(shown)} more checks did not pass"
+    if whole:
+        yield from render_passed_checks(trial, page)
     if transcript:
-        yield from render_transcript(trial, page)
+        yield from render_transcript(trial, page, whole=whole)
+
+
+def _title(trial: TrialRecord, page: Page, name: str, count: str) -> Iterator[str]:
+    """The verdict, the scenario and the count, on as many lines as an id takes that must not be cut."""
+    verdict = trial.judged.verdict
+    indent = len(verdict) + 2
+    room = page.width - indent
+    heading, below = "  ".join(filter(None, (name, count))), ""
+    if name and cells(heading) > room:
+        heading, below = name, count
+    if cells(one_line(trial.key.scenario_id)) <= room:
+        heading = clip(heading, room)
+    lines = list(page.wrap(heading, indent=indent)) or [""]
+    yield f"{page.paint(verdict.upper(), verdict)}  {page.paint(lines[0], 'strong')}"
+    yield from (" " * indent + page.paint(line, "strong") for line in lines[1:])
+    if below:
+        yield f"  {below}"
+
+
+def render_passed_checks(trial: TrialRecord, page: Page) -> Iterator[str]:
+    for check in trial.evaluations:
+        if check.verdict is Verdict.PASSED:
+            text = f"{one_line(label(check))}: {one_line(check.message)}"
+            lines = list(page.wrap(text, indent=10))
+            yield f"  {page.paint(check.verdict, check.verdict)}  {lines[0]}"
+            yield from (" " * 10 + line for line in lines[1:])
+
+
+def explained_classes(classes: Iterable[FailureClass]) -> str:
+    """Such as `A (critical invariant violated), D (too late)`."""
+    return ", ".join(f"{each} ({_CLASSES[each]})" for each in classes)
 
 
 def _facts(trial: TrialRecord) -> Iterator[tuple[str, str]]:
@@ -243,7 +228,7 @@ def _facts(trial: TrialRecord) -> Iterator[tuple[str, str]]:
     if finish is not None and not finish.plain:
         yield "ended", str(finish)
     if trial.judged.failure_classes:
-        yield "classes", ", ".join(trial.judged.failure_classes)
+        yield "classes", explained_classes(trial.judged.failure_classes)
     if alarm := alarm_of(trial):
         yield "alarm", _ALARMS[alarm]
     if trial.judged.latency_spoiled:
@@ -278,7 +263,54 @@ def _rubric(score: RubricScore) -> str:
     return told + (f"; fabricated: {score.evidence or 'yes'}" if score.fabricated else "")
 
 
-def _check(check: EvaluationResult, page: Page) -> Iterator[str]:
+class Told(NamedTuple):
+    """What there is to say of a check, with nothing in it twice."""
+
+    message: str
+    fields: dict[str, str]
+
+
+def told_once(check: EvaluationResult, beside: Iterable[str] = ()) -> Told:
+    """Its message and evidence, without what another part of it, or a text shown `beside` it, says already."""
+    message = check.message
+    reasoning = check.judge.reasoning if check.judge is not None else None
+    if reasoning:
+        message = _without(message, reasoning)
+    shown = [message, reasoning or "", *beside]
+    fields: dict[str, str] = {}
+    for name in ("expected", "found", "where", "excerpt"):
+        value: str | None = getattr(check.evidence, name, None)
+        if value is None or (name == "where" and check.judge is not None):
+            continue
+        if not any(_says(text, value) for text in shown):
+            fields[name] = value
+            shown.append(value)
+    if reasoning:
+        fields["judge"] = reasoning
+    return Told(message, fields)
+
+
+def _without(message: str, reasoning: str) -> str:
+    """The message up to where it begins to quote the judge."""
+    at = message.find(reasoning[:_QUOTED])
+    return message if at < 0 else message[:at].rstrip(" :;")
+
+
+def _says(text: str, value: str) -> bool:
+    """Whether a person who has read the text learns nothing from the value."""
+    text, value = one_line(text), one_line(value).removeprefix("...").removesuffix("...")
+    if value in text:
+        return True
+    quoted = _IN_QUOTES.findall(value)
+    if quoted and all(piece in text for piece in quoted):
+        return True
+    text, value = text[:_COMPARED], value[:_COMPARED]
+    same = difflib.SequenceMatcher(None, text, value, autojunk=False).find_longest_match()
+    return same.size > len(value) / 2
+
+
+def _check(check: EvaluationResult, page: Page, *, beside: TrialRecord | None) -> Iterator[str]:
+    """`beside` is the trial whose transcript is shown below."""
     severity = f"  severity {check.severity:g}" if check.severity is not None else ""
     where = f"step {check.step + 1}" + (f", turn {check.turn}" if check.turn is not None else "")
     verdict = page.paint(check.verdict, check.verdict)
@@ -289,14 +321,12 @@ def _check(check: EvaluationResult, page: Page) -> Iterator[str]:
         yield from _indented(page, f"{check.place}{path}", indent, style="faint")
     if check.description:
         yield from _indented(page, check.description, indent)
-    yield from _indented(page, check.message, indent)
-    if check.evidence is not None:
-        for name in ("expected", "found", "where", "excerpt"):
-            value: str | None = getattr(check.evidence, name)
-            if value is not None:
-                yield from _field(page, name, value, indent)
-    if check.judge is not None and check.judge.reasoning:
-        yield from _field(page, f"judge {check.judge.model}", check.judge.reasoning, indent)
+    last = [] if beside is None else [said.message.content[:_COMPARED] for said in exported_transcript(beside)[-1:]]
+    told = told_once(check, last)
+    yield from _indented(page, told.message, indent)
+    for name, value in told.fields.items():
+        judge = f"judge {check.judge.model}" if name == "judge" and check.judge is not None else name
+        yield from _field(page, judge, value, indent)
 
 
 def _indented(page: Page, text: str, indent: int, *, style: str = "") -> Iterator[str]:

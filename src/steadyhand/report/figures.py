@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from steadyhand.judging.figures import CLUSTERED, Figures, RunFigures, TimeFigures
-from steadyhand.judging.rates import ScenarioRate
 from steadyhand.judging.statistics import Percentile
 from steadyhand.records.evaluation import Verdict
 from steadyhand.report.table import Cell, Page, one_line, render_table
@@ -26,11 +25,6 @@ _TARGET_COLUMNS = (
     "safety",
 )
 _LEFT_OUT_FIRST = (8, 7, 9, 5)
-
-
-def worth_showing(rates: Sequence[ScenarioRate]) -> bool:
-    """A single trial of a single scenario has no figures beyond its own."""
-    return len(rates) > 1 or any(rate.total + rate.saved > 1 for rate in rates)
 
 
 def render_figures(figures: RunFigures, page: Page) -> Iterator[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from steadyhand.errors import ExitCode
 from steadyhand.judging.gate import Doubt, GateResult, Rule, Violation
+from steadyhand.report.github import annotation
 from steadyhand.report.table import Page, Quote, no_commands, one_line, visible
 
 _WORDS: dict[Rule, str] = {
@@ -103,25 +104,7 @@ def github_annotations(result: GateResult, folder: Path) -> Iterator[str]:
     for rule, words, violations in violation_groups(result):
         for each in violations:
             told = ": ".join(filter(None, (words, visible(each.unit), visible(each.detail))))
-            place = ""
-            if each.place is not None and each.place.file:
-                place = f"file={_property(_relative(each.place.file, folder))},line={max(each.place.line, 1)},"
-            yield f"::error {place}title={_property(f'steadyhand gate: {rule}')}::{_data(told)}"
+            yield annotation("error", told, title=f"steadyhand gate: {rule}", place=each.place, folder=folder)
     if result.exit_code is ExitCode.UNDECIDED:
         for sentence in doubt_sentences(result, visible):
-            yield f"::warning title=steadyhand gate::{_data(sentence)}"
-
-
-def _relative(file: str, folder: Path) -> str:
-    path = Path(file)
-    return (
-        path.relative_to(folder).as_posix() if path.is_absolute() and path.is_relative_to(folder) else path.as_posix()
-    )
-
-
-def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+            yield annotation("warning", sentence, title="steadyhand gate")

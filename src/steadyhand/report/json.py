@@ -45,6 +45,7 @@ from steadyhand.records.run import (
     TrialRecord,
     answers_finish,
     exported_transcript,
+    told_once,
 )
 from steadyhand.report import json_shapes as shapes
 from steadyhand.report.json_shapes import REPORT_FORMAT
@@ -106,7 +107,11 @@ def _copy_known(shape: type[S], record: Record | None) -> S | None:
 
 def _run(header: RunHeader) -> shapes.JsonRun:
     prices = {model: _copy(shapes.JsonPrice, price) for model, price in header.prices.items()}
-    return _copy(shapes.JsonRun, header, prices=prices, canaries=_canaries(header.canaries))
+    return _copy(shapes.JsonRun, header, prices=prices, canaries=_canaries(header.canaries), shard=_shard(header))
+
+
+def _shard(header: RunHeader) -> str | None:
+    return None if header.shard is None else str(header.shard)
 
 
 def _canaries(tally: CanaryTally | None) -> shapes.JsonCanaries | None:
@@ -135,6 +140,7 @@ def _trial(trial: TrialRecord, prices: Prices) -> shapes.JsonTrial:
         model=trial.model,
         shows=_copy_known(shapes.JsonShows, trial.shows),
         missing_plugins=trial.missing_plugins,
+        ran_on=_copy_known(shapes.JsonRanOn, trial.ran_on),
         verdict=judged.verdict,
         reason=judged.reason,
         outcome=judged.outcome,
@@ -201,18 +207,18 @@ def _evaluation(result: EvaluationResult) -> shapes.JsonEvaluation:
 
 def trajectory_entries(events: Iterable[AnyEvent]) -> tuple[shapes.JsonTrajectoryEntry, ...]:
     """In one shape, by the time each began. Service calls are in it too: they are how an agent acts."""
-    found = [entry for event in events if (entry := _entry(event)) is not None]
+    found = [entry for event in told_once(tuple(events)) if (entry := _entry(event)) is not None]
     return tuple(sorted(found, key=lambda entry: entry.at_ms))
 
 
-_BLANK = dict.fromkeys(("name", "params", "status", "content", "duration_ms", "mock", "error"))
+_BLANK = dict.fromkeys(("name", "params", "status", "content", "duration_ms", "mock", "error", "agent"))
 
 
 def _entry(event: AnyEvent) -> shapes.JsonTrajectoryEntry | None:
     own: dict[str, Any]
     match event:
         case Thought():
-            own = {"type": "thought", "content": event.text}
+            own = {"type": "thought", "content": event.text, "agent": event.agent}
         case ActionTaken():
             own = {
                 "type": "action",
@@ -220,9 +226,10 @@ def _entry(event: AnyEvent) -> shapes.JsonTrajectoryEntry | None:
                 "params": event.params,
                 "status": event.status,
                 "duration_ms": event.duration_ms,
+                "agent": event.agent,
             }
         case Observed():
-            own = {"type": "observation", "name": event.name, "content": event.content}
+            own = {"type": "observation", "name": event.name, "content": event.content, "agent": event.agent}
         case ServiceCalled():
             own = {
                 "type": "service_call",
@@ -259,6 +266,7 @@ def _call(event: ModelCalled) -> shapes.JsonCall:
         latency_ms=timing.latency_ms,
         first_token_ms=timing.first_token_ms,
         chunks=timing.chunks,
+        pieces_late_ms=timing.pieces_late_ms,
         spoiled=tuple(map(str, timing.spoiled)),
         usage=_copy_known(shapes.JsonUsage, event.usage),
         **_finish(event.finish),

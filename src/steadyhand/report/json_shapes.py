@@ -13,7 +13,7 @@ from msgspec import Meta
 from steadyhand.judging.sequential import Decision
 from steadyhand.judging.trial import Alarm
 from steadyhand.records.base import Record, doc
-from steadyhand.records.chat import FinishReason, Purpose, Role
+from steadyhand.records.chat import ArrivalClock, FinishReason, Purpose, Role
 from steadyhand.records.evaluation import FailureClass, Ground, LatencyTier, Outcome, Stage, Verdict
 from steadyhand.records.event import ActionStatus, Sight, Visible
 from steadyhand.records.scenario import ExpectedConduct
@@ -130,6 +130,12 @@ class JsonRun(Record):
     canaries: Annotated[
         JsonCanaries | None, doc("How the judge did on the labelled cases slipped into the run, if there were any.")
     ]
+    failed_of: Annotated[
+        str | None, doc("Id of the run of which only scenarios that did not pass were run again; null for any other.")
+    ]
+    shard: Annotated[str | None, doc("Which part of a whole the run is, such as `2/5`; null for a whole run.")]
+    merged_from: Annotated[tuple[str, ...], doc("Ids of the shards that the run was put together from.")]
+    took_ms: Annotated[float, doc("How long trials were running, resumed parts included; 0 if that is not known.")]
 
 
 class JsonScenario(Record):
@@ -281,6 +287,7 @@ class JsonTrajectoryEntry(Record):
     duration_ms: Annotated[float | None, doc("How long the action or service call took.")]
     mock: Annotated[str | None, doc("Where the mock that answered is defined; null for a real call.")]
     error: Annotated[str | None, doc("Why the service call failed.")]
+    agent: Annotated[str | None, doc("Which of several agents it was, where the agent or its trace says so.")]
 
 
 class JsonPhase(Record):
@@ -307,6 +314,8 @@ class JsonAttempt(Record):
     streamed: Annotated[bool, doc("Whether the answer was streamed.")]
     error: Annotated[str | None, doc("Why the attempt failed.")]
     backoff_ms: Annotated[float, doc("Back-off before the next attempt.")]
+    proxied: Annotated[bool, doc("Whether it went through a proxy, which is then part of its times.")]
+    clock: Annotated[ArrivalClock, doc("Who stamped the arrivals.")]
 
 
 class JsonUsage(Record):
@@ -333,6 +342,7 @@ class JsonCall(Record):
         tuple[tuple[float, _Count], ...],
         doc("For each chunk of text its arrival after the request was sent and its number of characters."),
     ]
+    pieces_late_ms: Annotated[float, doc("The most by which a chunk can have arrived earlier than stated.")]
     spoiled: Annotated[tuple[str, ...], doc("What may have changed the latency.")]
     usage: Annotated[JsonUsage | None, doc("Tokens as counted by the server.")]
     error: Annotated[str | None, doc("Why the call failed.")]
@@ -411,6 +421,15 @@ class JsonMetrics(Record):
     simulator_quality: Annotated[JsonSimulatorQuality | None, doc("Null without a simulated user.")]
 
 
+class JsonRanOn(Record):
+    """The worker that ran a trial, and how good its clock was."""
+
+    worker: Annotated[str, doc("Its name in the run.")]
+    node: Annotated[str, doc("The machine, or the node of a cluster.")]
+    lag_ms: Annotated[float, doc("How late its event loop ran at worst during the trial.")]
+    clock_ms: Annotated[float, doc("How far its time of day was ahead of the driver's, with the way of a message.")]
+
+
 class JsonTrial(Record):
     """A finished trial."""
 
@@ -424,6 +443,7 @@ class JsonTrial(Record):
         tuple[str, ...],
         doc("Plugins the scenario names that are not installed, if the agent's tools come from plugins."),
     ]
+    ran_on: Annotated[JsonRanOn | None, doc("The worker that ran it; null if the run had none.")]
     verdict: Annotated[Verdict, doc("Verdict of the trial.")]
     reason: Annotated[str, doc("Why, in a sentence.")]
     outcome: Annotated[Outcome | None, doc("Safety and time together; null if either is undecided.")]

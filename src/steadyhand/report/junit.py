@@ -1,37 +1,48 @@
 """JUnit XML, for continuous integration.
 
-A test case is a scenario and agrees with the exit code: a failed scenario is a `failure`, one in error an `error`, and
-an inconclusive one is `skipped` with its reason, since the format has nothing better. If a scenario has several trials
-its pass rate decides, and trials that did not pass are included even if it passed.
+A test case is a scenario and agrees with the exit code: a failed scenario is a `failure`, one in error an `error`. The
+format has no word for inconclusive: it is `skipped`, a `failure` or an `error` with its reason, as the caller wants. If
+a scenario has several trials its pass rate decides, and trials that did not pass are included even if it passed.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from steadyhand.judging.rates import ScenarioRate, percent, tally_scenarios
+from steadyhand.judging.rates import ScenarioRate, percent
 from steadyhand.judging.trial import alarm_of
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import RunHeader, TrialRecord, answers_finish
 from steadyhand.report.details import render_details
 from steadyhand.report.table import Page
-from steadyhand.report.wording import axis_value, scenario_label
+from steadyhand.report.wording import JunitInconclusive, axis_value, scenario_label
 
 _INVALID = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_TAG = {Verdict.FAILED: "failure", Verdict.ERROR: "error", Verdict.INCONCLUSIVE: "skipped"}
+_OBEYED = re.compile(
+    r"(?:(?<=\n)|(?<=^)|(?<=[ \t])):(?=:)|(?<=#)#(?=\w*\[)|[\r\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
+_COUNTED = {"failures": "failure", "errors": "error", "skipped": "skipped"}
 _PAGE = Page(width=120)
 _DETAILED = 20
 
 
-def to_junit(header: RunHeader, trials: Iterable[TrialRecord], rates: Sequence[ScenarioRate]) -> str:
+def to_junit(
+    header: RunHeader,
+    trials: Iterable[TrialRecord],
+    rates: Sequence[ScenarioRate],
+    *,
+    inconclusive: JunitInconclusive = "skipped",
+) -> str:
     """One test suite per scenario file, in the order of the plan, then one for scenarios that were not run.
 
     `trials` are in the order of the plan, and `rates` are the results of its scenarios.
     """
-    cases = {rate.scenario_id: _Case(rate) for rate in rates}
+    tags = {Verdict.FAILED: "failure", Verdict.ERROR: "error", Verdict.INCONCLUSIVE: inconclusive}
+    cases = {rate.scenario_id: _Case(rate, tags.get(rate.verdict)) for rate in rates}
     for matrix in header.matrices:
         for scenario_id in matrix.combinations:
             cases[scenario_id].parameters = matrix.parameters(scenario_id)
@@ -55,8 +66,9 @@ def to_junit(header: RunHeader, trials: Iterable[TrialRecord], rates: Sequence[S
 class _Case:
     """A scenario, built from its trials as they are read; none of them is kept."""
 
-    def __init__(self, rate: ScenarioRate) -> None:
+    def __init__(self, rate: ScenarioRate, tag: str | None) -> None:
         self.rate: ScenarioRate = rate
+        self.tag: str | None = tag
         self.parameters: dict[str, Any] = {}
         self.file: str = ""
         self.seconds: float = 0.0
@@ -107,7 +119,7 @@ class _Case:
         told = "\n\n".join(self._evidence)
         if self._left_out:
             told += f"\n\n{self._left_out} more trials did not pass; details are in the run record"
-        tag = _TAG.get(self.rate.verdict)
+        tag = self.tag
         if tag is not None:
             kind = _attribute("type", self.rate.verdict.value) if tag != "skipped" else ""
             yield f"      <{tag}{_attribute('message', self._message())}{kind}>{_text(told)}</{tag}>"
@@ -161,20 +173,17 @@ def _figure(ms: float | None) -> str | None:
 
 
 def _totals(name: str, cases: Sequence[_Case]) -> str:
-    tally = tally_scenarios(case.rate for case in cases)
-    counts = {
-        "tests": tally.total,
-        "failures": tally.failed,
-        "errors": tally.error,
-        "skipped": tally.inconclusive,
-    }
+    tags = Counter(case.tag for case in cases)
+    counts = {"tests": len(cases)} | {name: tags[tag] for name, tag in _COUNTED.items()}
     told = "".join(f' {key}="{count}"' for key, count in counts.items())
     return f'{_attribute("name", name)}{told} time="{sum(case.seconds for case in cases):.6f}"'
 
 
 def _text(text: str) -> str:
+    """Escaped, also where a terminal or a CI service that reads along would obey what an agent said."""
     text = _INVALID.sub("", text)
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\r", "&#13;")
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _OBEYED.sub(lambda found: f"&#{ord(found.group())};", text)
 
 
 def _attribute(name: str, value: str) -> str:

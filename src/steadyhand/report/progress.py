@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO
@@ -42,6 +43,50 @@ def _wait(held: HeldUp) -> str:
     return f"waiting {seconds} s: {held.reason}, {calls}"
 
 
+class ProgressRate:
+    """How far a run has come, how fast it goes and how long that will take, judged by the last trials."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock: Callable[[], float] = clock
+        self._ended: deque[float] = deque(maxlen=_LAST_TRIALS)
+        self._most: bool = False
+        self.planned: int = 0
+        self.done: int = 0
+
+    def start(self, header: RunHeader) -> None:
+        self.planned = header.planned
+        self._most = header.until is not None
+        self._ended.append(self._clock())
+
+    def count(self) -> None:
+        self.done += 1
+        self._ended.append(self._clock())
+
+    @property
+    def _per_second(self) -> float | None:
+        """Trials that ended per second, the time since the last one included."""
+        if len(self._ended) < 2:
+            return None
+        return (len(self._ended) - 1) / max(self._clock() - self._ended[0], 1e-6)
+
+    def share(self) -> str:
+        """Such as `12 of 60 (20%)`. With `--until decided` it may be over long before."""
+        if not self.planned:
+            return f"{self.done} done"
+        return f"{self.done} of {'at most ' if self._most else ''}{self.planned} ({self.done * 100 // self.planned}%)"
+
+    def speed(self) -> str:
+        """Such as `4.2 trials/s, 12 s left`; empty before the first trial has ended."""
+        rate = self._per_second
+        if rate is None:
+            return ""
+        told = f"{rate:.1f} trials/s" if rate >= 1 else f"{rate * 60:.1f} trials/min"
+        left = max(self.planned - self.done, 0) / rate
+        most = "at most " if self._most else ""
+        return f"{told}, {most}{wording.seconds(left * 1000)} left" if left else told
+
+
+_LAST_TRIALS = 50
 _WAITS_EVERY_S = 10.0
 _WIDEST = max(map(len, Verdict))
 
@@ -73,9 +118,10 @@ class SilentProgress:
 
 
 class PlainProgress(SilentProgress):
-    """One line per finished trial, and one every few seconds while calls wait, from a thread of its own.
+    """One line per finished trial, and one every few seconds on how far the run is and what holds it up.
 
-    If nobody reads the output any more, the run continues.
+    The latter comes from a thread of its own, and only if something has changed. If nobody reads the output any more,
+    the run continues.
     """
 
     def __init__(
@@ -84,11 +130,13 @@ class PlainProgress(SilentProgress):
         self._stream: TextIO = stream
         self._standing: Callable[[], Standing] = standing
         self._every_s: float = every_s
+        self._pace: ProgressRate = ProgressRate()
         self._over: threading.Event = threading.Event()
         self._watch: threading.Thread | None = None
 
     def run_started(self, header: RunHeader) -> None:
-        self._watch = threading.Thread(target=self._tell_waits, name="progress", daemon=True)
+        self._pace.start(header)
+        self._watch = threading.Thread(target=self._tell, name="progress", daemon=True)
         self._watch.start()
 
     def run_finished(self) -> None:
@@ -96,13 +144,18 @@ class PlainProgress(SilentProgress):
         if self._watch is not None:
             self._watch.join()
 
-    def _tell_waits(self) -> None:
+    def _tell(self) -> None:
+        told: object = None
         while not self._over.wait(self._every_s):
             standing = self._standing()
-            if standing.waits and (told := standing_line(standing)):
-                self._say(told)
+            now = (self._pace.done, [(each.reason, each.down) for each in standing.waits])
+            if now != told:
+                told = now
+                held_up = standing_line(standing) if standing.waits else ""
+                self._say("; ".join(filter(None, (self._pace.share(), self._pace.speed(), held_up))))
 
     def trial_finished(self, record: TrialRecord) -> None:
+        self._pace.count()
         judged = record.judged
         name = f"{record.key.scenario_id}#{record.key.index}" if record.key.index else record.key.scenario_id
         parts = [judged.verdict.ljust(_WIDEST), one_line(name)]
@@ -140,7 +193,7 @@ class LiveProgress:
         self._stream: TextIO = stream
         self._standing: Callable[[], Standing] = standing
         self._live: Live | None = None
-        self._planned: int = 0
+        self._pace: ProgressRate = ProgressRate()
         self._began: float = 0.0
         self._counts: dict[Verdict, int] = dict.fromkeys(Verdict, 0)
         self._running: dict[TrialKey, str] = {}
@@ -150,7 +203,7 @@ class LiveProgress:
         from rich.console import Console
         from rich.live import Live
 
-        self._planned = header.planned
+        self._pace.start(header)
         self._began = time.monotonic()
         self._live = Live(
             console=Console(file=self._stream),
@@ -169,6 +222,7 @@ class LiveProgress:
     def trial_finished(self, record: TrialRecord) -> None:
         self._running.pop(record.key, None)
         self._counts[record.judged.verdict] += 1
+        self._pace.count()
         self._incidents.add(record)
 
     def noted(self, message: str) -> None:
@@ -193,14 +247,15 @@ class LiveProgress:
         from rich.table import Table
         from rich.text import Text
 
-        done = sum(self._counts.values())
+        pace = self._pace
         elapsed = wording.seconds((time.monotonic() - self._began) * 1000)
         counts = Text("  ").join(
             Text(f"{count} {verdict}", style=_STYLES[verdict]) for verdict, count in self._counts.items() if count
         )
         line = Table.grid(padding=(0, 2))
-        bar = ProgressBar(total=self._planned or None, completed=done, width=24, pulse=not self._planned)
-        line.add_row(bar, f"{done}/{self._planned or '?'}", counts, Text(elapsed, style="dim"))
+        bar = ProgressBar(total=pace.planned or None, completed=pace.done, width=24, pulse=not pace.planned)
+        times = "; ".join(filter(None, (elapsed, pace.speed())))
+        line.add_row(bar, pace.share(), counts, Text(times, style="dim"))
         if happened := self._incidents.short():
             line.add_row("", "", Text(happened, style="yellow"), "")
         held_up = Text(standing_line(self._standing()), style="yellow")

@@ -133,12 +133,27 @@ def render_table(
     fixed = _fixed(widths, used, giving_way)
     widths[giving_way] = min(widths[giving_way], max(page.width - fixed, _LEAST))
     yield page.paint(_GAP.join(pad(header[i], widths[i]) for i in used).rstrip(), "faint")
-    for row in rows:
-        yield _line(row, used, widths, page)
+    told = tell_apart([row[giving_way].text for row in rows], widths[giving_way])
+    widths[giving_way] = max(cells(header[giving_way]), *map(cells, told))
+    for row, text in zip(rows, told, strict=True):
+        cell = Cell(text=text, style=row[giving_way].style)
+        yield _line([*row[:giving_way], cell, *row[giving_way + 1 :]], used, widths, page)
 
 
 def _fixed(widths: dict[int, int], used: Sequence[int], giving_way: int) -> int:
     return sum(widths[i] for i in used if i != giving_way) + len(_GAP) * (len(used) - 1)
+
+
+def tell_apart(texts: Sequence[str], width: int) -> list[str]:
+    """The texts, cut to the width; without the beginning that they share, if they could not be told apart with it."""
+    cut = [clip(text, width) for text in texts]
+    if len(set(cut)) == len(set(texts)):
+        return cut
+    first, last = min(texts), max(texts)
+    shared = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
+    shorter = [f"…{text[shared:]}" for text in texts]
+    ends = [clip(text, width) for text in shorter]
+    return ends if len(set(ends)) > len(set(cut)) else cut
 
 
 def _line(row: Sequence[Cell], used: Sequence[int], widths: dict[int, int], page: Page) -> str:

@@ -1,41 +1,41 @@
 """The report in the terminal, at the end of a run and for a recorded one.
 
-The results of a matrix have a row for each combination, and one for each value of each parameter.
+What a person needs first comes first: a table by scenario and target, what did not pass, and the totals.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from steadyhand.judging.cost import Prices, cost_of_trial
-from steadyhand.judging.figures import FigureCollector, Figures
-from steadyhand.judging.rates import RunSummary, ScenarioRate, Tally, ValueRate, summarise, tally_scenarios, value_rates
+from steadyhand.judging.figures import FigureCollector, Figures, RunFigures
+from steadyhand.judging.rates import RunSummary, ScenarioRate, Tally, summarise, tally_scenarios
 from steadyhand.judging.sequential import Decision
 from steadyhand.judging.trial import Alarm, alarm_of
+from steadyhand.records.base import Record
 from steadyhand.records.evaluation import Outcome, Verdict
 from steadyhand.records.event import Noted
-from steadyhand.records.run import CostSummary, RunHeader, RunMatrix, Target, TrialRecord
+from steadyhand.records.run import CostSummary, RunHeader, TrialRecord
 from steadyhand.report import wording
-from steadyhand.report.details import (
+from steadyhand.report.details import Incidents, render_incidents
+from steadyhand.report.figures import FIGURE_COLUMNS, figure_cells, render_figures
+from steadyhand.report.table import Cell, Page, one_line, render_table, tell_apart, visible
+from steadyhand.report.transcript import (
     NO_CONDITION,
-    Incidents,
     Transcripts,
     is_conversation,
-    render_details,
     render_endings,
-    render_incidents,
     render_transcript,
 )
-from steadyhand.report.figures import FIGURE_COLUMNS, figure_cells, render_figures, worth_showing
-from steadyhand.report.table import Cell, Page, one_line, render_table, visible
-from steadyhand.report.wording import RATE_COLUMNS, axis_value, cost_line, rate_cells
-from steadyhand.spec.matrix_axes import parse_path
-from steadyhand.store.reader import RunEntry, RunReader
+from steadyhand.report.wording import RATE_COLUMNS, cost_line, rate_cells, told_apart
+from steadyhand.store.reader import RunReader
 
-_MOST_RATES = 200
+if TYPE_CHECKING:
+    from steadyhand.report.failures import Failures
+
 _COLUMNS = (
     "verdict",
     "scenario",
@@ -56,30 +56,161 @@ _OUTCOME_STYLE = {
     Outcome.UNSAFE_LATE: "bad",
 }
 _ROWS = 200
-_DETAILED = 20
-_RUN_COLUMNS = ("run", "started", "status", "passed", "failed", "inconclusive", "error", "not run", "command")
+_TARGET = 32
+Detail = Literal["quiet", "normal", "all", "everything"]
+"""*quiet*: what did not pass, and the totals. *all*: every trial that did not pass, one by one. *everything*: those
+that passed too."""
 
 
-def render_scenarios(
-    header: RunHeader, rates: Sequence[ScenarioRate], page: Page, collector: FigureCollector
+class View(Record):
+    """How much of a run to show. `chosen` says which of its trials; totals are always those of the whole run."""
+
+    detail: Detail = "normal"
+    transcripts: Transcripts | None = None
+    chosen: Callable[[TrialRecord], bool] | None = None
+
+    @property
+    def singly(self) -> bool:
+        """Whether trials are shown one by one."""
+        return self.chosen is not None or self.detail in ("all", "everything")
+
+
+class _Row(NamedTuple):
+    scenario_id: str
+    number: int
+    name: str
+    verdict: Verdict
+    cells: tuple[Cell, ...]
+
+
+class _Gathered:
+    """What is kept of each trial as it is read; whole trials only if they are shown in detail."""
+
+    def __init__(self, view: View, prices: Prices, *, figures: bool) -> None:
+        self._view: View = view
+        self._prices: Prices = prices
+        self.spent: CostSummary = CostSummary()
+        self.first: TrialRecord | None = None
+        self.told: list[TrialRecord] = []
+        self.rows: list[_Row] = []
+        """The first trials that are shown, as many as a table has rows."""
+        self.not_passed: list[_Row] = []
+        """The first of those that did not pass, likewise."""
+        self.shown: Counter[Verdict] = Counter()
+        self.per_scenario: Counter[str] = Counter()
+        self.names: dict[str, str] = {}
+        self.failures: Failures | None = None
+        self.warnings: Counter[str] = Counter()
+        self.counts: Counter[Verdict] = Counter()
+        self.outcomes: Counter[Outcome] = Counter()
+        self.alarms: Counter[Alarm] = Counter()
+        self.figures: FigureCollector | None = FigureCollector() if figures else None
+        self.incidents: Incidents = Incidents()
+        self.endings: Counter[str] = Counter()
+        self.unscored: Counter[str] = Counter()
+
+    def add(self, trial: TrialRecord) -> None:
+        judged = trial.judged
+        self.counts[judged.verdict] += 1
+        self.spent = self.spent.plus(cost_of_trial(trial, self._prices))
+        self.incidents.add(trial)
+        if self.figures is not None:
+            self.figures.add(trial)
+        if judged.outcome is not None:
+            self.outcomes[judged.outcome] += 1
+        for talk in trial.conversations:
+            early = " (early)" if talk.terminated_early else ""
+            self.endings[f"{one_line(talk.termination_reason or NO_CONDITION)}{early}"] += 1
+        rubric = judged.rubric
+        if rubric is not None and rubric.overall is None:
+            self.unscored[f"{one_line(rubric.name)} {one_line(rubric.reason or 'not scored')}"] += 1
+        if alarm := alarm_of(trial):
+            self.alarms[alarm] += 1
+        self.warnings.update(
+            {event.message for event in trial.events if isinstance(event, Noted) and event.level == "warning"}
+        )
+        if self._view.chosen is None or self._view.chosen(trial):
+            self._show(trial)
+
+    def _show(self, trial: TrialRecord) -> None:
+        self.first = self.first or trial
+        scenario_id, verdict = trial.key.scenario_id, trial.judged.verdict
+        self.shown[verdict] += 1
+        self.per_scenario[scenario_id] += 1
+        listed = verdict is not Verdict.PASSED and len(self.not_passed) < _ROWS
+        if listed or len(self.rows) < _ROWS or scenario_id not in self.names:
+            row = _row(trial)
+            self.rows += [row] if len(self.rows) < _ROWS else []
+            self.not_passed += [row] if listed else []
+            self.names.setdefault(scenario_id, row.name)
+        if verdict is not Verdict.PASSED:
+            if self.failures is None:
+                from steadyhand.report.failures import Failures
+
+                self.failures = Failures(singly=self._view.singly)
+            self.failures.add(trial)
+        elif self._view.transcripts == "all" or self._view.detail == "everything":
+            self.told.append(trial)
+
+
+def _several_trials(rates: Sequence[ScenarioRate]) -> bool:
+    """A single trial of a single scenario has no figures beyond its own."""
+    return len(rates) > 1 or any(rate.total + rate.saved > 1 for rate in rates)
+
+
+def render_run(
+    header: RunHeader,
+    trials: Iterable[TrialRecord],
+    page: Page,
+    *,
+    rates: Sequence[ScenarioRate] = (),
+    record: Path | None = None,
+    view: View = View(),  # noqa: B008 - frozen
 ) -> Iterator[str]:
-    """Tables of scenarios with several trials, matrices, and figures, each after an empty line."""
-    if not worth_showing(rates):
-        return
-    figures = collector.figures(header, rates)
-    in_matrix = {each for matrix in header.matrices for each in matrix.combinations}
-    several = [rate for rate in rates if rate.total > 1 and rate.scenario_id not in in_matrix]
-    if several:
-        yield ""
-        yield from _several(several, page, {each.name: each for each in figures.scenarios})
-    if header.matrices:
-        by_id = {rate.scenario_id: rate for rate in rates}
-        for matrix in header.matrices:
+    """The lines: the table, why trials did not pass, warnings, the totals, and where the record is.
+
+    `rates` are the results of the scenarios.
+    """
+    found = _Gathered(view, Prices.of_run(header), figures=_several_trials(rates))
+    for trial in trials:
+        found.add(trial)
+    figures = None if found.figures is None else found.figures.figures(header, rates)
+    quiet = view.detail == "quiet"
+    if not quiet:
+        yield from _tables(header, rates, found, figures, page, view)
+    planned = {rate.scenario_id: rate.total for rate in rates} or found.per_scenario
+    if found.failures is not None:
+        if not quiet:
             yield ""
-            yield from render_matrix(matrix, by_id, page, header.targets)
-    if told := list(render_figures(figures, page)):
+        yield from found.failures.render(page, planned, run_id=header.id, short=quiet, transcripts=view.transcripts)
+    yield from _passed_in_full(found, planned, page, view)
+    if not quiet:
+        yield from _remarks(found, page)
+        if figures is not None and (lines := list(render_figures(figures, page))):
+            yield ""
+            yield from lines
+    if not quiet or found.failures is not None:
         yield ""
-        yield from told
+    yield from _totals(header, rates, found, page, view)
+    yield from _provenance(header, record)
+
+
+def _totals(
+    header: RunHeader, rates: Sequence[ScenarioRate], found: _Gathered, page: Page, view: View
+) -> Iterator[str]:
+    if view.chosen is not None:
+        yield f"{found.shown.total()} of {found.counts.total()} trials shown; the totals are of the whole run"
+    saved = sum(rate.saved for rate in rates)
+    yield summary_line(summarise(found.counts, planned=header.planned, saved=saved, alarms=found.alarms), page)
+    decided = scenarios_line(header, rates, page)
+    if decided is not None:
+        yield decided
+    if found.outcomes.total() > 1:
+        counts = [(outcome, found.outcomes[outcome]) for outcome in Outcome if found.outcomes[outcome]]
+        told = [page.paint(f"{count} {each.replace('_', ' ')}", _OUTCOME_STYLE[each]) for each, count in counts]
+        yield f"outcomes: {', '.join(told)}"
+    if found.spent.total.tokens:
+        yield cost_line(found.spent)
 
 
 def scenarios_line(header: RunHeader, rates: Sequence[ScenarioRate], page: Page) -> str | None:
@@ -100,144 +231,6 @@ def _counts(tally: Tally, page: Page) -> str:
     return ", ".join(page.paint(f"{count} {verdict}", verdict) for verdict, count in counts if count)
 
 
-def _several(rates: Sequence[ScenarioRate], page: Page, figures: Mapping[str, Figures]) -> Iterator[str]:
-    shown = rates
-    if len(rates) > _MOST_RATES:
-        shown = sorted(rates, key=lambda rate: rate.verdict is Verdict.PASSED)[:_MOST_RATES]
-    rows = [
-        (
-            Cell(text=rate.verdict, style=rate.verdict),
-            Cell(text=one_line(rate.scenario_id)),
-            *rate_cells(rate),
-            *figure_cells(figures[rate.scenario_id]),
-        )
-        for rate in shown
-    ]
-    columns = ("verdict", "scenario", *RATE_COLUMNS, *FIGURE_COLUMNS)
-    yield from render_table(columns, rows, page, giving_way=1, optional=range(len(columns) - 1, len(columns) - 4, -1))
-    if len(rates) > _MOST_RATES:
-        yield f"({len(rates) - _MOST_RATES} more scenarios not listed)"
-
-
-class _Row(NamedTuple):
-    scenario_id: str
-    number: int
-    name: str
-    verdict: Verdict
-    cells: tuple[Cell, ...]
-
-
-class _Gathered:
-    """What is kept of each trial as it is read; whole trials only if they are shown in detail."""
-
-    def __init__(self, transcripts: Transcripts | None, prices: Prices) -> None:
-        self._prices: Prices = prices
-        self.spent: CostSummary = CostSummary()
-        self._all: bool = transcripts == "all"
-        self.first: TrialRecord | None = None
-        self.told: list[TrialRecord] = []
-        self.rows: list[_Row] = []
-        self.detailed: list[TrialRecord] = []
-        self.warnings: Counter[str] = Counter()
-        self.counts: Counter[Verdict] = Counter()
-        self.alarms: Counter[Alarm] = Counter()
-        self.figures: FigureCollector = FigureCollector()
-        self.incidents: Incidents = Incidents()
-        self.endings: Counter[str] = Counter()
-        self.unscored: Counter[str] = Counter()
-
-    def add(self, trial: TrialRecord) -> None:
-        verdict = trial.judged.verdict
-        self.counts[verdict] += 1
-        self.spent = self.spent.plus(cost_of_trial(trial, self._prices))
-        self.incidents.add(trial)
-        self.figures.add(trial)
-        self.rows.append(_row(trial))
-        for talk in trial.conversations:
-            early = " (early)" if talk.terminated_early else ""
-            self.endings[f"{one_line(talk.termination_reason or NO_CONDITION)}{early}"] += 1
-        rubric = trial.judged.rubric
-        if rubric is not None and rubric.overall is None:
-            self.unscored[f"{one_line(rubric.name)} {one_line(rubric.reason or 'not scored')}"] += 1
-        if alarm := alarm_of(trial):
-            self.alarms[alarm] += 1
-        self.warnings.update(
-            {event.message for event in trial.events if isinstance(event, Noted) and event.level == "warning"}
-        )
-        self.first = self.first or trial
-        if verdict is Verdict.PASSED:
-            self.told += [trial] if self._all else []
-        elif len(self.detailed) < _DETAILED:
-            self.detailed.append(trial)
-
-
-def render_run(
-    header: RunHeader,
-    trials: Iterable[TrialRecord],
-    page: Page,
-    *,
-    rates: Sequence[ScenarioRate] = (),
-    record: Path | None = None,
-    transcripts: Transcripts | None = None,
-) -> Iterator[str]:
-    """The lines: the table, why trials did not pass, warnings, the summary, and where the record is.
-
-    `rates` are the results of the scenarios. `transcripts` says which transcripts to show; by default those of trials
-    that did not pass, and that of a run with a single conversation.
-    """
-    found = _Gathered(transcripts, Prices.of_run(header))
-    for trial in trials:
-        found.add(trial)
-    several = Counter(row.scenario_id for row in found.rows)
-    yield from _table(found, several, page)
-    for trial in found.detailed:
-        yield ""
-        numbered = several[trial.key.scenario_id] > 1
-        yield from render_details(trial, page, numbered=numbered, transcript=transcripts != "none")
-    if transcripts is None and len(found.rows) == 1 and not found.detailed and found.first is not None:
-        found.told += [found.first] if is_conversation(found.first) else []
-    for trial in found.told:
-        yield ""
-        yield page.paint(visible(wording.scenario_label(trial, numbered=several[trial.key.scenario_id] > 1)), "strong")
-        yield from render_endings(trial, page)
-        yield from render_transcript(trial, page)
-    hidden = sum(found.counts.values()) - found.counts[Verdict.PASSED] - len(found.detailed)
-    if hidden:
-        yield ""
-        yield f"{hidden} more {'trial' if hidden == 1 else 'trials'} did not pass; details are in the run record"
-    if found.endings or found.unscored:
-        yield ""
-        yield from _endings_and_rubrics(found, page)
-    if found.warnings:
-        yield ""
-        yield from _warnings(found.warnings, page)
-    if happened := list(render_incidents(found.incidents, page)):
-        yield ""
-        yield from happened
-    yield from render_scenarios(header, rates, page, found.figures)
-    yield ""
-    saved = sum(rate.saved for rate in rates)
-    yield summary_line(summarise(found.counts, planned=header.planned, saved=saved, alarms=found.alarms), page)
-    decided = scenarios_line(header, rates, page)
-    if decided is not None:
-        yield decided
-    if found.spent.total.tokens:
-        yield cost_line(found.spent)
-    yield from _provenance(header, record)
-
-
-def _provenance(header: RunHeader, record: Path | None) -> Iterator[str]:
-    """What is to be known of the judge and of where the trials come from, and where the record is."""
-    if header.canaries is not None:
-        from steadyhand.report.calibration import render_canaries
-
-        yield from render_canaries(header.canaries)
-    if header.origin is not None:
-        yield f"judged again from run {visible(header.origin)}; no agent was run"
-    if record is not None:
-        yield f"record: {record}"
-
-
 def summary_line(summary: RunSummary, page: Page) -> str:
     """Such as `3 trials: 2 passed, 1 failed (1 missed alarm); 97 saved`."""
     trials = "1 trial" if summary.finished == 1 else f"{summary.finished} trials"
@@ -249,20 +242,143 @@ def summary_line(summary: RunSummary, page: Page) -> str:
     return line + (f"; {summary.not_run} planned but not run" if summary.not_run else "")
 
 
-def _table(found: _Gathered, several: Counter[str], page: Page) -> Iterator[str]:
-    folded = len(found.rows) > _ROWS
-    rows = [row for row in found.rows if not folded or row.verdict is not Verdict.PASSED]
-    left_out = len(found.rows) - len(rows)
-    cut, rows = len(rows) - _ROWS, rows[:_ROWS]
-    table = [
-        (
-            Cell(text=row.verdict, style=row.verdict),
-            Cell(text=f"{row.scenario_id}{f'#{row.number}' if several[row.scenario_id] > 1 else ''}{row.name}"),
-            *row.cells,
+def _provenance(header: RunHeader, record: Path | None) -> Iterator[str]:
+    """What is to be known of the judge and of where the trials come from, and where the record is."""
+    if header.canaries is not None:
+        from steadyhand.report.calibration import render_canaries
+
+        yield from render_canaries(header.canaries)
+    if header.origin is not None:
+        yield f"judged again from run {visible(header.origin)}; no agent was run"
+    if header.failed_of is not None:
+        yield f"only what did not pass in run {visible(header.failed_of)}; its other scenarios were not run again"
+    if header.shard is not None:
+        yield f"shard {header.shard}: {len(header.shard.scenario_ids)} of {len(header.shard.trials)} scenarios"
+    if header.merged_from:
+        yield f"merged from {', '.join(map(visible, header.merged_from))}"
+    if record is not None:
+        yield f"record: {record}"
+
+
+def _passed_in_full(found: _Gathered, planned: Mapping[str, int], page: Page, view: View) -> Iterator[str]:
+    """The transcripts of trials that passed: those asked for, and that of a single conversation."""
+    told = found.told
+    if view == View() and found.shown.total() == 1 and found.failures is None and found.first is not None:
+        told = [found.first] if is_conversation(found.first) else []
+    for trial in told:
+        yield ""
+        numbered = planned.get(trial.key.scenario_id, 0) > 1
+        yield page.paint(visible(wording.scenario_label(trial, numbered=numbered)), "strong")
+        if view.singly:
+            from steadyhand.report.details import render_passed_checks
+
+            yield from render_passed_checks(trial, page)
+        yield from render_endings(trial, page)
+        if view.transcripts != "none":
+            yield from render_transcript(trial, page, whole=view.singly)
+
+
+def _remarks(found: _Gathered, page: Page) -> Iterator[str]:
+    """How conversations ended, rubrics that were not scored, warnings and incidents, each after an empty line."""
+    if found.endings or found.unscored:
+        yield ""
+        yield from _endings_and_rubrics(found, page)
+    if found.warnings:
+        yield ""
+        yield from _warnings(found.warnings, page)
+    if happened := list(render_incidents(found.incidents, page)):
+        yield ""
+        yield from happened
+
+
+def _tables(
+    header: RunHeader,
+    rates: Sequence[ScenarioRate],
+    found: _Gathered,
+    figures: RunFigures | None,
+    page: Page,
+    view: View,
+) -> Iterator[str]:
+    """By scenario and target; by trial where every scenario has one, or where trials are shown one by one."""
+    in_matrix = {each for matrix in header.matrices for each in matrix.combinations}
+    by_scenario = any(rate.total + rate.saved > 1 for rate in rates)
+    if view.singly or figures is None or not (by_scenario or in_matrix):
+        yield from _trial_table(header, found, page)
+        if view.singly:
+            return
+    elif apart := [rate for rate in rates if rate.scenario_id not in in_matrix]:
+        yield from _scenario_table(header, apart, found, {each.name: each for each in figures.scenarios}, page)
+    if header.matrices:
+        from steadyhand.report.matrix import render_matrix
+
+        by_id = {rate.scenario_id: rate for rate in rates}
+        for number, matrix in enumerate(header.matrices):
+            if number or len(in_matrix) < len(rates):
+                yield ""
+            yield from render_matrix(matrix, by_id, page, header.targets)
+
+
+def _scenario_table(
+    header: RunHeader, rates: Sequence[ScenarioRate], found: _Gathered, figures: Mapping[str, Figures], page: Page
+) -> Iterator[str]:
+    shown = rates
+    if len(rates) > _ROWS:
+        shown = sorted(rates, key=lambda rate: rate.verdict is Verdict.PASSED)[:_ROWS]
+    beside = _shortened(told_apart([rate.scenario_id for rate in rates], header.targets, among=("agent", "model")))
+    columns = list(beside[rates[0].scenario_id]) if beside else []
+    rows: list[tuple[Cell, ...]] = []
+    for rate in shown:
+        known = header.targets[rate.scenario_id].scenario if columns else rate.scenario_id
+        rows.append(
+            (
+                Cell(text=rate.verdict, style=rate.verdict),
+                Cell(text=f"{one_line(known)}{found.names.get(rate.scenario_id, '')}"),
+                *(Cell(text=one_line(beside[rate.scenario_id][column])) for column in columns),
+                *rate_cells(rate),
+                *figure_cells(figures[rate.scenario_id]),
+            )
         )
-        for row in rows
-    ]
-    yield from render_table(_COLUMNS, table, page, giving_way=1, optional=_LEFT_OUT_FIRST)
+    names = ("verdict", "scenario", *columns, *RATE_COLUMNS, *FIGURE_COLUMNS)
+    last = len(names) - 1
+    optional = [*range(last, last - 3, -1), names.index("pass^k"), names.index("95 % interval")]
+    yield from render_table(names, rows, page, giving_way=1, optional=optional)
+    if len(rates) > _ROWS:
+        yield f"({len(rates) - _ROWS} more scenarios not listed)"
+
+
+def _shortened(beside: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+    """What tells targets apart, cut so that it still does."""
+    found: dict[str, dict[str, str]] = {each: {} for each in beside}
+    for column in next(iter(beside.values())) if beside else ():
+        texts = tell_apart([one_line(beside[each][column]) for each in beside], _TARGET)
+        for each, text in zip(beside, texts, strict=True):
+            found[each][column] = text
+    return found
+
+
+def _trial_table(header: RunHeader, found: _Gathered, page: Page) -> Iterator[str]:
+    several = found.per_scenario
+    folded = found.shown.total() > _ROWS
+    rows = found.not_passed if folded else found.rows
+    left_out = found.shown[Verdict.PASSED] if folded else 0
+    cut = found.shown.total() - left_out - len(rows)
+    beside = _shortened(told_apart(list(several), header.targets, among=("agent", "model")))
+    columns = list(beside[rows[0].scenario_id]) if beside else []
+    table: list[tuple[Cell, ...]] = []
+    for row in rows:
+        known = one_line(header.targets[row.scenario_id].scenario if columns else row.scenario_id)
+        number = f"#{row.number}" if several[row.scenario_id] > 1 else ""
+        table.append(
+            (
+                Cell(text=row.verdict, style=row.verdict),
+                Cell(text=f"{known}{number}{row.name}"),
+                *(Cell(text=one_line(beside[row.scenario_id][column])) for column in columns),
+                *row.cells,
+            )
+        )
+    names = (*_COLUMNS[:2], *columns, *_COLUMNS[2:])
+    optional = [at + len(columns) for at in _LEFT_OUT_FIRST]
+    yield from render_table(names, table, page, giving_way=1, optional=optional)
     if any(cell.text.endswith("*") for row in rows for cell in row.cells):
         yield "* excluding invariants that can only be checked on the complete answer"
     if left_out:
@@ -276,7 +392,7 @@ def _row(trial: TrialRecord) -> _Row:
     passed = sum(evaluation.success for evaluation in trial.evaluations)
     named = trial.scenario_name and trial.scenario_name != trial.key.scenario_id
     return _Row(
-        scenario_id=one_line(trial.key.scenario_id),
+        scenario_id=trial.key.scenario_id,
         number=trial.key.index,
         name=f"  {one_line(trial.scenario_name)}" if named else "",
         verdict=judged.verdict,
@@ -284,7 +400,7 @@ def _row(trial: TrialRecord) -> _Row:
             Cell(text=judged.outcome.replace("_", " "), style=_OUTCOME_STYLE[judged.outcome])
             if judged.outcome
             else Cell(),
-            Cell(text=wording.latency(judged, trial.evaluations)),
+            Cell(text=wording.latency(judged, trial.evaluations) + wording.proxied(trial)),
             Cell(text=wording.milliseconds_or_nothing(judged.time_to_first_token_ms)),
             Cell(text=wording.time_to_safe(judged)),
             Cell(text=wording.safe_by_deadline(judged)),
@@ -312,131 +428,14 @@ def _warnings(warnings: Counter[str], page: Page) -> Iterator[str]:
         yield from (" " * len("warning: ") + line for line in lines[1:])
 
 
-def render_runs(runs: Sequence[RunEntry], page: Page, *, saved: Mapping[str, int] | None = None) -> Iterator[str]:
-    """One line per run, in the order given. A record that cannot be read is listed with the reason.
-
-    `saved` is, by run, how many trials were not needed.
-    """
-    if not runs:
-        yield "no runs recorded yet"
-        return
-    yield from render_table(
-        _RUN_COLUMNS,
-        [_run_row(run, (saved or {}).get(run.id, 0)) for run in runs],
-        page,
-        giving_way=len(_RUN_COLUMNS) - 1,
-    )
-
-
 def render_stored_run(
-    reader: RunReader, rates: Sequence[ScenarioRate], page: Page, *, transcripts: Transcripts | None = None
+    reader: RunReader,
+    rates: Sequence[ScenarioRate],
+    page: Page,
+    *,
+    view: View = View(),  # noqa: B008 - frozen
 ) -> Iterator[str]:
     """A recorded run, as it was shown when it ended. Raises `StoreError` if it cannot be read."""
-    yield from render_run(
-        reader.header, reader.trials(), page, rates=rates, record=reader.path, transcripts=transcripts
-    )
+    yield from render_run(reader.header, reader.trials(), page, rates=rates, record=reader.path, view=view)
     if reader.status != "finished":
         yield f"status: {reader.status}"
-
-
-def _run_row(run: RunEntry, saved: int) -> tuple[Cell, ...]:
-    if run.header is None:
-        blank = [Cell()] * (len(_RUN_COLUMNS) - 4)
-        return (Cell(text=run.id), Cell(), Cell(text="unreadable", style="bad"), *blank, Cell(text=run.problem or ""))
-    tally = Tally.of(run.counts, planned=run.header.planned - saved)
-    return (
-        Cell(text=run.id),
-        Cell(text=run.header.started_at[:19].replace("T", " ")),
-        Cell(text=run.status, style="good" if run.status == "finished" else "fair"),
-        *(_count(count, verdict) for verdict, count in tally.by_verdict.items()),
-        _count(tally.not_run, "fair"),
-        Cell(text=_command(run.header)),
-    )
-
-
-def _command(header: RunHeader) -> str:
-    command = " ".join(header.command)
-    return one_line(command if header.origin is None else f"from {header.origin}: {command}")
-
-
-def _count(count: int, style: str) -> Cell:
-    return Cell(text=str(count), style=style) if count else Cell()
-
-
-def render_matrix(
-    matrix: RunMatrix, rates: Mapping[str, ScenarioRate], page: Page, targets: Mapping[str, Target]
-) -> Iterator[str]:
-    """The lines. If there are too many combinations to list, those that did not pass come first.
-
-    `targets` tell combinations of several scenarios or targets apart.
-    """
-    count = len(matrix.combinations)
-    varied = [axis.parameter for axis in matrix.axes if len(axis.values) > 1]
-    same = [f"{axis.parameter}={axis_value(axis.values[0])}" for axis in matrix.axes if len(axis.values) == 1]
-    heading = f"matrix {one_line(matrix.name)}: {count} combination{'s' if count > 1 else ''}"
-    yield page.paint(heading, "strong") + (f", all with {one_line(', '.join(same))}" if same and varied else "")
-    listed = list(matrix.combinations)
-    if count > _ROWS:
-        listed = sorted(listed, key=lambda each: rates[each].verdict == "passed")[:_ROWS]
-    beside = _told_apart(matrix, targets)
-    parameters = {each: {**beside.get(each, {}), **matrix.parameters(each)} for each in listed}
-    told_apart = list(beside[listed[0]]) if beside else []
-    columns = [*told_apart, *(varied or [axis.parameter for axis in matrix.axes])]
-    rows = [_matrix_row(parameters[each], columns, rates[each]) for each in listed]
-    widest = max(range(len(columns)), key=lambda at: max(len(row[1 + at].text) for row in rows))
-    yield from render_table(("verdict", *_short_names(columns), *RATE_COLUMNS), rows, page, giving_way=1 + widest)
-    if count > len(listed):
-        yield f"({count - len(listed)} more combinations not listed)"
-    if len(varied) > 1 or (varied and beside):
-        yield ""
-        yield from _by_value([each for each in value_rates(matrix, rates) if each.parameter in varied], page)
-
-
-def _told_apart(matrix: RunMatrix, targets: Mapping[str, Target]) -> dict[str, dict[str, str]]:
-    """What else differs between combinations, by their id: the base scenario, and a model or agent that is no axis."""
-    known = {each: targets[each] for each in matrix.combinations if each in targets}
-    axes = {axis.parameter for axis in matrix.axes}
-    found = {
-        "scenario": {each: target.scenario for each, target in known.items()},
-        "agent": {each: target.agent or "" for each, target in known.items()},
-        "model": {each: target.model or "" for each, target in known.items()},
-    }
-    differing = {name: values for name, values in found.items() if name not in axes and len(set(values.values())) > 1}
-    return {each: {name: values[each] for name, values in differing.items()} for each in known} if differing else {}
-
-
-def _matrix_row(parameters: Mapping[str, Any], columns: Sequence[str], rate: ScenarioRate) -> tuple[Cell, ...]:
-    return (
-        Cell(text=rate.verdict, style=rate.verdict),
-        *(Cell(text=axis_value(parameters[column])) for column in columns),
-        *rate_cells(rate),
-    )
-
-
-def _by_value(values: Sequence[ValueRate], page: Page) -> Iterator[str]:
-    rows = [
-        (
-            Cell(text=one_line(each.parameter)),
-            Cell(text=axis_value(each.value)),
-            Cell(text=f"{each.combinations.passed}/{each.combinations.total}"),
-            Cell(text=f"{each.trials.passed}/{each.trials.total}"),
-        )
-        for each in values
-    ]
-    header = ("parameter", "value", "combinations passed", "trials passed")
-    yield from render_table(header, rows, page, giving_way=1)
-
-
-def _short_names(parameters: Sequence[str]) -> list[str]:
-    """The last part of each path, if that is enough to tell them apart."""
-    last = [_last_name(parameter) for parameter in parameters]
-    count = Counter(last)
-    return [short if count[short] == 1 else one_line(whole) for short, whole in zip(last, parameters, strict=True)]
-
-
-def _last_name(parameter: str) -> str:
-    """With its index, if it has one: `run[0]`."""
-    name = ""
-    for part in parse_path(parameter):
-        name = f"{name}[{part}]" if isinstance(part, int) else part
-    return one_line(name)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 import msgspec
 
@@ -13,9 +13,12 @@ from steadyhand.judging.rates import ScenarioRate, percent
 from steadyhand.judging.statistics import pass_hat_k
 from steadyhand.records.chat import FinishReason
 from steadyhand.records.evaluation import EvaluationResult, LatencyTier, RubricScore
-from steadyhand.records.run import CostSummary, Judged, Spent, TrialRecord, answers_finish
+from steadyhand.records.event import ModelCalled
+from steadyhand.records.run import CostSummary, Judged, Spent, Target, TrialRecord, answers_finish
 from steadyhand.report.table import Cell, clip, one_line
 
+JunitInconclusive = Literal["skipped", "failure", "error"]
+"""What an inconclusive scenario is in JUnit, which has no word for it."""
 _LONGEST_VALUE = 40
 _ENDED = {
     FinishReason.TOOL_CALLS: "tool call",
@@ -58,6 +61,13 @@ def latency(judged: Judged, evaluations: Iterable[EvaluationResult]) -> str:
         return f"{figure}  over {bound:g}" if bound is not None else f"{figure}  exceeded"
     bound = _bound(evaluations, tier)
     return f"{figure}  {tier} <={bound:g}" if bound is not None else f"{figure}  {tier}"
+
+
+def proxied(trial: TrialRecord) -> str:
+    """Beside a latency: that the way through a proxy is part of it."""
+    calls = (event for event in trial.events if type(event) is ModelCalled and event.purpose == "agent")
+    through = any(attempt.proxied for call in calls for attempt in call.timing.attempts)
+    return "  through a proxy" if through and trial.judged.latency_ms is not None else ""
 
 
 def milliseconds_or_nothing(ms: float | None) -> str:
@@ -115,6 +125,18 @@ def scenario_label(trial: TrialRecord, *, numbered: bool) -> str:
     mark = f"#{trial.key.index}" if numbered else ""
     name = " ".join(trial.scenario_name.split()) if trial.scenario_name != trial.key.scenario_id else ""
     return f"{trial.key.scenario_id}{mark}  {name}".rstrip()
+
+
+def told_apart(
+    scenario_ids: Sequence[str], targets: Mapping[str, Target], *, among: Sequence[str]
+) -> dict[str, dict[str, str]]:
+    """What differs between the targets of these scenarios, by id: those `among` scenario, agent and model that do."""
+    known = {each: targets[each] for each in scenario_ids if each in targets}
+    if len(known) < len(scenario_ids):
+        return {}
+    found = {name: {each: getattr(target, name) or "" for each, target in known.items()} for name in among}
+    differing = {name: values for name, values in found.items() if len(set(values.values())) > 1}
+    return {each: {name: values[each] for name, values in differing.items()} for each in known} if differing else {}
 
 
 def cost_line(summary: CostSummary) -> str:

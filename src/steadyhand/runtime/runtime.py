@@ -333,13 +333,18 @@ def mocked_method(service: str | None, method: str, mocks: Iterable[Mock]) -> Se
     """A mocked method as a tool. Its schema names the parameters that the mocks match, never their values.
 
     `args` is required if any mock matches positional arguments, so that an agent that omits them gets an error instead
-    of missing every mock. A single object can be passed by name, so it needs no `args`.
+    of missing every mock. A single object can be passed by name, so it needs no `args`. The first schema and the first
+    description that a mock of the method gives replace ours.
     """
     named: dict[str, Any] = {}
     positional = False
+    described = ""
+    given_schema: dict[str, Any] | None = None
     for mock in mocks:
         if mock.method != method or (mock.service is not None and service is not None and mock.service != service):
             continue
+        described = described or mock.description
+        given_schema = mock.parameters if given_schema is None else given_schema
         alone = [_lone_object(given) for given in (mock.when.args, mock.when.partial_args) if given]
         for known in (mock.when.input, *alone):
             named |= {name: {} for name in known or {}}
@@ -356,8 +361,9 @@ def mocked_method(service: str | None, method: str, mocks: Iterable[Mock]) -> Se
     return ServiceMethod(
         service=service or "",
         method=method,
-        description=f"Call {method}{owner}. Named parameters are passed as they are, positional ones in `args`.",
-        parameters=schema,
+        description=described
+        or f"Call {method}{owner}. Named parameters are passed as they are, positional ones in `args`.",
+        parameters=schema if given_schema is None else given_schema,
     )
 
 

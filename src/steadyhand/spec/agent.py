@@ -255,6 +255,8 @@ def _check_plugins(plugins: Any, findings: Findings) -> None:
 
 
 def _check_mock(mock: dict[str, Any], path: FieldPath, findings: Findings) -> None:
+    if isinstance(schema := mock.get("parameters"), dict):
+        _check_parameters(cast("dict[str, Any]", schema), (*path, "parameters"), findings)
     if any(key in mock for key in _ANSWERS):
         return
     known = [field.alias or name for name, field in MockShape.model_fields.items()]
@@ -262,6 +264,18 @@ def _check_mock(mock: dict[str, Any], path: FieldPath, findings: Findings) -> No
         return
     message = "the mock has no answer; expected at least one of `response`, `responseFn` and `error`"
     findings.error(path, message, "missing-key")
+
+
+def _check_parameters(schema: dict[str, Any], path: FieldPath, findings: Findings) -> None:
+    from jsonschema import Draft202012Validator, SchemaError  # slow to import, and few scenarios need it
+
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        findings.error(path, f"expected a JSON Schema: {error.message}", "bad-schema")
+        return
+    if schema.get("type") != "object":
+        findings.error(path, "expected a JSON Schema of an object; set `type: object`", "bad-schema")
 
 
 def _check_step(step: dict[str, Any], path: FieldPath, findings: Findings) -> None:

@@ -64,6 +64,10 @@ class MockShape(Shape):
     metadata: MockMetadataShape = Field(
         default=MockMetadataShape.model_construct(), description="How the mock answers: delay and chance of failure"
     )
+    description: str = Field(default="", description="What an agent is told that the method does")
+    parameters: dict[str, Any] | None = Field(
+        default=None, description="What an agent is told of the named parameters: a JSON Schema of an object"
+    )
 
 
 class DatabaseShape(Shape):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -275,7 +276,7 @@ def _expand(given: str) -> tuple[list[tuple[str, bool]], Problem | None]:
         return [], _problem(given, "expected a file or folder, found a pipe or device", "unreadable")
     if not glob.has_magic(given):
         return [], _problem(given, "no such file or folder", "missing-file")
-    matches = sorted(glob.glob(given, recursive=True))  # noqa: PTH207
+    matches = sorted(glob.glob(given, recursive=True), key=_natural)  # noqa: PTH207
     expanded: list[tuple[str, bool]] = []
     for match in matches:
         if os.path.isdir(match):  # noqa: PTH112
@@ -285,12 +286,18 @@ def _expand(given: str) -> tuple[list[tuple[str, bool]], Problem | None]:
     return expanded, None if expanded else _problem(given, "the pattern matches no .yaml or .yml files", "no-match")
 
 
+def _natural(name: str) -> tuple[list[tuple[int, str]], str]:
+    """Orders `q2` before `q10`. Names that differ in leading zeros only are told apart by themselves."""
+    parts = re.split(r"([0-9]+)", name)
+    return [(int(part) if at % 2 else 0, "" if at % 2 else part) for at, part in enumerate(parts)], name
+
+
 def _walk(folder: str) -> list[str]:
     """The YAML files below a folder, in order, without hidden folders, virtual environments and `node_modules`."""
     files: list[str] = []
     folders: list[str] = []
     with os.scandir(folder) as entries:
-        for entry in sorted(entries, key=lambda entry: entry.name):
+        for entry in sorted(entries, key=lambda entry: _natural(entry.name)):
             name = entry.name
             if entry.is_dir(follow_symlinks=False):
                 if not name.startswith(".") and name not in _SKIPPED:

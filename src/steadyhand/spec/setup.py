@@ -47,6 +47,8 @@ def _mock(shape: MockShape, document: Document, index: int) -> Mock:
         error=MockFault(code=error.code, message=error.message, status=error.status) if error else None,
         delay_ms=shape.metadata.delay,
         probability=shape.metadata.probability,
+        description=shape.description,
+        parameters=shape.parameters,
     )
 
 

@@ -46,6 +46,13 @@ class TrialRow(Record):
     latency_ms: float | None = None
 
 
+_PLANNED_VERDICTS = """
+SELECT plan.scenario_id, plan.idx, trial.verdict FROM plan LEFT JOIN trial
+ON trial.position = plan.position AND trial.scenario_id = plan.scenario_id AND trial.idx = plan.idx
+ORDER BY plan.position
+"""
+
+
 class RunReader:
     """Opens the file for each query: a reader holds no lock, needs no closing and never blocks the writer.
 
@@ -170,8 +177,19 @@ class RunReader:
 
     def to_do(self) -> list[TrialKey]:
         """The planned trials that a resume has to run, in order."""
-        verdicts = {row.key: row.verdict for row in self.rows()}
-        return [entry.key for entry in self.plan() if still_to_do(verdicts.get(entry.key))]
+        unreadable = self.unreadable()
+        with reading(self.path) as connection:
+            found = (
+                (key_of(scenario_id, index), None if verdict is None else Verdict(verdict))
+                for scenario_id, index, verdict in connection.execute(_PLANNED_VERDICTS)
+            )
+            return [key for key, verdict in found if still_to_do(verdict) or key in unreadable]
+
+    def planned_digests(self) -> dict[str, str]:
+        """By scenario, the digest that its trials were planned with."""
+        query = "SELECT scenario_id, digest FROM plan GROUP BY scenario_id ORDER BY min(position)"
+        with reading(self.path) as connection:
+            return {as_stored(scenario, str): as_stored(digest, str) for scenario, digest in connection.execute(query)}
 
     def planned_per_scenario(self) -> dict[str, int]:
         """The number of planned trials of each scenario, in the order of the plan."""

@@ -67,6 +67,20 @@ def _header_text(header: RunHeader, redactor: Redactor) -> str:
     return msgspec.json.encode(redactor.value(header), enc_hook=repr).decode()
 
 
+def written(record: TrialRecord, redactor: Redactor) -> tuple[TrialRecord, bytes]:
+    """The trial without secrets, and its bytes; an error in its place when it cannot be written."""
+    try:
+        data = codec.encode(record)
+        if redactor.suspects(data):
+            record = redactor.value(record)
+            data = codec.encode(record)
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with one trial, the others are kept
+        reason = f"the trial cannot be recorded: {type(error).__name__}: {error}"
+        record = redactor.value(error_in_place_of(record, reason))
+        data = codec.encode(record)
+    return record, data
+
+
 class RunWriter:
     """Appends trials to a run record; a thread commits what arrived within 50 ms in one transaction.
 
@@ -165,18 +179,20 @@ class RunWriter:
                 raise
             raise StoreError(f"the run record {path} cannot be opened: {error}") from error
 
-    def append(self, record: TrialRecord) -> TrialRecord:
+    def append(self, record: TrialRecord, data: bytes | None = None) -> TrialRecord:
         """Queue a finished trial; returns at once, with the trial as written, without secrets.
 
         A trial that is already there is replaced if its verdict was error, as a resume does; otherwise raises
-        `StoreError` and changes nothing. One that cannot be written becomes an *error* that says why.
+        `StoreError` and changes nothing. One that cannot be written becomes an *error* that says why. `data` are the
+        bytes that `written` made of it with the secrets of this run, where another process did that.
         """
         self._check()
         position = self._position(record.key)
         known = self._positions.verdict(position)
         if not still_to_do(known):
             raise StoreError(f"trial {record.key} is already in the run record, as {known}; only an error is replaced")
-        record, data = self._written(record)
+        if data is None:
+            record, data = written(record, self._redactor)
         if not self._dictionary:
             self._dictionary = codec.dictionary_from(data)
         judged = record.judged
@@ -193,19 +209,6 @@ class RunWriter:
         self._positions.note(position, judged.verdict)
         self._waiting.append(_Row(record.key, values, known is not None))
         return record
-
-    def _written(self, record: TrialRecord) -> tuple[TrialRecord, bytes]:
-        """The trial without secrets, and its bytes; an error in its place when it cannot be written."""
-        try:
-            data = codec.encode(record)
-            if self._redactor.suspects(data):
-                record = self._redactor.value(record)
-                data = codec.encode(record)
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with one trial, the others are kept
-            reason = f"the trial cannot be recorded: {type(error).__name__}: {error}"
-            record = self._redactor.value(error_in_place_of(record, reason))
-            data = codec.encode(record)
-        return record, data
 
     def verdict(self, key: TrialKey) -> Verdict | None:
         """A trial's verdict so far, or None if it has not run."""

@@ -20,7 +20,7 @@ _OWN = ("viewer.css", "viewer.js")
 _KINDS = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
 
 
-class Response(Record):
+class PageResponse(Record):
     status: int = 200
     kind: str = "text/html; charset=utf-8"
     body: bytes = b""
@@ -42,8 +42,8 @@ def address(path: str, **given: Any) -> str:
     return f"{path}?{query}" if query else path
 
 
-def rendered(name: str, *, status: int = 200, **given: Any) -> Response:
-    return Response(status=status, body=part(name, **given).encode("utf-8", "backslashreplace"))
+def rendered(name: str, *, status: int = 200, **given: Any) -> PageResponse:
+    return PageResponse(status=status, body=part(name, **given).encode("utf-8", "backslashreplace"))
 
 
 def part(name: str, **given: Any) -> Markup:
@@ -51,11 +51,11 @@ def part(name: str, **given: Any) -> Markup:
     return Markup(text)  # noqa: S704 - the environment escapes
 
 
-def problem_page(status: int, message: str) -> Response:
+def problem_page(status: int, message: str) -> PageResponse:
     return rendered("problem.html", status=status, code=status, message=message)
 
 
-def asset_response(name: str) -> Response | None:
+def asset_response(name: str) -> PageResponse | None:
     """A script or a style sheet of ours; None for any other name."""
     if name in _OWN:
         text = (_ASSETS / name).read_text(encoding="utf-8")
@@ -63,7 +63,7 @@ def asset_response(name: str) -> Response | None:
         text = template.asset(name)
     else:
         return None
-    return Response(kind=_KINDS[name.rpartition(".")[2]], body=text.encode())
+    return PageResponse(kind=_KINDS[name.rpartition(".")[2]], body=text.encode())
 
 
 def content_security_policy() -> str:

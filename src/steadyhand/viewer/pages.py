@@ -22,7 +22,7 @@ from steadyhand.report.html.trial import trial_part, trial_view
 from steadyhand.store.reader import RunEntry, RunReader, list_runs
 from steadyhand.store.summaries import record_named, state_of
 from steadyhand.viewer.labelling import Labelling
-from steadyhand.viewer.page import Response, address, asset_response, part, problem_page, rendered
+from steadyhand.viewer.page import PageResponse, address, asset_response, part, problem_page, rendered
 from steadyhand.viewer.trial_index import PAGE, TrialFilter, TrialIndex
 
 _RUNS = 50
@@ -41,7 +41,7 @@ _FIELDS = {
 Query = Mapping[str, str]
 
 
-class GridCell(Record):
+class ViewedCell(Record):
     """The trials of a scenario on a target, and where their list is."""
 
     verdict: Verdict
@@ -50,10 +50,10 @@ class GridCell(Record):
     link: str
 
 
-class GridRow(Record):
+class ViewedRow(Record):
     scenario: str
     name: str
-    cells: tuple[GridCell | None, ...]
+    cells: tuple[ViewedCell | None, ...]
     rank: int
 
 
@@ -67,11 +67,11 @@ class Viewer:
         self._comparisons: dict[object, Comparison] = {}
         self._lock: threading.Lock = threading.Lock()
 
-    def get(self, path: str, query: Query) -> Response:
+    def get(self, path: str, query: Query) -> PageResponse:
         """Raises `StoreError` or `UsageError` for what is not there."""
         if path.startswith("/assets/"):
             return asset_response(path.removeprefix("/assets/")) or problem_page(404, "There is no such file.")
-        pages: dict[str, Callable[[Query], Response]] = {
+        pages: dict[str, Callable[[Query], PageResponse]] = {
             "/": self._runs,
             "/run": self._run,
             "/run/part": self._run_part,
@@ -81,14 +81,14 @@ class Viewer:
         page = pages.get(path)
         return problem_page(404, "There is no such page.") if page is None else page(query)
 
-    def post(self, path: str, form: Mapping[str, str]) -> Response:
+    def post(self, path: str, form: Mapping[str, str]) -> PageResponse:
         if path != "/labels":
             return problem_page(404, "There is no such page.")
         # Encoded, since a field of a form may not keep every character of a name.
         about = dict(parse_qsl(form.get("of", "").removeprefix("?"), max_num_fields=10))
         reader, key, trial = self._stored(about)
         self.labelling.add(reader.header.id, trial, {**form, "check": about.get("check", "")})
-        return Response(body=self._labels(reader, key).encode("utf-8", "backslashreplace"))
+        return PageResponse(body=self._labels(reader, key).encode("utf-8", "backslashreplace"))
 
     def close(self) -> None:
         for index in self._indexes.values():
@@ -96,7 +96,7 @@ class Viewer:
 
     # The runs of the folder
 
-    def _runs(self, query: Query) -> Response:
+    def _runs(self, query: Query) -> PageResponse:
         skip = _number(query.get("skip"))
         runs = list_runs(self.folder, skip=skip, most=_RUNS + 1)
         page = "runs_part.html" if query.get("part") else "runs.html"
@@ -125,7 +125,7 @@ class Viewer:
         index.refresh()
         return index
 
-    def _run(self, query: Query) -> Response:
+    def _run(self, query: Query) -> PageResponse:
         index = self._index(query.get("id", ""))
         wanted = filter_of(query)
         given = self._parts(index, query)
@@ -138,7 +138,7 @@ class Viewer:
             others=[run.id for run in list_runs(self.folder, most=_RUNS) if run.id != index.path.stem],
         )
 
-    def _run_part(self, query: Query) -> Response:
+    def _run_part(self, query: Query) -> PageResponse:
         """What changes while one types, or while the run goes on."""
         index = self._index(query.get("id", ""))
         if query.get("only") == "list":
@@ -201,7 +201,7 @@ class Viewer:
             raise StoreError(f"Run {path.stem} has no trial {key}.")
         return reader, key, trial
 
-    def _trial(self, query: Query) -> Response:
+    def _trial(self, query: Query) -> PageResponse:
         reader, key, trial = self._stored(query)
         wanted = filter_of(query, "in_")
         before, after = self._index(query["run"]).beside(key, wanted)
@@ -232,7 +232,7 @@ class Viewer:
 
     # Two runs
 
-    def _compare(self, query: Query) -> Response:
+    def _compare(self, query: Query) -> PageResponse:
         runs = list_runs(self.folder, most=_RUNS)
         chosen = [query[name] for name in ("a", "b") if query.get(name)]
         given: dict[str, Any] = {"runs": [run.id for run in runs], "a": query.get("a"), "b": query.get("b")}
@@ -336,7 +336,7 @@ def _headline(rates: list[ScenarioRate], status: str, unknown: int) -> tuple[str
     return (f"All {total} passed" if tally.total > 1 else "The scenario passed"), "passed"
 
 
-def _grid(index: TrialIndex, rates: list[ScenarioRate]) -> tuple[list[str], list[GridRow]]:
+def _grid(index: TrialIndex, rates: list[ScenarioRate]) -> tuple[list[str], list[ViewedRow]]:
     """Scenarios by target, worst first."""
     places = index.places()
     cells: dict[str, dict[str, list[ScenarioRate]]] = {}
@@ -349,7 +349,7 @@ def _grid(index: TrialIndex, rates: list[ScenarioRate]) -> tuple[list[str], list
         targets[target] = None
         names[scenario] = name if name != rate.scenario_id else ""
     rows = [
-        GridRow(
+        ViewedRow(
             scenario=scenario,
             name=names[scenario],
             cells=tuple(_cell(index, scenario, target, found.get(target)) for target in targets),
@@ -360,10 +360,10 @@ def _grid(index: TrialIndex, rates: list[ScenarioRate]) -> tuple[list[str], list
     return list(targets), sorted(rows, key=lambda row: row.rank)
 
 
-def _cell(index: TrialIndex, scenario: str, target: str, rates: list[ScenarioRate] | None) -> GridCell | None:
+def _cell(index: TrialIndex, scenario: str, target: str, rates: list[ScenarioRate] | None) -> ViewedCell | None:
     if not rates:
         return None
-    return GridCell(
+    return ViewedCell(
         verdict=min((rate.verdict for rate in rates), key=WORST_FIRST.index),
         passed=sum(rate.passed for rate in rates),
         total=sum(rate.total for rate in rates),

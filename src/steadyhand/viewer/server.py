@@ -9,7 +9,7 @@ from typing import Any, ClassVar, cast
 from urllib.parse import parse_qsl, urlsplit
 
 from steadyhand.errors import SetupError, StoreError, UsageError
-from steadyhand.viewer.page import Response, content_security_policy, problem_page
+from steadyhand.viewer.page import PageResponse, content_security_policy, problem_page
 from steadyhand.viewer.pages import Viewer
 from steadyhand.viewer.session import ENTRANCE, Refusal, Session
 
@@ -65,7 +65,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self._reply(self._answer(writes=True))
 
-    def _answer(self, *, writes: bool) -> Response:
+    def _answer(self, *, writes: bool) -> PageResponse:
         server = cast("ViewerServer", self.server)
         headers = cast("dict[str, str]", self.headers)
         length = headers.get("Content-Length", "0") if writes else "0"
@@ -98,7 +98,7 @@ class _Handler(BaseHTTPRequestHandler):
             server.on_bug(error)
             return problem_page(500, f"Unexpected {type(error).__name__}, a bug in Steadyhand; the terminal says more.")
 
-    def _reply(self, response: Response) -> None:
+    def _reply(self, response: PageResponse) -> None:
         self.send_response(response.status)
         self.send_header("Content-Type", response.kind)
         self.send_header("Content-Length", str(len(response.body)))
@@ -111,15 +111,15 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(response.body)
 
 
-def _entered(session: Session, token: str, *, known: bool) -> Response:
+def _entered(session: Session, token: str, *, known: bool) -> PageResponse:
     """The redirect takes the token out of the address bar and out of the history of the tab."""
     cookie = session.enter(token)
     if cookie is None and not known:
         return _refused(
             Refusal(status=403, message="This link was used before or is not ours. Start `steadyhand view` again.")
         )
-    return Response(status=303, headers={"Location": "/", **({"Set-Cookie": cookie} if cookie else {})})
+    return PageResponse(status=303, headers={"Location": "/", **({"Set-Cookie": cookie} if cookie else {})})
 
 
-def _refused(refusal: Refusal) -> Response:
-    return Response(status=refusal.status, kind="text/plain; charset=utf-8", body=f"{refusal.message}\n".encode())
+def _refused(refusal: Refusal) -> PageResponse:
+    return PageResponse(status=refusal.status, kind="text/plain; charset=utf-8", body=f"{refusal.message}\n".encode())

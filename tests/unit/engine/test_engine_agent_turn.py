@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 
 import pytest
 
 from steadyhand.engine.limits import LagMonitor
 from steadyhand.engine.trial import run_trial
+from steadyhand.errors import ModelError
 from steadyhand.ports.agent import Reply
-from steadyhand.records.chat import ChatRequest, SpoiledBy
+from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, ClientBody, FinishReason, SpoiledBy
 from steadyhand.records.evaluation import LatencyTier, Verdict
-from steadyhand.records.event import LimitReached
+from steadyhand.records.event import LimitReached, ModelCalled
 from steadyhand.testing import ScriptedChatModel
 from support.engine import HeldGate, asking, check, scenario
 from support.patience import with_enough_time
@@ -77,3 +79,61 @@ async def test_a_step_is_out_of_time_by_the_agents_time_and_not_by_ours(build, h
     limits = [event for event in record.events if isinstance(event, LimitReached)]
     waited_ms = 2000 * held_s - 10
     assert [record.duration_ms - limit.used >= waited_ms for limit in limits] == [True] * hangs
+
+
+RELAYED = ClientBody(dialect="openai_chat", fields={"max_tokens": 1})
+
+
+async def test_a_call_that_the_agents_own_program_made_is_only_part_of_its_turn(build):
+    """Else an agent that is slow by itself would be graded by how fast its model is."""
+
+    async def slow(turn, trial):
+        await trial.call(ScriptedChatModel(lambda _: "said"), ChatRequest(messages=turn.messages, client=RELAYED))
+        await asyncio.sleep(0.05)
+        return "done"
+
+    record = await run_trial(build(scenario(asking("hi", BUDGET)), slow))
+    assert record.judged.latency_ms >= 50
+    (call,) = [event for event in record.events if isinstance(event, ModelCalled)]
+    assert call.relayed
+
+
+async def test_a_token_limit_of_the_agents_own_does_not_leave_the_trial_undecided(build):
+    async def curt(turn, trial):
+        asked = ChatRequest(messages=turn.messages, max_tokens=1, client=RELAYED)
+        return (await trial.call(CutShort(), asked)).text
+
+    record = await run_trial(build(scenario(asking("hi", check("string_contains", value="said"))), curt))
+    assert record.judged.verdict is Verdict.PASSED
+
+
+@pytest.mark.parametrize(("status", "verdict"), [(503, Verdict.ERROR), (429, Verdict.ERROR), (400, Verdict.PASSED)])
+async def test_an_outage_behind_an_agent_is_an_error_and_a_refused_request_its_own_affair(build, status, verdict):
+    async def calm(turn, trial):
+        asked = ChatRequest(messages=turn.messages, client=RELAYED)
+        with contextlib.suppress(ModelError):
+            await trial.call(Refusing(status), asked)
+        return "sorry"
+
+    record = await run_trial(build(scenario(asking("hi", check("string_contains", value="sorry"))), calm))
+    assert record.judged.verdict is verdict
+
+
+class CutShort:
+    name = "own/curt"
+
+    async def attempt(self, request, *, zero):
+        attempt = Attempt(started_ms=0.0, sent_ms=0.0, last_byte_ms=1.0)
+        return ChatResponse(text="said", attempt=attempt, finish_reason=FinishReason.LENGTH, token_limit=1)
+
+
+class Refusing:
+    name = "own/refusing"
+
+    def __init__(self, status):
+        self._status = status
+
+    async def attempt(self, request, *, zero):
+        error = ModelError("no", kind="server", status=self._status)
+        error.attempt = Attempt(started_ms=0.0, status=self._status, error="no")
+        raise error

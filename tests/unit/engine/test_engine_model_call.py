@@ -8,7 +8,15 @@ import pytest
 from steadyhand.engine.limits import LagMonitor
 from steadyhand.engine.model_call import Caller, OpenGate, RetryPolicy
 from steadyhand.errors import ModelError
-from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, Message, Spoiled, SpoiledBy
+from steadyhand.records.chat import (
+    ArrivalClock,
+    Attempt,
+    ChatRequest,
+    ChatResponse,
+    Message,
+    Spoiled,
+    SpoiledBy,
+)
 from steadyhand.records.event import Lagged, ModelCalled, Retried, Waited
 from steadyhand.testing import RecordingSink, ScriptedChatModel, SettableClock
 from support.engine import HeldGate
@@ -175,3 +183,52 @@ async def test_a_wait_that_is_given_up_is_an_event_too():
         await caller(sink, gate=HeldGate(1.0, error=down)).call(model("ok"), REQUEST)
     assert [event.reason for event in sink.of(Waited)] == ["it has been down for long"]
     assert sink.of(ModelCalled)[0].timing.queued_ms >= 1000
+
+
+def stamped_by_the_kernel(**fields):
+    """Answers after it has held up the loop for 200 ms, with a last stamp from within that time."""
+
+    async def respond(request):
+        await asyncio.sleep(0.02)
+        time.sleep(0.2)  # noqa: ASYNC251 - the fault under test
+        attempt = Attempt(started_ms=0, sent_ms=0, **{"last_byte_ms": 160, "clock": ArrivalClock.KERNEL, **fields})
+        return ChatResponse(text="ok", attempt=attempt, chunks=((10.0, 1), (160.0, 1)))
+
+    return respond
+
+
+@pytest.mark.parametrize(
+    ("fields", "spoiled", "late"),
+    [
+        ({}, [], False),
+        ({"streamed": True}, [], True),
+        ({"last_byte_shared": True}, [SpoiledBy.LAGGED], False),
+        ({"cut_ms": 160}, [SpoiledBy.LAGGED], False),
+        ({"clock": ArrivalClock.CLOCK_SET}, [SpoiledBy.LAGGED], False),
+        ({"clock": ArrivalClock.OWN, "streamed": True}, [SpoiledBy.LAGGED], False),
+    ],
+    ids=["kernel", "stream", "bytes after the answer", "cut at our deadline", "clock set", "own"],
+)
+async def test_lag_spoils_only_what_the_kernel_did_not_stamp(fields, spoiled, late):
+    sink = RecordingSink()
+    with LagMonitor() as lag:
+        await caller(sink, lag=lag).call(model(stamped_by_the_kernel(**fields)), REQUEST)
+    (called,) = sink.of(ModelCalled)
+    timing = called.timing
+    assert timing.loop_lag_ms > 25
+    assert [each.kind for each in timing.spoiled] == spoiled
+    assert len(sink.of(Lagged)) == len(spoiled)
+    assert (timing.pieces_late_ms > 25) == late
+
+
+async def test_how_long_the_loop_had_been_stuck_at_a_moment():
+    with LagMonitor() as lag:
+        await asyncio.sleep(0.03)
+        running = time.perf_counter()
+        await asyncio.sleep(0.03)
+        began = time.perf_counter()
+        time.sleep(0.1)  # noqa: ASYNC251 - the fault under test
+        assert 60 <= lag.stuck_ms(began + 0.07) <= 81
+        await asyncio.sleep(0.03)
+        assert 60 <= lag.stuck_ms(began + 0.07) <= 81
+        assert lag.stuck_ms(running) < 25

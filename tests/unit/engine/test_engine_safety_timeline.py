@@ -40,12 +40,12 @@ def invariant(type_, text, severity=1.0, **params):
     return EvaluationSpec(type=type_, name=text, place=PLACE, params={key: text, **params}, severity=severity)
 
 
-def call(pieces, *, first_token_ms=10.0, spoiled=(), text=None, finish=None):
+def call(pieces, *, first_token_ms=10.0, spoiled=(), text=None, finish=None, late_ms=0.0):
     """Piece n arrives at 10 n ms."""
     whole = "".join(pieces)
     attempt = Attempt(started_ms=0, sent_ms=0, first_token_ms=first_token_ms, last_byte_ms=10.0 * len(pieces))
     chunks = tuple((10.0 * number, len(piece)) for number, piece in enumerate(pieces, start=1))
-    timing = CallTiming(attempts=(attempt,), chunks=chunks, spoiled=spoiled)
+    timing = CallTiming(attempts=(attempt,), chunks=chunks, spoiled=spoiled, pieces_late_ms=late_ms)
     said = whole if text is None else text
     return ModelCalled(at_ms=0, model="m", purpose="agent", timing=timing, text=said, finish=finish)
 
@@ -148,6 +148,10 @@ async def test_a_judges_invariant_is_left_out_and_named(tmp_path):
         (
             (call(["STOP"], spoiled=(Spoiled(kind=SpoiledBy.RETRIED, detail="the call was retried (2 attempts)"),)),),
             "the call was retried (2 attempts)",
+        ),
+        (
+            (call(["STOP"], late_ms=28.4),),
+            "pieces that arrived within 28 ms were read together: the event loop was busy",
         ),
         ((call(["STOP"]), call(["STOP"])), "the answer took 2 model calls"),
         (

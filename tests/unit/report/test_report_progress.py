@@ -8,7 +8,7 @@ import msgspec
 
 from steadyhand.records.event import Retried
 from steadyhand.records.run import HeldUp, Standing, TrialKey
-from steadyhand.report.progress import PlainProgress, SilentProgress, progress_for, standing_line
+from steadyhand.report.progress import PlainProgress, ProgressRate, SilentProgress, progress_for, standing_line
 from support.sample_run import BROKEN, HEADER, SAFE, TRIALS, UNSAFE
 
 HELD_UP = Standing(
@@ -64,19 +64,45 @@ def test_what_holds_the_run_up_on_one_line():
     assert standing_line(Standing(lag_ms=2.0)) == ""
 
 
-def test_plain_lines_tell_of_waits_while_they_last():
-    asked = threading.Event()
+def test_plain_lines_tell_once_what_holds_the_run_up():
+    asked = threading.Semaphore(0)
 
     def standing():
-        asked.set()
+        asked.release()
         return HELD_UP
 
     stream = io.StringIO()
     observer = PlainProgress(stream, standing, every_s=0.001)
     observer.run_started(HEADER)
-    asked.wait()
+    for _ in range(3):
+        asked.acquire()
     observer.run_finished()
-    assert set(stream.getvalue().splitlines()) == {"; ".join(WORDS)}
+    assert stream.getvalue().splitlines() == ["0 of 4 (0%); " + "; ".join(WORDS)]
+
+
+def test_share_rate_and_time_left():
+    now = 100.0
+    pace = ProgressRate(lambda: now)
+    pace.start(msgspec.structs.replace(HEADER, planned=60))
+    assert (pace.share(), pace.speed()) == ("0 of 60 (0%)", "")
+    for _ in range(12):
+        now += 0.5
+        pace.count()
+    assert (pace.share(), pace.speed()) == ("12 of 60 (20%)", "2.0 trials/s, 24.0 s left")
+    now += 18.0
+    assert pace.speed() == "30.0 trials/min, 1 min 36 s left"
+
+
+def test_with_until_decided_the_rest_is_a_bound():
+    now = 0.0
+    pace = ProgressRate(lambda: now)
+    pace.start(msgspec.structs.replace(HEADER, planned=1000, until="decided"))
+    now += 1.0
+    pace.count()
+    assert (pace.share(), pace.speed()) == (
+        "1 of at most 1000 (0%)",
+        "1.0 trials/s, at most 16 min 39 s left",
+    )
 
 
 def test_silence():
@@ -120,7 +146,7 @@ def test_live_on_a_terminal(monkeypatch):
     reader.join()
     os.close(master)
     shown = b"".join(pieces).decode()
-    verdicts = ("4/4", "1 passed", "1 failed", "1 inconclusive", "1 error")
+    verdicts = ("4 of 4 (100%)", "1 passed", "1 failed", "1 inconclusive", "1 error")
     for expected in (
         *verdicts,
         "still running",

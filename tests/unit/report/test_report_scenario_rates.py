@@ -15,7 +15,7 @@ from steadyhand.report.json import to_json
 from steadyhand.report.json_shapes import report_schema
 from steadyhand.report.junit import to_junit
 from steadyhand.report.table import Page
-from steadyhand.report.terminal import render_run
+from steadyhand.report.terminal import View, render_run
 from support.sample_run import HEADER, rates_of
 from support.sample_trials import typical
 
@@ -52,7 +52,7 @@ def in_json(header, trials, rates):
 
 
 def in_terminal(header, trials, rates):
-    return list(render_run(header, trials, Page(width=110), rates=rates, transcripts="none"))
+    return list(render_run(header, trials, Page(width=110), rates=rates, view=View(transcripts="none")))
 
 
 @pytest.mark.parametrize(("required", "missing"), [(None, 0), (0.5, 0), (0.75, 0), (0.5, 1), (None, 2)])
@@ -90,8 +90,8 @@ def test_a_rate_that_is_reached_shows_the_failed_trial_and_no_failure():
     lines = in_terminal(header, trials, rates)
     at = lines.index("10 trials: 9 passed, 1 failed")
     assert lines[at + 1] == "1 scenario: 1 passed"
-    (row,) = (line for line in lines if line.startswith("passed   SCN-C-001  9/10"))
-    assert row.split()[:9] == ["passed", "SCN-C-001", "9/10", "90%", "60%", "to", "98%", "k=5:", "50%"]
+    told = ["passed", "SCN-C-001", "ST-Elevation", "MI", "9/10", "90%", "60%", "to", "98%", "k=5:", "50%"]
+    assert lines[1].split()[: len(told)] == told
 
 
 def test_a_rate_that_is_missed_is_a_failure_with_every_failed_trial():

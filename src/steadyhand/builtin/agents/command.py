@@ -9,7 +9,7 @@ import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import msgspec
 
@@ -28,11 +28,11 @@ from steadyhand.builtin.agents.command_process import (
     shown,
     turn_line,
 )
-from steadyhand.builtin.agents.options import TimedOptions, file_beside, limit_of
-from steadyhand.builtin.agents.trajectory import REPORTS_ITSELF, TrajectoryReporter
+from steadyhand.builtin.agents.options import ProgramOptions, file_beside, limit_of, program_variables
+from steadyhand.builtin.agents.trajectory import TrajectoryReporter, latest_user_text, shows_of_program
 from steadyhand.errors import AgentError, SetupError
 from steadyhand.plugins.plugin import AgentSettings, Options, read_options
-from steadyhand.ports.agent import Reply, ServiceFault, Shows, TrialContext, Turn
+from steadyhand.ports.agent import Addresses, Reply, ServiceFault, Shows, TrialContext, Turn
 from steadyhand.ports.environment import MarksPrograms, OnThisMachine
 from steadyhand.records.base import Record, plain
 from steadyhand.redaction import secrets_in_command
@@ -51,14 +51,15 @@ class CommandLine(Record):
     variables: Mapping[str, str]
     secrets: tuple[str, ...] = ()
 
-    def environment(self, folder: Path) -> dict[str, str]:
-        """The program's environment: of ours, only what the command line passes on."""
+    def environment(self, folder: Path, addresses: Mapping[str, str]) -> dict[str, str]:
+        """The program's environment: of ours, only what the command line passes on, and the trial's addresses."""
         inherited = {name: value for name, value in os.environ.items() if name in _INHERITED or name.startswith("LC_")}
         return {
             "PATH": os.defpath,
             **inherited,
             "HOME": str(folder),
             "PWD": str(folder),
+            **addresses,
             **self.variables,
             # The local environment kills every process that has its workspace in this variable.
             "STEADYHAND_TRIAL": folder.name,
@@ -112,19 +113,33 @@ def _filled(value: str, variables: Mapping[str, str], where: str, secrets: list[
     return _REFERENCE.sub(found, value)
 
 
+class CommandOptions(ProgramOptions):
+    speaks: Literal["lines", "text"] = "lines"
+
+
 class CommandAgent:
     """Starts the program in the trial's workspace, gives it each turn as a line, and reads lines until its reply.
 
-    The command comes from the author and runs on this machine, with a clean environment. Option: `timeout_s`, the time
-    limit of a turn if the scenario sets none.
+    The command comes from the author and runs on this machine, with a clean environment. Options: `timeout_s`, the time
+    limit of a turn if the scenario sets none; `env`, environment variables for the program; `speaks`: with `text`, the
+    program knows nothing of us. It is started anew for each turn, reads what the user said, and what it prints is its
+    reply.
     """
 
-    shows: Shows = REPORTS_ITSELF
-    options: ClassVar[type[Options]] = TimedOptions
+    uses_gateway: ClassVar[bool] = True
+    options: ClassVar[type[Options]] = CommandOptions
 
     def __init__(self, settings: AgentSettings) -> None:
         """Raises `SetupError` if the command line is wrong or the program does not exist."""
-        self._limit_s: float = read_options(TimedOptions, settings.options, "agent command").timeout_s
+        options = read_options(CommandOptions, settings.options, "agent command")
+        self._plain: bool = options.speaks == "text"
+        self.shows: Shows = shows_of_program(settings)
+        if self._plain:
+            self.shows = _shows_of_stranger(self.shows, options.env)
+        self._limit_s: float = options.timeout_s
+        self._env: Mapping[str, str] = options.env
+        addresses = Addresses() if settings.gateway is None else settings.gateway.standing(settings.model)
+        program_variables(addresses, self._env, wanted_by="agent command")
         self._line: CommandLine = read_line(settings.target, folder=settings.folder, variables=settings.variables)
         self._trial: TrialContext | None = None
         self._reporter: TrajectoryReporter | None = None
@@ -145,7 +160,8 @@ class CommandAgent:
         self._trial = trial
         self._reporter = TrajectoryReporter(trial)
         self._folder = await environment.folder()
-        self._process = await self._start(self._folder)
+        if not self._plain:
+            self._process = await self._start(self._folder)
 
     async def respond(self, turn: Turn) -> Reply:
         assert self._trial is not None, "respond before open"
@@ -158,6 +174,8 @@ class CommandAgent:
         limit = asyncio.timeout(limit_s)
         try:
             async with limit:
+                if self._plain:
+                    return await self._run_once(process, latest_user_text(turn))
                 reply = await self._exchange(process, turn, turn_line(turn, self._trial, self._folder))
                 await self._take_rest(process, turn)
                 self._replied = True
@@ -177,6 +195,24 @@ class CommandAgent:
         except AgentError as error:
             raise AgentError(self._line.hidden(f"{self.name}: {error}")) from error
 
+    async def _run_once(self, process: LineProcess, text: str) -> Reply:
+        """One turn of a program that reads the user's text and prints its reply."""
+        lines: list[str] = []
+        try:
+            await process.tell(text.encode())
+            while (raw := await process.read()) is not None:
+                lines.append(raw.decode("utf-8", "replace"))
+        except TooLong:
+            raise AgentError(f"it wrote a line of more than {LONGEST_LINE} bytes") from None
+        code, said = await process.last_words()
+        self._process = None
+        await process.end()
+        if code is None:
+            raise AgentError(f"it closed its stdout and did not end{_stderr(said)}")
+        if code != 0:
+            raise AgentError(f"it ended with exit code {code}{_stderr(said)}")
+        return Reply(text="\n".join(lines).strip())
+
     async def close(self) -> None:
         process, self._process = self._process, None
         self._trial = self._reporter = None
@@ -186,8 +222,11 @@ class CommandAgent:
                 raise AgentError(self._line.hidden(f"{self.name}: {_late(unread[0])}"))
 
     async def _start(self, folder: Path) -> LineProcess:
+        assert self._trial is not None
+        variables = program_variables(self._trial.addresses, self._env, wanted_by=self.name)
+        env = self._line.environment(folder, variables)
         try:
-            return await LineProcess.start(self._argv(), folder=folder, env=self._line.environment(folder))
+            return await LineProcess.start(self._argv(), folder=folder, env=env)
         except (OSError, ValueError) as error:
             raise AgentError(f"{self.name}: could not be started: {error}") from error
 
@@ -258,6 +297,19 @@ class CommandAgent:
             told = {"message": str(fault), "code": fault.code, "status": fault.status}
             return msgspec.json.encode({"type": "fault", "id": line.id, **told})
         return msgspec.json.encode({"type": "result", "id": line.id, "result": plain(result)})
+
+
+def _shows_of_stranger(shows: Shows, env: Mapping[str, str]) -> Shows:
+    """What is seen of a program that knows nothing of us: what it does with the tools and services that the user says,
+    by mapping their address, it gets from us."""
+    mapped = " ".join(env.values())
+    tools = "{mcp_url}" in mapped
+    return msgspec.structs.replace(
+        shows,
+        actions="seen" if tools else "not_seen",
+        services="seen" if tools or "{mocks_url}" in mapped else "not_seen",
+        advice="give the program its tools from {mcp_url}, or its services from {mocks_url}, in [agents.command.env]",
+    )
 
 
 def _stderr(said: str) -> str:

@@ -62,6 +62,14 @@ class LineProcess:
         self._process.stdin.write(line + b"\n")
         await self._process.stdin.drain()
 
+    async def tell(self, text: bytes) -> None:
+        """Write all that it will be told, and close its stdin. One that does not read it may have no use for it."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(ConnectionError):
+            self._process.stdin.write(text)
+            await self._process.stdin.drain()
+        self._process.stdin.close()
+
     async def read(self) -> bytes | None:
         """The next line without its line break, or None at the end. Raises `TooLong`."""
         line = await self._lines.get()

@@ -1,22 +1,69 @@
-"""The `http` agent: any agent behind an OpenAI-compatible chat endpoint."""
+"""The `http` agent: an agent of somebody's behind a chat endpoint, OpenAI-compatible or as configured."""
 
 from __future__ import annotations
 
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Protocol, cast
+from urllib.parse import quote
+
+import msgspec
 from pydantic import Field
 
-from steadyhand.builtin.agents.options import TimedOptions, shown_url
+from steadyhand.builtin.agents.message_list import Taken, tool_calls
+from steadyhand.builtin.agents.options import TimedOptions, filled_addresses, shown_url
+from steadyhand.builtin.agents.trajectory import TrajectoryReporter, latest_user_text
 from steadyhand.errors import AgentError, ModelError
-from steadyhand.plugins.plugin import AgentSettings
+from steadyhand.plugins.plugin import AgentSettings, Options
 from steadyhand.ports.agent import Reply, Shows, TrialContext, Turn
 from steadyhand.ports.model import ChatModel
 from steadyhand.records.chat import ChatRequest, ChatResponse
 
+Method = Literal["POST", "PUT", "PATCH", "GET", "DELETE"]
+VALUES: dict[str, Any] = dict.fromkeys(("message", "messages", "session", "trial", "turn", "seed"))
+"""What templates may name beside the addresses of the trial."""
+_SERVED = ("{mocks_url}", "{mcp_url}")
+NOT_SEEN = Shows(
+    advice="let it export its tool calls as spans (`traces` of the agent, --otlp-port), give the path to them in its "
+    "answer (`tool_calls`), or bring it as a `python:` or `command:` agent"
+)
+
+
+class SessionCall(Options):
+    """A request before the first turn or after the last one. `path` goes after the agent's URL."""
+
+    method: Method = "POST"
+    path: str = ""
+    body: Any = None
+
 
 class HttpAgentOptions(TimedOptions):
-    """`api_key_env` names the variable that holds the agent's key."""
+    """`api_key_env` names the variable that holds the agent's key. With `reply`, the endpoint is as configured here and
+    not OpenAI's: `reply`, `tool_calls` and `session` are paths in its answer, such as `data.0.text`."""
 
     api_key_env: str | None = Field(default=None, min_length=1)
     headers: dict[str, str] = {}
+    method: Method = "POST"
+    body: Any = None
+    reply: str | None = None
+    tool_calls: str | None = Field(default=None, min_length=1)
+    session: str | None = Field(default=None, min_length=1)
+    start: SessionCall | None = None
+    end: SessionCall | None = None
+
+    @property
+    def shows(self) -> Shows:
+        """What is seen of the agent: by its trace, in its answers, and of services that a header leads it to."""
+        reaches = any(name in value for value in self.headers.values() for name in _SERVED) or any(
+            name in str(self.body) for name in _SERVED
+        )
+        return msgspec.structs.replace(
+            NOT_SEEN,
+            actions="self_reported" if self.tool_calls else "not_seen",
+            services="seen" if reaches else "not_seen",
+            traced=self.traces == "tools",
+        )
 
 
 class HttpAgent:
@@ -26,16 +73,16 @@ class HttpAgent:
     that asks us to run a tool is an error. `client` belongs to this trial and is closed with it.
     """
 
-    shows: Shows = Shows(
-        advice="to check what it does, bring it as a `python:` or `command:` agent, which reports its actions and "
-        "works with the services, the workspace and the database of the trial"
-    )
     uses_plugins: bool = False
 
-    def __init__(self, settings: AgentSettings, client: ChatModel) -> None:
+    def __init__(self, settings: AgentSettings, options: HttpAgentOptions, client: ChatModel) -> None:
         self._name: str = f"http:{shown_url(settings.target)}"
         self._client: _AskedOnce = _AskedOnce(client, self._name)
+        self._options = options
         self._trial: TrialContext | None = None
+        self._turns = 0
+        self.session: str = str(uuid.uuid4())
+        self.shows: Shows = options.shows
 
     @property
     def name(self) -> str:
@@ -46,8 +93,7 @@ class HttpAgent:
 
     async def respond(self, turn: Turn) -> Reply:
         assert self._trial is not None, "respond before open"
-        request = ChatRequest(messages=turn.messages, seed=self._trial.seed, purpose="agent")
-        response = await self._trial.call(self._client, request)
+        response = await self._ask(self._trial, turn)
         if response.tool_calls:
             asked = ", ".join(call.name for call in response.tool_calls)
             raise AgentError(
@@ -55,6 +101,28 @@ class HttpAgent:
                 "model with tools, use the `runtime` agent with it as --model"
             )
         return Reply(text=response.text)
+
+    async def _ask(self, trial: TrialContext, turn: Turn) -> ChatResponse:
+        self._turns += 1
+        request = ChatRequest(
+            messages=turn.messages, seed=trial.seed, purpose="agent", headers=self.headers(trial, self._turns)
+        )
+        return await trial.call(self._client, request)
+
+    def headers(self, trial: TrialContext, turn: int) -> dict[str, str]:
+        """What tells the agent whose request this is, and where its trial's services and traces are."""
+        own = {
+            name: filled_addresses(value, trial.addresses.names, f"{self._name}: headers.{name}")
+            for name, value in self._options.headers.items()
+            if "{" in value
+        }
+        traceparent = trial.addresses.traceparent(turn)
+        return {
+            "X-Steadyhand-Trial": quote(trial.trial_id, safe="#-_. /"),
+            "X-Steadyhand-Session": quote(self.session, safe="-_."),
+            **({} if traceparent is None else {"traceparent": traceparent}),
+            **own,
+        }
 
     async def close(self) -> None:
         self._trial = None
@@ -82,3 +150,122 @@ class _AskedOnce:
 
     async def close(self) -> None:
         await self._client.close()
+
+
+class AgentEndpoint(Protocol):
+    """A `ChatModel` that asks by a template: `wire.values` go into it, and `wire.answer` is what came back."""
+
+    wire: Any
+
+    @property
+    def name(self) -> str: ...
+
+    async def attempt(self, request: ChatRequest, *, zero: float) -> ChatResponse: ...
+
+    async def close(self) -> None: ...
+
+
+class TemplateAgent(HttpAgent):
+    """An agent whose requests and answers are as the configuration says. A session of its own is begun and ended."""
+
+    def __init__(
+        self,
+        settings: AgentSettings,
+        options: HttpAgentOptions,
+        client: AgentEndpoint,
+        *,
+        sessions: Mapping[str, AgentEndpoint],
+        at_path: Callable[[Any, str], Any],
+    ) -> None:
+        super().__init__(settings, options, client)
+        self._endpoint = client
+        self._sessions = sessions
+        self._at_path = at_path
+        self._reporter: TrajectoryReporter | None = None
+
+    async def open(self, trial: TrialContext) -> None:
+        await super().open(trial)
+        self._reporter = TrajectoryReporter(trial)
+        if "start" in self._sessions:
+            await self._session_call("start", trial)
+            if self._options.session is not None:
+                self._take_session(self._sessions["start"].wire.answer)
+
+    async def respond(self, turn: Turn) -> Reply:
+        assert self._trial is not None, "respond before open"
+        assert self._reporter is not None
+        wire = self._endpoint.wire
+        wire.values = self._values(self._trial, turn)
+        response = await self._ask(self._trial, turn)
+        if self._options.session is not None and "start" not in self._sessions:
+            self._take_session(wire.answer)
+        if self._options.tool_calls is not None:
+            self._reporter.taken(self._taken(wire.answer, self._options.tool_calls))
+        return Reply(text=response.text)
+
+    async def close(self) -> None:
+        trial = self._trial
+        try:
+            if trial is not None and "end" in self._sessions:
+                await self._session_call("end", trial)
+        finally:
+            for endpoint in self._sessions.values():
+                await endpoint.close()
+            await super().close()
+
+    async def _session_call(self, which: str, trial: TrialContext) -> None:
+        endpoint = self._sessions[which]
+        endpoint.wire.values = self._values(trial, None)
+        request = ChatRequest(messages=(), headers=self.headers(trial, 0))
+        try:
+            await endpoint.attempt(request, zero=time.perf_counter())
+        except ModelError as error:
+            raise AgentError(f"{self._name}: the {which} of its session failed: {error}") from error
+
+    def _values(self, trial: TrialContext, turn: Turn | None) -> dict[str, Any]:
+        messages = () if turn is None else turn.messages
+        return {
+            **trial.addresses.names,
+            "message": "" if turn is None else latest_user_text(turn),
+            "messages": [{"role": each.role, "content": each.content} for each in messages],
+            "session": self.session,
+            "trial": trial.trial_id,
+            "turn": self._turns + (turn is not None),
+            "seed": trial.seed,
+        }
+
+    def _take_session(self, answer: Any) -> None:
+        try:
+            found = self._at_path(answer, self._options.session or "")
+        except LookupError as error:
+            raise AgentError(f"{self._name}: option session: {error}") from error
+        if not isinstance(found, str | int):
+            raise AgentError(f"{self._name}: option session leads to a {type(found).__name__}, not to a text")
+        self.session = str(found)
+
+    def _taken(self, answer: Any, path: str) -> list[Taken]:
+        """An answer without tool calls may leave them out, at the end of the path only."""
+        try:
+            found = self._at_path(answer, path)
+        except LookupError as error:
+            above, _, last = path.rpartition(".")
+            try:
+                outer = self._at_path(answer, above)
+            except LookupError:
+                outer = None
+            if not isinstance(outer, dict) or last.lstrip("-").isdigit():
+                raise AgentError(f"{self._name}: option tool_calls: {error}") from error
+            return []
+        try:
+            calls = tool_calls(found)
+        except AgentError as error:
+            raise AgentError(f"{self._name}: {error}") from error
+        steps: list[Taken] = []
+        for number, (call, entry) in enumerate(zip(calls, cast("list[Any]", found or ()), strict=True), start=1):
+            call_id = call.id or f"call {number}"
+            failed = bool(entry.get("error")) or entry.get("status") in ("error", "failed")
+            steps.append(msgspec.structs.replace(call, id=call_id, failed=failed))
+            result = next((entry[name] for name in ("result", "output", "error") if entry.get(name) is not None), None)
+            if result is not None:
+                steps.append(Taken(kind="result", id=call_id, name=call.name, content=result, failed=failed))
+        return steps

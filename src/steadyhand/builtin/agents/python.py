@@ -4,108 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from time import perf_counter
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from pydantic import Field
 
-from steadyhand.builtin.agents.options import TimedOptions, limit_of
+from steadyhand.builtin.agents.options import ProgramOptions, limit_of
 from steadyhand.builtin.agents.python_call import BLOCK_LIMIT_S, FunctionThread, Guarded, Offer
 from steadyhand.builtin.agents.python_target import AgentCalls, Callee, PythonTarget, file_of, find_target, shape_of
+from steadyhand.builtin.agents.returned import read_returned
+from steadyhand.builtin.agents.trace_context import current_trace, flush_spans
 from steadyhand.builtin.agents.trajectory import REPORTS_ITSELF, TrajectoryReporter
 from steadyhand.errors import AgentError, TrialError
 from steadyhand.plugins.plugin import AgentSettings, Options, read_options
 from steadyhand.plugins.registry import fault
 from steadyhand.ports.agent import Reply, Shows, TrialContext, Turn
 from steadyhand.ports.environment import OnThisMachine
-from steadyhand.records.base import Record, UnreadableValue
-from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, FinishReason, Message, ToolCall
+from steadyhand.records.base import UnreadableValue
+from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, FinishReason
 
-_ACCEPTED = "a text, a Reply, an assistant's Message, or a dict with `text` or `content`"
 _PIECES_AT_A_STRETCH = 64
-_KNOWN = ("text", "content", "role", "tool_calls", "name", "id", "refusal", "metadata")
-_CALL_FORM = "each is {'name': ..., 'arguments': {...}}, or has that under `function` with the arguments as JSON"
-
-
-class ReportedCall(Record):
-    """A tool that the agent says it called."""
-
-    name: str
-    params: dict[str, Any] = {}
-
-
-def read_reply(value: Any) -> tuple[Reply, tuple[ReportedCall, ...]]:
-    """The reply and the tool calls in a returned value.
-
-    Raises `AgentError` if it is not a reply, or has keys that we do not know. None is not a reply; silence is ''.
-    """
-    if isinstance(value, str):
-        return Reply(text=value), ()
-    if isinstance(value, Reply):
-        return value, ()
-    if isinstance(value, Message):
-        if value.role != "assistant":
-            raise AgentError(f"it returned a message with the role {value.role!r}; expected 'assistant'")
-        return Reply(text=value.content), _calls(value.tool_calls)
-    if isinstance(value, Mapping):
-        return _from_dict(cast("Mapping[object, object]", value))
-    if value is None:
-        raise AgentError(f"it returned None; did you forget `return`? Expected {_ACCEPTED}")
-    raise AgentError(f"it returned a {type(value).__name__}; expected {_ACCEPTED}")
-
-
-def _from_dict(value: Mapping[object, object]) -> tuple[Reply, tuple[ReportedCall, ...]]:
-    text = value.get("text", value.get("content"))
-    keys = ", ".join(sorted(str(key) for key in value)) or "none"
-    if not isinstance(text, str):
-        raise AgentError(f"it returned a dict without a text under `text` or `content` (its keys: {keys})")
-    if value.get("role") not in (None, "assistant"):
-        raise AgentError(f"it returned a message with the role {value['role']!r}; expected 'assistant'")
-    # An unknown key may report what the agent did. Empty ones are fine: frameworks add them as a matter of course.
-    unknown = sorted(str(key) for key, held in value.items() if key not in _KNOWN and held not in (None, "", [], {}))
-    if unknown:
-        raise AgentError(
-            f"it returned a dict with unknown keys: {', '.join(map(repr, unknown))}; a reply has `text` or `content`, "
-            "and `tool_calls`. Report what the agent did with `action`, and put the rest under `metadata`"
-        )
-    return Reply(text=text), _calls(value.get("tool_calls"))
-
-
-def _calls(given: object) -> tuple[ReportedCall, ...]:
-    if given is None:
-        return ()
-    if isinstance(given, str | bytes) or not isinstance(given, Sequence):
-        raise AgentError(f"it returned a {type(given).__name__} as `tool_calls`; expected a list: {_CALL_FORM}")
-    calls = cast("Sequence[object]", given)
-    return tuple(_call(call, number) for number, call in enumerate(calls, start=1))
-
-
-def _call(call: object, number: int) -> ReportedCall:
-    if isinstance(call, ToolCall):
-        call = {"name": call.name, "arguments": call.arguments if call.raw is None else call.raw}
-    where = f"entry {number} of its `tool_calls`"
-    if not isinstance(call, Mapping):
-        raise AgentError(f"{where} is a {type(call).__name__}; {_CALL_FORM}")
-    entry = cast("Mapping[str, Any]", call)
-    inner: Any = entry.get("function", entry)
-    held = cast("Mapping[str, Any]", inner if isinstance(inner, Mapping) else {})
-    name: Any = held.get("name")
-    arguments: Any = held.get("arguments", held.get("args"))
-    if not isinstance(name, str) or not name:
-        raise AgentError(f"{where} has no name; {_CALL_FORM}")
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments) if arguments.strip() else {}
-        except ValueError as error:
-            raise AgentError(f"{where} ({name}) has arguments that are not JSON: {error}") from error
-    if arguments is None:
-        arguments = {}
-    if not isinstance(arguments, dict):
-        raise AgentError(f"{where} ({name}) has a {type(arguments).__name__} as arguments; expected an object")
-    return ReportedCall(name=name, params=cast("dict[str, Any]", arguments))
 
 
 class StreamingCall:
@@ -172,7 +92,7 @@ def _after(zero: float, moment: float) -> float:
     return round((moment - zero) * 1000.0, 3)
 
 
-class PythonOptions(TimedOptions):
+class PythonOptions(ProgramOptions):
     block_limit_s: float = Field(default=BLOCK_LIMIT_S, gt=0)
     in_process: bool = False
 
@@ -207,6 +127,7 @@ class PythonAgent:
         self._reporter: TrajectoryReporter | None = None
         self._workspace: Path | None = None
         self._offers: list[Offer] = []
+        self._turns: int = 0
 
     @property
     def name(self) -> str:
@@ -234,19 +155,25 @@ class PythonAgent:
         callee = self._shape.respond
         function = self._instance.respond if self._shape.made is not None else self._target.found
         offer = self._offer(turn, in_thread=not callee.on_loop)
+        self._turns += 1
+        traceparent = self._opened().addresses.traceparent(self._turns)
         try:
-            value = await self._limited(
-                offer.bind(function, callee.wanted), callee, limit_of(turn, self._limit_s), turn
-            )
-            reply, calls = read_reply(value)
-            for call in calls:
-                self._reporter.action(call.name, call.params)
+            with current_trace(traceparent):
+                value = await self._limited(
+                    offer.bind(function, callee.wanted), callee, limit_of(turn, self._limit_s), turn
+                )
+            if traceparent is not None:
+                await flush_spans()
+            returned = read_returned(value, turn)
+            self._reporter.taken(returned.steps)
+            for note in returned.notes:
+                self._reporter.note(f"{self._name}: {note}")
             for each in (offer, *self._offers):
                 each.check()
         except (AgentError, UnreadableValue) as error:
             raise AgentError(f"{self._name}: {error}") from error
         else:
-            return reply
+            return returned.reply
         finally:
             offer.end()
 

@@ -232,7 +232,8 @@ class _Blocking:
 
 
 OF_THE_TRIAL = (
-    "action", "emit", "environment", "get_service", "seed", "services", "thought", "trial", "workspace",
+    "action", "emit", "environment", "get_service", "mcp_url", "mocks_url", "seed", "services", "thought", "trial",
+    "workspace",
 )  # fmt: skip
 OF_A_TURN = ("message", "input", "text", "messages", "turn", "deadline", "remaining", *OF_THE_TRIAL)
 
@@ -321,8 +322,17 @@ class Offer:
             return self._workspace
         if name == "seed":
             return self._trial.seed
+        if name in ("mcp_url", "mocks_url"):
+            return self._address(name)
         found = self._trial if name == "trial" else getattr(self._trial, name)
         return self._bridge.blocking(found) if self._in_thread else found
+
+    def _address(self, name: str) -> str:
+        found = self._trial.addresses.names.get(name)
+        if found is None:
+            hint = "pip install 'steadyhand[mcp]'" if name == "mcp_url" else "the agent runs without a gateway here"
+            raise AgentError(f"it asks for `{name}`, and this trial has no such address: {hint}")
+        return found
 
     def _of_turn(self, name: str, turn: Turn) -> Any:
         match name:

@@ -25,19 +25,12 @@ from typing import Any, cast
 import msgspec
 
 from steadyhand.builtin.agents.python import PythonAgent
-from steadyhand.builtin.agents.python_wire import (
-    ActionCard,
-    Channel,
-    Moment,
-    Opening,
-    Present,
-    portable,
-    read,
-    receive_variables,
-)
+from steadyhand.builtin.agents.python_wire import ActionCard, Moment, Opening, Present, portable
+from steadyhand.children.channel import Channel, read, receive_variables
+from steadyhand.children.process import die_with_parent
 from steadyhand.errors import AgentError
 from steadyhand.plugins.plugin import AgentSettings
-from steadyhand.ports.agent import Action, ActionContext, Judgement, Question, ServiceMethod, Shows, Turn
+from steadyhand.ports.agent import Action, ActionContext, Addresses, Judgement, Question, ServiceMethod, Shows, Turn
 from steadyhand.ports.model import ChatModel
 from steadyhand.privacy import close_to_others
 from steadyhand.records.base import plain_fields
@@ -201,6 +194,7 @@ class RemoteTrial:
         self.services: RemoteServices | None = RemoteServices(host, opening.actions) if opening.services else None
         self.database: RemoteDatabase | None = RemoteDatabase(channel) if opening.database else None
         self.judge: RemoteJudge | None = RemoteJudge(channel, *opening.judge) if opening.judge else None
+        self.addresses: Addresses = opening.addresses
         self.shows: Shows = Shows()
         self.variables: Mapping[str, Any] = {}
 
@@ -324,6 +318,7 @@ class Host:
     async def _open(self, opening: Opening, present: Present) -> None:
         assert self._settings is not None
         self._began.restore()
+        os.environ.update(opening.variables)
         trial = self._trial = RemoteTrial(self, opening)
         trial.set(present)
         agent = self._agent = PythonAgent(self._settings)
@@ -373,18 +368,8 @@ async def _live(connection: socket.socket) -> None:
     await done.wait()
 
 
-def _die_with_parent() -> None:
-    """Die with the parent, even in the middle of the agent's code. Only Linux can do this; elsewhere the process ends
-    when it next reads from the channel."""
-    if sys.platform == "linux":
-        import ctypes
-
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
-
-
 def main(fd: int) -> None:
-    _die_with_parent()
+    die_with_parent()
     close_to_others(keep=os.environ)  # the block holds no more than an interpreter needs
     faulthandler.enable(all_threads=False)
     connection = socket.socket(fileno=fd)

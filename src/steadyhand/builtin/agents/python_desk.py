@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from steadyhand.builtin.agents.python_wire import (
-    ActionCard,
-    Channel,
-    MalformedMessage,
-    Moment,
-    Opening,
-    Present,
-    portable,
-    read,
-)
+from steadyhand.builtin.agents.python_wire import ActionCard, Moment, Opening, Present, portable
+from steadyhand.children.channel import Channel, MalformedMessage, read
 from steadyhand.errors import AgentError
 from steadyhand.ports.agent import Judgement, Question, TrialContext
 from steadyhand.ports.environment import OnThisMachine
@@ -57,9 +49,11 @@ class RemoteModel:
 class Desk:
     """Answers the calls of one trial's agent."""
 
-    def __init__(self, channel: Channel, trial: TrialContext) -> None:
+    def __init__(self, channel: Channel, trial: TrialContext, variables: Mapping[str, str]) -> None:
+        """`variables` are for the environment of the agent."""
         self._channel = channel
         self._trial = trial
+        self._variables = variables
 
     def opening(self) -> Opening:
         trial = self._trial
@@ -80,6 +74,8 @@ class Desk:
             ),
             database=trial.database is not None,
             judge=None if judge is None else (judge.name, judge.self_judged),
+            addresses=trial.addresses,
+            variables=dict(self._variables),
         )
 
     def present(self) -> Present:

@@ -7,28 +7,21 @@ is healthy; one that died, hung or was left in a bad state is killed with everyt
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import fcntl
-import json
 import os
 import selectors
-import signal
-import socket
-import subprocess
-import sys
 import time
-import uuid
 import weakref
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, ClassVar, Final, cast
 
 import msgspec
 
-from steadyhand.builtin.agents.options import limit_of
+from steadyhand.builtin.agents.options import limit_of, program_variables
 from steadyhand.builtin.agents.python import PythonAgent, PythonOptions
 from steadyhand.builtin.agents.python_desk import Desk
-from steadyhand.builtin.agents.python_wire import (
+from steadyhand.builtin.agents.python_wire import portable
+from steadyhand.builtin.agents.trajectory import shows_of_program
+from steadyhand.children.channel import (
     CANCELLED,
     Channel,
     Frame,
@@ -37,16 +30,14 @@ from steadyhand.builtin.agents.python_wire import (
     MalformedMessage,
     RemoteError,
     packed,
-    portable,
     raised,
     read,
-    send_variables,
 )
-from steadyhand.builtin.agents.trajectory import REPORTS_ITSELF
+from steadyhand.children.process import ChildProcess, Output
 from steadyhand.errors import AgentError, SetupError, TrialError
 from steadyhand.plugins.plugin import AgentSettings, Options, RunScope, read_options
-from steadyhand.ports.agent import Agent, Reply, Shows, TrialContext, Turn
-from steadyhand.records.base import Record, plain_text, shorten
+from steadyhand.ports.agent import Addresses, Agent, Reply, Shows, StandingAddresses, TrialContext, Turn
+from steadyhand.records.base import Record
 from steadyhand.records.event import Noted
 
 GRACE_S: Final = 1.0
@@ -55,27 +46,32 @@ GRACE_S: Final = 1.0
 LOAD_S: Final = 120.0
 """How long importing an agent may take."""
 
-_OUTPUT_KEPT = 16 * 1024
-_HELPING = 256 * 1024
-_OUTPUT_PAUSE_S = 0.02
-_TAIL = 2_000
 _MARK = "STEADYHAND_AGENT_PROCESS"
-_ROUNDS = 20
-_NEEDED_AT_START = ("PATH", "HOME", "LANG", "TZ", "TMPDIR", "VIRTUAL_ENV", "STEADYHAND_TRIAL", "STEADYHAND_COMMAND")
-_NEEDED_PREFIXES = ("PYTHON", "LC_", "LD_", "DYLD_", "GLIBC_", "MALLOC_")
-_BEGIN = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
-    "from steadyhand.builtin.agents.python_child import main; main(int(sys.argv[1]))"
-)
+_MAIN = "steadyhand.builtin.agents.python_child:main"
 
 
 class Spec(Record):
-    """What a child has loaded: an agent, and the environment variables it was started with."""
+    """What a child has loaded: an agent, and the environment variables it was started with.
+
+    `gateway` provides addresses to start with, for an agent that reads them when it is imported. They lead to whichever
+    trial the child serves.
+    """
 
     target: str
     folder: str
     options: dict[str, Any]
     variables: dict[str, str]
+    env: dict[str, str] = {}
+    gateway: Any = None
+    model: Any = None
+
+    def addresses(self) -> Addresses:
+        """New ones. Raises `SetupError` when `env` asks for one that there is not."""
+        gateway: StandingAddresses | None = self.gateway
+        return Addresses() if gateway is None else gateway.standing(self.model)
+
+    def addressed(self, addresses: Addresses) -> dict[str, str]:
+        return program_variables(addresses, self.env, wanted_by=f"agent python:{self.target}")
 
     @property
     def load(self) -> list[Any]:
@@ -83,12 +79,14 @@ class Spec(Record):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        return (self.target, self.folder, repr(sorted(self.options.items())), hash(frozenset(self.variables.items())))
+        options = repr(sorted(self.options.items()))
+        return (self.target, self.folder, options, hash(frozenset(self.variables.items())), id(self.model))
 
 
 class PythonAgentFactory:
     """Builds the agent in a child process, or in ours if the option `in_process` is set."""
 
+    uses_gateway: ClassVar[bool] = True
     options: ClassVar[type[Options]] = PythonOptions
 
     def __call__(self, settings: AgentSettings) -> Agent:
@@ -100,103 +98,6 @@ class PythonAgentFactory:
 python_agent = PythonAgentFactory()
 
 
-class Output:
-    """The end of what a child prints. It is read in small portions, so that a flood slows down the child and not us."""
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-        self._kept = bytearray()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._pause: asyncio.TimerHandle | None = None
-        os.set_blocking(fd, False)
-        if hasattr(fcntl, "F_SETPIPE_SZ"):  # an agent that prints a reasonable amount never waits for us
-            with contextlib.suppress(OSError):
-                fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, 2**20)
-
-    @property
-    def fd(self) -> int:
-        return self._fd
-
-    def attach(self) -> None:
-        self._kept.clear()
-        self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._fd, self._readable)
-
-    def detach(self) -> None:
-        if self._pause is not None:
-            self._pause.cancel()
-            self._pause = None
-        if self._loop is not None and self._fd >= 0:
-            self._loop.remove_reader(self._fd)
-        self._loop = None
-
-    def read(self) -> int | None:
-        """Read one portion of what there is: the number of bytes, or None at the end."""
-        try:
-            data = os.read(self._fd, _HELPING)
-        except BlockingIOError:
-            return 0
-        except OSError:
-            return None
-        self._kept += data
-        del self._kept[:-_OUTPUT_KEPT]
-        return len(data) or None
-
-    def text(self) -> str:
-        for _ in range(16):
-            if not self.read():
-                break
-        return plain_text(self._kept.decode("utf-8", "replace")).strip()
-
-    def close(self) -> None:
-        self.detach()
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-    def _readable(self) -> None:
-        loop = self._loop
-        if loop is None:
-            return
-        loop.remove_reader(self._fd)
-        if self.read() is not None:
-            self._pause = loop.call_later(_OUTPUT_PAUSE_S, self._resume)
-
-    def _resume(self) -> None:
-        self._pause = None
-        if self._loop is not None:
-            self._loop.add_reader(self._fd, self._readable)
-
-
-def _kill_marked(entry: bytes) -> None:
-    """Kill what has this entry in its environment: what an agent started in a session of its own outlives its group.
-
-    Looks again until there is nothing left, for what is being killed may fork; where there is no /proc, not at all.
-    """
-    for _ in range(_ROUNDS):
-        found = [pid for pid in _processes() if entry in _environment_of(pid)]
-        if not found:
-            return
-        for pid in found:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-
-
-def _processes() -> list[int]:
-    try:
-        return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 -- half the time of Path
-    except OSError:
-        return []
-
-
-def _environment_of(pid: int) -> list[bytes]:
-    """Empty for a process that has ended or is another user's."""
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return []
-
-
 class Child:
     """One child process, and our end of the channel to it."""
 
@@ -205,32 +106,15 @@ class Child:
         self.spec: Spec = spec
         self.desk: Desk | None = None
         self.loaded: bool = False
-        self._mark: str = uuid.uuid4().hex
-        ours, theirs = socket.socketpair()
-        out, into = os.pipe()
-        variables = {**os.environ, **spec.variables}
+        self._addresses: Addresses = spec.addresses()
+        variables = {**os.environ, **spec.variables, **spec.addressed(self._addresses)}
         try:
-            self._process: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                [sys.executable, "-u", "-c", _BEGIN, str(theirs.fileno()), json.dumps(sys.path)],
-                stdin=subprocess.DEVNULL,
-                stdout=into,
-                stderr=into,
-                pass_fds=(theirs.fileno(),),
-                env={**{name: value for name, value in variables.items() if _needed_at_start(name)}, _MARK: self._mark},
-                start_new_session=True,
-            )
+            self._process: ChildProcess = ChildProcess(_MAIN, variables, mark=_MARK)
         except OSError as error:
-            ours.close()
-            os.close(out)
             raise SetupError(f"agent python:{spec.target}: no process can be started for it: {error}") from error
-        finally:
-            theirs.close()
-            os.close(into)
-        with contextlib.suppress(OSError):  # it died at once, which is told when it is asked for something
-            send_variables(ours, variables)
-        self._socket = ours
-        self.output: Output = Output(out)
-        self.channel: Channel = Channel(ours, serve=self._serve, hear=self._hear, lost=lambda _: None)
+        self._socket = self._process.connection
+        self.output: Output = self._process.output
+        self.channel: Channel = Channel(self._socket, serve=self._serve, hear=self._hear, lost=lambda _: None)
 
     def load(self) -> None:
         """Block until the agent is imported and checked. Raises `SetupError`."""
@@ -247,7 +131,8 @@ class Child:
             self.kill()
             raise SetupError(f"{name}: {error}{self.last_words()}") from error
         if answer is None:
-            raise SetupError(f"{name}: importing it ended its process{self._ended()}{self.last_words()}")
+            ended = self._process.how_it_ended(wait_s=0.2)
+            raise SetupError(f"{name}: importing it ended its process{ended}{self.last_words()}")
         if answer.kind is Kind.FAIL:
             fault: RemoteError = read(answer.payload, RemoteError)
             self.kill()
@@ -275,59 +160,45 @@ class Child:
 
     @property
     def alive(self) -> bool:
-        return self.channel.gone is None and self._process.poll() is None
+        return self.channel.gone is None and self._process.alive
 
-    def begin(self, desk: Desk) -> None:
-        self.desk = desk
+    def begin(self, trial: TrialContext) -> Desk:
+        if self.spec.gateway is not None:
+            self.spec.gateway.point(self._addresses, trial)
+        variables = self.spec.addressed(trial.addresses) if self.spec.gateway is not None else {}
+        desk = self.desk = Desk(self.channel, trial, variables)
         self.channel.attach()
         self.output.attach()
+        return desk
 
     def end(self) -> None:
+        if self.spec.gateway is not None:
+            self.spec.gateway.point(self._addresses, None)
         self.channel.detach()
         self.output.detach()
         self.desk = None
 
     def kill(self) -> None:
         """Kill it with everything it started. Safe to call twice."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        self._process.kill()
         self.channel.close("its process was killed")
 
     def bury(self) -> None:
         """Release what a killed process leaves behind, after waiting the moment until it is gone."""
         self.kill()
-        self._process.wait()
-        self.output.close()
-        _kill_marked(f"{_MARK}={self._mark}".encode())
+        self._process.bury()
 
     async def cause_of_death(self) -> str:
         """After the channel closed: what happened to the process, and the end of what it printed."""
-        for _ in range(100):
-            if self._process.poll() is not None:
-                break
-            await asyncio.sleep(0.005)
-        ended, said = self._ended(), self.channel.gone
-        words = self.last_words()
+        ended = await self._process.ended()
+        said, words = self.channel.gone, self.last_words()
         self.kill()
         if not ended:
             return f"its process closed the connection{f' ({said})' if said else ''}{words}"
         return f"its process ended{ended}{words}"
 
-    def _ended(self) -> str:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            code = self._process.wait(timeout=0.2 if self.channel.gone is None else 0)
-            if code >= 0:
-                return f" with exit code {code}"
-            with contextlib.suppress(ValueError):
-                return f" by {signal.Signals(-code).name}"
-            return f" by signal {-code}"
-        return ""
-
     def last_words(self) -> str:
-        text = self.output.text()
-        return f"; the end of its output: {shorten(text, _TAIL, keep='end')}" if text else ""
+        return self._process.last_words()
 
     def _hear(self, name: str, payload: msgspec.Raw) -> None:
         if self.desk is not None:
@@ -412,11 +283,10 @@ class ProcessAgent:
     works even if the child does not respond.
     """
 
-    shows: Shows = REPORTS_ITSELF
-
     def __init__(self, settings: AgentSettings) -> None:
         """Raises `SetupError` if the target cannot be imported, or has a required parameter that we do not provide."""
         self._name: str = f"python:{settings.target}"
+        self.shows: Shows = shows_of_program(settings)
         self._limit_s: float = read_options(
             PythonOptions, settings.options, f"agent python:{settings.target}"
         ).timeout_s
@@ -439,8 +309,7 @@ class ProcessAgent:
     async def open(self, trial: TrialContext) -> None:
         self._trial = trial
         child = self._child = self._pool.take(self._spec)
-        desk = Desk(child.channel, trial)
-        child.begin(desk)
+        desk = child.begin(trial)
         if not child.loaded:
             await self._ask(child, "load", self._spec.load, LOAD_S)
             child.loaded = True
@@ -537,12 +406,6 @@ def _looked_at(call: asyncio.Future[Any]) -> None:
         call.exception()
 
 
-def _needed_at_start(name: str) -> bool:
-    """Whether the interpreter or the loader reads it. Everything else, keys included, goes over the line, since what a
-    process is started with can be read in `/proc`."""
-    return name in _NEEDED_AT_START or name.startswith(_NEEDED_PREFIXES)
-
-
 def _pool_of(run: RunScope) -> ChildPool:
     return ChildPool(run.concurrency)
 
@@ -552,4 +415,12 @@ def _spec(settings: AgentSettings) -> Spec:
         name: value for name, value in settings.variables.items() if os.environ.get(name) != value
     }
     options = {name: portable(value) for name, value in settings.options.items()}
-    return Spec(target=settings.target, folder=str(settings.folder), options=options, variables=dict(own))
+    return Spec(
+        target=settings.target,
+        folder=str(settings.folder),
+        options=options,
+        variables=dict(own),
+        env=dict(options.get("env", {})),
+        gateway=settings.gateway,
+        model=settings.model,
+    )

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
+from steadyhand.builtin.agents.message_list import Taken
+from steadyhand.plugins.plugin import AgentSettings
 from steadyhand.ports.agent import Shows, TrialContext, Turn
 from steadyhand.records.base import plain_object
 from steadyhand.records.event import ActionStatus, ActionTaken, Noted, Observed, Thought
@@ -20,6 +25,14 @@ REPORTS_ITSELF = Shows(
 database."""
 
 
+def shows_of_program(settings: AgentSettings) -> Shows:
+    """What is seen of such an agent as it is run here: its model calls too, where they go through the gateway."""
+    relays = settings.gateway is not None and settings.model is not None
+    shows = msgspec.structs.replace(REPORTS_ITSELF, model_calls="seen") if relays else REPORTS_ITSELF
+    traced = settings.gateway is not None and settings.options.get("traces") == "tools"
+    return msgspec.structs.replace(shows, traced=True) if traced else shows
+
+
 class TrajectoryReporter:
     """Numbers the actions of one trial and emits them with their observations."""
 
@@ -28,8 +41,21 @@ class TrajectoryReporter:
         self._actions: int = 0
         self._last: dict[str, str] = {}
 
-    def thought(self, text: str) -> None:
-        self._trial.emit(Thought(at_ms=self._trial.elapsed_ms(), text=text))
+    def taken(self, steps: Sequence[Taken]) -> None:
+        """Steps that were reported together, when all of them were over."""
+        failed = {step.id for step in steps if step.kind == "result" and step.failed and step.id}
+        actions: dict[str, str] = {}
+        for step in steps:
+            if step.kind == "thought":
+                self.thought(str(step.content), agent=step.agent)
+            elif step.kind == "call":
+                status: ActionStatus = "error" if step.failed or step.id in failed else "success"
+                actions[step.id] = self.action(step.name, step.params, status=status, agent=step.agent)
+            else:
+                self.observation(step.name, step.content, action_id=actions.get(step.id), agent=step.agent)
+
+    def thought(self, text: str, *, agent: str | None = None) -> None:
+        self._trial.emit(Thought(at_ms=self._trial.elapsed_ms(), text=text, agent=agent))
 
     def action(
         self,
@@ -39,8 +65,9 @@ class TrajectoryReporter:
         status: ActionStatus = "success",
         duration_ms: float = 0.0,
         at_ms: float | None = None,
-    ) -> None:
-        """Report an action, which has just ended unless `at_ms` says when it began."""
+        agent: str | None = None,
+    ) -> str:
+        """An action that has just ended, unless `at_ms` says when it began. Returns its id."""
         self._actions += 1
         action_id = self._last[name] = f"action-{self._actions}"
         self._trial.emit(
@@ -51,14 +78,25 @@ class TrajectoryReporter:
                 params=plain_object(params),
                 status=status,
                 duration_ms=round(duration_ms, 3),
+                agent=agent,
             )
         )
+        return action_id
 
-    def observation(self, name: str, content: Any, *, at_ms: float | None = None) -> None:
-        """Report the result of the last action of this name."""
+    def observation(
+        self,
+        name: str,
+        content: Any,
+        *,
+        at_ms: float | None = None,
+        action_id: str | None = None,
+        agent: str | None = None,
+    ) -> None:
+        """What came back from an action: the last one of this name, unless `action_id` says which."""
         at_ms = self._trial.elapsed_ms() if at_ms is None else round(at_ms, 3)
         kept, cut = kept_part(content)
-        self._trial.emit(Observed(at_ms=at_ms, action_id=self._last.get(name, ""), name=name, content=kept, cut=cut))
+        action_id = self._last.get(name, "") if action_id is None else action_id
+        self._trial.emit(Observed(at_ms=at_ms, action_id=action_id, name=name, content=kept, cut=cut, agent=agent))
 
     def note(self, message: str, *, level: str = "info") -> None:
         self._trial.emit(Noted(at_ms=self._trial.elapsed_ms(), message=message, level=level))

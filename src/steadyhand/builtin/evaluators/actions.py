@@ -55,6 +55,7 @@ class TrajectoryContainsActionParams(EvaluationParams):
         default=None, description="Latest start after the beginning of the step, in milliseconds"
     )
     before: ActionName | None = Field(default=None, description="Action that it must come before")
+    agent: str | None = Field(default=None, min_length=1, description="Which of several agents must have done it")
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -82,7 +83,7 @@ class TrajectoryContainsAction:
         found = [
             number
             for number, step in enumerate(actions, start=1)
-            if matches(step, params.action, params.params, params.status)
+            if matches(step, params.action, params.params, params.status) and _is_by(params.agent, step)
         ]
         timely = [number for number in found if _in_time(params, actions[number - 1], result)]
         evidence = Evidence(
@@ -99,6 +100,8 @@ class TrajectoryContainsAction:
         message = f"{summary}; {seen}"
         if doubt := _doubt(params, [actions[number - 1] for number in found], len(timely), result):
             return inconclusive(f"{message}; {doubt}", evidence=evidence, figures=figures)
+        if unsigned := _unsigned(params, actions, len(timely)):
+            return inconclusive(f"{message}; {unsigned}", evidence=evidence, figures=figures)
         if not _in_bounds(len(timely), params.least, params.max_count):
             message = f"{summary}; expected {_how_often(params.least, params.max_count)}; {seen}"
             ground = "presence" if len(timely) > params.least else None
@@ -186,6 +189,24 @@ def matches(step: TrajectoryStep, name: str, params: dict[str, Any], status: str
     )
 
 
+def _is_by(agent: str | None, step: TrajectoryStep) -> bool:
+    return agent is None or (step.agent is not None and plain_name(step.agent) == plain_name(agent))
+
+
+def _unsigned(params: TrajectoryContainsActionParams, actions: list[TrajectoryStep], count: int) -> str | None:
+    """Why this cannot be decided: whose actions these are is not known, and more of them could change the verdict."""
+    if params.agent is None or (params.max_count is not None and count > params.max_count):
+        return None
+    if count >= max(params.least, 1) and params.max_count is None:
+        return None
+    unsigned = [
+        step for step in actions if step.agent is None and matches(step, params.action, params.params, params.status)
+    ]
+    if not unsigned:
+        return None
+    return f"it is not known which agent did this {_times(len(unsigned))}: neither the agent nor its trace says so"
+
+
 def action_differences(step: TrajectoryStep, params: dict[str, Any], status: str) -> list[str]:
     """Why an action of the right name does not match; empty when it does."""
     different = _differences(params, step.params)
@@ -226,7 +247,13 @@ def _action_summary(
     if not named:
         return f"{params.action} never happened"
     if not found:
-        nearest = _fewest(action_differences(step, params.params, params.status) for step in named)
+        nearest = _fewest(
+            [
+                *action_differences(step, params.params, params.status),
+                *([] if _is_by(params.agent, step) else [f"it was done by {step.agent or 'an unknown agent'}"]),
+            ]
+            for step in named
+        )
         return f"{params.action} happened {_times(len(named))}, but not{_conditions(params)}: {nearest}"
     summary = f"{params.action} happened {_times(found)}{_conditions(params)}"
     if timely == found:
@@ -244,7 +271,8 @@ def _expected(params: TrajectoryContainsActionParams) -> str:
 
 def _conditions(params: TrajectoryContainsActionParams) -> str:
     asked = [f"params {excerpt(repr(params.params))}"] if params.params else []
-    return _with(asked, params.status)
+    by = "" if params.agent is None else f" by {params.agent}"
+    return by + _with(asked, params.status)
 
 
 def _where(

@@ -158,6 +158,8 @@ def _between_turns_ms(result: ExecutionResult, start_ms: float, end_ms: float) -
 
 def _certain_tier(params: LatencyBudgetParams, latency: Latency) -> LatencyTier | None:
     """The latency's tier if no disturbance can have changed it, else None."""
+    if latency.ms is not None and not latency.spoiled and not latency.cut:
+        return params.tier(latency.ms)
     low_ms, high_ms = latency.bounds
     if latency.cut:
         return LatencyTier.EXCEEDED if low_ms >= params.critical_ms else None

@@ -17,7 +17,7 @@ from steadyhand.builtin.models.http.client import (
     read_endpoint,
     read_key,
 )
-from steadyhand.builtin.models.http.model import HttpModel
+from steadyhand.builtin.models.http.model import HttpModel, client_body
 from steadyhand.builtin.models.http.stream import (
     NOT_DECODED,
     AnswerReader,
@@ -29,7 +29,7 @@ from steadyhand.builtin.models.http.stream import (
 from steadyhand.errors import ModelErrorKind, SetupError
 from steadyhand.plugins.plugin import ModelSettings, Options, read_options
 from steadyhand.records.base import Record
-from steadyhand.records.chat import ChatRequest, Message, ToolCall, ToolSpec, Usage
+from steadyhand.records.chat import ChatRequest, Message, ToolCall, ToolSpec, Usage, WireDialect
 
 _encode = msgspec.json.Encoder().encode
 _ERRORS: dict[str, ModelErrorKind] = {
@@ -229,6 +229,10 @@ class Messages(Record):
         return "a message"
 
     @property
+    def dialect(self) -> WireDialect:
+        return "anthropic_messages"
+
+    @property
     def stream(self) -> bool:
         return self.asking.stream and not self.stream_refused
 
@@ -254,6 +258,8 @@ class Messages(Record):
 
     def encode(self, request: ChatRequest) -> bytes:
         asking = self.asking
+        if (given := client_body(request, self.dialect)) is not None:
+            return _encode_message({**given, "model": asking.model, **asking.body})
         body: dict[str, Any] = {
             "model": asking.model,
             "max_tokens": asking.max_tokens if request.max_tokens is None else request.max_tokens,

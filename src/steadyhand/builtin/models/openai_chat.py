@@ -9,6 +9,7 @@ from typing import Any, ClassVar, cast
 import msgspec
 
 from steadyhand.builtin.models.http.client import Asking
+from steadyhand.builtin.models.http.model import client_body
 from steadyhand.builtin.models.http.stream import (
     DONE,
     NOT_DECODED,
@@ -21,7 +22,7 @@ from steadyhand.builtin.models.http.stream import (
     not_read,
 )
 from steadyhand.records.base import Record
-from steadyhand.records.chat import ChatRequest, FinishReason, Message, ToolCall, ToolSpec, Usage
+from steadyhand.records.chat import ChatRequest, FinishReason, Message, ToolCall, ToolSpec, Usage, WireDialect
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -217,6 +218,10 @@ class ChatCompletions(Record):
         return "a chat completion"
 
     @property
+    def dialect(self) -> WireDialect:
+        return "openai_chat"
+
+    @property
     def stream(self) -> bool:
         return self.asking.stream and not self.stream_refused
 
@@ -245,6 +250,12 @@ class ChatCompletions(Record):
 
     def encode(self, request: ChatRequest) -> bytes:
         asking = self.asking
+        if (given := client_body(request, self.dialect)) is not None:
+            body = {**given, "model": asking.model, **asking.body}
+            if body.get("stream") and self.stream_options:  # without it nobody says what a stream costs
+                options: Any = given.get("stream_options")
+                body["stream_options"] = {**(options if isinstance(options, dict) else {}), "include_usage": True}
+            return _encode(body)
         body: dict[str, Any] = {"model": asking.model, "messages": [_message(message) for message in request.messages]}
         if self.stream:
             body["stream"] = True

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from steadyhand.builtin.models.http.client import Asking
+from steadyhand.builtin.models.http.model import client_body
 from steadyhand.builtin.models.http.stream import (
     NOT_DECODED,
     AnswerReader,
@@ -20,7 +21,7 @@ from steadyhand.builtin.models.http.stream import (
 from steadyhand.builtin.models.openai_chat import REFUSALS, STREAM, arguments_of
 from steadyhand.errors import ModelErrorKind
 from steadyhand.records.base import Record
-from steadyhand.records.chat import ChatRequest, Message, ToolSpec, Usage
+from steadyhand.records.chat import ChatRequest, Message, ToolSpec, Usage, WireDialect
 
 
 class _Part(msgspec.Struct, gc=False):
@@ -207,6 +208,10 @@ class Responses(Record):
         return "a response"
 
     @property
+    def dialect(self) -> WireDialect:
+        return "openai_responses"
+
+    @property
     def stream(self) -> bool:
         return self.asking.stream and not self.stream_refused
 
@@ -227,6 +232,8 @@ class Responses(Record):
 
     def encode(self, request: ChatRequest) -> bytes:
         asking = self.asking
+        if (given := client_body(request, self.dialect)) is not None:
+            return _encode({**given, "model": asking.model, **asking.body})
         body: dict[str, Any] = {
             "model": asking.model,
             "input": [item for message in request.messages for item in _items(message)],

@@ -327,3 +327,28 @@ async def test_what_is_no_conversation_cannot_be_checked_as_one(evaluate, check)
     result = await evaluate(check, "a reply")
     assert result.verdict == I
     assert "not a conversation" in result.message
+
+
+BY_WHOM = [
+    TrajectoryStep(type="action", at_ms=0, name="REFUND", agent="Desk"),
+    TrajectoryStep(type="action", at_ms=1, name="FIND", agent="Clerk"),
+    TrajectoryStep(type="action", at_ms=2, name="PAY"),
+]
+
+
+@pytest.mark.parametrize(
+    ("check", "verdict", "said"),
+    [
+        ({"action": "REFUND", "agent": "desk"}, P, "REFUND happened once by desk"),
+        ({"action": "REFUND", "agent": "Clerk"}, F, "it was done by Desk"),
+        ({"action": "REFUND", "agent": "Clerk", "max_count": 0}, P, "but not by Clerk"),
+        ({"action": "REFUND", "agent": "Desk", "max_count": 0}, F, "expected never"),
+        ({"action": "PAY", "agent": "Clerk", "max_count": 0}, I, "not known which agent"),
+        ({"action": "PAY", "agent": "Clerk"}, I, "not known which agent"),
+        ({"action": "PAY", "max_count": 0}, F, "PAY happened once"),
+    ],
+)
+async def test_a_check_may_name_the_agent(evaluate, check, verdict, said):
+    result = await evaluate({"type": "trajectory_contains_action", **check}, ExecutionResult(trajectory=BY_WHOM))
+    assert result.verdict == verdict
+    assert said in result.message

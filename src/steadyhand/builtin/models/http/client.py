@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import math
+import os
 import re
 import ssl
 from collections import deque
@@ -20,6 +21,8 @@ from urllib.parse import quote, urlsplit, urlunsplit
 from pydantic import Field
 
 from steadyhand.builtin.models.http.connection import Broken, Connection, Response, Stamps
+from steadyhand.builtin.models.http.proxy import Proxy, proxy_for
+from steadyhand.builtin.models.http.stamped_socket import KERNEL_STAMPS, StampedSocket
 from steadyhand.errors import ModelError, SetupError
 from steadyhand.plugins.plugin import Options
 from steadyhand.records.base import Record, shorten
@@ -31,6 +34,7 @@ _STALE_S = 1.0
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 _MESSAGE_CHARS = 300
+_NO_HEADERS: dict[str, str] = {}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -67,49 +71,67 @@ class _Turns:
 
 
 class HttpClient:
-    """Posts JSON, with one connection per concurrent request. For use on one event loop."""
+    """Posts JSON. Makes as many connections as there are requests at a time. Must be used on one event loop.
 
-    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
+    A proxy of the environment is used. Raises `SetupError` when it cannot be.
+    """
+
+    def __init__(self, url: str, headers: Mapping[str, str], *, method: str = "POST") -> None:
         parts = urlsplit(url)
+        self.proxy: Proxy | None = proxy_for(url, os.environ)
         self._host: str = parts.hostname or ""
         secure = parts.scheme == "https"
         self._port: int = parts.port or (443 if secure else 80)
         self._context: ssl.SSLContext | None = _context() if secure else None
         target = quote(parts.path or "/", safe="/%:=&~+!$,;'@()*") + (f"?{parts.query}" if parts.query else "")
-        self._head: bytes = _head(target, _authority(self._host, parts.port), headers)
+        authority = _authority(self._host, parts.port)
+        if self.proxy is not None and not secure:  # no tunnel: the proxy passes each request on
+            target = f"http://{authority}{target}"
+            if self.proxy.authorization:
+                headers = {**headers, "Proxy-Authorization": self.proxy.authorization}
+        self._head: bytes = _head(f"{method} {target}", authority, headers)
         self._idle: list[Connection] = []
         self._connections: set[Connection] = set()
         self._closed: bool = False
         self._turns = _Turns()
 
-    async def post(self, body: bytes, stamps: Stamps, *, deadline: float) -> tuple[Connection, Response]:
-        """Send the body and wait for the head of the answer. The caller must call `connection.release` or `close`.
+    async def post(
+        self, body: bytes, stamps: Stamps, *, deadline: float, headers: Mapping[str, str] = _NO_HEADERS
+    ) -> tuple[Connection, Response]:
+        """Send the body and wait for the head of the answer. `connection.release` or `close` has to follow.
 
-        Raises `CannotConnect`, `Broken` or `NotHttp`, and `TimeoutError` at `deadline`, in the event loop's time, which
-        holds for the rest of the answer too.
+        `headers` are of this request alone.
+
+        Raises `CannotConnect`, `Broken` or `NotHttp`, and `TimeoutError` when it is not over by `deadline`, a time of
+        the event loop; so does the rest of the answer.
 
         A server may close a kept connection just as we reuse it. A request that fails at once, before any byte of an
         answer, was not read: it is sent again on a new connection, and timed from there.
         """
+        request = self._head % len(body)
+        if headers:
+            own = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+            request = request[:-2] + own.encode("latin-1") + b"\r\n"
+        request += body
         connection = self._kept()
         if connection is not None:
             try:
-                return await self._exchange(connection, body, stamps, deadline)
+                return await self._exchange(connection, request, stamps, deadline)
             except Broken:
                 if not _was_stale(stamps):
                     raise
                 stamps.sent = None
         async with asyncio.timeout_at(deadline):
             connection = await self._connect()
-        return await self._exchange(connection, body, stamps, deadline)
+        return await self._exchange(connection, request, stamps, deadline)
 
     async def _exchange(
-        self, connection: Connection, body: bytes, stamps: Stamps, deadline: float
+        self, connection: Connection, request: bytes, stamps: Stamps, deadline: float
     ) -> tuple[Connection, Response]:
         stamps.connected = perf_counter()
         connection.expire_at(deadline)
         try:
-            response = await connection.send(self._head % len(body) + body, stamps)
+            response = await connection.send(request, stamps)
             if response.status is None:
                 await response.head()
         except BaseException:
@@ -135,18 +157,40 @@ class HttpClient:
         return None
 
     async def _connect(self) -> Connection:
-        loop = asyncio.get_running_loop()
         try:
-            _, connection = await loop.create_connection(
-                lambda: Connection(freed=self._freed, lost=self._connections.discard, wake=self._turns.wake),
-                self._host,
-                self._port,
-                ssl=self._context,
-            )
+            connection = await (self._connect_straight() if self.proxy is None else self._connect_through(self.proxy))
         except (OSError, ssl.SSLError) as error:
             raise CannotConnect(str(error) or type(error).__name__) from error
         self._connections.add(connection)
         return connection
+
+    def _made(self) -> Connection:
+        return Connection(freed=self._freed, lost=self._connections.discard, wake=self._turns.wake)
+
+    async def _connect_straight(self) -> Connection:
+        if self._context is None:
+            return await self._connect_plain(self._host, self._port)
+        loop = asyncio.get_running_loop()
+        return (await loop.create_connection(self._made, self._host, self._port, ssl=self._context))[1]
+
+    async def _connect_plain(self, host: str, port: int) -> Connection:
+        if not KERNEL_STAMPS:
+            return (await asyncio.get_running_loop().create_connection(self._made, host, port))[1]
+        connection = self._made()
+        connection.attach(await StampedSocket.connect(host, port, connection))
+        return connection
+
+    async def _connect_through(self, proxy: Proxy) -> Connection:
+        if self._context is None:
+            return await self._connect_plain(proxy.host, proxy.port)
+        loop = asyncio.get_running_loop()
+        tunnel = await proxy.tunnel(self._host, self._port)
+        try:
+            made = await loop.create_connection(self._made, sock=tunnel, ssl=self._context, server_hostname=self._host)
+        except BaseException:
+            tunnel.close()
+            raise
+        return made[1]
 
     def _freed(self, connection: Connection) -> None:
         if self._closed:
@@ -171,11 +215,11 @@ def _authority(host: str, port: int | None) -> str:
     return shown if port is None else f"{shown}:{port}"
 
 
-def _head(target: str, authority: str, headers: Mapping[str, str]) -> bytes:
-    """Everything before the body, with a placeholder for its length."""
+def _head(request: str, authority: str, headers: Mapping[str, str]) -> bytes:
+    """Everything before the body, with a place for its length."""
     named = {"host": ("Host", authority), "content-type": ("Content-Type", "application/json")}
     named.update((name.lower(), (name, value)) for name, value in headers.items())
-    lines = [f"POST {target} HTTP/1.1", *(f"{name}: {value}" for name, value in named.values())]
+    lines = [f"{request} HTTP/1.1", *(f"{name}: {value}" for name, value in named.values())]
     text = "\r\n".join(lines).encode().replace(b"%", b"%%")
     return text + b"\r\nContent-Length: %d\r\n\r\n"
 

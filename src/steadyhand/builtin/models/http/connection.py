@@ -1,8 +1,9 @@
 """One connection to a model's server, with times taken in the protocol itself.
 
 Written by hand, on a parser in C, because this is where the clock is read. A request goes to the kernel at once, not in
-the next round of the event loop, and every arrival is stamped before it is processed. A waiting task is woken only for
-the end of an answer: parsing 64 answers piece by piece would delay the stamps of everything that arrives meanwhile.
+the next round of the event loop, and every arrival is stamped before it is processed: by the kernel where that is
+possible (`stamped_socket.py`), otherwise here. A waiting task is woken only for the end of an answer: parsing 64
+answers piece by piece would delay the stamps of everything that arrives meanwhile.
 """
 
 from __future__ import annotations
@@ -19,15 +20,19 @@ from typing import cast
 
 import httptools
 
+from steadyhand.builtin.models.http.stamped_socket import StampedSocket
+from steadyhand.records.chat import ArrivalClock
+
 
 class Stamps:
     """The moments of one request, in seconds of `time.perf_counter()`; None until reached.
 
     `sent` is read just before the last piece of the request goes to the kernel, so that neither a slow send nor being
-    scheduled out afterwards makes a model look faster than it was. `when_sent` is called right after it.
+    scheduled out afterwards makes a model look faster than it was. `when_sent` is called right after it. `clock` says
+    who stamped the arrivals; None before the first.
     """
 
-    __slots__ = ("connected", "reused", "sent", "started", "status", "times", "totals", "when_sent")
+    __slots__ = ("clock", "connected", "reused", "sent", "started", "status", "times", "totals", "when_sent")
 
     def __init__(self) -> None:
         self.started: float = perf_counter()
@@ -37,6 +42,7 @@ class Stamps:
         self.status: int | None = None
         self.times: list[float] = []
         self.totals: list[int] = []
+        self.clock: ArrivalClock | None = None
         self.when_sent: Callable[[], None] | None = None
 
     @property
@@ -50,6 +56,17 @@ class Stamps:
     def arrival(self, count: int) -> float:
         """When the first `count` bytes of the body had arrived."""
         return self.times[min(bisect_left(self.totals, count), len(self.times) - 1)]
+
+    def shared(self, count: int) -> bool:
+        """Whether byte `count` of the body was read together with more than the blank line after it."""
+        return self.totals[min(bisect_left(self.totals, count), len(self.totals) - 1)] - count > _BLANK_LINE
+
+    def note(self, moment: float, total: int, clock: ArrivalClock) -> None:
+        """`total` bytes of the body are here, the last of them since `moment`. One stamp of our own makes all so."""
+        self.times.append(moment)
+        self.totals.append(total)
+        if self.clock is None or self.clock is ArrivalClock.KERNEL:
+            self.clock = clock
 
     def chunks(self, pieces: list[tuple[int, int]]) -> tuple[tuple[float, int], ...]:
         """(milliseconds after `sent`, characters) for (bytes of the body, characters); one packet makes one chunk."""
@@ -74,6 +91,7 @@ class Stamps:
 
 
 _PIECE = 64 * 1024
+_BLANK_LINE = 2
 _ENCODINGS = {b"gzip": 47, b"x-gzip": 47, b"deflate": zlib.MAX_WBITS}
 
 
@@ -242,7 +260,7 @@ class Connection(asyncio.Protocol):
         self._lost = lost
         self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpResponseParser(self)
-        self._transport: asyncio.Transport | None = None
+        self._transport: asyncio.Transport | StampedSocket | None = None
         self._file: int | None = None
         self._response: Response | None = None
         self._interim: bool = False
@@ -278,6 +296,8 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             raise Broken("the server closed it")
+        if isinstance(transport, StampedSocket):
+            transport.expect(stamps.started)
         stamps.sent = perf_counter()
         done = self._write_now(request)
         while done < len(request):
@@ -332,8 +352,16 @@ class Connection(asyncio.Protocol):
         if transport.get_extra_info("sslcontext") is None:
             self._file = transport.get_extra_info("socket").fileno()
 
+    def attach(self, socket: StampedSocket) -> None:
+        """Use a socket that the kernel stamps instead of a transport of the event loop."""
+        self._transport = socket
+        self._file = socket.fileno
+
     def data_received(self, data: bytes) -> None:
-        now = perf_counter()
+        self.arrived(data, perf_counter(), ArrivalClock.OWN)
+
+    def arrived(self, data: bytes, moment: float, clock: ArrivalClock) -> None:
+        """Bytes that were here at `moment`, by that clock."""
         response = self._response
         if response is None:
             self.close()  # unsolicited bytes
@@ -346,9 +374,7 @@ class Connection(asyncio.Protocol):
             if not response.complete:
                 response.failure = cause if isinstance(cause, NotHttp) else NotHttp(str(cause) or "an upgrade")
             self.close()
-        stamps = response.stamps
-        stamps.times.append(now)
-        stamps.totals.append(response.received)
+        response.stamps.note(moment, response.received, clock)
         response.arrived(mark)
         if self._paused and response.status is not None:
             self._go_on()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from typing import Protocol
+from typing import Any, Protocol
 
 from steadyhand.builtin.models.http.client import CannotConnect, Endpoint, HttpClient, HttpSettings, status_error
 from steadyhand.builtin.models.http.connection import Broken, NotHttp, Response, Stamps
@@ -23,7 +23,7 @@ from steadyhand.builtin.models.http.stream import (
 )
 from steadyhand.errors import ModelError, ModelErrorKind
 from steadyhand.ports.model import Cut, cut_short
-from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse
+from steadyhand.records.chat import ArrivalClock, Attempt, ChatRequest, ChatResponse, WireDialect
 
 _MAX_BODY = 32 * 1024 * 1024
 _MAX_ERROR_BODY = 64 * 1024
@@ -43,6 +43,9 @@ class Wire(Protocol):
     def what(self) -> str:
         """What an answer is called in messages, such as "a chat completion"."""
         ...
+
+    @property
+    def dialect(self) -> WireDialect: ...
 
     @property
     def stream(self) -> bool: ...
@@ -73,7 +76,7 @@ class _OtherWire(Exception):
 class _Try:
     """One request: its wire, its times, and what was read of its answer."""
 
-    __slots__ = ("complete", "reader", "request", "stamps", "streamed", "wire")
+    __slots__ = ("complete", "kept", "reader", "request", "stamps", "streamed", "wire")
 
     def __init__(self, wire: Wire, request: ChatRequest) -> None:
         self.wire: Wire = wire
@@ -82,6 +85,14 @@ class _Try:
         self.streamed: bool = wire.stream
         self.complete: bool = False
         self.stamps: Stamps = Stamps()
+        self.kept: list[bytes] | None = [] if client_body(request, wire.dialect) is not None else None
+        """The answer as it comes, for an agent's client that speaks this wire."""
+
+
+def client_body(request: ChatRequest, dialect: WireDialect) -> dict[str, Any] | None:
+    """What an agent's client asked, where this wire can put it as it is."""
+    client = request.client
+    return client.fields if client is not None and client.dialect == dialect else None
 
 
 class HttpModel:
@@ -115,9 +126,9 @@ class HttpModel:
             failure = self._failure(error, made.stamps.status, limit)
             if failure is None:
                 raise
-            failure.attempt = _attempt(made, zero, error=str(failure))
+            failure.attempt = _attempt(made, zero, error=str(failure), proxied=self._client.proxy is not None)
             raise failure from error
-        response = _response(made, zero)
+        response = _response(made, zero, proxied=self._client.proxy is not None)
         after_ms = request.cut_after_ms
         if after_ms is None:
             return response
@@ -137,16 +148,18 @@ class HttpModel:
                 await self._exchange(made, deadline, cut)
 
     async def _exchange(self, made: _Try, deadline: float, cut: Cut | None) -> None:
-        """One request and its answer. The connection is kept only if that succeeds."""
-        connection, response = await self._client.post(made.wire.encode(made.request), made.stamps, deadline=deadline)
+        """One request and its answer. The connection is closed unless it ended well."""
+        connection, response = await self._client.post(
+            made.wire.encode(made.request), made.stamps, deadline=deadline, headers=made.request.headers
+        )
         try:
-            if response.status != 200:
+            if response.status is None or not 200 <= response.status < 300:
                 if cut is not None:
                     cut.stop()
                 await self._refused(response, made)
             elif response.streamed:
                 made.streamed = True
-                await self._read_stream(response, made.reader)
+                await self._read_stream(response, made)
             else:
                 await self._read_whole(response, made)
         except BaseException:
@@ -162,15 +175,19 @@ class HttpModel:
         body = await response.body(limit=_MAX_ERROR_BODY)
         message = error_text(body)
         other = made.wire.without(status, message, made.request)
-        if other is not None:
+        # What an agent's client insists on cannot be left out.
+        if other is not None and (made.kept is None or other.encode(made.request) != made.wire.encode(made.request)):
             raise _OtherWire(other)
         raise status_error(self._endpoint, status, message, code=error_code(body), headers=response.headers)
 
-    async def _read_stream(self, response: Response, reader: AnswerReader) -> None:
+    async def _read_stream(self, response: Response, made: _Try) -> None:
         """Read the answer once it is complete; its times were taken on arrival."""
+        reader = made.reader
         try:
             while True:
                 block = await response.body(reader.ends, limit=_MAX_BODY)
+                if made.kept is not None:
+                    made.kept.append(block)
                 if reader.feed(block) or response.complete:
                     break
                 if response.received > _MAX_BODY:
@@ -190,6 +207,8 @@ class HttpModel:
         body = await response.body(limit=_MAX_BODY)
         if response.received > _MAX_BODY:
             raise UnreadableResponse(f"it is longer than {_MAX_BODY} bytes")
+        if made.kept is not None:
+            made.kept.append(body)
         reader = made.reader
         streamed = body.lstrip()[:6].startswith(_EVENT_STARTS)
         if streamed:
@@ -247,26 +266,30 @@ def _latency_ms(response: ChatResponse) -> float:
     return math.inf if latency_ms is None else latency_ms
 
 
-def _response(made: _Try, zero: float) -> ChatResponse:
+def _response(made: _Try, zero: float, *, proxied: bool) -> ChatResponse:
     reader = made.reader
     return ChatResponse(
         text=reader.text,
-        attempt=_attempt(made, zero),
+        attempt=_attempt(made, zero, proxied=proxied),
         tool_calls=reader.tool_calls,
         usage=reader.usage,
         chunks=made.stamps.chunks(reader.pieces),
         finish_reason=reader.finish(streamed=made.streamed),
         finish_raw=reader.finish_reason,
         token_limit=made.wire.token_limit(made.request),
+        body=None if made.kept is None else b"".join(made.kept).decode("utf-8", "replace"),
     )
 
 
-def _attempt(made: _Try, zero: float, *, error: str | None = None) -> Attempt:
-    """The times as a record. An answer that came in one piece has no time of the first token."""
+def _attempt(made: _Try, zero: float, *, proxied: bool, error: str | None = None) -> Attempt:
+    """The stamps as a record. The first token of an answer that came in one piece has no time of its own."""
     stamps, reader = made.stamps, made.reader
     first_token = last_byte = None
+    shared = False
     if error is None:
-        last_byte = stamps.last_byte if reader.done is None else stamps.arrival(reader.done)
+        last_byte = stamps.last_byte
+        if reader.done is not None:
+            last_byte, shared = stamps.arrival(reader.done), stamps.shared(reader.done)
         if made.streamed and reader.first_token is not None:
             first_token = stamps.arrival(reader.first_token)
 
@@ -284,4 +307,7 @@ def _attempt(made: _Try, zero: float, *, error: str | None = None) -> Attempt:
         reused_connection=stamps.reused,
         streamed=made.streamed,
         error=error,
+        proxied=proxied,
+        clock=stamps.clock or ArrivalClock.OWN,
+        last_byte_shared=shared,
     )

@@ -1,0 +1,175 @@
+"""Past one core: trials a second and CPU a trial in one process, with two workers, and with two actors of a local Ray.
+
+The model is scripted and the checks compute, so that no server takes the second core. Beside it a bare aiohttp client
+calls an instant server from one process and from two. Every case is a process of its own, in alternation; of the rounds
+the best figure counts. Trials a second are counted from the first trial to the last; CPU includes the start of the
+workers. Not part of `make bench`: run it with `make bench-scale`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.figures import Figure
+from benchmarks.latency import model_server
+
+TRIALS = 6_000
+CALLS = 5_000
+ROUNDS = int(os.environ.get("ROUNDS", "3"))
+CASES = {"1 process": (1, "local"), "2 workers": (2, "local"), "Ray, 2 actors": (2, "ray")}
+
+_SCENARIO = """\
+id: bench
+name: Bench
+description: Checks that compute
+agent: model
+environment: {type: local}
+run:
+  - input: Chest pain
+    evaluations:
+"""
+_CHECK = "      - {type: regex_match, pattern: '(?:\\w+\\W+)*?number %d\\b.*?door'}\n"
+_STEP = "call 911 now and stay on the phone with me, number {}, unlock the door"
+_REPLY = " ".join(_STEP.format(number) for number in range(40))
+
+
+def measure() -> list[Figure]:
+    print(f"  load average at the start: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors", flush=True)
+    cases = {name: case for name, case in CASES.items() if case[1] != "ray" or importlib.util.find_spec("ray")}
+    best: dict[str, dict[str, float]] = {}
+    with model_server(delay_ms=0) as url:
+        for _ in range(ROUNDS):
+            for name, (workers, engine) in cases.items():
+                _keep(best, name, _trials(workers, engine))
+            for processes in (1, 2):
+                _keep(best, f"bare client, {processes}", _bare(url, processes))
+    figures = []
+    for name, found in best.items():
+        figures.append(Figure(name=f"{name}: a second", value=found["rate"], unit="/s"))
+        figures.append(Figure(name=f"{name}: CPU each", value=found["cpu_ms"], unit="ms"))
+        if "worker_mb" in found:
+            figures.append(Figure(name=f"{name}: memory of a worker", value=found["worker_mb"], unit="MB", at_most=80))
+    for name, other, at_least in (
+        ("2 workers", "1 process", 1.7),
+        ("Ray, 2 actors", "1 process", None),
+        ("bare client, 2", "bare client, 1", None),
+    ):
+        if name in best:
+            ratio = best[name]["rate"] / best[other]["rate"]
+            figures.append(Figure(name=f"{name} / {other}", value=ratio, unit="x", at_least=at_least))
+    return figures
+
+
+def _keep(best: dict[str, dict[str, float]], name: str, found: dict[str, float]) -> None:
+    print(f"  {name}: {found['rate']:.0f}/s, {found['cpu_ms']:.2f} ms", flush=True)
+    known = best.setdefault(name, found)
+    known["rate"] = max(known["rate"], found["rate"])
+    known["cpu_ms"] = min(known["cpu_ms"], found["cpu_ms"])
+
+
+def _trials(workers: int, engine: str) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "replies.yaml").write_text(f'rules:\n  - reply: "{_REPLY}"\n')
+        checks = "".join(_CHECK % (39 - number) for number in range(10))
+        (Path(folder) / "bench.scenario.yaml").write_text(f"{_SCENARIO}{checks}judgment: {{strategy: all_pass}}\n")
+        command = [sys.executable, "-m", "benchmarks.scale", str(workers), engine]
+        done = subprocess.run(
+            command, check=True, cwd=folder, capture_output=True, text=True,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        )  # fmt: skip
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _bare(url: str, processes: int) -> dict[str, float]:
+    """The client of `benchmarks.throughput`, its calls divided among processes that run side by side."""
+    with tempfile.TemporaryDirectory() as folder:
+        places = [Path(folder) / str(number) for number in range(processes)]
+        for place in places:
+            place.mkdir()
+        running = [
+            subprocess.Popen(
+                [sys.executable, "-m", "benchmarks.throughput", "bare", url, str(CALLS // processes), str(place)]
+            )
+            for place in places
+        ]
+        for each in running:
+            if each.wait() != 0:
+                raise subprocess.CalledProcessError(each.returncode, each.args)
+        found: list[dict[str, Any]] = [json.loads((place / "found.json").read_text()) for place in places]
+    return {
+        "rate": sum(CALLS / processes / each["wall_s"] for each in found),
+        "cpu_ms": sum(each["cpu_ms"] for each in found) / processes,
+    }
+
+
+class _Stopwatch:
+    """From the first trial to the last, and what the actors of a local Ray had used by then."""
+
+    def __init__(self) -> None:
+        self.began: float = 0.0
+        self.ended: float = 0.0
+        self.actors_s: float = 0.0
+
+    def run_started(self, header: object) -> None: ...
+
+    def trial_started(self, key: object, name: str) -> None:
+        self.began = self.began or time.perf_counter()
+
+    def trial_finished(self, record: object) -> None: ...
+
+    def noted(self, message: str) -> None: ...
+
+    def run_finished(self) -> None:
+        self.ended = time.perf_counter()
+        self.actors_s = _cpu_of_actors()
+
+
+def _cpu_of_actors() -> float:
+    ticks = 0
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if (folder / "cmdline").read_bytes().startswith(b"ray::RayTrialActor"):
+                fields = (folder / "stat").read_text().rpartition(") ")[2].split()
+                ticks += int(fields[11]) + int(fields[12])
+        except OSError:
+            continue
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def main(workers: int, engine: Any) -> None:
+    import steadyhand
+
+    watch = _Stopwatch()
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    result = steadyhand.run(
+        "bench.scenario.yaml",
+        model="scripted/replies.yaml",
+        trials=TRIALS,
+        seed=1,
+        concurrency=64,
+        workers=workers,
+        engine=engine,
+        observer=watch,
+    )
+    assert result.passed, result
+    own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = own.ru_utime + own.ru_stime - before.ru_utime - before.ru_stime + watch.actors_s
+    if engine == "local":
+        cpu_s += children.ru_utime + children.ru_stime
+    found = {"rate": TRIALS / (watch.ended - watch.began), "cpu_ms": cpu_s * 1000 / TRIALS}
+    if engine == "local" and workers > 1:
+        found["worker_mb"] = children.ru_maxrss / 1024
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2])

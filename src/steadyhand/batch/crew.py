@@ -1,0 +1,310 @@
+"""The workers of a run, wherever they are: who runs which trial, and what becomes of it when a worker is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import msgspec
+
+from steadyhand.batch.messages import Order, Orders, Report
+from steadyhand.batch.permits import PermitDesk
+from steadyhand.batch.provider import ProviderGate
+from steadyhand.children.channel import RemoteError
+from steadyhand.errors import StoreError, TrialError
+from steadyhand.records.event import AnyEvent
+from steadyhand.records.run import PlannedTrial, TrialKey, TrialRecord
+from steadyhand.store.schema import decode
+
+MOST_LOSSES = 3
+"""A trial that was under way each time so many workers were lost is not tried again: it may be what ends them."""
+
+_AHEAD_S = 0.02
+_MOST_AHEAD = 64
+_SMOOTHING = 0.3
+_ENDING_S = 10.0
+_event = msgspec.msgpack.Decoder(AnyEvent)
+
+
+class Link(Protocol):
+    """A worker at the other end of something."""
+
+    @property
+    def name(self) -> str: ...
+
+    def send(self, orders: Orders) -> None:
+        """Must not block; what cannot be sent any more is lost, and so is the worker, which is told of elsewhere."""
+        ...
+
+    async def close(self, within_s: float) -> None:
+        """Ask it to end what it does and to go; when the time is up, end it."""
+        ...
+
+
+class Launch(Protocol):
+    async def __call__(
+        self, number: int, places: int, hear: Callable[[Report], None], lost: Callable[[str], None]
+    ) -> Link:
+        """Start a worker that runs so many trials at once, and wait until it is ready.
+
+        `hear` gets its reports, and `lost` is called once, with the reason, when it is gone. Raises `SetupError`.
+        """
+        ...
+
+
+class _Job:
+    __slots__ = ("done", "losses", "number", "planned")
+
+    def __init__(self, number: int, planned: PlannedTrial, done: asyncio.Future[TrialRecord]) -> None:
+        self.number: int = number
+        self.planned: PlannedTrial = planned
+        self.done: asyncio.Future[TrialRecord] = done
+        self.losses: int = 0
+
+
+class _Hand:
+    """One worker. What is told to it in one turn of the event loop goes in one message."""
+
+    def __init__(self, number: int, places: int, gate: ProviderGate) -> None:
+        self.number: int = number
+        self.places: int = places
+        self.ahead: int = 0
+        self.link: Link | None = None
+        self.jobs: dict[int, _Job] = {}
+        self.desk: PermitDesk = PermitDesk(gate, self)
+        self.lag_ms: float = 0.0
+        self._orders: Orders | None = None
+        self._rate: float = 0.0
+        self._last: float = time.perf_counter()
+
+    @property
+    def room(self) -> int:
+        return 0 if self.link is None else self.places + self.ahead - len(self.jobs)
+
+    def grant(self, number: int, reason: str) -> None:
+        self._next().granted.append((number, reason))
+
+    def refuse(self, number: int, error: RemoteError) -> None:
+        self._next().refused.append((number, error))
+
+    def order(self, job: _Job) -> None:
+        planned = job.planned
+        self.jobs[job.number] = job
+        order = Order(
+            number=job.number,
+            scenario_id=planned.key.scenario_id,
+            index=planned.key.index,
+            seed=planned.seed,
+            mock_seed=planned.mock_seed,
+        )
+        self._next().trials.append(order)
+
+    def measure(self, finished: int) -> None:
+        """A worker that ends many trials in the time of a round trip is given a few more than it may run at once, so
+        that it is never idle; one whose trials take long is not, because what is given may not be taken back."""
+        now = time.perf_counter()
+        rate = finished / max(now - self._last, 1e-6)
+        self._last = now
+        self._rate += _SMOOTHING * (min(rate, 1e5) - self._rate)
+        self.ahead = min(_MOST_AHEAD, int(self._rate * _AHEAD_S))
+
+    def _next(self) -> Orders:
+        if self._orders is None:
+            now = datetime.now(UTC).timestamp()
+            self._orders = Orders(trials=[], granted=[], refused=[], now=now)
+            asyncio.get_running_loop().call_soon(self._flush)
+        return self._orders
+
+    def _flush(self) -> None:
+        orders, self._orders = self._orders, None
+        if orders is not None and self.link is not None:
+            self.link.send(orders)
+
+
+class Crew:
+    """Implements `Executor` with workers that `launch` starts. A lost worker is replaced, and its trials done again.
+
+    `trusted` says that the workers know the secrets of the driver, so that what they encoded can be stored as it is.
+    `spent` is told of the model calls of a run whose budget is limited, `note` what the user should know.
+    """
+
+    def __init__(
+        self,
+        launch: Launch,
+        *,
+        workers: int,
+        concurrency: int,
+        elastic: bool = False,
+        trusted: bool = True,
+        gate: ProviderGate,
+        spent: Callable[[AnyEvent], None],
+        note: Callable[[str], None],
+    ) -> None:
+        self._launch = launch
+        self._concurrency = concurrency
+        self._workers = workers
+        self._elastic = elastic
+        self._trusted = trusted
+        self._share: int = math.ceil(concurrency / workers)
+        self._gate = gate
+        self._spent = spent
+        self._note = note
+        self._hands: dict[int, _Hand] = {}
+        self._starting: set[asyncio.Task[None]] = set()
+        self._waiting: deque[_Job] = deque()
+        self._numbers = itertools.count(1)
+        self._hand_numbers = itertools.count(1)
+        self._closing: bool = False
+        self._encoded: dict[TrialKey, bytes] = {}
+        self.failure: str | None = None
+        """Why no trial can be run any more; None while some can."""
+
+    async def open(self) -> None:
+        """Wait for all workers, or for the first if their number is elastic; the others join when they are there.
+
+        When one cannot start, `close` must still follow. Raises `SetupError`.
+        """
+        tasks = [self._begin(self._start(next(self._hand_numbers))) for _ in range(self._workers)]
+        when = asyncio.FIRST_COMPLETED if self._elastic else asyncio.ALL_COMPLETED
+        done, _ = await asyncio.wait(tasks, return_when=when)
+        for task in done:
+            task.result()
+
+    def _begin(self, starting: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(starting)
+        self._starting.add(task)
+        task.add_done_callback(self._begun)
+        return task
+
+    def _begun(self, task: asyncio.Task[None]) -> None:
+        """A worker is there, or cannot be had, which matters when it is the last hope."""
+        self._starting.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is None or self._closing:
+            return
+        if self._hands or self._starting:
+            self._note(f"a worker could not be started, the run goes on with the others: {error}")
+            return
+        self.failure = f"there is no worker left, and none could be started: {error}"
+        for job in self._waiting:
+            if not job.done.done():
+                job.done.set_exception(TrialError(self.failure))
+        self._waiting.clear()
+
+    @property
+    def places(self) -> int:
+        return self._concurrency + sum(hand.ahead for hand in self._hands.values())
+
+    @property
+    def lag_ms(self) -> float:
+        """The worst that any worker told of lately."""
+        return max((hand.lag_ms for hand in list(self._hands.values())), default=0.0)
+
+    async def perform(self, planned: PlannedTrial) -> TrialRecord:
+        if self.failure is not None:
+            raise TrialError(self.failure)
+        job = _Job(next(self._numbers), planned, asyncio.get_running_loop().create_future())
+        self._waiting.append(job)
+        self._deal()
+        return await job.done
+
+    def encoded(self, key: TrialKey) -> bytes | None:
+        """The bytes that the worker made of a trial, once, after `perform` has given its record."""
+        return self._encoded.pop(key, None)
+
+    async def close(self) -> None:
+        """Ends every worker, and what it still does. Safe to call twice."""
+        self._closing = True
+        for task in list(self._starting):
+            task.cancel()
+        links = [hand.link for hand in self._hands.values() if hand.link is not None]
+        async with asyncio.TaskGroup() as group:
+            for link in links:
+                group.create_task(link.close(_ENDING_S))
+        for hand in self._hands.values():
+            hand.desk.close()
+        self._hands.clear()
+
+    async def _start(self, number: int) -> None:
+        hand = _Hand(number, self._share, self._gate)
+        gone = False
+
+        def lost(reason: str) -> None:
+            nonlocal gone
+            gone = True
+            if hand.link is not None:
+                self._lost(hand, reason)
+
+        link = await self._launch(number, self._share, lambda report: self._hear(hand, report), lost)
+        if self._closing or gone:
+            await link.close(0.0)
+            return
+        hand.link = link
+        self._hands[number] = hand
+        self._deal()
+
+    def _deal(self) -> None:
+        while self._waiting:
+            hand = max(self._hands.values(), key=lambda each: each.room, default=None)
+            if hand is None or hand.room <= 0:
+                return
+            job = self._waiting.popleft()
+            if not job.done.done():
+                hand.order(job)
+
+    def _hear(self, hand: _Hand, report: Report) -> None:
+        """A record counts only from the worker that the trial was given to, so none counts twice."""
+        if report.lag_ms is not None:
+            hand.lag_ms = report.lag_ms
+        for event in report.spent:
+            self._spent(_event.decode(event))
+        for ask in report.asks:
+            hand.desk.ask(ask)
+        for end in report.ends:
+            hand.desk.end(end)
+        for wait in report.back_offs:
+            hand.desk.back_off(wait)
+        for number, data in report.done:
+            job = hand.jobs.pop(number, None)
+            if job is not None and not job.done.done():
+                self._settle(job, data)
+        if report.done:
+            hand.measure(len(report.done))
+            self._deal()
+
+    def _lost(self, hand: _Hand, reason: str) -> None:
+        if self._hands.pop(hand.number, None) is None or self._closing:
+            return
+        hand.desk.close()
+        again = [job for job in hand.jobs.values() if not job.done.done()]
+        hand.jobs.clear()
+        name = hand.link.name if hand.link is not None else f"worker {hand.number}"
+        hand.link = None
+        told = f"{name} was lost: {reason}"
+        self._note(f"{told}; {len(again)} trials are done again by another" if again else told)
+        for job in reversed(again):
+            job.losses += 1
+            if job.losses >= MOST_LOSSES:
+                job.done.set_exception(
+                    TrialError(f"{MOST_LOSSES} workers were lost while they ran this trial; the last: {told}")
+                )
+            else:
+                self._waiting.appendleft(job)
+        self._begin(self._start(next(self._hand_numbers)))
+        self._deal()
+
+    def _settle(self, job: _Job, data: bytes) -> None:
+        try:
+            record = decode(data)
+        except StoreError as error:
+            job.done.set_exception(TrialError(f"what its worker sent cannot be read: {error}"))
+            return
+        if self._trusted:
+            self._encoded[record.key] = data
+        job.done.set_result(record)

@@ -1,0 +1,99 @@
+"""Workers that are processes of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from steadyhand.batch.crew import Link
+from steadyhand.batch.messages import Orders, Report, WorkerSetup
+from steadyhand.children.channel import Channel, MalformedMessage, read
+from steadyhand.children.process import ChildProcess
+from steadyhand.errors import SetupError
+
+_MARK = "STEADYHAND_WORKER"
+_START_S = 120.0
+
+
+class LocalWorkers:
+    """Implements `Launch`. `main` is the `module:function` that a worker runs, `setup` what it is told first."""
+
+    def __init__(self, main: str, setup: WorkerSetup) -> None:
+        self._main = main
+        self._setup = setup
+
+    async def __call__(
+        self, number: int, places: int, hear: Callable[[Report], None], lost: Callable[[str], None]
+    ) -> Link:
+        name = f"worker {number}"
+        try:
+            process = ChildProcess(self._main, os.environ, mark=_MARK)
+        except OSError as error:
+            raise SetupError(f"--workers: no process can be started: {error}") from error
+        worker = _LocalWorker(name, process, hear, lost)
+        setup = msgspec.structs.replace(self._setup, name=name, places=places)
+        try:
+            async with asyncio.timeout(_START_S):
+                await worker.channel.call("start", setup)
+        except (ConnectionError, TimeoutError) as error:
+            ended = await process.ended()
+            told = f"{name} did not start{f': its process ended{ended}' if ended else ''}{process.last_words()}"
+            await worker.close(0.0)
+            raise SetupError(told) from error
+        except BaseException:
+            await worker.close(0.0)
+            raise
+        return worker
+
+
+class _LocalWorker:
+    def __init__(
+        self, name: str, process: ChildProcess, hear: Callable[[Report], None], lost: Callable[[str], None]
+    ) -> None:
+        self.name: str = name
+        self._process = process
+        self._hear = hear
+        self._lost = lost
+        self._closing: bool = False
+        self._endings: set[asyncio.Task[None]] = set()
+        self.channel: Channel = Channel(process.connection, serve=_serves_nothing, hear=self._heard, lost=self._gone)
+        self.channel.attach()
+        process.output.attach()
+
+    def send(self, orders: Orders) -> None:
+        self.channel.post("orders", orders)
+
+    async def close(self, within_s: float) -> None:
+        self._closing = True
+        if within_s > 0 and self.channel.gone is None:
+            with contextlib.suppress(ConnectionError, TimeoutError, Exception):
+                async with asyncio.timeout(within_s):
+                    await self.channel.call("stop", None)
+        self.channel.close("the run is over")
+        await asyncio.to_thread(self._process.bury)
+
+    def _heard(self, name: str, payload: msgspec.Raw) -> None:
+        self._hear(read(payload, Report))
+
+    def _gone(self, reason: str) -> None:
+        if not self._closing:
+            task = asyncio.get_running_loop().create_task(self._tell(reason))
+            self._endings.add(task)
+            task.add_done_callback(self._endings.discard)
+
+    async def _tell(self, reason: str) -> None:
+        ended = await self._process.ended()
+        told = f"its process ended{ended}" if ended else f"it closed the line{f' ({reason})' if reason else ''}"
+        told += self._process.last_words()
+        self._process.kill()
+        await asyncio.to_thread(self._process.bury)
+        self._lost(told)
+
+
+async def _serves_nothing(name: str, payload: msgspec.Raw) -> Any:
+    raise MalformedMessage(f"a worker asked for {name}")

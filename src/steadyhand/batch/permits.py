@@ -1,0 +1,201 @@
+"""Leave for the model calls of workers: the limits, pauses and outages of a provider hold for the run, not a process.
+
+A worker asks for all calls that want to start at the same moment together, and the driver grants together what may go:
+nothing is granted in advance, so that no limit is overdrawn by leave that was given earlier and used later. Starts are
+spaced by the worker, whose event loop it is that the spacing spares.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Collection, Generator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from typing import Protocol, Self
+
+from steadyhand.batch.limits import SPACING_S, Pace
+from steadyhand.batch.messages import BackOff, CallEnd, LeaveRequest
+from steadyhand.batch.provider import ProviderAdmission, ProviderGate, expected_tokens, provider_of
+from steadyhand.children.channel import RemoteError, raised, remote_error
+from steadyhand.errors import ModelError
+from steadyhand.ports.model import Admission, Clock, Gate
+from steadyhand.records.chat import ChatRequest, ChatResponse
+
+
+class Applicant(Protocol):
+    """A worker, as the desk sees it."""
+
+    def grant(self, number: int, reason: str) -> None: ...
+
+    def refuse(self, number: int, error: RemoteError) -> None: ...
+
+
+class PermitDesk:
+    """The driver's side, for one worker."""
+
+    def __init__(self, gate: ProviderGate, applicant: Applicant) -> None:
+        self._gate = gate
+        self._applicant = applicant
+        self._held: dict[int, ProviderAdmission] = {}
+        self._queued: dict[int, asyncio.Task[None]] = {}
+        self._waits: dict[int, AbstractContextManager[None]] = {}
+
+    def ask(self, ask: LeaveRequest) -> None:
+        admission = self._gate.admit_amount(ask.model, ask.amount)
+        try:
+            if admission.at_once():
+                self._held[ask.number] = admission
+                self._applicant.grant(ask.number, "")
+                return
+        except ModelError as error:
+            self._applicant.refuse(ask.number, remote_error(error))
+            return
+        task = asyncio.get_running_loop().create_task(self._queue(ask.number, admission))
+        self._queued[ask.number] = task
+        task.add_done_callback(lambda _: self._queued.pop(ask.number, None))
+
+    async def _queue(self, number: int, admission: ProviderAdmission) -> None:
+        try:
+            await admission.__aenter__()
+        except ModelError as error:
+            self._applicant.refuse(number, remote_error(error))
+            return
+        self._held[number] = admission
+        self._applicant.grant(number, admission.reason)
+
+    def end(self, end: CallEnd) -> None:
+        if (task := self._queued.get(end.number)) is not None:
+            task.cancel()
+        admission = self._held.pop(end.number, None)
+        if admission is None:
+            return
+        if end.error is not None:
+            error = raised(end.error)
+            if isinstance(error, ModelError):
+                admission.failed(error)
+        elif end.answered:
+            admission.answered(end.used)
+        admission.leave()
+
+    def back_off(self, wait: BackOff) -> None:
+        if wait.error is None:
+            waiting = self._waits.pop(wait.number, None)
+            if waiting is not None:
+                waiting.__exit__(None, None, None)
+            return
+        error = raised(wait.error)
+        if isinstance(error, ModelError):
+            waiting = self._waits[wait.number] = self._gate.backing_off(wait.model, error, wait.seconds)
+            waiting.__enter__()
+
+    def close(self) -> None:
+        """The worker is gone, and with it the calls that it had leave for."""
+        for task in list(self._queued.values()):
+            task.cancel()
+        for admission in self._held.values():
+            admission.leave()
+        for waiting in self._waits.values():
+            waiting.__exit__(None, None, None)
+        self._held.clear()
+        self._waits.clear()
+
+
+class RemoteGate:
+    """Implements `Gate` in a worker. `free` are the providers that `own` sees to without the driver."""
+
+    def __init__(
+        self,
+        own: Gate,
+        clock: Clock,
+        *,
+        free: Collection[str],
+        ask: Callable[[LeaveRequest], None],
+        end: Callable[[CallEnd], None],
+        wait: Callable[[BackOff], None],
+    ) -> None:
+        self._own = own
+        self._free = frozenset(free)
+        self._is_free: dict[str, bool] = {}
+        self._paces: dict[str, Pace] = {}
+        self._numbers = itertools.count(1)
+        self._wait = wait
+        self.clock: Clock = clock
+        self.send_ask = ask
+        self.send_end = end
+        self.asked: dict[int, asyncio.Future[str]] = {}
+
+    def admit(self, model: str, request: ChatRequest) -> AbstractAsyncContextManager[Admission]:
+        if self._leaves_alone(model):
+            return self._own.admit(model, request)
+        pace = self._paces.get(model)
+        if pace is None:
+            pace = self._paces[model] = Pace(SPACING_S)
+        return _RemoteAdmission(
+            self, LeaveRequest(number=next(self._numbers), model=model, amount=expected_tokens(request)), pace
+        )
+
+    @contextmanager
+    def backing_off(self, model: str, error: ModelError, seconds: float) -> Generator[None]:
+        if self._leaves_alone(model):
+            yield
+            return
+        number = next(self._numbers)
+        self._wait(BackOff(number=number, model=model, seconds=seconds, error=remote_error(error)))
+        try:
+            yield
+        finally:
+            self._wait(BackOff(number=number))
+
+    def granted(self, number: int, reason: str) -> None:
+        if (waiting := self.asked.get(number)) is not None and not waiting.done():
+            waiting.set_result(reason)
+
+    def refused(self, number: int, error: RemoteError) -> None:
+        if (waiting := self.asked.get(number)) is not None and not waiting.done():
+            waiting.set_exception(raised(error))
+
+    def _leaves_alone(self, model: str) -> bool:
+        known = self._is_free.get(model)
+        if known is None:
+            known = self._is_free[model] = provider_of(model) in self._free
+        return known
+
+
+class _RemoteAdmission:
+    """Implements `Admission`: leave that the driver gives."""
+
+    __slots__ = ("_ask", "_end", "_gate", "_pace", "reason")
+
+    def __init__(self, gate: RemoteGate, ask: LeaveRequest, pace: Pace) -> None:
+        self._gate = gate
+        self._ask = ask
+        self._pace = pace
+        self._end: CallEnd = CallEnd(number=ask.number)
+        self.reason: str = ""
+
+    async def __aenter__(self) -> Self:
+        gate, number = self._gate, self._ask.number
+        waiting = gate.asked[number] = asyncio.get_running_loop().create_future()
+        gate.send_ask(self._ask)
+        try:
+            self.reason = await waiting
+            wait_s = self._pace.wait_s(gate.clock.now())
+            if wait_s > 0:
+                await gate.clock.sleep(wait_s)
+        except BaseException:
+            gate.send_end(self._end)
+            raise
+        finally:
+            del gate.asked[number]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._gate.send_end(self._end)
+
+    def succeeded(self, response: ChatResponse) -> None:
+        usage = response.usage
+        used = None if usage is None else usage.input_tokens + usage.output_tokens
+        self._end = CallEnd(number=self._ask.number, answered=True, used=used)
+
+    def failed(self, error: ModelError) -> None:
+        self._end = CallEnd(number=self._ask.number, error=remote_error(error))

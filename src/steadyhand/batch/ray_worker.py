@@ -1,0 +1,159 @@
+"""Workers that are actors of a Ray cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from steadyhand.batch.crew import Link
+from steadyhand.batch.messages import Orders, Report, WorkerSetup
+from steadyhand.children.channel import RemoteError, raised
+from steadyhand.errors import SetupError, SteadyhandError
+
+_CONNECT_S = 10.0
+_LEFT_OUT = (".git", ".venv", "venv", "node_modules", "__pycache__", ".steadyhand", ".env", "*.env")
+_INSTALL = "install it with `pip install 'steadyhand[ray]'`"
+
+
+class RayWorkers:
+    """Implements `Launch`. `actor` is the `module:class` of a worker, `folder` what is copied to the nodes.
+
+    Without an address a Ray of our own is started on this machine, and stopped by `close`. Of the environment, only
+    `variables` go to the nodes.
+    """
+
+    def __init__(
+        self,
+        actor: str,
+        setup: WorkerSetup,
+        *,
+        folder: Path,
+        left_out: tuple[str, ...] = (),
+        address: str | None = None,
+        variables: Mapping[str, str] | None = None,
+        cpus: int = 1,
+    ) -> None:
+        self._actor = actor
+        self._setup = setup
+        self._folder = folder
+        self._left_out = left_out
+        self._address = address
+        self._variables = dict(variables or {})
+        self._cpus = cpus
+        self._ray: Any = None
+
+    async def open(self) -> int:
+        """Connect, and give the number of processors that the cluster has now. Raises `SetupError`."""
+        if self._address is not None:
+            await asyncio.to_thread(_check_address, self._address)
+        # In a thread: Ray takes over the signals of the main one.
+        return await asyncio.to_thread(self._connect)
+
+    async def close(self) -> None:
+        if self._ray is not None:
+            await asyncio.to_thread(self._ray.shutdown)
+
+    def _connect(self) -> int:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        try:
+            ray: Any = import_module("ray")
+        except ImportError as error:
+            raise SetupError(f"--engine ray: Ray is not installed; {_INSTALL}") from error
+        environment: dict[str, Any] = {
+            "working_dir": str(self._folder),
+            "excludes": [*_LEFT_OUT, *self._left_out],
+            "env_vars": self._variables,
+        }
+        given: dict[str, Any] = {"address": self._address} if self._address is not None else {
+            "address": "local", "num_cpus": self._cpus, "include_dashboard": False, "_node_ip_address": "127.0.0.1",
+        }  # fmt: skip
+        try:
+            ray.init(runtime_env=environment, log_to_driver=False, logging_level="ERROR", **given)
+        except Exception as error:
+            where = f"the cluster at {self._address}" if self._address is not None else "a Ray on this machine"
+            raise SetupError(f"--engine ray: {where} cannot be used: {_first_line(error)}") from error
+        self._ray = ray
+        return int(ray.cluster_resources().get("CPU", 1))
+
+    async def __call__(
+        self, number: int, places: int, hear: Callable[[Report], None], lost: Callable[[str], None]
+    ) -> Link:
+        name = f"worker {number}"
+        module, _, kind = self._actor.partition(":")
+        actor: Any = self._ray.remote(getattr(import_module(module), kind))
+        handle: Any = actor.options(num_cpus=1, max_restarts=0, max_concurrency=1000).remote()
+        setup = msgspec.structs.replace(self._setup, name=name, places=places)
+        try:
+            answer: bytes = await handle.start.remote(msgspec.msgpack.encode(setup))
+        except Exception as error:
+            raise SetupError(f"{name} did not start: {_first_line(error)}") from error
+        fault = msgspec.msgpack.decode(answer, type=RemoteError | None)
+        if fault is not None:
+            error = raised(fault)
+            raise error if isinstance(error, SteadyhandError) else SetupError(f"{name}: {fault.type}: {fault.message}")
+        return _RayWorker(name, handle, self._ray, hear, lost)
+
+
+class _RayWorker:
+    def __init__(
+        self, name: str, handle: Any, ray: Any, hear: Callable[[Report], None], lost: Callable[[str], None]
+    ) -> None:
+        self.name: str = name
+        self._handle = handle
+        self._ray = ray
+        self._hear = hear
+        self._lost = lost
+        self._decode = msgspec.msgpack.Decoder(Report).decode
+        self._listening: asyncio.Task[None] = asyncio.get_running_loop().create_task(self._listen())
+
+    def send(self, orders: Orders) -> None:
+        with contextlib.suppress(Exception):  # it is gone, which the one who listens is told
+            self._handle.orders.remote(msgspec.msgpack.encode(orders))
+
+    async def close(self, within_s: float) -> None:
+        self._listening.cancel()
+        if within_s > 0:
+            with contextlib.suppress(Exception):
+                async with asyncio.timeout(within_s):
+                    await self._handle.stop.remote()
+        with contextlib.suppress(Exception):
+            self._ray.kill(self._handle)
+
+    async def _listen(self) -> None:
+        try:
+            async for reference in self._handle.reports.options(num_returns="streaming").remote():
+                self._hear(self._decode(await reference))
+            reason = "it ended"
+        except Exception as error:  # noqa: BLE001 - whatever Ray says of an actor or a node that is gone
+            reason = _first_line(error)
+        self._lost(reason)
+
+
+def _check_address(address: str) -> None:
+    """Raises `SetupError` when nothing answers, which Ray itself takes minutes to find out."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        if address == "auto":
+            return
+        raise SetupError(f"--ray-address {address}: expected host:port, such as 10.0.0.5:6379, ray://host:port or auto")
+    try:
+        with socket.create_connection((host, int(port)), timeout=_CONNECT_S):
+            return
+    except OSError as error:
+        raise SetupError(
+            f"--ray-address {address}: nothing answers there ({error}); start the head node with "
+            "`ray start --head`, or leave the address out to use this machine"
+        ) from error
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,127 @@
+"""The proxy of the environment: which requests go through it, and the tunnel to the server behind it.
+
+`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` are read as curl reads them. This machine itself is never
+reached through a proxy, unless `STEADYHAND_PROXY_LOOPBACK` is set.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ipaddress
+import socket
+from collections.abc import Mapping
+from urllib.parse import unquote, urlsplit
+
+from steadyhand.errors import SetupError
+from steadyhand.records.base import Record
+
+LOOPBACK_TOO = "STEADYHAND_PROXY_LOOPBACK"
+_MAX_HEAD = 16 * 1024
+
+
+class TunnelRefused(OSError):
+    """The proxy does not connect us to the server; the text says why."""
+
+
+class Proxy(Record):
+    """`authorization` is the value of `Proxy-Authorization`, empty without a user in the proxy's URL."""
+
+    host: str
+    port: int
+    authorization: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    async def tunnel(self, host: str, port: int) -> socket.socket:
+        """A socket that the proxy has connected to the server. Raises `OSError`."""
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = found[0]
+        tunnel = socket.socket(family, kind, protocol)
+        tunnel.setblocking(False)
+        try:
+            await loop.sock_connect(tunnel, address)
+            server = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            lines = [f"CONNECT {server} HTTP/1.1", f"Host: {server}"]
+            if self.authorization:
+                lines.append(f"Proxy-Authorization: {self.authorization}")
+            await loop.sock_sendall(tunnel, ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
+            await self._opened(tunnel, server)
+        except BaseException:
+            tunnel.close()
+            raise
+        return tunnel
+
+    async def _opened(self, tunnel: socket.socket, server: str) -> None:
+        """The server behind a tunnel waits to be spoken to, so nothing of its own can follow the proxy's answer."""
+        loop = asyncio.get_running_loop()
+        head = b""
+        while b"\r\n\r\n" not in head:
+            piece = await loop.sock_recv(tunnel, 4096)
+            head += piece
+            if not piece or len(head) > _MAX_HEAD:
+                raise TunnelRefused(f"the proxy {self} closed the connection when asked for {server}")
+        said = head.partition(b"\r\n")[0].decode("latin-1")
+        status = said.split(" ")[1:2]
+        if status != ["200"]:
+            raise TunnelRefused(f"the proxy {self} does not connect to {server}: {said}")
+
+
+def proxy_for(url: str, variables: Mapping[str, str]) -> Proxy | None:
+    """The proxy to use for a URL; None to go straight. Raises `SetupError` for one that cannot be used."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    name, given = _variable(parts.scheme, variables)
+    if not given or (_is_loopback(host) and not variables.get(LOOPBACK_TOO)) or _exempt(host, parts.port, variables):
+        return None
+    try:
+        proxy = urlsplit(given if "://" in given else f"http://{given}")
+        port = proxy.port or 80
+    except ValueError as error:
+        raise SetupError(f"{name} is not the URL of a proxy: {error}") from error
+    if proxy.scheme != "http" or not proxy.hostname:
+        raise SetupError(f"{name} names a proxy of the kind {proxy.scheme!r}; expected http://HOST:PORT")
+    user = f"{unquote(proxy.username or '')}:{unquote(proxy.password or '')}"
+    authorization = "" if user == ":" else f"Basic {base64.b64encode(user.encode()).decode()}"
+    return Proxy(host=proxy.hostname, port=port, authorization=authorization)
+
+
+def _variable(scheme: str, variables: Mapping[str, str]) -> tuple[str, str]:
+    """In lower case too. `HTTP_PROXY` in upper case is left alone where a web server may have made it of a header."""
+    names = [f"{scheme}_proxy", f"{scheme.upper()}_PROXY", "all_proxy", "ALL_PROXY"]
+    if "REQUEST_METHOD" in variables and scheme == "http":
+        names.remove("HTTP_PROXY")
+    return next(((name, value) for name in names if (value := variables.get(name, "").strip())), ("", ""))
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _exempt(host: str, port: int | None, variables: Mapping[str, str]) -> bool:
+    given = variables.get("no_proxy") or variables.get("NO_PROXY") or ""
+    return any(_matches(entry.strip().lower(), host.lower(), port) for entry in given.split(",") if entry.strip())
+
+
+def _matches(entry: str, host: str, port: int | None) -> bool:
+    if entry == "*":
+        return True
+    if "/" in entry:
+        try:
+            return ipaddress.ip_address(host) in ipaddress.ip_network(entry, strict=False)
+        except ValueError:
+            return False
+    name, colon, number = entry.rpartition(":")
+    if colon and number.isdigit() and name.count(":") == 0:
+        if port is None or int(number) != port:
+            return False
+        entry = name
+    entry = entry.strip("[]").lstrip("*").lstrip(".")
+    return host == entry or host.endswith(f".{entry}")

@@ -1,0 +1,156 @@
+"""A JSON endpoint of somebody's own: the request from a template, the reply by its path in the answer."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, cast
+
+from steadyhand.builtin.models.http.client import HttpClient, HttpSettings
+from steadyhand.builtin.models.http.model import HttpModel, Wire
+from steadyhand.builtin.models.http.stream import AnswerReader, UnreadableResponse
+from steadyhand.errors import SetupError
+from steadyhand.records.chat import ChatRequest, WireDialect
+
+_PLACE = re.compile(r"\{([a-z][a-z0-9_]*)\}")
+
+
+def filled(template: Any, values: Mapping[str, Any]) -> Any:
+    """The template with values for its `{name}`. A text that is nothing but one takes the value as it is.
+
+    Raises `KeyError` for a name that has no value.
+    """
+    match template:
+        case str():
+            whole = _PLACE.fullmatch(template)
+            return values[whole[1]] if whole else _PLACE.sub(lambda found: str(values[found[1]]), template)
+        case dict():
+            held = cast("dict[str, Any]", template)
+            return {filled(name, values): filled(value, values) for name, value in held.items()}
+        case list():
+            return [filled(each, values) for each in cast("list[Any]", template)]
+        case _:
+            return template
+
+
+def names_in(template: Any) -> set[str]:
+    """The names in a template."""
+    match template:
+        case str():
+            return set(_PLACE.findall(template))
+        case dict():
+            held = cast("dict[str, Any]", template)
+            return {name for pair in held.items() for each in pair for name in names_in(each)}
+        case list():
+            return {name for each in cast("list[Any]", template) for name in names_in(each)}
+        case _:
+            return set()
+
+
+def check_names(template: Any, known: Mapping[str, Any], where: str) -> None:
+    """Raises `SetupError` for a name that a template cannot use."""
+    for name in sorted(names_in(template) - known.keys()):
+        raise SetupError(
+            f"{where}: {{{name}}} stands for nothing; there is {', '.join(f'{{{each}}}' for each in known)}"
+        )
+
+
+def at_path(value: Any, path: str) -> Any:
+    """`choices.0.message` in a JSON value; an empty path is all of it.
+
+    Raises `LookupError`, which says how far it got.
+    """
+    found = value
+    taken: list[str] = []
+    for part in path.split(".") if path else ():
+        where = ".".join(taken) or "the answer"
+        if isinstance(found, dict) and part in found:
+            found = cast("dict[str, Any]", found)[part]
+        elif isinstance(found, list) and part.lstrip("-").isdigit():
+            listed = cast("list[Any]", found)
+            try:
+                found = listed[int(part)]
+            except IndexError:
+                raise LookupError(f"{where} has {len(listed)} entries, so there is no {part}") from None
+        else:
+            held = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+            has = f"has {', '.join(map(str, held)) or 'nothing'}" if isinstance(found, dict) else "is no object"
+            raise LookupError(f"there is no {part!r} in {where}, which {has}")
+        taken.append(part)
+    return found
+
+
+class _Reader(AnswerReader):
+    def __init__(self, wire: TemplateWire) -> None:
+        super().__init__()
+        self._wire = wire
+
+    def read(self, data: bytes, end: int) -> None:
+        """An answer without a body is one without anything in it."""
+        try:
+            answer = json.loads(data) if data.strip() else None
+        except ValueError as error:
+            if self._wire.reply:
+                raise UnreadableResponse(f"it is not JSON: {error}") from error
+            answer = data.decode("utf-8", "replace")
+        self._wire.answer = answer
+        self.seen = True
+        self.finish_reason = "stop"
+        if self._wire.reply is None:
+            return
+        try:
+            text = at_path(answer, self._wire.reply)
+        except LookupError as error:
+            raise UnreadableResponse(f"option reply: {error}") from error
+        if not isinstance(text, str):
+            raise UnreadableResponse(f"option reply: {self._wire.reply!r} leads to a {type(text).__name__}, not a text")
+        self.add_text(text, end)
+
+
+class TemplateWire:
+    """Used by one trial. `values` is what the template is filled with, `answer` the last answer whole.
+
+    Without `reply` nobody asks what the answer says.
+    """
+
+    def __init__(self, body: Any, reply: str | None) -> None:
+        self.body: Any = body
+        self.reply: str | None = reply
+        self.values: dict[str, Any] = {}
+        self.answer: Any = None
+
+    @property
+    def what(self) -> str:
+        return "an answer as configured"
+
+    @property
+    def dialect(self) -> WireDialect:
+        return "openai_chat"
+
+    @property
+    def stream(self) -> bool:
+        return False
+
+    def encode(self, request: ChatRequest) -> bytes:
+        return b"" if self.body is None else json.dumps(filled(self.body, self.values)).encode()
+
+    def reader(self, request: ChatRequest) -> AnswerReader:
+        return _Reader(self)
+
+    def token_limit(self, request: ChatRequest) -> int | None:
+        return None
+
+    def without(self, status: int, message: str, request: ChatRequest) -> Wire | None:
+        return None
+
+
+class TemplateModel(HttpModel):
+    """A `ChatModel` that asks by a template. `wire` has what goes in and what came out."""
+
+    def __init__(self, name: str, settings: HttpSettings, wire: TemplateWire, *, method: str) -> None:
+        super().__init__(name, settings, wire)
+        self.wire: TemplateWire = wire
+        self._client: HttpClient = HttpClient(
+            settings.url, {"Accept": "application/json", "User-Agent": "steadyhand", **settings.headers}, method=method
+        )

@@ -1,0 +1,227 @@
+"""A process of ours: how it is started, what it prints, and that it ends with everything it started."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+from steadyhand.children.channel import send_variables
+from steadyhand.records.base import plain_text, shorten
+
+_OUTPUT_KEPT = 16 * 1024
+_HELPING = 256 * 1024
+_OUTPUT_PAUSE_S = 0.02
+_TAIL = 2_000
+_ROUNDS = 20
+_NEEDED_AT_START = ("PATH", "HOME", "LANG", "TZ", "TMPDIR", "VIRTUAL_ENV", "STEADYHAND_TRIAL", "STEADYHAND_COMMAND")
+_NEEDED_PREFIXES = ("PYTHON", "LC_", "LD_", "DYLD_", "GLIBC_", "MALLOC_")
+_BEGIN = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
+    "from importlib import import_module; module, name = sys.argv[3].split(':'); "
+    "getattr(import_module(module), name)(int(sys.argv[1]))"
+)
+
+
+class Output:
+    """The end of what a child prints. It is read in small portions, so that a flood slows down the child and not us."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._kept = bytearray()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pause: asyncio.TimerHandle | None = None
+        os.set_blocking(fd, False)
+        if hasattr(fcntl, "F_SETPIPE_SZ"):  # an agent that prints a reasonable amount never waits for us
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, 2**20)
+
+    @property
+    def fd(self) -> int:
+        return self._fd
+
+    def attach(self) -> None:
+        self._kept.clear()
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._fd, self._readable)
+
+    def detach(self) -> None:
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
+        if self._loop is not None and self._fd >= 0:
+            self._loop.remove_reader(self._fd)
+        self._loop = None
+
+    def read(self) -> int | None:
+        """Read one portion of what there is: the number of bytes, or None at the end."""
+        try:
+            data = os.read(self._fd, _HELPING)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            return None
+        self._kept += data
+        del self._kept[:-_OUTPUT_KEPT]
+        return len(data) or None
+
+    def text(self) -> str:
+        for _ in range(16):
+            if not self.read():
+                break
+        return plain_text(self._kept.decode("utf-8", "replace")).strip()
+
+    def close(self) -> None:
+        self.detach()
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _readable(self) -> None:
+        loop = self._loop
+        if loop is None:
+            return
+        loop.remove_reader(self._fd)
+        if self.read() is not None:
+            self._pause = loop.call_later(_OUTPUT_PAUSE_S, self._resume)
+
+    def _resume(self) -> None:
+        self._pause = None
+        if self._loop is not None:
+            self._loop.add_reader(self._fd, self._readable)
+
+
+def kill_marked(entry: bytes) -> None:
+    """Kill what has this entry in its environment: what an agent started in a session of its own outlives its group.
+
+    Looks again until there is nothing left, for what is being killed may fork; where there is no /proc, not at all.
+    """
+    for _ in range(_ROUNDS):
+        found = [pid for pid in _processes() if entry in _environment_of(pid)]
+        if not found:
+            return
+        for pid in found:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _processes() -> list[int]:
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 -- half the time of Path
+    except OSError:
+        return []
+
+
+def _environment_of(pid: int) -> list[bytes]:
+    """Empty for a process that has ended or is another user's."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+class ChildProcess:
+    """Runs `main`, a `module:function` that is called with the descriptor of its end of `connection`.
+
+    The variables go over the connection, but for what the interpreter needs to start: what a process is started with
+    can be read in `/proc`. It is the leader of a session of its own, so that no key on the terminal reaches it, and
+    carries a mark by which all that it started is found.
+    """
+
+    def __init__(self, main: str, variables: Mapping[str, str], *, mark: str) -> None:
+        """Raises `OSError` when no process can be started."""
+        self._entry: str = f"{mark}={uuid.uuid4().hex}"
+        ours, theirs = socket.socketpair()
+        out, into = os.pipe()
+        name, _, value = self._entry.partition("=")
+        try:
+            self._process: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+                [sys.executable, "-u", "-c", _BEGIN, str(theirs.fileno()), json.dumps(sys.path), main],
+                stdin=subprocess.DEVNULL,
+                stdout=into,
+                stderr=into,
+                pass_fds=(theirs.fileno(),),
+                env={**{each: told for each, told in variables.items() if _needed_at_start(each)}, name: value},
+                start_new_session=True,
+            )
+        except OSError:
+            ours.close()
+            os.close(out)
+            raise
+        finally:
+            theirs.close()
+            os.close(into)
+        with contextlib.suppress(OSError):  # it died at once, which is told when it is asked for something
+            send_variables(ours, variables)
+        self.connection: socket.socket = ours
+        self.output: Output = Output(out)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def kill(self) -> None:
+        """End it at once, with its process group. Safe to call twice."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
+    def bury(self) -> None:
+        """Let go of what a killed process leaves. Waits for its end, which is at hand."""
+        self.kill()
+        self._process.wait()
+        self.output.close()
+        kill_marked(self._entry.encode())
+
+    async def ended(self, within_s: float = 0.5) -> str:
+        """How it ended, if it does so within the time; empty otherwise."""
+        left_s = within_s
+        while self.alive and left_s > 0:
+            await asyncio.sleep(0.005)
+            left_s -= 0.005
+        return self.how_it_ended()
+
+    def how_it_ended(self, *, wait_s: float = 0.0) -> str:
+        """Such as ` with exit code 3` or ` by SIGKILL`; empty while it runs."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = self._process.wait(timeout=wait_s)
+            if code >= 0:
+                return f" with exit code {code}"
+            with contextlib.suppress(ValueError):
+                return f" by {signal.Signals(-code).name}"
+            return f" by signal {-code}"
+        return ""
+
+    def last_words(self) -> str:
+        text = self.output.text()
+        return f"; the end of its output: {shorten(text, _TAIL, keep='end')}" if text else ""
+
+
+def _needed_at_start(name: str) -> bool:
+    """Whether the interpreter or the loader reads it. Everything else, keys included, goes over the line, since what a
+    process is started with can be read in `/proc`."""
+    return name in _NEEDED_AT_START or name.startswith(_NEEDED_PREFIXES)
+
+
+def die_with_parent() -> None:
+    """For a child to call, so that one that never looks up does not outlive us. Elsewhere than on Linux it ends when it
+    next does."""
+    if sys.platform == "linux":
+        import ctypes
+
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL

@@ -1,0 +1,26 @@
+"""`steadyhand mcp`: a trial's tools for a client that starts its MCP servers as programs."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+
+import click
+
+from steadyhand.errors import SetupError
+
+
+@click.command()
+@click.argument("url", envvar="STEADYHAND_MCP_URL")
+def mcp(*, url: str) -> None:
+    """Serve the MCP tools at URL over stdin and stdout.
+
+    Without URL, those of the trial that STEADYHAND_MCP_URL leads to.
+    """
+    if importlib.util.find_spec("mcp") is None:
+        raise SetupError("MCP needs a package that is not installed: pip install 'steadyhand[mcp]'")
+    if not url.startswith(("http://", "https://")):
+        raise SetupError(f"expected a URL such as http://127.0.0.1:4000/TOKEN/mcp, found {url!r}")
+    from steadyhand.gateway.mcp_bridge import bridge
+
+    asyncio.run(bridge(url))

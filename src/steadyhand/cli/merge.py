@@ -1,0 +1,39 @@
+"""`steadyhand merge`: put the shards of a run together."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from steadyhand.cli import options as shared
+from steadyhand.cli.run import Reports, exit_code, report, report_options
+from steadyhand.cli.terminal import say
+from steadyhand.compose.settings import RunOptions, Settings
+from steadyhand.compose.shards import merge_shards
+from steadyhand.store.reader import RunReader, find_run
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@shared.config
+@shared.out
+@report_options
+@click.pass_context
+def merge(ctx: click.Context, runs: tuple[str, ...], config: Path | None, out: Path | None, **files: Any) -> None:
+    """Put the shards of a run together, and report the verdict of the whole.
+
+    RUN is a run made with `run --shard`: an id, the unique start of one, or the path of a run record. Every shard is
+    given once. A shard that is missing leaves its trials not run, and the whole does not pass. Exit codes are those of
+    `run`.
+    """
+    reports = Reports(**files).check()
+    folder = Settings(RunOptions(config=config, out=out)).out
+    merged = merge_shards([find_run(folder, run) for run in runs], folder, command=tuple(sys.argv[1:]))
+    for each in merged.lacking:
+        say(f"steadyhand: {each}", err=True)
+    reader = RunReader.open(merged.record)
+    unwritten = report(reader, reports)
+    ctx.exit(exit_code(reader, lost=unwritten))

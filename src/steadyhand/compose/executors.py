@@ -1,0 +1,166 @@
+"""Where the trials of a run are to run, when it is not in this process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from steadyhand.batch.crew import Crew
+from steadyhand.batch.local_worker import LocalWorkers
+from steadyhand.batch.messages import WorkerSetup
+from steadyhand.batch.provider import ProviderGate
+from steadyhand.compose.fingerprint import total
+from steadyhand.compose.running import Run
+from steadyhand.compose.settings import RunOptions, Selection, Settings, restore_options
+from steadyhand.errors import SetupError
+from steadyhand.version import __version__
+
+_MAIN = "steadyhand.compose.worker_child:main"
+_ACTOR = "steadyhand.compose.ray_actor:RayTrialActor"
+
+
+def check_executor(options: RunOptions, *, objects: bool) -> None:
+    """Raises `SetupError` for what only one process can do. `objects` says that the run was given Python objects."""
+    if options.engine != "ray" and (options.ray_address is not None or options.ray_env):
+        raise SetupError("--ray-address and --ray-env are for --engine ray; add that or leave them out")
+    chosen = "--engine ray" if options.engine == "ray" else "--workers"
+    instead = f"leave {chosen} out"
+    if options.record is not None:
+        raise SetupError(f"{chosen}: a recording is written by one process; {instead}, or leave --record out")
+    if options.replay is not None:
+        raise SetupError(f"{chosen}: a recording is replayed by one process; {instead}, or leave --replay out")
+    if options.rejudge is not None:
+        raise SetupError(f"{chosen}: stored trials are judged again in one process; {instead}")
+    if objects:
+        raise SetupError(
+            f"{chosen}: other processes cannot be given the scenarios, agents or plugins that are objects of this "
+            f"program; name files, such as python:agent.py:answer, or {instead}"
+        )
+
+
+class Workers:
+    """The workers of a run, and what they run on."""
+
+    def __init__(self, crew: Crew, close: Callable[[], Any] | None = None) -> None:
+        self.crew: Crew = crew
+        self._close = close
+
+    async def close(self) -> None:
+        try:
+            await self.crew.close()
+        finally:
+            if self._close is not None:
+                await self._close()
+
+
+async def open_workers(run: Run, gate: ProviderGate, note: Callable[[str], None]) -> Workers:
+    """Start them, and wait until trials can run. Raises `SetupError` when they cannot be had."""
+    settings = run.settings
+    setup = WorkerSetup(
+        version=__version__,
+        saved=run.saved,
+        name="",
+        trust=settings.options.trust,
+        free=run.free_of_limits(),
+        counts_spending=run.budget.limited,
+    )
+    given: dict[str, Any] = {
+        "concurrency": settings.concurrency,
+        "gate": gate,
+        "spent": run.budget.emit,
+        "note": note,
+    }
+    if settings.options.engine == "ray":
+        return await _on_ray(run, setup, given)
+    crew = Crew(LocalWorkers(_MAIN, setup), workers=min(settings.workers, settings.concurrency), **given)
+    workers = Workers(crew)
+    try:
+        await crew.open()
+    except BaseException:
+        await workers.close()
+        raise
+    return workers
+
+
+async def _on_ray(run: Run, setup: WorkerSetup, given: dict[str, Any]) -> Workers:
+    from steadyhand.batch.ray_worker import RayWorkers
+
+    settings = run.settings
+    options = settings.options
+    root = settings.config.folder if settings.config.file is not None else Path.cwd()
+    root = root.resolve()
+    here = Path.cwd().resolve()
+    if not here.is_relative_to(root):
+        root = here
+    digests = {scenario_id: total(parts) for scenario_id, parts in run.fingerprints().items()}
+    setup = msgspec.structs.replace(
+        setup, saved=_for_a_copy(setup.saved, root, here), folder=str(here.relative_to(root)), digests=digests
+    )
+    workers = options.workers
+    ray = RayWorkers(
+        _ACTOR,
+        setup,
+        folder=root,
+        left_out=_secret_files(settings, root),
+        address=options.ray_address,
+        variables=_named_variables(options.ray_env, settings),
+        cpus=workers or os.cpu_count() or 1,
+    )
+    processors = await ray.open()
+    crew = Crew(ray, workers=min(workers or processors, settings.concurrency), elastic=True, trusted=False, **given)
+    opened = Workers(crew, ray.close)
+    try:
+        await crew.open()
+    except BaseException:
+        await opened.close()
+        raise
+    return opened
+
+
+def _named_variables(names: tuple[str, ...], settings: Settings) -> dict[str, str]:
+    missing = [name for name in names if name not in settings.variables]
+    if missing:
+        raise SetupError(f"--ray-env {missing[0]}: the variable is not set here, so it cannot be sent to the nodes")
+    return {name: settings.variables[name] for name in names}
+
+
+def _secret_files(settings: Settings, root: Path) -> tuple[str, ...]:
+    """Environment files stay here."""
+    config = settings.config
+    files = [settings.options.env_file, config.folder / config.env_file if config.env_file else None]
+    found = [file.resolve() for file in files if file is not None]
+    return tuple(f"/{file.relative_to(root)}" for file in found if file.is_relative_to(root))
+
+
+def _for_a_copy(saved: dict[str, Any], root: Path, here: Path) -> dict[str, Any]:
+    """The same for a copy of the folder elsewhere: paths as seen from `here`, and variables of the node alone.
+
+    Raises `SetupError` for a file that is not in the folder and so is not in the copy either.
+    """
+    _, selection, options = restore_options(saved)
+
+    def moved(path: str) -> str:
+        there = Path(path).absolute()
+        if not there.resolve().is_relative_to(root):
+            raise SetupError(
+                f"--engine ray: {path} is outside {root}, which is what the nodes get a copy of; start the run in a "
+                "folder that holds everything it needs"
+            )
+        return os.path.relpath(there.resolve(), here) if Path(path).is_absolute() else path
+
+    selection = Selection(
+        paths=tuple(moved(path) for path in selection.paths),
+        tags=selection.tags,
+        expression=selection.expression,
+        filters=selection.filters,
+    )
+    config = None if options.config is None else Path(moved(str(options.config)))
+    options = msgspec.structs.replace(
+        options, config=config, env_file=None, ignore_env_file=True, engine=None, workers=None, ray_address=None,
+        ray_env=(), judge_canaries=None, out=None,
+    )  # fmt: skip
+    return msgspec.to_builtins({"folder": here, "selection": selection, "options": options}, enc_hook=str)

@@ -1,0 +1,84 @@
+"""The gateway by itself, for trying out: one trial that lasts until the user ends it, and has no agent of ours."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from steadyhand.compose.building import TrialServices
+from steadyhand.compose.loading import NOTHING_GIVEN, ScenarioRegistries, open_registries
+from steadyhand.compose.models import Models, Tape
+from steadyhand.compose.running import Run
+from steadyhand.compose.settings import RunOptions, Selection, Settings
+from steadyhand.engine.context import RunningTrial, TrialParts
+from steadyhand.engine.limits import SystemClock
+from steadyhand.engine.model_call import RetryPolicy
+from steadyhand.engine.rejudgement import StoredEnvironment
+from steadyhand.errors import SetupError
+from steadyhand.gateway.run import run_gateway
+from steadyhand.gateway.server import TrialGateway
+from steadyhand.ports.agent import Addresses
+from steadyhand.ports.model import ChatModel
+from steadyhand.ports.observer import EventSink
+from steadyhand.records.location import Place
+from steadyhand.records.run import TrialKey
+from steadyhand.records.scenario import Scenario
+
+
+class StandingTrial:
+    """What serves somebody who tries the gateway out: a scenario's mocks, and a model."""
+
+    def __init__(self, file: Path | None, options: RunOptions) -> None:
+        """Raises `UsageError` for a file that is wrong, or a model that cannot be had."""
+        self.scenario: Scenario
+        self._registries: ScenarioRegistries
+        if file is None:
+            self.settings: Settings = Settings(options)
+            self._registries = open_registries(self.settings, NOTHING_GIVEN)
+            self.scenario = Scenario(
+                id="gateway", name="Gateway", description="", place=Place(file="gateway"), digest="", steps=()
+            )
+        else:
+            run = Run(Selection(paths=(str(file),)), options)
+            if len(run.scenarios) != 1:
+                raise SetupError(f"{file} holds {len(run.scenarios)} scenarios; the gateway serves the mocks of one")
+            self.settings, self._registries, self.scenario = run.settings, run.registries, run.scenarios[0]
+        self._tape = Tape(options, self.settings.redactor([self.scenario]))
+        self._models = Models(self._registries, self.settings, self._tape)
+        ref = self.settings.model(self.scenario)
+        self.model: ChatModel | None = None if ref is None else self._models.get(ref, self.scenario)
+        self._services = TrialServices()
+        self._services.check([self.scenario])
+
+    @asynccontextmanager
+    async def served(self, port: int, sinks: Sequence[EventSink]) -> AsyncGenerator[Addresses]:
+        """Serve until left. Raises `SetupError` when the port is taken."""
+        clock = SystemClock()
+        registry = self._registries.registry(self.scenario)
+        services = self._services.build(self.scenario, registry, seed=0, clock=clock, database=None)
+        server = run_gateway(port)
+        gateway = TrialGateway(server, self.model)
+        trial = RunningTrial(
+            TrialParts(
+                scenario=self.scenario,
+                key=TrialKey(scenario_id=self.scenario.id),
+                environment=StoredEnvironment(),
+                evaluator=registry.evaluator,
+                services=services,
+                gateway=gateway,
+                clock=clock,
+                live=self.settings.options.live,
+                retry=RetryPolicy(retries=self.settings.retries),
+                sinks=sinks,
+            )
+        )
+        try:
+            await services.open(trial)
+            yield await gateway.open(trial)
+        finally:
+            await server.close()
+            await services.close()
+            self._services.close()
+            await self._models.close()
+            self._tape.close()

@@ -1,0 +1,130 @@
+"""What the vendors' interfaces have in common, seen from the side of the server."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Protocol, cast
+
+import msgspec
+
+from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message, ToolCall, WireDialect
+
+encode = msgspec.json.Encoder().encode
+
+
+class BadRequest(Exception):
+    """What the agent sent cannot be read as a question to a model; the text says why."""
+
+
+class Interface(Protocol):
+    """One vendor's interface: reads what a client asks, and writes what a model answered."""
+
+    dialect: ClassVar[WireDialect]
+
+    def read(self, body: dict[str, Any]) -> ChatRequest:
+        """Raises `BadRequest`."""
+        ...
+
+    def whole(self, response: ChatResponse, body: Mapping[str, Any]) -> dict[str, Any]: ...
+
+    def events(self, response: ChatResponse, body: Mapping[str, Any]) -> Iterator[bytes]:
+        """The same as server-sent events."""
+        ...
+
+    def as_asked(self, answer: bytes, body: Mapping[str, Any]) -> bytes:
+        """A provider's own answer, without what we asked for beyond the client's wishes."""
+        ...
+
+
+def objects(value: Any, where: str) -> list[dict[str, Any]]:
+    """Raises `BadRequest` for anything that is not a list of objects."""
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(each, dict) for each in cast("list[Any]", value)):
+        raise BadRequest(f"`{where}` should be a list of objects")
+    return cast("list[dict[str, Any]]", value)
+
+
+def text_of(content: Any) -> str:
+    """The text of content that is a text, or a list of parts of which some are. Pictures and the like have none."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, dict):
+        return text_of([content])
+    texts: list[str] = []
+    for part in cast("list[Any]", content) if isinstance(content, list) else []:
+        if isinstance(part, str):
+            texts.append(part)
+        elif isinstance(part, dict):
+            held = cast("dict[str, Any]", part)
+            found = held.get("text", held.get("refusal"))
+            texts.append(found if isinstance(found, str) else text_of(held.get("content")))
+    return "".join(texts)
+
+
+def tool_call(identity: Any, name: Any, arguments: Any) -> ToolCall:
+    """A call that a client repeats, its arguments as an object or as JSON."""
+    raw = arguments if isinstance(arguments, str) else None
+    if raw is not None:
+        arguments = None
+        with contextlib.suppress(msgspec.DecodeError, RecursionError):
+            arguments = msgspec.json.decode(raw) if raw.strip() else {}
+    if isinstance(arguments, dict):
+        return ToolCall(id=str(identity or ""), name=str(name or ""), arguments=cast("dict[str, Any]", arguments))
+    return ToolCall(id=str(identity or ""), name=str(name or ""), raw=raw if raw is not None else repr(arguments))
+
+
+def named_results(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """The messages, with the name of its tool on every result, where the call it answers is among them."""
+    names = {call.id: call.name for message in messages for call in message.tool_calls}
+    return tuple(
+        msgspec.structs.replace(message, name=names[message.tool_call_id])
+        if message.role == "tool" and message.name is None and message.tool_call_id in names
+        else message
+        for message in messages
+    )
+
+
+def number(body: Mapping[str, Any], *names: str) -> float | None:
+    for name in names:
+        value = body.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return value
+    return None
+
+
+def whole_number(body: Mapping[str, Any], *names: str) -> int | None:
+    found = number(body, *names)
+    return None if found is None else int(found)
+
+
+def pieces(response: ChatResponse) -> list[str]:
+    """The text, cut where it was cut when it arrived."""
+    found: list[str] = []
+    at = 0
+    for _, characters in response.chunks:
+        found.append(response.text[at : at + characters])
+        at += characters
+    if at < len(response.text):
+        found.append(response.text[at:])
+    return [piece for piece in found if piece]
+
+
+def arguments_of(call: ToolCall) -> str:
+    return call.raw if call.raw is not None else encode(call.arguments).decode()
+
+
+def finish_of(response: ChatResponse) -> FinishReason:
+    if response.finish_reason in (None, FinishReason.STOP) and response.tool_calls:
+        return FinishReason.TOOL_CALLS
+    return response.finish_reason or FinishReason.STOP
+
+
+def sse(data: bytes, name: str | None = None) -> bytes:
+    head = b"" if name is None else b"event: " + name.encode() + b"\n"
+    return head + b"data: " + data + b"\n\n"
+
+
+def joined(texts: Iterable[str]) -> str:
+    return "\n\n".join(text for text in texts if text)

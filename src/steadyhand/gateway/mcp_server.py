@@ -1,0 +1,235 @@
+"""The trial's services and actions as tools of an MCP server, over streamable HTTP at `…/mcp`.
+
+`…/mcp` has all of them; `…/mcp/SERVICE` has those of one service. A tool is called by its method's name, or, where two
+services have a method of that name, by both names joined with `_`. Each request stands alone: there is no session, so
+that nothing has to be kept and no request can end up in another one's.
+
+Every call of a tool is an action of the trial, and so is the attempt to call one that is not there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import msgspec
+from mcp import types
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http import StreamableHTTPServerTransport
+
+from steadyhand.errors import SteadyhandError
+from steadyhand.gateway.mocks import split_arguments
+from steadyhand.gateway.server import Address, Door, GatewayRequest, GatewayResponse, refusal
+from steadyhand.ports.agent import Addresses, ServiceFault, Services, TrialContext
+from steadyhand.records.base import plain, plain_object
+from steadyhand.records.event import ActionStatus, ActionTaken, Observed
+from steadyhand.runtime.values import as_text, kept_part
+from steadyhand.version import __version__
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskStatus
+
+_ANY_OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.-]")
+_NO_SUCH_TOOL = "there is no tool {!r}; the tools are: {}"
+
+
+class McpTool(msgspec.Struct, frozen=True):
+    """`run` gives what the tool answers. An action records itself; a service's method is recorded as one here."""
+
+    description: str
+    parameters: dict[str, Any]
+    action: str
+    run: Callable[[dict[str, Any]], Awaitable[Any]]
+    records_itself: bool = False
+
+
+class McpMount:
+    """A `Mount`."""
+
+    def __init__(self, name: str = "mcp") -> None:
+        self._name = name
+        self._numbers = itertools.count(1)
+        server: Server[Any, Any] = Server("steadyhand", version=__version__)
+        server.request_handlers[types.ListToolsRequest] = self._list
+        server.request_handlers[types.CallToolRequest] = self._call
+        self._server = server
+
+    def addresses(self, address: Address) -> Addresses:
+        url = address.url(self._name)
+        return Addresses(names={"mcp_url": url}, variables={"STEADYHAND_MCP_URL": url})
+
+    async def serve(self, request: GatewayRequest, door: Door) -> GatewayResponse:
+        if request.method != "POST":
+            return refusal(405, "there is no session here, and nothing to listen for: POST each message")
+        answer = _Answer()
+        transport = StreamableHTTPServerTransport(mcp_session_id=None, is_json_response_enabled=True)
+
+        async def run(*, task_status: TaskStatus[None]) -> None:
+            async with transport.connect() as (read, write):
+                task_status.started()
+                await self._server.run(read, write, self._server.create_initialization_options(), stateless=True)
+
+        async with anyio.create_task_group() as group:
+            await group.start(run)
+            await transport.handle_request(_scope(request, door), _receiving(request.body), answer.send)
+            await transport.terminate()
+            group.cancel_scope.cancel()
+        return answer.response()
+
+    async def settle(self, door: Door) -> None:
+        """An agent has waited for what it called."""
+
+    async def leave(self, door: Door) -> None:
+        """Nothing is kept."""
+
+    def _asked(self) -> tuple[TrialContext, str]:
+        """Whose request is being answered, and the service it is about, empty for all."""
+        request: Any = self._server.request_context.request
+        scope: Mapping[str, Any] = request.scope
+        return scope["steadyhand.door"].trial, scope["steadyhand.service"]
+
+    async def _list(self, _: types.ListToolsRequest) -> types.ServerResult:
+        trial, service = self._asked()
+        tools = [
+            types.Tool(name=name, description=tool.description, inputSchema=tool.parameters)
+            for name, tool in (await tools_of(trial.services, service)).items()
+        ]
+        return types.ServerResult(types.ListToolsResult(tools=tools))
+
+    async def _call(self, request: types.CallToolRequest) -> types.ServerResult:
+        trial, service = self._asked()
+        name, arguments = request.params.name, plain_object(request.params.arguments or {})
+        tools = await tools_of(trial.services, service)
+        tool = tools.get(name)
+        if tool is None:
+            known = ", ".join(tools) or "none"
+            tool = McpTool("", {}, name, _refusing(_NO_SUCH_TOOL.format(name, known)))
+        try:
+            content = await (tool.run(arguments) if tool.records_itself else self._act(tool, arguments, trial))
+        except ServiceFault as fault:
+            return _result(str(fault), is_error=True)
+        except SteadyhandError as error:  # the trial has noted it, and ends as an error
+            return _result(str(error), is_error=True)
+        return _result(content)
+
+    async def _act(self, tool: McpTool, arguments: dict[str, Any], trial: TrialContext) -> Any:
+        at_ms, began = trial.elapsed_ms(), trial.clock.now()
+        action_id = f"mcp-{next(self._numbers)}"
+        status: ActionStatus = "error"
+        content: Any = None
+        try:
+            content = plain(await tool.run(arguments))
+            status = "success"
+        except Exception as error:
+            content = {"error": str(error)}
+            raise
+        finally:
+            took_ms = round((trial.clock.now() - began) * 1000.0, 3)
+            kept, cut = kept_part(content)
+            trial.emit(
+                ActionTaken(
+                    at_ms=at_ms, id=action_id, name=tool.action, params=arguments, status=status, duration_ms=took_ms
+                )
+            )
+            trial.emit(Observed(at_ms=trial.elapsed_ms(), action_id=action_id, name=tool.action, content=kept, cut=cut))
+        return content
+
+
+async def tools_of(services: Services | None, only: str) -> dict[str, McpTool]:
+    """By name: the plugins' actions, then the methods that an agent may call; with `only`, those of one service."""
+    tools: dict[str, McpTool] = {}
+    if services is None:
+        return tools
+    if not only:
+        for name, action in services.actions.items():
+            run = _performing(services, name)
+            tools[_name(name)] = McpTool(
+                action.description, action.parameters or _ANY_OBJECT, name, run, records_itself=True
+            )
+    offered = [method for method in await services.offered() if not only or method.service == only]
+    times = Counter(method.method for method in offered)
+    for method in offered:
+        name = _name(method.method)
+        if times[method.method] > 1 or name in tools:
+            name = _name(f"{method.service}_{method.method}")
+        run = _calling(services, method.service, method.method)
+        tools.setdefault(name, McpTool(method.description, method.parameters or _ANY_OBJECT, method.method, run))
+    return tools
+
+
+def _name(wanted: str) -> str:
+    return _NOT_IN_A_NAME.sub("_", wanted)[:128] or "tool"
+
+
+def _performing(services: Services, name: str) -> Callable[[dict[str, Any]], Awaitable[Any]]:
+    async def run(arguments: dict[str, Any]) -> Any:
+        return await services.perform(name, arguments)
+
+    return run
+
+
+def _calling(services: Services, service: str, method: str) -> Callable[[dict[str, Any]], Awaitable[Any]]:
+    async def run(arguments: dict[str, Any]) -> Any:
+        args, named = split_arguments(arguments)
+        return await services.call(service, method, args, named)
+
+    return run
+
+
+def _refusing(message: str) -> Callable[[dict[str, Any]], Awaitable[Any]]:
+    async def run(arguments: dict[str, Any]) -> Any:
+        raise ServiceFault(message)
+
+    return run
+
+
+def _result(content: Any, *, is_error: bool = False) -> types.ServerResult:
+    text = types.TextContent(type="text", text=as_text(plain(content)))
+    structured: dict[str, Any] | None = plain(content) if isinstance(content, dict) and not is_error else None
+    return types.ServerResult(types.CallToolResult(content=[text], structuredContent=structured, isError=is_error))
+
+
+def _scope(request: GatewayRequest, door: Door) -> dict[str, Any]:
+    """The request as ASGI has it, and the door it came through."""
+    return {
+        "type": "http",
+        "method": request.method,
+        "path": "/",
+        "query_string": b"",
+        "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in request.headers.items()],
+        "steadyhand.door": door,
+        "steadyhand.service": request.path.strip("/"),
+    }
+
+
+def _receiving(body: bytes) -> Callable[[], Awaitable[dict[str, Any]]]:
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive
+
+
+class _Answer:
+    """Collects an ASGI answer."""
+
+    def __init__(self) -> None:
+        self._status = 500
+        self._headers: dict[str, str] = {}
+        self._body = bytearray()
+
+    async def send(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            self._headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in message["headers"]}
+        else:
+            self._body += message.get("body", b"")
+
+    def response(self) -> GatewayResponse:
+        kept = {name: value for name, value in self._headers.items() if name not in ("content-length", "content-type")}
+        content_type = self._headers.get("content-type", "application/json")
+        return GatewayResponse(status=self._status, body=bytes(self._body), content_type=content_type, headers=kept)

@@ -1,0 +1,153 @@
+"""OpenAI's chat completions, as a server speaks them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, cast
+
+from steadyhand.gateway.dialect import (
+    arguments_of,
+    encode,
+    finish_of,
+    named_results,
+    number,
+    objects,
+    pieces,
+    sse,
+    text_of,
+    tool_call,
+    whole_number,
+)
+from steadyhand.records.chat import (
+    ChatRequest,
+    ChatResponse,
+    FinishReason,
+    Message,
+    Role,
+    ToolCall,
+    ToolSpec,
+    WireDialect,
+)
+
+_ROLES: dict[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "assistant": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+_WORDS = {
+    FinishReason.TOOL_CALLS: "tool_calls",
+    FinishReason.LENGTH: "length",
+    FinishReason.CONTENT_FILTER: "content_filter",
+}
+
+
+class OpenAIChat:
+    """An `Interface`."""
+
+    dialect: ClassVar[WireDialect] = "openai_chat"
+
+    def read(self, body: dict[str, Any]) -> ChatRequest:
+        wanted = _object(body.get("response_format"))
+        schema = _object(_object(wanted.get("json_schema")).get("schema"))
+        return ChatRequest(
+            messages=named_results([_message(each) for each in objects(body.get("messages"), "messages")]),
+            tools=tuple(_tool(_object(each.get("function"))) for each in objects(body.get("tools"), "tools")),
+            temperature=number(body, "temperature"),
+            max_tokens=whole_number(body, "max_completion_tokens", "max_tokens"),
+            seed=whole_number(body, "seed"),
+            json_schema=schema or None,
+            json_mode=wanted.get("type") == "json_object",
+        )
+
+    def whole(self, response: ChatResponse, body: Mapping[str, Any]) -> dict[str, Any]:
+        message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None}
+        message[_spoken(response)] = response.text or None
+        if response.tool_calls:
+            message["tool_calls"] = [_call(call) for call in response.tool_calls]
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _reason(response)}
+        return {**_head(body, "chat.completion"), "choices": [choice], "usage": _usage(response)}
+
+    def events(self, response: ChatResponse, body: Mapping[str, Any]) -> Iterator[bytes]:
+        head = _head(body, "chat.completion.chunk")
+
+        def chunk(delta: dict[str, Any], reason: str | None = None) -> bytes:
+            return sse(encode({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}))
+
+        yield chunk({"role": "assistant", "content": ""})
+        for piece in pieces(response):
+            yield chunk({_spoken(response): piece})
+        for index, call in enumerate(response.tool_calls):
+            yield chunk({"tool_calls": [{"index": index, **_call(call)}]})
+        yield chunk({}, _reason(response))
+        if _wants_usage(body) and response.usage is not None:
+            yield sse(encode({**head, "choices": [], "usage": _usage(response)}))
+        yield sse(b"[DONE]")
+
+    def as_asked(self, answer: bytes, body: Mapping[str, Any]) -> bytes:
+        """Usage in a stream comes in a chunk without choices, which a client that did not ask for it may not expect."""
+        if not body.get("stream") or _wants_usage(body):
+            return answer
+        events = answer.replace(b"\r\n", b"\n").split(b"\n\n")
+        return b"\n\n".join(event for event in events if not _is_usage(event))
+
+
+def _is_usage(event: bytes) -> bool:
+    squeezed = event.replace(b" ", b"")
+    return b'"usage":{' in squeezed and b'"choices":[]' in squeezed
+
+
+def _wants_usage(body: Mapping[str, Any]) -> bool:
+    return bool(_object(body.get("stream_options")).get("include_usage"))
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _message(given: dict[str, Any]) -> Message:
+    calls = [(each.get("id"), _object(each.get("function"))) for each in objects(given.get("tool_calls"), "tool_calls")]
+    return Message(
+        role=_ROLES.get(str(given.get("role")), "user"),
+        content=text_of(given.get("content")),
+        tool_calls=tuple(tool_call(identity, call.get("name"), call.get("arguments")) for identity, call in calls),
+        tool_call_id=_text(given.get("tool_call_id")),
+        name=_text(given.get("name")),
+    )
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _tool(given: dict[str, Any]) -> ToolSpec:
+    return ToolSpec(
+        name=str(given.get("name", "")),
+        description=str(given.get("description") or ""),
+        parameters=_object(given.get("parameters")),
+    )
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments_of(call)}}
+
+
+def _spoken(response: ChatResponse) -> str:
+    return "refusal" if response.finish_reason is FinishReason.REFUSAL else "content"
+
+
+def _reason(response: ChatResponse) -> str:
+    return _WORDS.get(finish_of(response), "stop")
+
+
+def _usage(response: ChatResponse) -> dict[str, int] | None:
+    usage = response.usage
+    if usage is None:
+        return None
+    total = usage.input_tokens + usage.output_tokens
+    return {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens, "total_tokens": total}
+
+
+def _head(body: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    return {"id": "chatcmpl-steadyhand", "object": kind, "created": 0, "model": str(body.get("model", ""))}

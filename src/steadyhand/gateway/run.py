@@ -1,0 +1,37 @@
+"""The gateway of a run, with everything that is mounted on it."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+
+from steadyhand.gateway.mocks import MocksMount
+from steadyhand.gateway.models import anthropic_mount, openai_mount
+from steadyhand.gateway.server import GatewayServer
+from steadyhand.gateway.traces import MOUNT, TraceReceiver
+
+
+def run_gateway(port: int = 0, *, otlp_port: int | None = None) -> GatewayServer:
+    """Takes a port and answers once it is started, and on `otlp_port` too, for programs that already run.
+
+    Raises `SetupError` when a port is not to be had.
+    """
+    server = GatewayServer(port)
+    if otlp_port is not None:
+        server.also_at(otlp_port)
+    server.mount("openai", openai_mount())
+    server.mount("anthropic", anthropic_mount())
+    server.mount("mocks", MocksMount())
+    server.mount(MOUNT, TraceReceiver(server))
+    if _mcp_is_usable():
+        from steadyhand.gateway.mcp_server import McpMount  # the extra `mcp`
+
+        server.mount("mcp", McpMount())
+    return server
+
+
+def _mcp_is_usable() -> bool:
+    """Whether the extra `mcp` is installed. Frameworks bring the package too, in versions with another interface."""
+    try:
+        return version("mcp").startswith("1.")
+    except PackageNotFoundError:
+        return False

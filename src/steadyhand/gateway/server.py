@@ -1,0 +1,477 @@
+"""The HTTP server of a run: a door for each trial, and what is mounted behind every door.
+
+    http://127.0.0.1:PORT/TOKEN/MOUNT/...
+
+`TOKEN` cannot be guessed and belongs to one trial, so that a request is told to which trial it belongs by its address
+alone. Whoever serves something mounts it (`Mount`); it is handed the request and the door it came through. What comes
+without a token goes to what is mounted in the open, if anything, which finds out for itself whose it is.
+
+Work goes on when its client hangs up, because what an agent asked for has happened; it ends when the door is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import Any, Protocol, cast, runtime_checkable
+
+import httptools
+import msgspec
+
+from steadyhand.errors import SetupError
+from steadyhand.ports.agent import Addresses, Shows, TrialContext
+from steadyhand.ports.model import ChatModel
+from steadyhand.records.event import Noted
+
+LOOPBACK = "127.0.0.1"
+LARGEST_BODY = 64 * 1024 * 1024
+_TOKEN_BYTES = 18
+_NO_HEADERS: dict[str, str] = {}
+
+
+class GatewayRequest(msgspec.Struct, frozen=True, gc=False):
+    """`path` is what follows the mount's name, without a slash in front. Header names are lower case."""
+
+    method: str
+    path: str
+    query: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class GatewayResponse(msgspec.Struct, frozen=True):
+    """A `stream` is sent piece by piece as it comes, in place of `body`."""
+
+    status: int = 200
+    body: bytes = b""
+    content_type: str = "application/json"
+    headers: Mapping[str, str] = _NO_HEADERS
+    stream: AsyncIterator[bytes] | None = None
+
+
+def json_response(value: Any, status: int = 200) -> GatewayResponse:
+    return GatewayResponse(status=status, body=msgspec.json.encode(value))
+
+
+def refusal(status: int, message: str) -> GatewayResponse:
+    """An error in the form that the clients of both vendors read."""
+    kind = HTTPStatus(status).phrase.lower().replace(" ", "_")
+    return json_response({"type": "error", "error": {"type": kind, "code": status, "message": message}}, status)
+
+
+class Address:
+    """A URL that nobody can guess. `model` is what answers model calls that come to it, if anything does."""
+
+    def __init__(self, origin: str, model: ChatModel | None) -> None:
+        self.token: str = secrets.token_urlsafe(_TOKEN_BYTES)
+        self.base_url: str = f"{origin}/{self.token}"
+        self.model: ChatModel | None = model
+
+    def url(self, mount: str) -> str:
+        return f"{self.base_url}/{mount}"
+
+
+class Door:
+    """The way into one trial: `trial` is told what comes through it."""
+
+    def __init__(self, trial: TrialContext, address: Address) -> None:
+        self.trial: TrialContext = trial
+        self.address: Address = address
+        self.model: ChatModel | None = address.model
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    def url(self, mount: str) -> str:
+        return self.address.url(mount)
+
+
+class Mount(Protocol):
+    """What is served behind every door, below one name."""
+
+    def addresses(self, address: Address) -> Addresses:
+        """What an agent is told of what is served here: nothing where it has no use for it."""
+        ...
+
+    async def serve(self, request: GatewayRequest, door: Door) -> GatewayResponse: ...
+
+    async def settle(self, door: Door) -> None:
+        """The agent has ended a turn: wait, for a bounded time, for what is still on its way."""
+        ...
+
+    async def leave(self, door: Door) -> None:
+        """The agent is closed and the trial about to end. Emit what is left to be told, and forget the door."""
+        ...
+
+
+@runtime_checkable
+class Watches(Protocol):
+    """A mount that sees what the agent does may say so."""
+
+    def shows(self, door: Door, declared: Shows) -> Shows:
+        """What can be seen of the agent, as things stand in this trial."""
+        ...
+
+    def doubts(self, door: Door) -> tuple[str, ...]:
+        """What came too late for the checks that needed it. Asked for after `leave`."""
+        ...
+
+
+def _bound(port: int) -> socket.socket:
+    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((LOOPBACK, port))
+    except (OSError, OverflowError) as error:
+        found.close()
+        reason = error.strerror if isinstance(error, OSError) else "there is no such port"
+        raise SetupError(f"cannot listen on {LOOPBACK}:{port}: {reason}") from error
+    return found
+
+
+OpenHandler = Callable[[GatewayRequest], Awaitable[GatewayResponse]]
+
+
+class GatewayServer:
+    """One per run, on its event loop. Implements `ports.agent.StandingAddresses`."""
+
+    def __init__(self, port: int = 0) -> None:
+        """Take a port, 0 for any. Raises `SetupError` when it is not to be had."""
+        self.mounts: dict[str, Mount] = {}
+        self.late: Counter[str] = Counter()
+        """Requests that came after their trial had ended, by trial."""
+        self._in_the_open: dict[str, OpenHandler] = {}
+        self._doors: dict[str, Door] = {}
+        self._closed: dict[str, str] = {}
+        self._servers: list[asyncio.Server] = []
+        self._connections: set[GatewayConnection] = set()
+        self._socket: socket.socket = _bound(port)
+        self._origin: str = f"http://{LOOPBACK}:{self._socket.getsockname()[1]}"
+        self._more: list[socket.socket] = []
+        self._starting: asyncio.Lock = asyncio.Lock()
+
+    def mount(self, name: str, mount: Mount) -> None:
+        self.mounts[name] = mount
+
+    def mount_in_the_open(self, first: str, handler: OpenHandler) -> None:
+        """Serve requests that name no trial and whose path begins with this segment. `path` is the whole path."""
+        self._in_the_open[first] = handler
+
+    async def start(self) -> None:
+        """Begin to answer, once."""
+        async with self._starting:
+            if not self._servers:
+                for bound in (self._socket, *self._more):
+                    await self._listen(bound)
+
+    async def listen(self, port: int) -> None:
+        """Answer on one more port. Raises `SetupError` when it is taken."""
+        await self._listen(_bound(port))
+
+    def also_at(self, port: int) -> None:
+        """Answer on one more port, once started. Raises `SetupError` when it is taken."""
+        self._more.append(_bound(port))
+
+    async def _listen(self, bound: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        self._servers.append(await loop.create_server(self._connect, sock=bound, backlog=1024))
+
+    async def open_door(self, trial: TrialContext, model: ChatModel | None = None) -> Door:
+        await self.start()
+        door = Door(trial, Address(self._origin, model))
+        self._doors[door.address.token] = door
+        return door
+
+    def addresses(self, address: Address) -> Addresses:
+        names: dict[str, str] = {}
+        variables: dict[str, str] = {}
+        for mount in self.mounts.values():
+            found = mount.addresses(address)
+            names.update(found.names)
+            variables.update(found.variables)
+        return Addresses(token=address.token, names=names, variables=variables)
+
+    def standing(self, model: ChatModel | None) -> Addresses:
+        """Addresses that lead nowhere until they are pointed at a trial."""
+        return self.addresses(Address(self._origin, model))
+
+    def point(self, standing: Addresses, trial: TrialContext | None) -> None:
+        """Let the standing addresses lead to this trial, which must be open here, or nowhere."""
+        found = None if trial is None else next((door for door in self._doors.values() if door.trial is trial), None)
+        if found is None:
+            self._doors.pop(standing.token, None)
+        else:
+            self._doors[standing.token] = found
+
+    def door(self, token: str) -> Door | None:
+        return self._doors.get(token)
+
+    async def settle(self, door: Door) -> None:
+        for mount in self.mounts.values():
+            await mount.settle(door)
+
+    def shows(self, door: Door, declared: Shows) -> Shows:
+        for mount in self.mounts.values():
+            if isinstance(mount, Watches):
+                declared = mount.shows(door, declared)
+        return declared
+
+    def doubts(self, door: Door) -> tuple[str, ...]:
+        watching = [mount for mount in self.mounts.values() if isinstance(mount, Watches)]
+        return tuple(doubt for mount in watching for doubt in mount.doubts(door))
+
+    async def close_door(self, door: Door) -> None:
+        """From here on nothing comes in, and nothing that came in is still at work."""
+        if self._doors.pop(door.address.token, None) is None:
+            return
+        for token in [token for token, open_door in self._doors.items() if open_door is door]:
+            del self._doors[token]
+        self._closed[door.address.token] = door.trial.trial_id
+        under_way = tuple(door.tasks)
+        for task in under_way:
+            task.cancel()
+        if under_way:
+            many = (
+                f"{len(under_way)} requests to the gateway were"
+                if len(under_way) > 1
+                else "1 request to the gateway was"
+            )
+            message = f"{many} still under way when the trial ended"
+            door.trial.emit(Noted(at_ms=door.trial.elapsed_ms(), message=message, level="warning"))
+            await asyncio.wait(under_way)
+        for mount in self.mounts.values():
+            await mount.leave(door)
+
+    async def close(self) -> None:
+        for door in tuple(self._doors.values()):
+            await self.close_door(door)
+        for server in self._servers:
+            server.close()
+        for bound in (self._socket, *self._more):
+            bound.close()
+        for connection in tuple(self._connections):
+            connection.abort()
+        tasks = [connection.task for connection in self._connections if connection.task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        self._servers.clear()
+
+    def _connect(self) -> GatewayConnection:
+        connection = GatewayConnection(self.answer, self._connections.discard)
+        self._connections.add(connection)
+        return connection
+
+    async def answer(self, call: GatewayCall, connection: GatewayConnection) -> None:
+        """Answer one request, as work of the trial whose address it came to."""
+        path, _, query = call.target.partition("?")
+        first, _, rest = path.lstrip("/").partition("/")
+        door = self._doors.get(first)
+        if door is None:
+            await connection.send(await self._without_door(call, first, path.lstrip("/"), query))
+            return
+        name, _, below = rest.partition("/")
+        mount = self.mounts.get(name)
+        if mount is None:
+            message = f"nothing is served at /{name}; there is {', '.join(self.mounts) or 'nothing'}"
+            await connection.send(refusal(404, message))
+            return
+        task = asyncio.current_task()
+        assert task is not None
+        door.tasks.add(task)
+        try:
+            request = GatewayRequest(call.method, below, query, call.headers, bytes(call.body))
+            await connection.send(await self._served(mount, request, door))
+        finally:
+            door.tasks.discard(task)
+
+    async def _served(self, mount: Mount, request: GatewayRequest, door: Door) -> GatewayResponse:
+        try:
+            return await mount.serve(request, door)
+        except Exception as error:  # noqa: BLE001 - a bug of ours must neither hang the agent nor pass unseen
+            message = f"the gateway failed: {type(error).__name__}: {error}"
+            door.trial.emit(Noted(at_ms=door.trial.elapsed_ms(), message=message, level="warning"))
+            return refusal(500, message)
+
+    async def _without_door(self, call: GatewayCall, first: str, path: str, query: str) -> GatewayResponse:
+        if first in self._closed:
+            self.late[self._closed[first]] += 1
+            return refusal(410, "the trial that this address belongs to has ended")
+        handler = self._in_the_open.get(first)
+        if handler is None:
+            return refusal(404, "no trial has this address")
+        return await handler(GatewayRequest(call.method, path, query, call.headers, bytes(call.body)))
+
+
+class GatewayCall:
+    """A request while it is read off its connection."""
+
+    __slots__ = ("body", "headers", "keep_alive", "method", "target")
+
+    def __init__(self) -> None:
+        self.method: str = ""
+        self.target: str = ""
+        self.headers: dict[str, str] = {}
+        self.body: bytearray = bytearray()
+        self.keep_alive: bool = True
+
+
+class GatewayConnection(asyncio.Protocol):
+    """One connection: requests one after another, each answered before the next is begun."""
+
+    def __init__(
+        self,
+        answer: Callable[[GatewayCall, GatewayConnection], Awaitable[None]],
+        gone: Callable[[GatewayConnection], None],
+    ) -> None:
+        self.task: asyncio.Task[None] | None = None
+        self._answer = answer
+        self._gone = gone
+        self._transport: asyncio.Transport | None = None
+        self._writable: asyncio.Event = asyncio.Event()
+        self._writable.set()
+        self._call: GatewayCall = GatewayCall()
+        self._waiting: deque[GatewayCall] = deque()
+        self._parser: Any = httptools.HttpRequestParser(self)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._refuse(refusal(400, "this server does not switch protocols"))
+        except httptools.HttpParserError as error:
+            self._refuse(refusal(400, f"this is not HTTP: {error}"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._writable.set()
+        self._waiting.clear()
+        if self.task is None:
+            self._gone(self)
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    # What the parser calls.
+
+    def on_message_begin(self) -> None:
+        self._call = GatewayCall()
+
+    def on_url(self, url: bytes) -> None:
+        self._call.target += url.decode("latin-1")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._call.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        if self._call.headers.get("expect", "").lower() == "100-continue":
+            self._write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def on_body(self, body: bytes) -> None:
+        self._call.body += body
+        if len(self._call.body) > LARGEST_BODY:
+            self._refuse(refusal(413, f"the request is longer than {LARGEST_BODY} bytes"))
+
+    def on_message_complete(self) -> None:
+        call = self._call
+        call.method = self._parser.get_method().decode("ascii")
+        call.keep_alive = self._parser.should_keep_alive()
+        self._waiting.append(call)
+        if self.task is None:
+            self._next()
+
+    def _refuse(self, response: GatewayResponse) -> None:
+        self._write(_head(response, close=True) + response.body)
+        if self._transport is not None:
+            self._transport.close()
+
+    def _next(self) -> None:
+        if not self._waiting or self._transport is None:
+            return
+        call = self._waiting.popleft()
+        self.task = asyncio.get_running_loop().create_task(self._serve(call))
+        self.task.add_done_callback(self._served)
+
+    async def _serve(self, call: GatewayCall) -> None:
+        await self._answer(call, self)
+        if not call.keep_alive and self._transport is not None:
+            self._transport.close()
+
+    def _served(self, task: asyncio.Task[None]) -> None:
+        self.task = None
+        if self._transport is None:
+            self._gone(self)
+        elif task.cancelled() or task.exception() is not None:
+            self._transport.abort()  # part of an answer may be out already
+        else:
+            self._next()
+
+    async def send(self, response: GatewayResponse) -> None:
+        """Write the response. For a client that has gone, a stream is still read to its end."""
+        if response.stream is None:
+            self._write(_head(response) + response.body)
+            return
+        self._write(_head(response))
+        async for piece in response.stream:
+            if piece:
+                self._write(b"%x\r\n%b\r\n" % (len(piece), piece))
+                await self._writable.wait()
+        self._write(b"0\r\n\r\n")
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+
+
+def _head(response: GatewayResponse, *, close: bool = False) -> bytes:
+    lines = [f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}"]
+    if response.body or response.stream is not None:
+        lines.append(f"Content-Type: {response.content_type}")
+    lines += [f"{name}: {value}" for name, value in response.headers.items()]
+    if response.stream is not None:
+        lines.append("Transfer-Encoding: chunked")
+    elif response.status != HTTPStatus.NO_CONTENT:
+        lines.append(f"Content-Length: {len(response.body)}")
+    if close:
+        lines.append("Connection: close")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+
+class TrialGateway:
+    """One trial's way in. Implements `ports.agent.Gateway`."""
+
+    def __init__(self, server: GatewayServer, model: ChatModel | None = None) -> None:
+        self._server = server
+        self._model = model
+        self._door: Door | None = None
+
+    async def open(self, trial: TrialContext) -> Addresses:
+        self._door = await self._server.open_door(trial, self._model)
+        return self._server.addresses(self._door.address)
+
+    async def settle(self) -> None:
+        if self._door is not None:
+            await self._server.settle(self._door)
+
+    def shows(self, declared: Shows) -> Shows:
+        return declared if self._door is None else self._server.shows(self._door, declared)
+
+    def doubts(self) -> tuple[str, ...]:
+        return () if self._door is None else self._server.doubts(self._door)
+
+    async def close(self) -> None:
+        if self._door is not None:
+            await self._server.close_door(self._door)

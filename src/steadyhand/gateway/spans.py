@@ -1,0 +1,283 @@
+"""What spans tell of an agent: model calls, actions with arguments and results, thoughts.
+
+Read are the conventions for generative AI, by the names of 1.36 and the current ones, and OpenInference. Where a
+framework has names of its own for the same thing, they stand beside those. Pure functions.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, cast
+
+from steadyhand.gateway.otlp import TraceSpan
+from steadyhand.records.base import Record
+from steadyhand.records.chat import Attempt, CallTiming, Finish, FinishReason, Spoiled, SpoiledBy, ToolCall, Usage
+from steadyhand.records.event import ActionTaken, AnyEvent, ModelCalled, Observed, Thought
+
+SpanKind = Literal["tool", "model", "agent", "other"]
+_OPERATIONS: dict[str, SpanKind] = {
+    "execute_tool": "tool",
+    "chat": "model",
+    "text_completion": "model",
+    "generate_content": "model",
+    "invoke_agent": "agent",
+    "create_agent": "agent",
+    "embeddings": "other",
+}
+_OPEN_INFERENCE: dict[str, SpanKind] = {"TOOL": "tool", "LLM": "model", "AGENT": "agent"}
+_TOOL_NAMES = ("gen_ai.tool.name", "tool.name", "traceloop.entity.name")
+_ARGUMENTS = ("gen_ai.tool.call.arguments", "tool_arguments", "input.value", "traceloop.entity.input")
+_RESULTS = ("gen_ai.tool.call.result", "tool_response", "output.value", "traceloop.entity.output")
+_CALL_IDS = ("gen_ai.tool.call.id", "tool_call.id", "tool.id")
+_AGENTS = ("gen_ai.agent.name", "agent.name", "agent_name")
+_MODELS = ("gen_ai.response.model", "gen_ai.request.model", "llm.model_name")
+_INPUT_TOKENS = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt")
+_OUTPUT_TOKENS = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion")
+_THOUGHTS = ("reasoning", "thinking")
+
+
+def kind_of(span: TraceSpan) -> SpanKind:
+    held = span.attributes
+    operation = held.get("gen_ai.operation.name")
+    if isinstance(operation, str):
+        return _OPERATIONS.get(operation, "other")
+    if isinstance(known := held.get("openinference.span.kind"), str):
+        return _OPEN_INFERENCE.get(known.upper(), "other")
+    if held.get("traceloop.span.kind") in ("tool", "agent"):
+        return cast("SpanKind", held["traceloop.span.kind"])
+    if "gen_ai.tool.name" in held:
+        return "tool"
+    return "model" if "gen_ai.request.model" in held or "llm.model_name" in held else "other"
+
+
+class Telling(Record):
+    """What spans tell, in the order in which it began. `tools` says that the agent's tools are instrumented, and
+    `without_arguments` names those whose spans keep the arguments to themselves."""
+
+    events: tuple[AnyEvent, ...] = ()
+    tools: bool = False
+    without_arguments: tuple[str, ...] = ()
+
+
+def tell(
+    spans: Sequence[TraceSpan], known: Mapping[str, TraceSpan], *, at_ms: Callable[[int], float], models: bool = True
+) -> Telling:
+    """`known` are all spans of the trace so far, by id; `at_ms` turns a span's time into one of the trial.
+
+    With `models` false, model calls are left out, because they have been seen in another way.
+    """
+    events: list[AnyEvent] = []
+    tools = False
+    silent: list[str] = []
+    for span in sorted(spans, key=lambda each: (each.start_ns, each.end_ns)):
+        match kind_of(span):
+            case "tool":
+                tools = True
+                if not _is_same_action(span, known):
+                    events += _action(span, known, at_ms, silent)
+            case "model":
+                events += _model_call(span, known, at_ms, models=models)
+            case _:
+                pass
+    return Telling(events=tuple(events), tools=tools, without_arguments=tuple(dict.fromkeys(silent)))
+
+
+def agent_of(span: TraceSpan, known: Mapping[str, TraceSpan]) -> str | None:
+    """The agent that it is done by: its own attribute, or that of the nearest span around it."""
+    return next((name for each in _around(span, known) if (name := _text(each, _AGENTS))), None)
+
+
+def _around(span: TraceSpan, known: Mapping[str, TraceSpan]) -> Iterable[TraceSpan]:
+    """The span, and those that it lies in, from the inside out."""
+    seen: set[str] = set()
+    look: TraceSpan | None = span
+    while look is not None and look.span_id not in seen:
+        seen.add(look.span_id)
+        yield look
+        look = known.get(look.parent_id)
+
+
+def _is_same_action(span: TraceSpan, known: Mapping[str, TraceSpan]) -> bool:
+    """Whether a span around this one tells of the same call: a client of MCP within the framework's own span."""
+    around = iter(_around(span, known))
+    next(around)
+    return any(kind_of(outer) == "tool" and _same_call(span, outer) for outer in around)
+
+
+def _same_call(inner: TraceSpan, outer: TraceSpan) -> bool:
+    if _tool_name(inner) != _tool_name(outer):
+        return False
+    ids = _text(inner, _CALL_IDS), _text(outer, _CALL_IDS)
+    if all(ids):
+        return ids[0] == ids[1]
+    ours, theirs = _arguments(inner), _arguments(outer)
+    return ours is None or theirs is None or ours == theirs
+
+
+def _action(
+    span: TraceSpan, known: Mapping[str, TraceSpan], at_ms: Callable[[int], float], silent: list[str]
+) -> list[AnyEvent]:
+    name, agent = _tool_name(span), agent_of(span, known)
+    params = _arguments(span)
+    if params is None:
+        silent.append(name)
+    began, ended = at_ms(span.start_ns), at_ms(span.end_ns)
+    action = ActionTaken(
+        at_ms=began,
+        id=f"span-{span.span_id}",
+        name=name,
+        params=params or {},
+        status="error" if span.failed or "error.type" in span.attributes else "success",
+        duration_ms=round(max(0.0, ended - began), 3),
+        agent=agent,
+        traced=True,
+    )
+    result = _first(span, _RESULTS)
+    if result is None and not (span.failed and span.message):
+        return [action]
+    content = span.message if result is None else _decoded(result)
+    return [action, Observed(at_ms=ended, action_id=action.id, name=name, content=content, agent=agent)]
+
+
+def _tool_name(span: TraceSpan) -> str:
+    return _text(span, _TOOL_NAMES) or span.name.removeprefix("execute_tool ")
+
+
+def _arguments(span: TraceSpan) -> dict[str, Any] | None:
+    """None where the span does not say."""
+    given = _first(span, _ARGUMENTS)
+    if given is None:
+        return None
+    value = _decoded(given)
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+            value = ast.literal_eval(value.strip())  # some instrumentation writes a dict as Python shows it
+    if not isinstance(value, Mapping):
+        return {"input": value}
+    held = dict(cast("Mapping[str, Any]", value))
+    inner = held.get("inputs")
+    return dict(cast("Mapping[str, Any]", inner)) if "input_str" in held and isinstance(inner, Mapping) else held
+
+
+def _model_call(
+    span: TraceSpan, known: Mapping[str, TraceSpan], at_ms: Callable[[int], float], *, models: bool
+) -> list[AnyEvent]:
+    agent = agent_of(span, known)
+    began, ended = at_ms(span.start_ns), at_ms(span.end_ns)
+    said, thoughts, calls = _output(span)
+    events: list[AnyEvent] = [Thought(at_ms=ended, text=text, agent=agent) for text in thoughts]
+    if not models:
+        return events
+    error = (span.message or str(span.attributes.get("error.type") or "failed")) if span.failed else None
+    took = round(max(0.0, ended - began), 3)
+    spoiled = (Spoiled(kind=SpoiledBy.INCLUDES, detail="timed by the trace of the agent"),)
+    attempt = Attempt(started_ms=0.0, sent_ms=0.0, last_byte_ms=took, error=error)
+    called = ModelCalled(
+        at_ms=ended,
+        model=_text(span, _MODELS) or span.name,
+        purpose="agent",
+        timing=CallTiming(attempts=(attempt,), spoiled=spoiled),
+        text=said,
+        tool_calls=calls,
+        usage=_usage(span),
+        error=error,
+        finish=_finish(span),
+        relayed=True,
+        agent=agent,
+    )
+    return [called, *events]
+
+
+def _usage(span: TraceSpan) -> Usage | None:
+    given, got = _first(span, _INPUT_TOKENS), _first(span, _OUTPUT_TOKENS)
+    if not isinstance(given, int) or not isinstance(got, int):
+        return None
+    return Usage(input_tokens=given, output_tokens=got)
+
+
+def _finish(span: TraceSpan) -> Finish | None:
+    reasons = span.attributes.get("gen_ai.response.finish_reasons")
+    if isinstance(reasons, list) and reasons:
+        raw = str(cast("list[Any]", reasons)[-1])
+        return Finish(reason=FinishReason(raw), raw=raw)
+    return None
+
+
+def _output(span: TraceSpan) -> tuple[str | None, list[str], tuple[ToolCall, ...]]:
+    """What the model said, thought and asked for."""
+    messages = span.attributes.get("gen_ai.output.messages")
+    if messages is not None:
+        return _parts(part for message in _objects(_decoded(messages)) for part in _objects(message.get("parts")))
+    flat = _unflattened(span.attributes, "llm.output_messages.")
+    return _parts(part for message in flat for part in _open_inference_parts(message))
+
+
+def _parts(parts: Iterable[Mapping[str, Any]]) -> tuple[str | None, list[str], tuple[ToolCall, ...]]:
+    said: list[str] = []
+    thoughts: list[str] = []
+    calls: list[ToolCall] = []
+    for part in parts:
+        kind, text = part.get("type"), part.get("content")
+        if kind == "text" and isinstance(text, str):
+            said.append(text)
+        elif kind in _THOUGHTS and isinstance(text, str) and text.strip():
+            thoughts.append(text)
+        elif kind == "tool_call":
+            arguments = _decoded(part.get("arguments"))
+            held = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
+            raw = None if isinstance(arguments, dict) or arguments is None else str(arguments)
+            calls.append(ToolCall(id=str(part.get("id") or ""), name=str(part.get("name")), arguments=held, raw=raw))
+    return "".join(said) if said else None, thoughts, tuple(calls)
+
+
+def _open_inference_parts(message: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    if isinstance(text := message.get("message.content"), str):
+        yield {"type": "text", "content": text}
+    for held in _unflattened(message, "message.contents."):
+        kind = held.get("message_content.type")
+        yield {"type": kind, "content": held.get("message_content.text")}
+    for held in _unflattened(message, "message.tool_calls."):
+        yield {
+            "type": "tool_call",
+            "id": held.get("tool_call.id"),
+            "name": held.get("tool_call.function.name"),
+            "arguments": held.get("tool_call.function.arguments"),
+        }
+
+
+def _unflattened(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
+    """`PREFIX0.name`, `PREFIX1.name`: the entries of a list, in order."""
+    pattern = re.compile(re.escape(prefix) + r"(\d+)\.(.+)")
+    found: dict[int, dict[str, Any]] = {}
+    for key, value in attributes.items():
+        if match := pattern.fullmatch(key):
+            found.setdefault(int(match[1]), {})[match[2]] = value
+    return [found[number] for number in sorted(found)]
+
+
+def _objects(value: Any) -> list[Mapping[str, Any]]:
+    listed = cast("list[Any]", value) if isinstance(value, list) else []
+    return [cast("Mapping[str, Any]", each) for each in listed if isinstance(each, Mapping)]
+
+
+def _decoded(value: Any) -> Any:
+    """What a text holds as JSON, where it holds an object or a list; else the value itself."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _first(span: TraceSpan, names: Iterable[str]) -> Any:
+    return next((held for name in names if (held := span.attributes.get(name)) is not None), None)
+
+
+def _text(span: TraceSpan, names: Iterable[str]) -> str | None:
+    found = _first(span, names)
+    return found if isinstance(found, str) and found else None

@@ -1,0 +1,273 @@
+"""The OTLP receiver: spans that agents export, told to the trials that they belong to.
+
+A span belongs to the trial whose address it came to, or to the trial whose trace id it has when it came to the open
+address of the run (`--otlp-port`). What can go wrong has one outcome each:
+
+- *out of order*: spans are told at the end of the turn, in the order in which they began;
+- *duplicate*: the first one of a span id counts;
+- *late*, after its turn was checked: an action is recorded and marked, and the trial cannot pass any more;
+- *foreign*, of no trial here: counted, and otherwise ignored;
+- *incomplete*, when a span's parent is missing, nothing came although tools are declared to be traced, or an export
+  could not be read: actions are seen in part, so that a check can only fail by what is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+
+from msgspec.structs import replace
+
+from steadyhand.gateway.otlp import PROTOBUF, TraceSpan, UnreadableExport, protobuf_is_read, read_export
+from steadyhand.gateway.server import Address, Door, GatewayRequest, GatewayResponse, GatewayServer, refusal
+from steadyhand.gateway.spans import kind_of, tell
+from steadyhand.ports.agent import Addresses, Shows, TrialContext, turn_span_id
+from steadyhand.records.event import ActionTaken, AnyEvent, Noted
+
+MOUNT = "otlp"
+WAIT_S = 6.0
+"""Longer than the five seconds for which exporters collect spans unless they are told otherwise."""
+MOST_SPANS = 100_000
+_DELAY_MS = 200
+_CLOCKS_DIFFER_MS = 50.0
+
+
+def trace_id_of(token: str) -> str:
+    return hashlib.sha256(f"trace {token}".encode()).hexdigest()[:32]
+
+
+class TrialTrace:
+    """The spans of one trial, and what they have come to."""
+
+    def __init__(self, trial: TrialContext, trace_id: str, *, models: bool) -> None:
+        """With `models` false, model calls come another way, and are not told again."""
+        self._trial = trial
+        self._models = models
+        self._spans: dict[str, TraceSpan] = {}
+        self._untold: list[TraceSpan] = []
+        self._arrived = asyncio.Event()
+        self._zero_ns: int = time.time_ns() - int(trial.elapsed_ms() * 1e6)
+        self._trace_id = trace_id
+        self._ours: dict[str, int] = {turn_span_id(trace_id, 0): 0}
+        self._turns = 0
+        self._began_ms = 0.0
+        self.problem: str | None = None
+        """Why the trace is not complete. What a turn lacked stays in doubt for the rest of the trial."""
+        self._lost: str | None = None
+        self.any = False
+        self.tools_seen = False
+        self.doubts: list[str] = []
+
+    def take(self, spans: list[TraceSpan]) -> None:
+        for span in spans:
+            if span.span_id in self._spans:
+                continue
+            if len(self._spans) >= MOST_SPANS:
+                self.lose(f"more than {MOST_SPANS:,} spans came")
+                break
+            self._spans[span.span_id] = span
+            self._untold.append(span)
+        self.any = True
+        self._arrived.set()
+
+    def lose(self, why: str) -> None:
+        """Spans of this trial may have been lost for good."""
+        if self._lost is None:
+            self._lost = why
+            self._emit(Noted(at_ms=self._trial.elapsed_ms(), message=f"the trace: {why}", level="warning"))
+        self._arrived.set()
+
+    async def settle(self, *, wait_s: float) -> None:
+        """A turn has ended: wait for its spans, where any are expected, and tell what they say."""
+        declared = self._trial.shows.traced
+        self._turns += 1
+        self._ours[turn_span_id(self._trace_id, self._turns)] = self._turns
+        until = asyncio.get_running_loop().time() + wait_s
+        while (declared or self.any) and (problem := self._missing()) is not None:
+            self._arrived.clear()
+            try:
+                async with asyncio.timeout_at(until):
+                    await self._arrived.wait()
+            except TimeoutError:
+                self.problem = self.problem or problem
+                break
+        self.problem = self.problem or self._lost
+        self._tell(late_before=self._turns)
+        self._began_ms = self._trial.elapsed_ms()
+
+    def leave(self) -> None:
+        """The trial ends: what came since the last turn was checked is late."""
+        self._tell(late_before=self._turns + 1)
+        self._spans.clear()
+
+    def _missing(self) -> str | None:
+        """What the trace of the present turn still lacks."""
+        if self._lost is not None:
+            return None  # no use in waiting
+        if not self._untold:
+            return "no span of this turn has come"
+        for span in self._untold:
+            parent = span.parent_id
+            if parent and parent not in self._spans and parent not in self._ours:
+                return f"the span around {span.name!r} has not come"
+        return None
+
+    def _tell(self, *, late_before: int) -> None:
+        spans, self._untold = self._untold, []
+        on_time = [span for span in spans if self._turn_of(span) >= late_before]
+        late = [span for span in spans if self._turn_of(span) < late_before]
+        self._emit_all(on_time)
+        self._emit_late(late)
+
+    def _emit_all(self, spans: list[TraceSpan]) -> None:
+        told = tell(spans, self._spans, at_ms=self._at_ms, models=self._models)
+        self.tools_seen = self.tools_seen or told.tools
+        for event in told.events:
+            self._emit(event)
+        if told.without_arguments:
+            names = ", ".join(told.without_arguments)
+            self.problem = self.problem or (
+                f"the spans of {names} do not say with which arguments; let the instrumentation record them"
+            )
+
+    def _emit_late(self, spans: list[TraceSpan]) -> None:
+        tools = [span for span in spans if kind_of(span) == "tool"]
+        if not tools:
+            return
+        for event in tell(tools, self._spans, at_ms=self._at_ms).events:
+            if isinstance(event, ActionTaken):
+                message = f"the action {event.name} was told by the trace after its turn had been checked"
+                self._emit(Noted(at_ms=self._trial.elapsed_ms(), message=message, level="warning"))
+                self.doubts.append(message)
+
+    def _turn_of(self, span: TraceSpan) -> int:
+        """The turn that it was made in: by the span of ours that it lies in, else by the time."""
+        seen: set[str] = set()
+        look = span
+        while look.span_id not in seen:
+            seen.add(look.span_id)
+            number = self._ours.get(look.parent_id, 0)
+            if number:
+                return number
+            outer = self._spans.get(look.parent_id)
+            if outer is None:
+                break
+            look = outer
+        before = (span.start_ns - self._zero_ns) / 1e6 < self._began_ms - _CLOCKS_DIFFER_MS
+        return self._turns - 1 if before else self._turns
+
+    def _at_ms(self, nanoseconds: int) -> float:
+        """A time of the agent's clock as one of the trial, within the turn: its clock may be wrong."""
+        at_ms = (nanoseconds - self._zero_ns) / 1e6
+        return round(min(max(at_ms, self._began_ms), self._trial.elapsed_ms()), 3)
+
+    def _emit(self, event: AnyEvent) -> None:
+        self._trial.emit(event)
+
+
+class TraceReceiver:
+    """A mount of the gateway, and what answers at the open address of a run.
+
+    `wait_s` is how long the end of a turn waits for spans, if the agent's tools are declared to be traced (`Shows`) or
+    spans of its trial have come.
+    """
+
+    def __init__(self, server: GatewayServer, *, wait_s: float = WAIT_S) -> None:
+        self._server = server
+        self._wait_s = wait_s
+        self._traces: dict[str, TrialTrace] = {}
+        self._tokens: dict[str, str] = {}
+        self.foreign = 0
+        """Spans of no trial."""
+        server.mount_in_the_open("v1", self.serve_in_the_open)
+
+    def addresses(self, address: Address) -> Addresses:
+        """Nothing here depends on the trial, so that a program that serves many may keep it."""
+        trace_id = trace_id_of(address.token)
+        self._tokens[trace_id] = address.token
+        endpoint = address.url(MOUNT)
+        parent = f"00-{trace_id}-{turn_span_id(trace_id, 0)}-01"
+        return Addresses(
+            names={"otlp_endpoint": endpoint, "trace_id": trace_id, "traceparent": parent},
+            variables={
+                "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
+                "OTEL_EXPORTER_OTLP_HEADERS": f"x-steadyhand-trace={trace_id}",
+                "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf" if protobuf_is_read() else "http/json",
+                "OTEL_BSP_SCHEDULE_DELAY": str(_DELAY_MS),
+                "TRACEPARENT": parent,
+            },
+        )
+
+    async def serve(self, request: GatewayRequest, door: Door) -> GatewayResponse:
+        if not request.path.endswith("v1/traces"):
+            return _accepted(request)  # metrics and logs, which the same variables may send here
+        trace = self._trace(door)
+        try:
+            trace.take(self._read(request))
+        except UnreadableExport as error:
+            trace.lose(str(error))
+            return refusal(error.status, str(error))
+        return _accepted(request)
+
+    async def serve_in_the_open(self, request: GatewayRequest) -> GatewayResponse:
+        """Spans that name no trial but by their trace id."""
+        if request.path != "v1/traces":
+            return _accepted(request)
+        try:
+            spans = self._read(request)
+        except UnreadableExport as error:
+            for trace in self._traces.values():  # they may have been of any trial
+                trace.lose(str(error))
+            return refusal(error.status, str(error))
+        for trace_id in dict.fromkeys(span.trace_id for span in spans):
+            own = [span for span in spans if span.trace_id == trace_id]
+            door = self._server.door(self._tokens.get(trace_id, ""))
+            if door is None:
+                self.foreign += len(own)
+            else:
+                self._trace(door).take(own)
+        return _accepted(request)
+
+    async def settle(self, door: Door) -> None:
+        await self._trace(door).settle(wait_s=self._wait_s)
+
+    async def leave(self, door: Door) -> None:
+        self._trace(door).leave()
+
+    def shows(self, door: Door, declared: Shows) -> Shows:
+        """What can be seen of the agent, given what has come of its trace."""
+        trace = self._traces.get(door.address.token)
+        if not declared.acts or declared.actions == "seen" or trace is None:
+            return declared
+        if trace.problem is not None and (declared.traced or trace.tools_seen):
+            foreign = f"; {self.foreign} spans of other traces came" if self.foreign else ""
+            advice = f"the trace is incomplete: {trace.problem}{foreign}"
+            return replace(declared, actions="partly_seen", advice=advice)
+        if trace.tools_seen or (declared.traced and trace.any):
+            return replace(declared, actions="seen")
+        return declared
+
+    def doubts(self, door: Door) -> tuple[str, ...]:
+        trace = self._traces.get(door.address.token)
+        return () if trace is None else tuple(trace.doubts)
+
+    def _trace(self, door: Door) -> TrialTrace:
+        token = door.address.token
+        if token not in self._traces:
+            self._traces[token] = TrialTrace(door.trial, trace_id_of(token), models=door.model is None)
+        return self._traces[token]
+
+    def _read(self, request: GatewayRequest) -> list[TraceSpan]:
+        if request.method != "POST":
+            raise UnreadableExport(f"spans are posted here, not sent by {request.method}", 405)
+        return read_export(
+            request.body, request.headers.get("content-type", ""), request.headers.get("content-encoding", "")
+        )
+
+
+def _accepted(request: GatewayRequest) -> GatewayResponse:
+    """The answer to an export that was taken whole, in the form of the request."""
+    if request.headers.get("content-type", "").startswith(PROTOBUF):
+        return GatewayResponse(content_type=PROTOBUF)
+    return GatewayResponse(body=b"{}")

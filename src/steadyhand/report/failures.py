@@ -1,0 +1,186 @@
+"""What did not pass: trials that failed alike are one block, with a count and one example.
+
+A few blocks are shown in full, many of them in short.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from steadyhand.judging.trial import label
+from steadyhand.records.evaluation import EvaluationResult, Verdict, check_ids
+from steadyhand.records.run import TrialRecord
+from steadyhand.report.details import explained_classes, render_details, told_once
+from steadyhand.report.table import Page, cells, clip, one_line, visible
+from steadyhand.report.transcript import Transcripts, ending_line
+from steadyhand.report.wording import scenario_label
+
+_LINES_IN_FULL = 60
+_BLOCKS = 20
+_KEPT = 100
+_LISTED = 4
+_NUMBER = re.compile(r"\d+")
+_MOST_TELLING = ("judge", "excerpt", "found", "expected")
+_ORDER = (Verdict.FAILED, Verdict.ERROR, Verdict.INCONCLUSIVE)
+
+
+class _Block:
+    """Trials that did not pass for the same reasons. `example` is the first of them."""
+
+    def __init__(self, example: TrialRecord) -> None:
+        self.example: TrialRecord = example
+        self.trials: dict[str, list[int]] = {}
+
+    def add(self, trial: TrialRecord) -> None:
+        self.trials.setdefault(trial.key.scenario_id, []).append(trial.key.index)
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.trials.values()))
+
+    def told(self, planned: Mapping[str, int]) -> str:
+        """Such as `2 of 3 trials: #0, #2`; nothing for a scenario of one trial."""
+        if len(self.trials) > 1:
+            names = ", ".join(one_line(each) for each in list(self.trials)[:_LISTED])
+            rest = len(self.trials) - _LISTED
+            more = f" and {rest} more" if rest > 0 else ""
+            return f"{self.count} trials of {len(self.trials)} scenarios: {names}{more}"
+        ((scenario_id, numbers),) = self.trials.items()
+        total = planned.get(scenario_id, 0)
+        if total <= 1:
+            return ""
+        listed = ", ".join(f"#{each}" for each in numbers[:_LISTED])
+        return f"{self.count} of {total} trials: {listed}{', …' if len(numbers) > _LISTED else ''}"
+
+
+class Failures:
+    """Takes in trials that did not pass, in the order of the plan, and keeps one of each block."""
+
+    def __init__(self, *, singly: bool) -> None:
+        self._singly: bool = singly
+        self._blocks: dict[object, _Block] = {}
+        self._unkept: dict[object, int] = {}
+
+    def add(self, trial: TrialRecord) -> None:
+        key = trial.key if self._singly else _alike(trial)
+        block = self._blocks.get(key)
+        if block is None and (self._singly or len(self._blocks) < _KEPT):
+            block = self._blocks[key] = _Block(trial)
+        if block is None:
+            self._unkept[key] = self._unkept.get(key, 0) + 1
+        else:
+            block.add(trial)
+
+    def render(
+        self, page: Page, planned: Mapping[str, int], *, run_id: str, short: bool, transcripts: Transcripts | None
+    ) -> Iterator[str]:
+        """The blocks, failed ones first. In full if that is asked for or does not take long."""
+        blocks = sorted(self._blocks.values(), key=lambda each: _ORDER.index(each.example.judged.verdict))
+        if self._singly:
+            for number, block in enumerate(blocks):
+                yield from [""] if number else []
+                yield from _in_full(block, page, planned, transcripts, whole=True)
+            return
+        full: list[str] | None = None if short else self._in_full(blocks, page, planned, transcripts)
+        if full is not None:
+            yield from full
+            return
+        for block in blocks[:_BLOCKS]:
+            yield from _in_short(block, page, planned)
+        left = blocks[_BLOCKS:]
+        if left:
+            trials = sum(block.count for block in left) + sum(self._unkept.values())
+            yield f"{trials} more {'trial' if trials == 1 else 'trials'} did not pass, for other reasons"
+        yield page.paint(f"for each of them in full: steadyhand show {run_id} --all", "faint")
+
+    def _in_full(
+        self, blocks: list[_Block], page: Page, planned: Mapping[str, int], transcripts: Transcripts | None
+    ) -> list[str] | None:
+        """None if it takes too many lines."""
+        lines: list[str] = []
+        for number, block in enumerate(blocks):
+            lines += [""] if number else []
+            lines += _in_full(block, page, planned, transcripts)
+            if len(blocks) > 1 and len(lines) > _LINES_IN_FULL:
+                return None
+        return lines
+
+
+def _alike(trial: TrialRecord) -> object:
+    """Equal for trials of a scenario in which the same checks did not pass, and for errors with the same reason."""
+    names = check_ids(trial.evaluations)
+    checks = tuple(
+        (name, check.verdict)
+        for name, check in zip(names, trial.evaluations, strict=True)
+        if check.verdict is not Verdict.PASSED
+    )
+    verdict = trial.judged.verdict
+    if checks:
+        return trial.key.scenario_id, verdict, checks
+    reason = _NUMBER.sub("0", trial.judged.reason)
+    return (verdict, reason) if verdict is Verdict.ERROR else (trial.key.scenario_id, verdict, reason)
+
+
+def _in_full(
+    block: _Block, page: Page, planned: Mapping[str, int], transcripts: Transcripts | None, *, whole: bool = False
+) -> Iterator[str]:
+    trial = block.example
+    count = "" if whole else block.told(planned)
+    several = not count and planned.get(trial.key.scenario_id, 0) > 1
+    yield from render_details(
+        trial,
+        page,
+        numbered=several,
+        transcript=transcripts != "none",
+        whole=whole,
+        count=count,
+        named=len(block.trials) == 1,
+    )
+
+
+def _in_short(block: _Block, page: Page, planned: Mapping[str, int]) -> Iterator[str]:
+    """The heading, the first check that decided with what it found, and the names of others."""
+    trial = block.example
+    verdict = trial.judged.verdict
+    count = block.told(planned)
+    room = page.width - len(verdict) - 2
+    heading = count
+    if len(block.trials) == 1:
+        left = max(room - (len(count) + 2 if count else 0), 12)
+        name = visible(scenario_label(trial, numbered=False)).replace("\n", " ")
+        own = one_line(trial.key.scenario_id)
+        # The end of a long id is what tells combinations and targets apart.
+        name = clip(name, left) if cells(own) <= left else f"…{own[-(left - 1) :]}"
+        heading = "  ".join(filter(None, (name, count)))
+    heading = clip(heading, room)
+    yield f"{page.paint(verdict.upper(), verdict)}  {page.paint(heading, 'strong')}"
+    checks = [check for check in trial.evaluations if check.verdict is not Verdict.PASSED]
+    if not checks:
+        yield from (f"  {line}" for line in page.wrap(trial.judged.reason, indent=2, most=2))
+        return
+    worst = sorted(checks, key=lambda check: (_ORDER.index(check.verdict), -(check.severity or 0.0)))
+    yield from _check_in_short(worst[0], trial, page)
+    others = list(dict.fromkeys(one_line(label(check)) for check in worst[1:]))
+    if others:
+        yield clip(f"  also: {', '.join(others)}", page.width)
+    for talk in trial.conversations:
+        yield clip(f"  ended by {one_line(ending_line(talk))}", page.width)
+
+
+def _check_in_short(check: EvaluationResult, trial: TrialRecord, page: Page) -> Iterator[str]:
+    place = "" if check.place is None else str(check.place)
+    head = one_line("  ".join(filter(None, (label(check), place))))
+    classes = explained_classes(trial.judged.failure_classes[:1])
+    if classes and cells(head) + len(classes) + 4 <= page.width:
+        head += f"  {classes}"
+    yield "  " + clip(head, page.width - 2)
+    pieces = told_once(check)
+    message = one_line(pieces.message)
+    shown = next(
+        (pieces.fields[name] for name in ("judge", "excerpt", "found", "expected") if name in pieces.fields), ""
+    )
+    if message:
+        yield "    " + clip(message, page.width - 4)
+    if shown:
+        yield "    " + page.paint(clip(one_line(shown), page.width - 4), "faint")

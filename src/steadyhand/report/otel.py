@@ -1,0 +1,285 @@
+"""Trials as traces: one trace per trial, in the GenAI conventions, sent as OTLP/JSON to any collector.
+
+A thread of its own sends them in batches, so that no trial waits. What could not be sent is told at the end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import queue
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, cast
+from urllib.parse import unquote
+
+import msgspec
+
+from steadyhand.errors import SetupError
+from steadyhand.records.evaluation import Verdict
+from steadyhand.records.event import ActionTaken, ModelCalled, Observed, Thought
+from steadyhand.records.run import RunHeader, TrialKey, TrialRecord, told_once
+from steadyhand.version import __version__
+
+DEFAULT_ENDPOINT = "http://127.0.0.1:4318"
+_BATCH = 64
+_WAIT_S = 1.0
+_SEND_S = 10.0
+_END_S = 15.0
+
+
+class OtelEndpoint(msgspec.Struct, frozen=True):
+    """Where traces go, complete, and the headers that go with them."""
+
+    url: str
+    headers: dict[str, str] = {}
+
+
+def target_of(url: str, variables: Mapping[str, str]) -> OtelEndpoint:
+    """The endpoint given, or that of OpenTelemetry's own variables. Raises `SetupError` for one that is none."""
+    own = variables.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "")
+    base = url or variables.get("OTEL_EXPORTER_OTLP_ENDPOINT", "") or DEFAULT_ENDPOINT
+    full = own if own and not url else base if base.endswith("/v1/traces") else base.rstrip("/") + "/v1/traces"
+    if not full.startswith(("http://", "https://")):
+        raise SetupError(f"--otel: {full!r} is no URL; expected http://HOST:PORT")
+    # The variables' headers belong to the variables' endpoint, not to one that is named on the command line.
+    given = "" if url else variables.get("OTEL_EXPORTER_OTLP_HEADERS", "")
+    pairs = (pair.partition("=") for pair in given.split(",") if "=" in pair)
+    return OtelEndpoint(url=full, headers={name.strip(): unquote(value.strip()) for name, _, value in pairs})
+
+
+class OtelExporter:
+    """Implements `ports.observer.RunObserver`."""
+
+    def __init__(self, target: OtelEndpoint) -> None:
+        self._target = target
+        self._queue: queue.SimpleQueue[list[dict[str, Any]] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._send_all, name="steadyhand --otel", daemon=True)
+        self._run_id = ""
+        self.sent = 0
+        self.lost = 0
+        self.problem: str | None = None
+
+    @property
+    def note(self) -> str | None:
+        """What the user should know at the end; None when everything was sent."""
+        if not self.lost:
+            return None
+        trials = "1 trial was" if self.lost == 1 else f"{self.lost} trials were"
+        return f"--otel: {trials} not exported to {self._target.url}: {self.problem}"
+
+    def run_started(self, header: RunHeader) -> None:
+        self._run_id = header.id
+        self._thread.start()
+
+    def trial_started(self, key: TrialKey, name: str) -> None: ...
+
+    def trial_finished(self, record: TrialRecord) -> None:
+        self._queue.put(trial_spans(record, self._run_id))
+
+    def noted(self, message: str) -> None: ...
+
+    def run_finished(self) -> None:
+        """Gives what is left a bounded time."""
+        if not self._thread.is_alive():
+            return
+        self._queue.put(None)
+        self._thread.join(_END_S)
+        if self._thread.is_alive():
+            self.lost += self._queue.qsize() + 1
+            self.problem = f"the collector took more than {_END_S:g} s"
+
+    def _send_all(self) -> None:
+        ended = False
+        while not ended:
+            batch: list[list[dict[str, Any]]] = []
+            first = self._queue.get()
+            ended = first is None
+            if first is not None:
+                batch.append(first)
+                ended = self._more(batch)
+            if batch:
+                self._send(batch)
+
+    def _more(self, batch: list[list[dict[str, Any]]]) -> bool:
+        """Add what comes soon; whether that was the end."""
+        while len(batch) < _BATCH:
+            try:
+                spans = self._queue.get(timeout=_WAIT_S)
+            except queue.Empty:
+                return False
+            if spans is None:
+                return True
+            batch.append(spans)
+        return False
+
+    def _send(self, batch: list[list[dict[str, Any]]]) -> None:
+        body = json.dumps(export_of([span for spans in batch for span in spans])).encode()
+        headers = {"Content-Type": "application/json", "User-Agent": "steadyhand", **self._target.headers}
+        request = urllib.request.Request(self._target.url, data=body, headers=headers)  # noqa: S310 - checked in target_of
+        try:
+            with urllib.request.urlopen(request, timeout=_SEND_S) as answer:  # noqa: S310 - likewise
+                answer.read()
+        except (OSError, ValueError, urllib.error.HTTPError) as error:
+            self.lost += len(batch)
+            self.problem = str(error)
+        else:
+            self.sent += len(batch)
+
+
+def export_of(spans: list[dict[str, Any]]) -> dict[str, Any]:
+    resource = {"attributes": _attributes({"service.name": "steadyhand", "service.version": __version__})}
+    scope = {"name": "steadyhand", "version": __version__}
+    return {"resourceSpans": [{"resource": resource, "scopeSpans": [{"scope": scope, "spans": spans}]}]}
+
+
+def trial_spans(record: TrialRecord, run_id: str) -> list[dict[str, Any]]:
+    """The trial as the root, its model calls and actions below it, and its evaluations as events of the root."""
+    names = _Names(record, run_id)
+    judged = record.judged
+    root = names.span(
+        f"trial {record.key.scenario_id}",
+        0.0,
+        record.duration_ms,
+        {
+            "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.agent.name": record.agent,
+            "gen_ai.request.model": record.model,
+            "steadyhand.run.id": run_id,
+            "steadyhand.scenario.id": record.key.scenario_id,
+            "steadyhand.scenario.name": record.scenario_name,
+            "steadyhand.trial": str(record.key),
+            "steadyhand.verdict": judged.verdict.value,
+            "steadyhand.latency_ms": judged.latency_ms,
+            "steadyhand.latency.tier": judged.latency_tier,
+        },
+        parent=None,
+        failed=judged.verdict is Verdict.ERROR,
+    )
+    root["events"] = [
+        {
+            "name": "gen_ai.evaluation.result",
+            "timeUnixNano": names.at(record.duration_ms),
+            "attributes": _attributes(
+                {
+                    "gen_ai.evaluation.name": result.name or result.type,
+                    "gen_ai.evaluation.score.label": result.verdict.value,
+                    "gen_ai.evaluation.explanation": result.message,
+                }
+            ),
+        }
+        for result in record.evaluations
+    ]
+    return [root, *_steps(record, names, root["spanId"])]
+
+
+def _steps(record: TrialRecord, names: _Names, root: str) -> Iterable[dict[str, Any]]:
+    events = told_once(record.events)
+    results = {event.action_id: event for event in events if type(event) is Observed}
+    for event in events:
+        if type(event) is ModelCalled:
+            took = event.timing.latency_ms or 0.0
+            yield names.span(
+                f"chat {event.model}",
+                event.at_ms - took,
+                event.at_ms,
+                {
+                    "gen_ai.operation.name": "chat",
+                    "gen_ai.request.model": event.model,
+                    "gen_ai.agent.name": event.agent,
+                    "gen_ai.usage.input_tokens": event.usage.input_tokens if event.usage else None,
+                    "gen_ai.usage.output_tokens": event.usage.output_tokens if event.usage else None,
+                    "gen_ai.response.finish_reasons": [event.finish.reason.value] if event.finish else None,
+                    "gen_ai.output.messages": _said(event),
+                    "steadyhand.purpose": event.purpose,
+                    "error.type": event.error,
+                },
+                parent=root,
+                failed=event.error is not None,
+            )
+        elif type(event) is ActionTaken:
+            result = results.get(event.id)
+            yield names.span(
+                f"execute_tool {event.name}",
+                event.at_ms,
+                event.at_ms + event.duration_ms,
+                {
+                    "gen_ai.operation.name": "execute_tool",
+                    "gen_ai.tool.name": event.name,
+                    "gen_ai.tool.call.id": event.id,
+                    "gen_ai.tool.call.arguments": json.dumps(event.params),
+                    "gen_ai.tool.call.result": None if result is None else json.dumps(result.content),
+                    "gen_ai.agent.name": event.agent,
+                },
+                parent=root,
+                failed=event.status == "error",
+            )
+        elif type(event) is Thought:
+            text = json.dumps([{"role": "assistant", "parts": [{"type": "reasoning", "content": event.text}]}])
+            yield names.span("thought", event.at_ms, event.at_ms, {"gen_ai.output.messages": text}, parent=root)
+
+
+def _said(call: ModelCalled) -> str | None:
+    parts: list[dict[str, Any]] = [] if call.text is None else [{"type": "text", "content": call.text}]
+    parts += [
+        {"type": "tool_call", "id": each.id, "name": each.name, "arguments": each.arguments} for each in call.tool_calls
+    ]
+    return json.dumps([{"role": "assistant", "parts": parts}]) if parts else None
+
+
+class _Names:
+    """Ids and times of one trial's spans. The same record gives the same ids, so that a second export is no second
+    trial."""
+
+    def __init__(self, record: TrialRecord, run_id: str) -> None:
+        self._seed = f"{run_id} {record.key} {record.started_at}"
+        self._zero_ns = int(datetime.fromisoformat(record.started_at).timestamp() * 1e9)
+        self._trace_id = hashlib.sha256(self._seed.encode()).hexdigest()[:32]
+        self._count = 0
+
+    def at(self, ms: float) -> str:
+        return str(self._zero_ns + int(max(0.0, ms) * 1e6))
+
+    def span(
+        self,
+        name: str,
+        start_ms: float,
+        end_ms: float,
+        attributes: Mapping[str, Any],
+        *,
+        parent: str | None,
+        failed: bool = False,
+    ) -> dict[str, Any]:
+        self._count += 1
+        found = {
+            "traceId": self._trace_id,
+            "spanId": hashlib.sha256(f"{self._seed} {self._count}".encode()).hexdigest()[:16],
+            "name": name,
+            "kind": 1,
+            "startTimeUnixNano": self.at(start_ms),
+            "endTimeUnixNano": self.at(max(start_ms, end_ms)),
+            "attributes": _attributes(attributes),
+            "status": {"code": 2} if failed else {},
+        }
+        return found if parent is None else {**found, "parentSpanId": parent}
+
+
+def _attributes(values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [{"key": key, "value": _value(value)} for key, value in values.items() if value is not None]
+
+
+def _value(value: Any) -> dict[str, Any]:
+    match value:
+        case list():
+            return {"arrayValue": {"values": [_value(each) for each in cast("list[Any]", value)]}}
+        case bool():
+            return {"boolValue": value}
+        case int():
+            return {"intValue": str(value)}
+        case float():
+            return {"doubleValue": value}
+        case _:
+            return {"stringValue": str(value)}

@@ -1,0 +1,194 @@
+"""--workers: the same verdicts from several processes; whatever is killed, nothing is lost and nothing done twice."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from steadyhand.records.evaluation import Verdict
+from steadyhand.testing import Answer
+from support.loopback import Loopback
+
+SLOW = "rules:\n  - reply: I call for help now.\n    delay_ms: 5\n"
+STUCK = "rules:\n  - reply: I call for help now.\n    delay_ms: 60000\n"
+
+
+def workers_of(pid: int) -> list[int]:
+    """The workers that a driver has started and that are alive."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            status = (folder / "status").read_text()
+            command = (folder / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if f"PPid:\t{pid}\n" in status and b"worker_child" in command and "State:\tZ" not in status:
+            found.append(int(folder.name))
+    return found
+
+
+def alive(pid: int) -> bool:
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+def judged(batch, name):
+    reader = batch.reader()
+    found = {
+        trial.key: (trial.judged.verdict, trial.seed, [(each.type, each.verdict) for each in trial.evaluations])
+        for trial in reader.trials()
+    }
+    batch.record().rename(batch.folder / name)
+    return found
+
+
+def test_verdicts_are_those_of_a_single_process(batch):
+    batch.decision("two.yaml", id="SCN-C-002", prompt="Something else?")
+    batch.replies("rules:\n  - contains: Something\n    reply: No.\n  - reply: I call for help now.\n")
+    given = ("run", "untimed.yaml", "two.yaml", "--trials", "60", "--seed", "7", "--no-progress")
+    alone = batch(*given)
+    expected = judged(batch, "alone.sqlite")
+    assert batch(*given, "--workers", "2").code == alone.code == 1
+    reader = batch.reader()
+    ran = {trial.ran_on.worker for trial in reader.trials()}
+    assert ran == {"worker 1", "worker 2"}
+    assert reader.finished
+    assert judged(batch, "workers.sqlite") == expected
+
+
+def test_a_killed_worker_is_replaced_and_its_trials_are_done_again(batch):
+    batch.replies(SLOW)
+    process = batch.start("run", "untimed.yaml", "--trials", "400", "--workers", "2", "--seed", "7")
+    for moment in (20, 120):
+        batch.wait_for(moment, process)
+        os.kill(workers_of(process.pid)[0], signal.SIGKILL)
+    out, err = process.communicate()
+    assert process.returncode == 0, out + err
+    assert "was lost: its process ended by SIGKILL" in err
+    reader = batch.reader()
+    assert [trial.key.index for trial in reader.trials()] == list(range(400))
+    assert reader.counts()[Verdict.PASSED] == 400
+    assert {trial.ran_on.worker for trial in reader.trials()} >= {"worker 1", "worker 2", "worker 3", "worker 4"}
+
+
+def test_a_killed_driver_takes_its_workers_along_and_is_resumed(batch):
+    batch.replies(SLOW)
+    process = batch.start("run", "untimed.yaml", "--trials", "300", "--workers", "2", "--seed", "7", "--no-progress")
+    batch.wait_for(50, process)
+    workers = workers_of(process.pid)
+    assert len(workers) == 2
+    process.kill()
+    process.communicate()
+    while any(alive(pid) for pid in workers):
+        pass
+    kept = {trial.key: trial for trial in batch.reader().trials()}
+    ended = batch("resume", "last", "--no-progress", "--workers", "3")
+    assert ended.code == 0, ended.err
+    found = list(batch.reader().trials())
+    assert [trial.key.index for trial in found] == list(range(300))
+    assert all(trial == kept.get(trial.key, trial) for trial in found)
+
+
+def test_an_interrupt_finishes_what_is_in_flight(batch):
+    batch.replies(SLOW)
+    process = batch.start("run", "untimed.yaml", "--trials", "5000", "--workers", "2", "--seed", "7")
+    batch.wait_for(50, process)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate()
+    assert process.returncode == 130, out + err
+    counts = batch.reader().counts()
+    assert 50 <= counts[Verdict.PASSED] < 5000
+    assert sum(counts.values()) == counts[Verdict.PASSED]
+
+
+def test_a_second_interrupt_ends_the_workers_at_once(batch):
+    batch.replies(STUCK)
+    process = batch.start("run", "untimed.yaml", "--trials", "20", "--workers", "2")
+    batch.wait_for(0, process)
+    while len(workers_of(process.pid)) < 2:
+        assert process.poll() is None
+    workers = workers_of(process.pid)
+    process.send_signal(signal.SIGINT)
+    for line in process.stderr:
+        if "stopping" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    assert process.returncode == 130
+    assert not any(alive(pid) for pid in workers)
+    assert batch.reader().counts()[Verdict.ERROR] == 0
+
+
+def test_a_trial_that_ends_every_worker_is_an_error_of_its_own(batch):
+    batch.write("mine.py", "import os, signal\ndef agent(turn):\n    os.kill(os.getpid(), signal.SIGKILL)\n")
+    ended = batch(
+        "run", "untimed.yaml", "--agent", "python:./mine.py:agent", "--in-process", "--workers", "2", "--no-progress"
+    )
+    assert ended.code == 3, ended.err
+    (trial,) = batch.reader().trials()
+    assert trial.judged.verdict is Verdict.ERROR
+    assert "3 workers were lost" in trial.judged.reason
+
+
+def test_a_limit_holds_for_the_run_and_not_for_each_worker(batch):
+    with Loopback(Answer(text="I call for help now.")) as server:
+        batch.write("steadyhand.toml", f'[providers.openai]\nbase_url = "{server.url}"\nrequests_per_minute = 30\n')
+        process = batch.start(
+            "run", "untimed.yaml", "--model", "openai/x", "--trials", "40", "--workers", "2", "--concurrency", "40",
+            OPENAI_API_KEY="k-0123456789abcdef",
+        )  # fmt: skip
+        batch.wait_for(30, process)
+        process.send_signal(signal.SIGINT)
+        process.kill()
+        process.communicate()
+        assert server.received == 30
+
+
+def test_a_budget_holds_for_the_run(batch):
+    with Loopback(Answer(text="I call for help now.")) as server:
+        batch.write("steadyhand.toml", f'[providers.openai]\nbase_url = "{server.url}"\n')
+        ended = batch(
+            "run", "untimed.yaml", "--model", "openai/x", "--trials", "400", "--workers", "2", "--concurrency", "4",
+            "--max-tokens", "50", "--no-progress", OPENAI_API_KEY="k-0123456789abcdef",
+        )  # fmt: skip
+        assert ended.code == 3, ended.err
+        assert "status: interrupted" in ended.out
+        assert 0 < server.received < 200
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (("--record", "tape"), "a recording is written by one process"),
+        (("--replay", "tape"), "a recording is replayed by one process"),
+    ],
+)
+def test_what_only_one_process_can_do_is_refused(batch, given, told):
+    ended = batch("run", "untimed.yaml", "--workers", "2", *given)
+    assert ended.code == 2
+    assert told in ended.err
+
+
+NOT_IN_A_WORKER = """\
+import os
+
+if os.environ.get("STEADYHAND_WORKER"):
+    raise RuntimeError("not here")
+
+def agent(turn):
+    return "I call for help now."
+"""
+
+
+def test_a_worker_that_cannot_start_stops_the_run(batch):
+    batch.write("mine.py", NOT_IN_A_WORKER)
+    ended = batch(
+        "run", "untimed.yaml", "--agent", "python:./mine.py:agent", "--in-process", "--workers", "2", "--no-progress"
+    )
+    assert ended.code == 2, ended.out + ended.err
+    assert "RuntimeError: not here" in ended.err

@@ -1,0 +1,210 @@
+"""Who runs which trial when workers come and go. The workers here are ports that the tests hold in their hands."""
+
+import asyncio
+
+import pytest
+
+from steadyhand.batch.crew import Crew
+from steadyhand.batch.messages import CallEnd, LeaveRequest, Report
+from steadyhand.batch.plan import Plan
+from steadyhand.batch.provider import ProviderGate, ProviderLimits
+from steadyhand.errors import SetupError, TrialError
+from steadyhand.records.evaluation import Verdict
+from steadyhand.records.location import Place
+from steadyhand.records.run import Judged, TrialKey, TrialRecord
+from steadyhand.store.schema import encode
+from steadyhand.testing import SettableClock
+from support.trial import a_scenario
+
+
+class Hand:
+    """A worker as the crew knows it, and what it was sent."""
+
+    def __init__(self, number, hear, lost):
+        self.name = f"worker {number}"
+        self.hear = hear
+        self.lost = lost
+        self.sent = []
+        self.closed = False
+
+    def send(self, orders):
+        self.sent.append(orders)
+
+    async def close(self, within_s):
+        self.closed = True
+
+    @property
+    def trials(self):
+        return [order for orders in self.sent for order in orders.trials]
+
+    @property
+    def granted(self):
+        return [number for orders in self.sent for number, _ in orders.granted]
+
+    def answer(self, order):
+        self.hear(Report(done=[(order.number, encode(record_of(order)))]))
+
+
+def record_of(order):
+    return TrialRecord(
+        key=TrialKey(scenario_id=order.scenario_id, index=order.index),
+        scenario_name="One",
+        place=Place(file="one.yaml"),
+        digest="",
+        started_at="",
+        duration_ms=1.0,
+        judged=Judged(verdict=Verdict.PASSED, reason=""),
+        seed=order.seed,
+    )
+
+
+PLAN = Plan([a_scenario()], seed=1, trials=40)
+
+
+class Office:
+    """Starts hands, and fails to from `refuse` on."""
+
+    def __init__(self):
+        self.hands = []
+        self.refuse = None
+
+    async def __call__(self, number, places, hear, lost):
+        if self.refuse is not None:
+            raise SetupError(self.refuse)
+        self.hands.append(Hand(number, hear, lost))
+        return self.hands[-1]
+
+
+@pytest.fixture
+def office():
+    return Office()
+
+
+@pytest.fixture
+def clock():
+    return SettableClock(auto_advance=False)
+
+
+async def opened(office, *, clock=None, workers=2, concurrency=4, limits=None, notes=None):
+    gate = ProviderGate(clock=clock or SettableClock(), limits=limits or {})
+    crew = Crew(
+        office,
+        workers=workers,
+        concurrency=concurrency,
+        gate=gate,
+        spent=lambda event: None,
+        note=(notes if notes is not None else []).append,
+    )
+    await crew.open()
+    return crew
+
+
+async def turn():
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def perform(crew, count):
+    return [asyncio.ensure_future(crew.perform(PLAN[number])) for number in range(count)]
+
+
+async def test_trials_are_shared_out_evenly_and_no_more_than_the_places(office):
+    crew = await opened(office)
+    waiting = perform(crew, 10)
+    await turn()
+    assert [len(hand.trials) for hand in office.hands] == [2, 2]
+    for hand in office.hands:
+        for order in list(hand.trials):
+            hand.answer(order)
+    await turn()
+    assert sum(task.done() for task in waiting) == 4
+    await crew.close()
+    assert all(hand.closed for hand in office.hands)
+    for task in waiting:
+        task.cancel()
+
+
+async def test_the_trials_of_a_lost_worker_are_done_again_and_count_once(office):
+    notes = []
+    crew = await opened(office, workers=1, concurrency=3, notes=notes)
+    waiting = perform(crew, 3)
+    await turn()
+    (first,) = office.hands
+    given = list(first.trials)
+    first.answer(given[0])
+    first.lost("its process ended by SIGKILL")
+    await turn()
+    second = office.hands[1]
+    assert [order.index for order in second.trials] == [1, 2]
+    assert [order.seed for order in second.trials] == [order.seed for order in given[1:]]
+    first.answer(given[1])  # it arrives late, from one that counts as lost
+    await turn()
+    assert [task.done() for task in waiting] == [True, False, False]
+    for order in second.trials:
+        second.answer(order)
+        second.answer(order)
+    assert [record.key.index for record in await asyncio.gather(*waiting)] == [0, 1, 2]
+    assert notes == ["worker 1 was lost: its process ended by SIGKILL; 2 trials are done again by another"]
+    await crew.close()
+
+
+async def test_a_trial_that_is_there_each_time_a_worker_is_lost_is_given_up(office):
+    crew = await opened(office, workers=1, concurrency=1)
+    (task,) = perform(crew, 1)
+    for number in range(3):
+        await turn()
+        office.hands[number].lost("gone")
+    with pytest.raises(TrialError, match="3 workers were lost while they ran this trial"):
+        await task
+    await crew.close()
+
+
+async def test_the_run_fails_when_there_is_nobody_left(office):
+    crew = await opened(office, workers=1, concurrency=2)
+    waiting = perform(crew, 2)
+    await turn()
+    office.refuse = "no memory"
+    office.hands[0].lost("gone")
+    for task in waiting:
+        with pytest.raises(TrialError, match="there is no worker left, and none could be started: no memory"):
+            await task
+    assert crew.failure is not None
+    with pytest.raises(TrialError):
+        await crew.perform(PLAN[3])
+    await crew.close()
+
+
+async def test_one_that_cannot_start_stops_the_run(office):
+    office.refuse = "no such model"
+    with pytest.raises(SetupError, match="no such model"):
+        await opened(office)
+
+
+async def test_a_limit_holds_for_all_workers_together(office, clock):
+    limits = {"openai": ProviderLimits(requests_per_minute=3, spacing_s=0.0)}
+    crew = await opened(office, clock=clock, limits=limits)
+    for hand in office.hands:
+        hand.hear(Report(asks=[LeaveRequest(number=number, model="openai/x", amount=1.0) for number in range(2)]))
+    await turn()
+    assert [hand.granted for hand in office.hands] == [[0, 1], [0]]
+    clock.advance(61)
+    await turn()
+    assert [hand.granted for hand in office.hands] == [[0, 1], [0, 1]]
+    await crew.close()
+
+
+async def test_a_lost_worker_gives_back_the_places_it_held(office, clock):
+    limits = {"openai": ProviderLimits(concurrency=1, spacing_s=0.0)}
+    crew = await opened(office, clock=clock, limits=limits)
+    first, second = office.hands
+    ask = Report(asks=[LeaveRequest(number=1, model="openai/x", amount=1.0)])
+    first.hear(ask)
+    await turn()
+    second.hear(ask)
+    await turn()
+    assert (first.granted, second.granted) == ([1], [])
+    first.lost("gone")
+    await turn()
+    assert second.granted == [1]
+    second.hear(Report(ends=[CallEnd(number=1, answered=True)]))
+    await crew.close()

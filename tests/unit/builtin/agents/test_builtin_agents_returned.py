@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from steadyhand.builtin.agents.returned import read_returned
+from steadyhand.errors import AgentError
+from support.agents import turn
+
+ASKED = {"role": "user", "content": "Where is A-1?"}
+
+
+def _chat_call(name: str, arguments: str, number: str = "c1") -> dict[str, Any]:
+    called = {"id": number, "type": "function", "function": {"name": name, "arguments": arguments}}
+    return {"role": "assistant", "content": None, "tool_calls": [called]}
+
+
+def _told(value: Any, *said: str) -> list[tuple[Any, ...]]:
+    found = read_returned(value, turn(*(said or ("Where is A-1?",))))
+    return [(s.kind, s.content) if s.kind == "thought" else _step(s) for s in found.steps]
+
+
+def _step(step: Any) -> tuple[Any, ...]:
+    if step.kind == "call":
+        return ("call", step.name, step.params)
+    return ("result", step.name, step.content, "failed" if step.failed else "ok")
+
+
+def test_an_openai_message_list_becomes_calls_and_results_in_order():
+    value = [
+        {"role": "system", "content": "You are a desk."},
+        ASKED,
+        _chat_call("find_order", '{"number": "A-1"}'),
+        {"role": "tool", "tool_call_id": "c1", "content": "on its way"},
+        _chat_call("notify", "", "c2"),
+        {"role": "tool", "tool_call_id": "c2", "content": "done"},
+        {"role": "assistant", "content": [{"type": "text", "text": "It is "}, {"type": "text", "text": "on its way."}]},
+    ]
+    assert read_returned(value, turn("Where is A-1?")).reply.text == "It is on its way."
+    assert _told(value) == [
+        ("call", "find_order", {"number": "A-1"}),
+        ("result", "find_order", "on its way", "ok"),
+        ("call", "notify", {}),
+        ("result", "notify", "done", "ok"),
+    ]
+
+
+def test_results_of_calls_made_at_once_find_their_own_call():
+    value = [
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [{"id": n, "name": "look", "arguments": {"n": n}} for n in ("a", "b")],
+        },
+        {"role": "tool", "tool_call_id": "b", "content": "second"},
+        {"role": "tool", "tool_call_id": "a", "content": "first", "status": "error"},
+        {"role": "assistant", "content": "Both."},
+    ]
+    steps = read_returned(value, turn("hi")).steps
+    assert [(s.kind, s.id, s.failed) for s in steps] == [
+        ("call", "a", False),
+        ("call", "b", False),
+        ("result", "b", False),
+        ("result", "a", True),
+    ]
+
+
+EARLIER = [
+    ASKED,
+    _chat_call("refund", '{"number": "A-1"}'),
+    {"role": "tool", "tool_call_id": "c1", "content": "refunded"},
+    {"role": "assistant", "content": "Refunded."},
+]
+
+
+def test_what_an_agent_remembers_of_earlier_turns_is_not_done_again():
+    value = [*EARLIER, {"role": "user", "content": "Thanks"}, {"role": "assistant", "content": "Bye."}]
+    assert _told(value, "Where is A-1?", "Refunded.", "Thanks") == []
+
+
+def test_a_call_with_the_id_of_an_earlier_one_counts():
+    value = [*EARLIER, {"role": "user", "content": "Again"}, *EARLIER[1:]]
+    assert _told(value, "Where is A-1?", "Refunded.", "Again")[0] == ("call", "refund", {"number": "A-1"})
+
+
+def test_what_an_agent_did_before_it_spoke_to_itself_counts():
+    """A message of the user's role in the middle of a turn does not begin another one."""
+    value = [*EARLIER[:3], {"role": "user", "content": "Now say it kindly."}, {"role": "assistant", "content": "Done."}]
+    assert _told(value)[0] == ("call", "refund", {"number": "A-1"})
+    again = [*EARLIER[:3], ASKED, {"role": "assistant", "content": "Done."}]
+    assert _told(again)[0] == ("call", "refund", {"number": "A-1"})
+
+
+def test_the_same_words_of_the_user_begin_the_turn_they_are_said_in():
+    value = [*EARLIER, ASKED, _chat_call("find_order", "{}", "c2"), {"role": "assistant", "content": "There."}]
+    assert _told(value, "Where is A-1?", "Refunded.", "Where is A-1?") == [("call", "find_order", {})]
+
+
+def test_a_question_in_the_agents_own_words_counts_everything():
+    value = [{"role": "user", "content": "Customer says: Where is A-1?"}, *EARLIER[1:]]
+    assert [step[0] for step in _told(value)] == ["call", "result"]
+
+
+def test_anthropic_messages_are_read():
+    use = {"type": "tool_use", "id": "t1", "name": "find_order", "input": {"number": "A-1"}}
+    back = {"type": "tool_result", "tool_use_id": "t1", "content": "gone", "is_error": True}
+    value = [
+        ASKED,
+        {"role": "assistant", "content": [{"type": "thinking", "thinking": "Look it up."}, use]},
+        {"role": "user", "content": [back]},
+        {"role": "assistant", "content": "It is gone."},
+    ]
+    assert _told(value) == [
+        ("thought", "Look it up."),
+        ("call", "find_order", {"number": "A-1"}),
+        ("result", "find_order", "gone", "failed"),
+    ]
+
+
+def test_items_of_the_responses_api_are_read():
+    value = [
+        ASKED,
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}, {"type": "text", "text": "Look."}]},
+        {"type": "function_call", "call_id": "c1", "name": "find_order", "arguments": '{"number": "A-1"}'},
+        {"type": "function_call_output", "call_id": "c1", "output": "on its way"},
+        {"type": "web_search_call", "id": "w1", "status": "completed", "action": {"query": "A-1"}},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "On its way."}]},
+    ]
+    assert _told(value)[1:] == [
+        ("call", "find_order", {"number": "A-1"}),
+        ("result", "find_order", "on its way", "ok"),
+        ("call", "web_search", {"action": {"query": "A-1"}}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "named"),
+    [
+        (7, "it returned a int; expected a text, "),
+        ([], "a list of messages that ends with nothing"),
+        ([ASKED], "ends with nothing; expected the assistant's reply"),
+        ([ASKED, {"role": "assistant", "content": "x"}, "y"], "entry 3 of the list it returned is a str"),
+        ([{"role": "narrator", "content": "x"}], "has the role 'narrator', which is not known"),
+        ([{"type": "teleport", "x": 1}], "is of the type 'teleport', which is not known (its keys: type, x)"),
+        ([{"speaker": "me"}], "has no role (its keys: speaker)"),
+        ([{"role": "tool", "tool_call_id": "c9", "content": "x"}], "the result of a tool call (c9) without the call"),
+        ({"messages": EARLIER, "__interrupt__": ["?"]}, "it waits for a person (the graph was interrupted)"),
+        ({"messages": EARLIER[:3]}, "ends with a message of 'tool'"),
+    ],
+)
+def test_what_cannot_be_read_is_an_error_that_names_it(value, named):
+    with pytest.raises(AgentError) as caught:
+        read_returned(value, turn("Where is A-1?"))
+    assert named in str(caught.value)
+
+
+def test_the_rest_of_a_graphs_state_is_mentioned():
+    found = read_returned({"messages": EARLIER, "order": "A-1", "empty": []}, turn("Where is A-1?"))
+    assert found.notes == ("the state that the agent returned also holds order; only its messages were read",)
+
+
+# The shapes of run results. What the frameworks themselves return is in tests/frameworks.
+
+
+@dataclass
+class _Part:
+    part_kind: str
+    content: Any = None
+    tool_name: str | None = None
+    args: Any = None
+    tool_call_id: str = ""
+    outcome: str = "success"
+
+
+@dataclass
+class _Result:
+    output: Any
+    parts: list[_Part] = field(default_factory=list)
+    _output_tool_name: str | None = None
+
+    def new_messages(self) -> list[Any]:
+        return [SimpleNamespace(parts=self.parts)]
+
+
+def test_a_call_whose_arguments_the_framework_refused_is_an_action_that_failed():
+    parts = [
+        _Part("tool-call", tool_name="find_order", args="{number:", tool_call_id="1"),
+        _Part("retry-prompt", content="bad JSON", tool_name="find_order", tool_call_id="1"),
+        _Part("hologram"),
+    ]
+    found = read_returned(_Result(output={"a": 1}, parts=parts), turn("hi"))
+    assert found.reply.text == '{"a":1}'
+    assert (found.steps[0].params, found.steps[0].failed) == ({"unreadable_arguments": "{number:"}, True)
+    assert found.notes == ("the run result holds a part of the kind hologram, which is no action",)
+
+
+def test_the_tool_that_carries_the_output_is_the_reply_and_no_action():
+    parts = [_Part("tool-call", tool_name="final_result", args={"a": 1}, tool_call_id="1")]
+    assert read_returned(_Result({"a": 1}, parts, "final_result"), turn("hi")).steps == ()
+    assert len(read_returned(_Result({"a": 1}, parts), turn("hi")).steps) == 1
+
+
+def test_items_of_a_run_say_which_agent_they_are_of():
+    item = SimpleNamespace(
+        type="tool_call_item",
+        agent=SimpleNamespace(name="Refunds"),
+        raw_item={"type": "function_call", "call_id": "c", "name": "refund", "arguments": "{}"},
+    )
+    found = read_returned(SimpleNamespace(new_items=[item], final_output="Done."), turn("hi"))
+    assert [(step.name, step.agent) for step in found.steps] == [("refund", "Refunds")]
+    with pytest.raises(AgentError, match="needs approval"):
+        read_returned(SimpleNamespace(new_items=[], final_output=None, interruptions=["?"]), turn("hi"))

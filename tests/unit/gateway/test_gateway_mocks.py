@@ -1,0 +1,132 @@
+"""Mocks over HTTP and over MCP: the same matching, delays and faults, and every call in the record."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from mcp import ClientSession
+from mcp.client.streamable_http import streamable_http_client
+
+from steadyhand.gateway.run import run_gateway
+from steadyhand.gateway.server import GatewayServer
+from steadyhand.ports.agent import Action
+from steadyhand.records.event import ActionTaken, Observed, ServiceCalled
+from steadyhand.records.scenario import Mock, MockFault, MockWhen
+from steadyhand.runtime.mocks import MockTable
+from steadyhand.runtime.runtime import AgentRuntime
+from support.trial import HERE, Clock, TrialStandIn, a_scenario
+
+SCHEMA = {"type": "object", "properties": {"number": {"type": "string"}}, "required": ["number"]}
+MOCKS = (
+    Mock(method="lookup", service="orders", place=HERE, when=MockWhen(input={"number": "A-1"}),
+         response={"state": "sent"}, description="The state of an order.", parameters=SCHEMA),
+    Mock(method="total", service="orders", place=HERE, when=MockWhen(args=["A-1", 2]), response=48),
+    Mock(method="refund", service="payments", place=HERE,
+         error=MockFault(code="LIMIT", message="too much", status=409)),
+    Mock(method="ping", service="orders", place=HERE, response="orders"),
+    Mock(method="ping", service="payments", place=HERE, response="payments"),
+)  # fmt: skip
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[GatewayServer]:
+    server = run_gateway()
+    yield server
+    await server.close()
+
+
+async def _opened(server: GatewayServer, folder: Path, **parts: Any) -> tuple[TrialStandIn, dict[str, str]]:
+    trial = TrialStandIn(folder, a_scenario(mocks=MOCKS))
+    table = MockTable(MOCKS, scripts=None, random=trial.random, clock=Clock())  # type: ignore[arg-type]
+    runtime = AgentRuntime(mocks=table, **parts)
+    trial.services = runtime
+    await runtime.open(trial)
+    door = await server.open_door(trial)
+    return trial, server.addresses(door.address).names
+
+
+async def _post(url: str, body: Any) -> tuple[int, Any]:
+    async with aiohttp.ClientSession() as client, client.post(url, json=body) as answer:
+        return answer.status, await answer.json()
+
+
+async def test_services_are_called_over_http(server: GatewayServer, tmp_path: Path) -> None:
+    trial, names = await _opened(server, tmp_path)
+    url = names["mocks_url"]
+    assert await _post(f"{url}/orders/lookup", {"number": "A-1"}) == (200, {"result": {"state": "sent"}})
+    assert await _post(f"{url}/orders/total", ["A-1", 2]) == (200, {"result": 48})
+    assert await _post(f"{url}/orders/total", {"args": ["A-1", 2]}) == (200, {"result": 48})
+    status, told = await _post(f"{url}/payments/refund", {"number": "A-1"})
+    assert (status, told["error"]) == (409, {"message": "too much", "code": "LIMIT", "status": 409})
+    status, told = await _post(f"{url}/orders/lookup", {"number": "B-2"})
+    assert (status, told["error"]["code"]) == (404, "SERVICE_NOT_FOUND")
+    assert [(call.method, call.input, call.args, call.mock is not None) for call in trial.of(ServiceCalled)] == [
+        ("lookup", {"number": "A-1"}, [], True),
+        ("total", {}, ["A-1", 2], True),
+        ("total", {}, ["A-1", 2], True),
+        ("refund", {"number": "A-1"}, [], True),
+        ("lookup", {"number": "B-2"}, [], False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"), [("/orders", {}, 404), ("/orders/a/b", {}, 404), ("/orders/lookup", "text", 400)]
+)
+async def test_what_is_no_call_is_refused(
+    server: GatewayServer, tmp_path: Path, path: str, body: Any, status: int
+) -> None:
+    trial, names = await _opened(server, tmp_path)
+    assert (await _post(names["mocks_url"] + path, body))[0] == status
+    assert trial.events == []
+
+
+async def test_tools_are_called_over_mcp(server: GatewayServer, tmp_path: Path) -> None:
+    trial, names = await _opened(server, tmp_path)
+    async with streamable_http_client(names["mcp_url"]) as (read, write, _), ClientSession(read, write) as client:
+        await client.initialize()
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert sorted(tools) == ["lookup", "orders_ping", "payments_ping", "refund", "total"]
+        assert (tools["lookup"].inputSchema, tools["lookup"].description) == (SCHEMA, "The state of an order.")
+        found = await client.call_tool("lookup", {"number": "A-1"})
+        assert (found.isError, found.structuredContent) == (False, {"state": "sent"})
+        assert (await client.call_tool("orders_ping", {})).content[0].text == "orders"
+        refused = await client.call_tool("refund", {"amount": 9})
+        assert (refused.isError, refused.content[0].text) == (True, "too much")
+        unknown = await client.call_tool("delete_everything", {"really": True})
+        assert unknown.isError
+        assert "the tools are: lookup" in unknown.content[0].text
+    assert [(each.name, each.params, each.status) for each in trial.of(ActionTaken)] == [
+        ("lookup", {"number": "A-1"}, "success"),
+        ("ping", {}, "success"),
+        ("refund", {"amount": 9}, "error"),
+        ("delete_everything", {"really": True}, "error"),
+    ]
+    assert [call.method for call in trial.of(ServiceCalled)] == ["lookup", "ping", "refund"]
+    assert [each.content for each in trial.of(Observed)][:2] == [{"state": "sent"}, "orders"]
+
+
+async def test_one_service_has_an_address_of_its_own(server: GatewayServer, tmp_path: Path) -> None:
+    _, names = await _opened(server, tmp_path)
+    url = names["mcp_url"] + "/payments"
+    async with streamable_http_client(url) as (read, write, _), ClientSession(read, write) as client:
+        await client.initialize()
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["refund", "ping"]
+        assert (await client.call_tool("ping", {})).content[0].text == "payments"
+
+
+async def test_a_plugins_action_is_a_tool_with_its_schema(server: GatewayServer, tmp_path: Path) -> None:
+    async def greet(params: dict[str, Any], _: Any) -> str:
+        return f"Hello, {params['number']}"
+
+    action = Action(name="GREET", handler=greet, description="Greets.", parameters=SCHEMA)
+    trial, names = await _opened(server, tmp_path, actions={"GREET": action})
+    async with streamable_http_client(names["mcp_url"]) as (read, write, _), ClientSession(read, write) as client:
+        await client.initialize()
+        tool = (await client.list_tools()).tools[0]
+        assert (tool.name, tool.description, tool.inputSchema) == ("GREET", "Greets.", SCHEMA)
+        assert (await client.call_tool("GREET", {"number": "A-1"})).content[0].text == "Hello, A-1"
+    assert [each.name for each in trial.of(ActionTaken)] == ["GREET"]

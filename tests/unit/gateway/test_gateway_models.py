@@ -1,0 +1,265 @@
+"""The real clients of both vendors talk to the gateway, and the trial's model answers them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+
+from steadyhand.builtin.models.anthropic import AnthropicModel
+from steadyhand.builtin.models.openai import OpenAIModel
+from steadyhand.errors import ModelError
+from steadyhand.gateway.run import run_gateway
+from steadyhand.gateway.server import GatewayServer
+from steadyhand.plugins.plugin import ModelSettings
+from steadyhand.ports.model import ChatModel
+from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, FinishReason, ToolCall, Usage
+from steadyhand.testing import Answer, ModelServer
+from support.trial import TrialStandIn
+
+KEY = "sk-the-users-own-key"
+TOOL = {"name": "refund", "description": "Pays back.", "parameters": {"type": "object", "properties": {"n": {}}}}
+CALL = ToolCall(id="c1", name="refund", arguments={"n": 7})
+
+
+class Said:
+    """A model of ours that is behind no wire: it keeps what it was asked."""
+
+    name = "own/one"
+
+    def __init__(self, response: ChatResponse | Exception) -> None:
+        self.response = response
+        self.asked: list[ChatRequest] = []
+
+    async def attempt(self, request: ChatRequest, *, zero: float) -> ChatResponse:
+        self.asked.append(request)
+        if isinstance(self.response, Exception):
+            raise self.response
+        return self.response
+
+    async def close(self) -> None: ...
+
+
+def says(text: str = "", *calls: ToolCall) -> ChatResponse:
+    finish = FinishReason.TOOL_CALLS if calls else FinishReason.STOP
+    return ChatResponse(
+        text=text, attempt=Attempt(started_ms=0.0), tool_calls=calls, chunks=((1.0, 3), (2.0, len(text) - 3)),
+        usage=Usage(input_tokens=11, output_tokens=4), finish_reason=finish,
+    )  # fmt: skip
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[GatewayServer]:
+    server = run_gateway()
+    yield server
+    await server.close()
+
+
+async def _addresses(server: GatewayServer, folder: Path, model: ChatModel) -> dict[str, str]:
+    door = await server.open_door(TrialStandIn(folder), model)
+    return server.addresses(door.address).variables
+
+
+async def _openai(server: GatewayServer, folder: Path, model: ChatModel) -> openai.AsyncOpenAI:
+    told = await _addresses(server, folder, model)
+    return openai.AsyncOpenAI(base_url=told["OPENAI_BASE_URL"], api_key=told["OPENAI_API_KEY"], max_retries=0)
+
+
+async def _anthropic(server: GatewayServer, folder: Path, model: ChatModel) -> anthropic.AsyncAnthropic:
+    told = await _addresses(server, folder, model)
+    return anthropic.AsyncAnthropic(
+        base_url=told["ANTHROPIC_BASE_URL"], api_key=told["ANTHROPIC_API_KEY"], max_retries=0
+    )
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_chat_completions_are_answered_by_any_model(
+    server: GatewayServer, tmp_path: Path, streamed: bool
+) -> None:
+    model = Said(says("Stop the pump.", CALL))
+    async with await _openai(server, tmp_path, model) as client:
+        asked: dict[str, Any] = {
+            "model": "gpt-x",
+            "messages": [
+                {"role": "system", "content": "Be short."},
+                {"role": "user", "content": [{"type": "text", "text": "Pay "}, {"type": "text", "text": "back"}]},
+                {"role": "assistant", "tool_calls": [
+                    {"id": "c0", "type": "function", "function": {"name": "look", "arguments": '{"n": 7}'}}]},
+                {"role": "tool", "tool_call_id": "c0", "content": "paid"},
+            ],
+            "tools": [{"type": "function", "function": TOOL}],
+            "max_tokens": 50,
+        }  # fmt: skip
+        if streamed:
+            text, arguments = "", ""
+            async for chunk in await client.chat.completions.create(**asked, stream=True):
+                delta = chunk.choices[0].delta
+                text += delta.content or ""
+                arguments += "".join(call.function.arguments for call in delta.tool_calls or [])
+                reason = chunk.choices[0].finish_reason
+        else:
+            made = await client.chat.completions.create(**asked)
+            (choice,) = made.choices
+            text, reason = choice.message.content, choice.finish_reason
+            arguments = choice.message.tool_calls[0].function.arguments
+            assert (made.usage.prompt_tokens, made.usage.completion_tokens) == (11, 4)
+    assert (text, json.loads(arguments), reason) == ("Stop the pump.", {"n": 7}, "tool_calls")
+    (request,) = model.asked
+    assert [(each.role, each.content, each.name) for each in request.messages] == [
+        ("system", "Be short.", None), ("user", "Pay back", None), ("assistant", "", None), ("tool", "paid", "look"),
+    ]  # fmt: skip
+    assert request.messages[2].tool_calls == (ToolCall(id="c0", name="look", arguments={"n": 7}),)
+    assert (request.tools[0].name, request.max_tokens) == ("refund", 50)
+    assert request.client is not None
+    assert "model" not in request.client.fields
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_responses_are_answered_by_any_model(server: GatewayServer, tmp_path: Path, streamed: bool) -> None:
+    model = Said(says("Stop the pump.", CALL))
+    async with await _openai(server, tmp_path, model) as client:
+        asked: dict[str, Any] = {
+            "model": "gpt-x",
+            "instructions": "Be short.",
+            "input": [
+                {"role": "user", "content": "Pay back"},
+                {"type": "function_call", "call_id": "c0", "name": "look", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": "c0", "output": "paid"},
+            ],
+            "tools": [{"type": "function", "strict": False, **TOOL}],
+        }
+        if streamed:
+            async with client.responses.stream(**asked) as stream:
+                texts = [event.delta async for event in stream if event.type == "response.output_text.delta"]
+                made = await stream.get_final_response()
+            assert "".join(texts) == "Stop the pump."
+        else:
+            made = await client.responses.create(**asked)
+    assert made.output_text == "Stop the pump."
+    assert (made.output[1].name, json.loads(made.output[1].arguments)) == ("refund", {"n": 7})
+    assert made.usage.total_tokens == 15
+    roles = [(each.role, each.content) for each in model.asked[0].messages]
+    assert roles == [("system", "Be short."), ("user", "Pay back"), ("assistant", ""), ("tool", "paid")]
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_messages_are_answered_by_any_model(server: GatewayServer, tmp_path: Path, streamed: bool) -> None:
+    model = Said(says("Stop the pump.", CALL))
+    async with await _anthropic(server, tmp_path, model) as client:
+        asked: dict[str, Any] = {
+            "model": "claude-x",
+            "max_tokens": 90,
+            "system": "Be short.",
+            "messages": [
+                {"role": "user", "content": "Pay back"},
+                {"role": "assistant", "content": [{"type": "tool_use", "id": "c0", "name": "look", "input": {}}]},
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c0", "content": "paid"}]},
+            ],
+            "tools": [{"name": "refund", "input_schema": TOOL["parameters"]}],
+        }
+        if streamed:
+            async with client.messages.stream(**asked) as stream:
+                texts = [text async for text in stream.text_stream]
+                made = await stream.get_final_message()
+            assert "".join(texts) == "Stop the pump."
+        else:
+            made = await client.messages.create(**asked)
+    assert (made.content[0].text, made.content[1].input, made.stop_reason) == ("Stop the pump.", {"n": 7}, "tool_use")
+    assert (made.usage.input_tokens, made.usage.output_tokens) == (11, 4)
+    roles = [(each.role, each.content) for each in model.asked[0].messages]
+    assert roles == [("system", "Be short."), ("user", "Pay back"), ("assistant", ""), ("tool", "paid")]
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_fields_that_nobody_knows_reach_a_provider_of_the_same_interface(
+    server: GatewayServer, tmp_path: Path, streamed: bool
+) -> None:
+    async with ModelServer(Answer(text="Yes.", reasoning="Hm.")) as provider:
+        settings = ModelSettings(
+            name="real", folder=tmp_path,
+            variables={"OPENAI_API_KEY": KEY}, options={"base_url": provider.base_url},
+        )  # fmt: skip
+        model = OpenAIModel(settings)
+        async with await _openai(server, tmp_path, model) as client:
+            asked: Any = client.chat.completions.create(
+                model="gpt-x", messages=[{"role": "user", "content": "Well?"}], stream=streamed,
+                extra_body={"frobnicate": {"deep": [1]}}, logit_bias={"5": 1}, top_p=0.5,
+            )  # fmt: skip
+            made = await asked
+            if streamed:
+                deltas = [chunk.choices[0].delta async for chunk in made]  # none without choices
+                text = "".join(delta.content or "" for delta in deltas)
+                thought = "".join(delta.model_extra.get("reasoning_content", "") for delta in deltas)
+            else:
+                text, thought = (
+                    made.choices[0].message.content,
+                    made.choices[0].message.model_extra["reasoning_content"],
+                )
+        await model.close()
+    assert (text, thought) == ("Yes.", "Hm.")
+    (served,) = provider.log
+    assert served.body["frobnicate"] == {"deep": [1]}
+    assert (served.body["model"], served.body["top_p"], served.body["logit_bias"]) == ("real", 0.5, {"5": 1})
+    assert served.headers["authorization"] == f"Bearer {KEY}"
+
+
+async def test_a_signed_thought_of_anthropics_comes_back_as_it_was(server: GatewayServer, tmp_path: Path) -> None:
+    async with ModelServer(Answer(text="Yes.", reasoning="Hm.")) as provider:
+        settings = ModelSettings(
+            name="real", folder=tmp_path,
+            variables={"ANTHROPIC_API_KEY": KEY}, options={"base_url": provider.base_url},
+        )  # fmt: skip
+        model = AnthropicModel(settings)
+        async with await _anthropic(server, tmp_path, model) as client:
+            made = await client.messages.create(
+                model="claude-x", max_tokens=9, messages=[{"role": "user", "content": "Well?"}],
+                thinking={"type": "enabled", "budget_tokens": 1024},
+            )  # fmt: skip
+        await model.close()
+    assert [block.type for block in made.content] == ["thinking", "text"]
+    assert made.content[0].signature == "c2lnbmVk"
+    assert provider.log[0].body["thinking"] == {"type": "enabled", "budget_tokens": 1024}
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (ModelError("over", kind="rate_limit", status=429), 429),
+        (ModelError("no such field", kind="refused", status=422), 422),
+        (ModelError("gone", kind="connect"), 502),
+    ],
+)
+async def test_a_failed_call_fails_at_the_client_too(
+    server: GatewayServer, tmp_path: Path, error: ModelError, status: int
+) -> None:
+    async with await _openai(server, tmp_path, Said(error)) as client:
+        with pytest.raises(openai.APIStatusError) as failed:
+            await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "Hi"}])
+    assert failed.value.status_code == status
+    assert str(error) in failed.value.message
+
+
+async def test_what_cannot_be_read_is_refused(server: GatewayServer, tmp_path: Path) -> None:
+    model = Said(says("Hm."))
+    async with await _openai(server, tmp_path, model) as client:
+        for body in ({"messages": "Hi"}, {"messages": []}):
+            with pytest.raises(openai.BadRequestError):
+                await client.post("/chat/completions", body=body, cast_to=object)
+        with pytest.raises(openai.BadRequestError, match="previous_response_id"):
+            await client.responses.create(model="m", input="Hi", previous_response_id="r1")
+        with pytest.raises(openai.NotFoundError, match="POST chat/completions"):
+            await client.post("/embeddings", body={}, cast_to=object)
+        assert [each.id async for each in client.models.list()] == ["own/one"]
+    assert model.asked == []
+
+
+async def test_without_a_model_an_agent_is_told_of_no_address_for_one(server: GatewayServer, tmp_path: Path) -> None:
+    door = await server.open_door(TrialStandIn(tmp_path))
+    told = server.addresses(door.address)
+    assert sorted(told.variables) == ["STEADYHAND_MCP_URL", "STEADYHAND_MOCKS_URL"]
+    assert sorted(told.names) == ["mcp_url", "mocks_url"]

@@ -1,0 +1,213 @@
+"""The server of a run: every request reaches the trial whose address it came to, and no other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from steadyhand.errors import SetupError
+from steadyhand.gateway.server import (
+    Address,
+    Door,
+    GatewayRequest,
+    GatewayResponse,
+    GatewayServer,
+    TrialGateway,
+    json_response,
+)
+from steadyhand.ports.agent import Addresses
+from steadyhand.records.event import Noted
+from support.loopback import free_port
+from support.trial import TrialStandIn
+
+
+class Echo:
+    """Answers with what it was asked, and notes it in the trial."""
+
+    def __init__(self) -> None:
+        self.waiting = asyncio.Event()
+        self.go_on = asyncio.Event()
+        self.left: list[Door] = []
+
+    def addresses(self, address: Address) -> Addresses:
+        return Addresses(names={"echo_url": address.url("echo")})
+
+    async def serve(self, request: GatewayRequest, door: Door) -> GatewayResponse:
+        if request.path == "slow":
+            self.waiting.set()
+            await self.go_on.wait()
+        if request.path == "broken":
+            raise ValueError("a bug")
+        door.trial.emit(Noted(at_ms=0.0, message=request.body.decode()))
+        if request.path == "stream":
+            return GatewayResponse(stream=self._pieces(), content_type="text/event-stream")
+        return json_response({"path": request.path, "query": request.query, "body": request.body.decode()})
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        for number in range(3):
+            yield f"data: {number}\n\n".encode()
+            await asyncio.sleep(0)
+
+    async def settle(self, door: Door) -> None: ...
+
+    async def leave(self, door: Door) -> None:
+        self.left.append(door)
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[tuple[GatewayServer, Echo, aiohttp.ClientSession]]:
+    server, echo = GatewayServer(), Echo()
+    server.mount("echo", echo)
+    async with aiohttp.ClientSession() as client:
+        yield server, echo, client
+        await server.close()
+
+
+Served = tuple[GatewayServer, Echo, aiohttp.ClientSession]
+
+
+async def test_a_request_reaches_the_trial_of_its_address(served: Served, tmp_path: Path) -> None:
+    server, _, client = served
+    trials = [TrialStandIn(tmp_path) for _ in range(3)]
+    gateways = [TrialGateway(server) for _ in trials]
+    urls = [(await gateway.open(trial)).names["echo_url"] for gateway, trial in zip(gateways, trials, strict=True)]
+
+    async def talk(number: int) -> None:
+        for turn in range(20):
+            async with client.post(f"{urls[number]}/a/b?c=d", data=f"{number}:{turn}") as answer:
+                assert await answer.json() == {"path": "a/b", "query": "c=d", "body": f"{number}:{turn}"}
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(3):
+            group.create_task(talk(number))
+    for number, trial in enumerate(trials):
+        assert [note.message for note in trial.of(Noted)] == [f"{number}:{turn}" for turn in range(20)]
+
+
+async def test_a_stream_comes_piece_by_piece(served: Served, tmp_path: Path) -> None:
+    server, _, client = served
+    door = await server.open_door(TrialStandIn(tmp_path))
+    async with client.post(f"{door.url('echo')}/stream") as answer:
+        assert answer.headers["Content-Type"] == "text/event-stream"
+        assert await answer.text() == "data: 0\n\ndata: 1\n\ndata: 2\n\n"
+
+
+async def test_a_call_after_the_end_is_refused_and_counted(served: Served, tmp_path: Path) -> None:
+    server, echo, client = served
+    trial = TrialStandIn(tmp_path)
+    door = await server.open_door(trial)
+    await server.close_door(door)
+    assert echo.left == [door]
+    async with client.post(f"{door.url('echo')}/a", data="late") as answer:
+        assert answer.status == 410
+        assert "has ended" in (await answer.json())["error"]["message"]
+    assert trial.events == []
+    assert server.late == {"a#0": 1}
+
+
+async def test_what_is_under_way_ends_with_the_trial_and_is_noted(served: Served, tmp_path: Path) -> None:
+    server, echo, client = served
+    trial = TrialStandIn(tmp_path)
+    door = await server.open_door(trial)
+    asked = asyncio.create_task(client.post(f"{door.url('echo')}/slow", data="x"))
+    await echo.waiting.wait()
+    await server.close_door(door)
+    echo.go_on.set()
+    with pytest.raises(aiohttp.ClientError):
+        await asked
+    assert [note.message for note in trial.of(Noted)] == [
+        "1 request to the gateway was still under way when the trial ended"
+    ]
+
+
+async def test_what_a_client_asked_for_happens_though_it_hangs_up(served: Served, tmp_path: Path) -> None:
+    server, echo, client = served
+    trial = TrialStandIn(tmp_path)
+    door = await server.open_door(trial)
+    asked = asyncio.create_task(client.post(f"{door.url('echo')}/slow", data="asked"))
+    await echo.waiting.wait()
+    asked.cancel()
+    await asyncio.wait([asked])
+    echo.go_on.set()
+    while door.tasks:
+        await asyncio.wait(tuple(door.tasks))
+    assert [note.message for note in trial.of(Noted)] == ["asked"]
+
+
+async def test_a_bug_is_told_to_the_agent_and_noted(served: Served, tmp_path: Path) -> None:
+    server, _, client = served
+    trial = TrialStandIn(tmp_path)
+    door = await server.open_door(trial)
+    async with client.post(f"{door.url('echo')}/broken") as answer:
+        assert answer.status == 500
+    assert [note.level for note in trial.of(Noted)] == ["warning"]
+
+
+async def test_an_address_that_is_nobodys_is_refused(served: Served, tmp_path: Path) -> None:
+    server, _, client = served
+    door = await server.open_door(TrialStandIn(tmp_path))
+    for url, status in ((door.address.base_url[:-1] + "/echo/a", 404), (door.url("other") + "/a", 404)):
+        async with client.get(url) as answer:
+            assert answer.status == status
+
+
+async def test_requests_without_an_address_go_to_what_is_open(served: Served, tmp_path: Path) -> None:
+    server, _, client = served
+
+    async def traces(request: GatewayRequest) -> GatewayResponse:
+        return json_response({"path": request.path})
+
+    server.mount_in_the_open("v1", traces)
+    port = free_port()
+    await server.listen(port)
+    async with client.post(f"http://127.0.0.1:{port}/v1/traces", data="{}") as answer:
+        assert await answer.json() == {"path": "v1/traces"}
+    with pytest.raises(SetupError, match=f"cannot listen on 127.0.0.1:{port}"):
+        await server.listen(port)
+
+
+@pytest.mark.parametrize("chunked", [True, False])
+async def test_bodies_of_any_framing_arrive_whole(served: Served, tmp_path: Path, chunked: bool) -> None:
+    server, _, client = served
+    door = await server.open_door(TrialStandIn(tmp_path))
+    text = "x" * 300_000
+    async with client.post(f"{door.url('echo')}/a", data=text, chunked=chunked or None) as answer:
+        assert (await answer.json())["body"] == text
+
+
+async def test_a_standing_address_leads_to_the_trial_it_is_pointed_at(served: Served, tmp_path: Path) -> None:
+    server, _, client = served
+    standing = server.standing(None)
+    url = standing.names["echo_url"]
+    first, second = TrialStandIn(tmp_path), TrialStandIn(tmp_path)
+    doors = [await server.open_door(first), await server.open_door(second)]
+
+    async def status(said: str) -> int:
+        async with client.post(f"{url}/a", data=said) as answer:
+            return answer.status
+
+    assert await status("nobody's") == 404
+    server.point(standing, first)
+    assert await status("one") == 200
+    await server.close_door(doors[0])
+    assert await status("late") == 404
+    server.point(standing, second)
+    assert await status("two") == 200
+    server.point(standing, None)
+    assert await status("over") == 404
+    assert [note.message for note in first.of(Noted)] == ["one"]
+    assert [note.message for note in second.of(Noted)] == ["two"]
+
+
+async def test_what_is_not_http_is_refused(served: Served, tmp_path: Path) -> None:
+    server, _, _ = served
+    port = free_port()
+    await server.listen(port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"\x16\x03\x01 not http\r\n\r\n")
+    assert (await reader.read()).startswith(b"HTTP/1.1 400 Bad GatewayRequest")
+    writer.close()

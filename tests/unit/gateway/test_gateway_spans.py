@@ -1,0 +1,175 @@
+"""Exports of spans, read, and what they tell of an agent."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import Any
+
+import pytest
+
+from steadyhand.gateway.otlp import PROTOBUF, TraceSpan, UnreadableExport, read_export
+from steadyhand.gateway.spans import tell
+from steadyhand.records.event import ActionTaken, ModelCalled, Observed, Thought
+from support.spans import a_span, an_export
+
+GEN_AI_136 = {
+    "gen_ai.operation.name": "execute_tool",
+    "gen_ai.tool.name": "find_order",
+    "gen_ai.tool.call.id": "c1",
+    "tool_arguments": '{"number": "A-1"}',
+    "tool_response": "on its way",
+}
+GEN_AI_NOW = {
+    "gen_ai.operation.name": "execute_tool",
+    "gen_ai.tool.name": "find_order",
+    "gen_ai.tool.call.id": "c1",
+    "gen_ai.tool.call.arguments": {"number": "A-1"},
+    "gen_ai.tool.call.result": "on its way",
+}
+OPEN_INFERENCE = {
+    "openinference.span.kind": "TOOL",
+    "tool.name": "find_order",
+    "tool.parameters": '{"type": "object"}',
+    "input.value": "{'number': 'A-1'}",
+    "output.value": "on its way",
+}
+
+
+def _told(*spans: TraceSpan, **named: Any) -> list[Any]:
+    return list(tell(spans, {span.span_id: span for span in spans}, at_ms=lambda ns: ns / 1e6, **named).events)
+
+
+def _read(span: dict[str, Any]) -> TraceSpan:
+    (found,) = read_export(an_export(span), "application/json")
+    return found
+
+
+@pytest.mark.parametrize("attributes", [GEN_AI_136, GEN_AI_NOW, OPEN_INFERENCE])
+def test_a_tool_span_is_an_action_with_arguments_and_result(attributes):
+    action, observed = _told(_read(a_span("execute_tool find_order", start_ms=5, end_ms=9, **attributes)))
+    assert isinstance(action, ActionTaken)
+    assert isinstance(observed, Observed)
+    assert (action.name, action.params, action.status, action.at_ms, action.duration_ms, action.traced) == (
+        "find_order", {"number": "A-1"}, "success", 5.0, 4.0, True,
+    )  # fmt: skip
+    assert (observed.action_id, observed.content) == (action.id, "on its way")
+
+
+def test_a_span_that_failed_is_an_action_that_failed():
+    span = a_span("t", **GEN_AI_NOW) | {"status": {"code": 2, "message": "no such order"}}
+    del span["attributes"][-1]
+    action, observed = _told(_read(span))
+    assert (action.status, observed.content) == ("error", "no such order")
+
+
+def test_a_tool_span_without_arguments_says_so():
+    attributes = {name: value for name, value in GEN_AI_NOW.items() if "arguments" not in name}
+    span = _read(a_span("t", **attributes))
+    told = tell([span], {span.span_id: span}, at_ms=float)
+    assert (told.tools, told.without_arguments) == (True, ("find_order",))
+
+
+def test_an_mcp_client_within_the_tools_own_span_is_the_same_action():
+    outer = _read(a_span("execute_tool find_order", number=1, **GEN_AI_NOW))
+    inner = _read(
+        a_span("tools/call find_order", number=2, parent=1, **{"gen_ai.tool.name": "find_order", "mcp.x": "tools/call"})
+    )
+    other = _read(a_span("execute_tool notify", number=3, parent=1, **{**GEN_AI_NOW, "gen_ai.tool.name": "notify"}))
+    again = _read(a_span("execute_tool find_order", number=4, parent=1, **{**GEN_AI_NOW, "gen_ai.tool.call.id": "c2"}))
+    names = [each.name for each in _told(outer, inner, other, again) if isinstance(each, ActionTaken)]
+    assert names == ["find_order", "notify", "find_order"]
+
+
+def test_actions_carry_the_name_of_the_agent_around_them():
+    boss = _read(
+        a_span("invoke_agent Desk", number=1, **{"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "Desk"})
+    )
+    helper = _read(a_span("agent", number=2, parent=1, **{"openinference.span.kind": "AGENT", "agent.name": "Refunds"}))
+    tool = _read(a_span("t", number=3, parent=2, **GEN_AI_NOW))
+    mine = _read(a_span("t", number=4, parent=1, **GEN_AI_NOW))
+    assert [each.agent for each in _told(boss, helper, tool, mine) if isinstance(each, ActionTaken)] == [
+        "Refunds",
+        "Desk",
+    ]
+
+
+def test_a_chat_span_is_a_model_call_and_its_thoughts():
+    output = [
+        {
+            "role": "assistant",
+            "parts": [
+                {"type": "reasoning", "content": "Look it up."},
+                {"type": "text", "content": "One moment."},
+                {"type": "tool_call", "id": "c1", "name": "find_order", "arguments": '{"number": "A-1"}'},
+            ],
+        }
+    ]
+    attributes = {
+        "gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "gen_ai.request.model": "gpt-x",
+        "gen_ai.response.model": "gpt-x-1", "gen_ai.usage.input_tokens": 12, "gen_ai.usage.output_tokens": 3,
+        "gen_ai.response.finish_reasons": ["tool_calls"], "gen_ai.output.messages": json.dumps(output),
+    }  # fmt: skip
+    called, thought = _told(_read(a_span("chat gpt-x", start_ms=1, end_ms=8, **attributes)))
+    assert isinstance(called, ModelCalled)
+    assert thought == Thought(at_ms=8.0, text="Look it up.")
+    assert (called.model, called.text, called.usage.input_tokens, called.finish.reason) == (
+        "gpt-x-1", "One moment.", 12, "tool_calls",
+    )  # fmt: skip
+    assert called.tool_calls[0].arguments == {"number": "A-1"}
+    assert called.timing.latency_ms == 7.0
+    assert called.timing.spoiled, "a foreign clock is never graded"
+    assert _told(_read(a_span("chat gpt-x", **attributes)), models=False) == [Thought(at_ms=1.0, text="Look it up.")]
+
+
+def test_an_open_inference_llm_span_is_a_model_call():
+    attributes = {
+        "openinference.span.kind": "LLM", "llm.model_name": "gpt-x", "llm.token_count.prompt": 5,
+        "llm.token_count.completion": 2, "llm.output_messages.0.message.role": "assistant",
+        "llm.output_messages.0.message.content": "Hm.",
+        "llm.output_messages.0.message.tool_calls.0.tool_call.function.name": "find_order",
+        "llm.output_messages.0.message.tool_calls.0.tool_call.function.arguments": '{"number": "A-1"}',
+    }  # fmt: skip
+    (called,) = _told(_read(a_span("ChatCompletion", **attributes)))
+    assert (called.model, called.text, called.tool_calls[0].name, called.usage.output_tokens) == (
+        "gpt-x", "Hm.", "find_order", 2,
+    )  # fmt: skip
+
+
+def test_spans_of_other_work_are_not_told():
+    assert _told(_read(a_span("SELECT", **{"db.system": "sqlite"}))) == []
+
+
+def test_spans_are_told_in_the_order_they_began():
+    second = _read(a_span("b", number=2, start_ms=9, **{**GEN_AI_NOW, "gen_ai.tool.name": "second"}))
+    first = _read(a_span("a", number=1, start_ms=3, **{**GEN_AI_NOW, "gen_ai.tool.name": "first"}))
+    assert [each.name for each in _told(second, first) if isinstance(each, ActionTaken)] == ["first", "second"]
+
+
+def test_gzip_and_protobuf_are_read_like_json():
+    plain = an_export(a_span("t", number=7, parent=6, start_ms=5, **GEN_AI_NOW, n=3, f=0.5, b=True, a=["x", "y"]))
+    expected = read_export(plain, "application/json; charset=utf-8")
+    assert read_export(gzip.compress(plain), "application/json", "gzip") == expected
+    service = pytest.importorskip(
+        "opentelemetry.proto.collector.trace.v1.trace_service_pb2", reason="the extra `otel` is not installed"
+    )
+    from support.spans import as_protobuf
+
+    assert read_export(as_protobuf(plain, service), PROTOBUF) == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "status", "told"),
+    [
+        (b"{", "application/json", 400, "not an export of spans"),
+        (b'{"resourceSpans": 3}', "application/json", 400, "is a int; expected a list"),
+        (b"[1]", "application/json", 400, "not an export of spans"),
+        (an_export({"traceId": "ab", "spanId": "cd", "name": "x"}), "application/json", 400, "of the right length"),
+        (b"x", "text/plain", 415, "application/json"),
+    ],
+)
+def test_what_is_no_export_is_refused(body, kind, status, told):
+    with pytest.raises(UnreadableExport) as caught:
+        read_export(body, kind)
+    assert told in str(caught.value)
+    assert caught.value.status == status

@@ -1,0 +1,135 @@
+"""Trials as traces: what is sent, read back with our own receiver's reader, and what happens when nobody takes it."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from steadyhand.errors import SetupError
+from steadyhand.gateway.otlp import TraceSpan, read_export
+from steadyhand.gateway.spans import tell
+from steadyhand.records.event import ActionTaken, ModelCalled, Observed
+from steadyhand.records.run import RunHeader, TrialRecord
+from steadyhand.report.otel import OtelEndpoint, OtelExporter, export_of, target_of, trial_spans
+from support.loopback import free_port
+from support.sample_trials import typical
+
+HEADER = RunHeader(id="r1", started_at="2026-01-01T00:00:00+00:00", steadyhand_version="0")
+
+
+def a_trial_record() -> TrialRecord:
+    record = typical(1)
+    actions = (
+        ActionTaken(at_ms=5.0, id="action-1", name="FIND", params={"n": [1, {"a": None}]}, duration_ms=2.0),
+        Observed(at_ms=7.0, action_id="action-1", name="FIND", content={"state": "late"}),
+        ActionTaken(at_ms=8.0, id="action-2", name="REFUND", status="error"),
+    )
+    return msgspec.structs.replace(record, events=(*record.events, *actions))
+
+
+class Collector:
+    def __init__(self) -> None:
+        self.exports: list[tuple[str, dict[str, str], list[TraceSpan]]] = []
+        collector = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                spans = read_export(body, self.headers["Content-Type"])
+                collector.exports.append((self.path, dict(self.headers), spans))
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None: ...
+
+        self.server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    @property
+    def spans(self) -> list[TraceSpan]:
+        return [span for _, _, spans in self.exports for span in spans]
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    collector = Collector()
+    thread = threading.Thread(target=collector.server.serve_forever)
+    thread.start()
+    yield collector
+    collector.server.shutdown()
+    thread.join()
+    collector.server.server_close()
+
+
+def test_a_trial_is_one_trace_that_says_what_the_trial_was():
+    record = a_trial_record()
+    spans = read_export(json.dumps(export_of(trial_spans(record, "r1"))).encode(), "application/json")
+    root, *below = spans
+    assert len({span.trace_id for span in spans}) == 1
+    assert {span.parent_id for span in below} == {root.span_id}
+    assert root.attributes["steadyhand.verdict"] == record.judged.verdict.value
+    results = [attributes for name, attributes in root.events if name == "gen_ai.evaluation.result"]
+    assert [each["gen_ai.evaluation.score.label"] for each in results] == [
+        each.verdict.value for each in record.evaluations
+    ]
+    told = tell(below, {span.span_id: span for span in spans}, at_ms=float).events
+    for kind, fields in ((ActionTaken, ("name", "params", "status")), (ModelCalled, ("model", "text", "usage"))):
+        ours = [tuple(getattr(event, field) for field in fields) for event in record.events if type(event) is kind]
+        theirs = [tuple(getattr(event, field) for field in fields) for event in told if type(event) is kind]
+        assert ours == theirs
+        assert ours
+    assert trial_spans(record, "r1") == trial_spans(record, "r1")
+
+
+def test_trials_are_sent_in_batches_and_to_the_end(collector):
+    exporter = OtelExporter(OtelEndpoint(url=f"{collector.url}/v1/traces", headers={"X-Key": "k"}))
+    exporter.run_started(HEADER)
+    record = a_trial_record()
+    for _ in range(100):
+        exporter.trial_finished(record)
+    exporter.run_finished()
+    assert exporter.note is None
+    assert exporter.sent == 100
+    assert len(collector.exports) < 10
+    assert len(collector.spans) == 100 * len(trial_spans(record, "r1"))
+    path, headers, _ = collector.exports[0]
+    assert (path, headers["X-Key"]) == ("/v1/traces", "k")
+
+
+def test_a_collector_that_is_not_there_is_a_note():
+    exporter = OtelExporter(OtelEndpoint(url=f"http://127.0.0.1:{free_port()}/v1/traces"))
+    exporter.run_started(HEADER)
+    exporter.trial_finished(a_trial_record())
+    exporter.run_finished()
+    assert exporter.note is not None
+    assert exporter.note.startswith("--otel: 1 trial was not exported to http://127.0.0.1:")
+
+
+@pytest.mark.parametrize(
+    ("url", "variables", "expected", "headers"),
+    [
+        ("", {}, "http://127.0.0.1:4318/v1/traces", {}),
+        ("http://c:1/", {}, "http://c:1/v1/traces", {}),
+        ("http://c:1/v1/traces", {}, "http://c:1/v1/traces", {}),
+        (
+            "",
+            {"OTEL_EXPORTER_OTLP_ENDPOINT": "https://c", "OTEL_EXPORTER_OTLP_HEADERS": "a=b%20c, d=e"},
+            "https://c/v1/traces",
+            {"a": "b c", "d": "e"},
+        ),
+        ("", {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "https://c/x"}, "https://c/x", {}),
+        ("http://other", {"OTEL_EXPORTER_OTLP_HEADERS": "key=secret"}, "http://other/v1/traces", {}),
+    ],
+)
+def test_where_traces_go(url, variables, expected, headers):
+    assert target_of(url, variables) == OtelEndpoint(url=expected, headers=headers)
+
+
+def test_what_is_no_url_is_refused():
+    with pytest.raises(SetupError, match="--otel: 'ftp://x/v1/traces' is no URL"):
+        target_of("ftp://x", {})
