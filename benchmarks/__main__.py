@@ -19,6 +19,7 @@ BENCHMARKS = {
     "gateway": "the gateway",
     "throughput": "many trials",
     "compare": "comparing runs",
+    "viewer": "the viewer",
     "peers": "beside other tools",
 }
 APART = {"scale": "past one core", "store": "a million trials"}

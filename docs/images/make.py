@@ -24,6 +24,7 @@ def main() -> None:
         sys.exit("no Chromium found; install it to make the pictures (Debian: apt-get install chromium)")
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         report = demo_report(Path(folder))
+        runs = compared_runs(Path(folder) / "compared")
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         for scheme in ("light", "dark"):
             for size, width in PICTURES.items():
@@ -35,6 +36,7 @@ def main() -> None:
                 page.goto(report.as_uri())
                 take(page, f"{scheme}-{size}")
                 page.close()
+        take_viewer(browser, runs)
         browser.close()
 
 
@@ -62,6 +64,39 @@ def take(page: Any, name: str) -> None:
         page.locator("details.trial", has_text=scenario).first.locator(part).screenshot(
             path=HERE / f"{picture}-{name}.png"
         )
+
+
+def compared_runs(folder: Path) -> Path:
+    """Two models on the same scenarios, as examples/compare has them."""
+    for model in ("careful", "quick"):
+        command = [sys.executable, "-m", "steadyhand", "run", "examples/decisions", "--trials", "20", "--no-progress"]
+        command += ["--config", "examples/steadyhand.toml", "--model", f"scripted/examples/compare/{model}.yaml"]
+        command += ["--concurrency", "1", "--out", str(folder)]
+        subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+    return folder
+
+
+def take_viewer(browser: Any, runs: Path) -> None:
+    """The list of runs and a comparison, in the viewer."""
+    first, second = sorted(path.stem for path in runs.glob("*.sqlite"))
+    command = [sys.executable, "-m", "steadyhand", "view", runs.name, "--no-browser"]
+    with subprocess.Popen(command, cwd=runs.parent, stdout=subprocess.PIPE, text=True) as viewer:
+        assert viewer.stdout is not None
+        link = viewer.stdout.readline().split()[-1]
+        page = browser.new_page(color_scheme="light", device_scale_factor=1)
+        page.goto(link)
+        start = page.url
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            for size, width in PICTURES.items():
+                page.set_viewport_size({"width": width, "height": 420 if size == "wide" else 620})
+                page.goto(start)
+                page.screenshot(path=HERE / f"runs-{scheme}-{size}.png")
+                page.set_viewport_size({"width": width, "height": 1320 if size == "wide" else 1560})
+                page.goto(f"{start}compare?a={first}&b={second}")
+                page.locator("figure.chart svg").wait_for()
+                page.screenshot(path=HERE / f"comparison-{scheme}-{size}.png")
+        viewer.terminate()
 
 
 if __name__ == "__main__":

@@ -51,7 +51,10 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture
 def open_page(chromium: Any) -> Iterator[Any]:
-    """`open_page(file, width=1280, scheme="light", **context)` opens a file as a user does who double-clicks it."""
+    """`open_page(file, width=1280, scheme="light", **context)` opens a file as a user does who double-clicks it.
+
+    An address is opened as it is.
+    """
     contexts: list[Any] = []
 
     def open_file(file: Any, *, width: int = 1280, scheme: str = "light", at: str = "", **more: Any) -> Opened:
@@ -63,7 +66,7 @@ def open_page(chromium: Any) -> Iterator[Any]:
         page.on("pageerror", lambda error: opened.complaints.append(f"error: {error}"))
         page.on("dialog", lambda dialog: opened.complaints.append(f"dialog: {dialog.message}"))
         page.on("request", lambda request: opened.requests.append(request.url))
-        page.goto(file.as_uri() + at)
+        page.goto(file if isinstance(file, str) else file.as_uri() + at)
         return opened
 
     yield open_file

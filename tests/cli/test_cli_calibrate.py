@@ -182,16 +182,23 @@ def test_labels_that_cannot_be_compared_are_told(project):
         ",".join([*cells[:4], "fail", "", "somebody else", ""]),
         ",".join([cells[0], "good", "9", "safe", "pass", "", "", ""]),
         ",".join([cells[0], "good", "0", "kind", "pass", "", "", ""]),
+        ",".join([cells[0], "good", "0", "(verdict)", "pass", "", "", ""]),
         ",".join(["20200101-000000-0000", "good", "0", "safe", "pass", "", "", ""]),
     ]
     file.write_text("\n".join(lines) + "\n")
     ended = project("calibrate", "labels.csv")
     assert ended.code == 0, ended
-    for said in ("labelled differently", "has no trial good#9", "has no check 'kind'", "no run '20200101"):
+    for said in (
+        "labelled differently",
+        "has no trial good#9",
+        "has no check 'kind'",
+        "a label on the verdict",
+        "no run '20200101",
+    ):
         assert said in ended.out
     (kept,) = json.loads((project.folder / "calibration.json").read_text())["calibrations"]
     assert kept["overall"]["cases"] == 3
-    assert len(kept["skipped"]) == 4
+    assert len(kept["skipped"]) == 5
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ _COMMANDS = {
     "runs": ("steadyhand.cli.runs:runs", "List recorded runs."),
     "show": ("steadyhand.cli.show:show", "Show the report of a recorded run."),
     "report": ("steadyhand.cli.report:report", "Write the report of a run as HTML, Markdown or PDF."),
+    "view": ("steadyhand.cli.view:view", "Look at runs in a browser, compare them, and label trials."),
     "compare": ("steadyhand.cli.compare:compare", "Compare runs or targets: what differs, and is it chance?"),
     "gate": ("steadyhand.cli.gate:gate", "Hold a run against a baseline, for CI."),
     "baseline": ("steadyhand.cli.baseline:baseline", "Write a run's results to a small file, for `gate`."),

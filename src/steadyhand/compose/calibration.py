@@ -31,7 +31,7 @@ from steadyhand.records.run import CanaryTally, Spent, TrialKey, TrialRecord
 from steadyhand.records.scenario import Scenario, evaluation_specs
 from steadyhand.redaction import Redactor
 from steadyhand.store.calibration import read_calibrations
-from steadyhand.store.labels import Label, labelled_result, read_labels
+from steadyhand.store.labels import VERDICT, Label, labelled_result, read_labels
 from steadyhand.store.reader import RunReader, find_run
 
 DEFAULT_FILE = "calibration.json"
@@ -156,6 +156,8 @@ class Cases:
         if stored is None:
             return f"run {label.run} has no trial {label.scenario}#{label.trial}"
         result = labelled_result(label, stored)
+        if result is None and label.check == VERDICT:
+            return "a label on the verdict of a trial, about which no judge is asked"
         if result is None:
             return f"the trial has no check {label.check!r}"
         scenario = known.get(label.scenario) or scenarios.get(label.scenario)

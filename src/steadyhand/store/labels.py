@@ -22,14 +22,16 @@ from steadyhand.records.run import TrialRecord
 
 LabelDecision: TypeAlias = Literal["pass", "fail", "unsure", ""]
 _DECISIONS: tuple[str, ...] = get_args(LabelDecision)
+VERDICT = "(verdict)"
+"""Stands for a check in a label that is about the verdict of the trial as a whole."""
 _REQUIRED = ("run", "scenario", "trial", "check", "label")
 
 
 class Label(Record):
     """One person's word on one check of one trial. An empty `label` is yet to be filled in.
 
-    `check` is one of `records.evaluation.check_ids` of the trial. `line` is where it stands in its file, 0 for one that
-    is not in a file yet.
+    `check` is one of `records.evaluation.check_ids` of the trial, or `VERDICT`. `line` is where it stands in its file,
+    0 for one that is not in a file yet.
     """
 
     run: str

@@ -262,9 +262,13 @@ class RunEntry(Record):
     problem: str | None = None
 
 
-def list_runs(folder: Path) -> list[RunEntry]:
-    """Every run in the folder, newest first. An unreadable file never hides the others."""
-    return [_entry(path) for path in _newest_first(folder)]
+def list_runs(folder: Path, *, skip: int = 0, most: int | None = None) -> list[RunEntry]:
+    """The runs in the folder, newest first; all of them, or `most` after the first `skip`.
+
+    An unreadable file never hides the others.
+    """
+    paths = _newest_first(folder)
+    return [_entry(path) for path in paths[skip : None if most is None else skip + most]]
 
 
 def find_run(folder: Path, name: str) -> Path:

@@ -30,6 +30,11 @@ def test_ids_sort_by_time_and_are_reproducible():
     assert new_run_id(now, random.Random(2)) != new_run_id(now, random.Random(1))
 
 
+def test_a_page_of_the_list(runs):
+    assert [entry.id for entry in list_runs(runs, skip=1, most=1)] == ["20261116-104455-3a00"]
+    assert list_runs(runs, skip=3, most=5) == []
+
+
 def test_list_newest_first_with_what_cannot_be_read(runs):
     (runs / "20261117-000000-0000.sqlite").write_text("no")
     (runs / "notes.txt").write_text("no")

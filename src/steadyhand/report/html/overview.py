@@ -137,7 +137,7 @@ def trial_line(trial: TrialRecord, target: Target) -> TrialLine:
     judged = trial.judged
     return TrialLine(
         key=trial.key,
-        scenario=_row_of(target),
+        scenario=row_of(target),
         anchor=anchor_of(trial.key),
         name=trial.scenario_name if trial.scenario_name != trial.key.scenario_id else "",
         target=target.name,
@@ -162,7 +162,7 @@ def target_of(header: RunHeader, trial: TrialRecord) -> Target:
     return known or Target(scenario=trial.key.scenario_id, model=trial.model or trial.agent or None)
 
 
-def _row_of(target: Target) -> str:
+def row_of(target: Target) -> str:
     """The scenario, with what a matrix sets besides the target."""
     cell = ", ".join(f"{name}={wording.axis_value(value)}" for name, value in target.cell.items())
     return f"{target.scenario} [{cell}]" if cell else target.scenario
@@ -203,7 +203,7 @@ class _Grid:
             self._lines.setdefault((each.scenario, each.target), []).append(each)
         for rate in rates:
             known = header.targets.get(rate.scenario_id) or Target(scenario=rate.scenario_id)
-            place = places.get(rate.scenario_id) or (_row_of(known), known.name)
+            place = places.get(rate.scenario_id) or (row_of(known), known.name)
             self._rates.setdefault(place, []).append(rate)
         self.targets: tuple[str, ...] = tuple(dict.fromkeys(target for _, target in self._rates))
 

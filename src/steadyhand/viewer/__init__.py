@@ -1,0 +1,1 @@
+"""The run store in a browser: a server on loopback, pages made of the report's parts, and labels."""
