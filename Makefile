@@ -133,6 +133,7 @@ EXTRAS := e2b,elizaos,postgres,local,providers,mcp,otel,ray,export,pandas,framew
 $(RELEASE)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(RELEASE)
 	$(RELEASE)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(EXTRAS)]'
+	$(RELEASE)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps 'inspect_ai<0.4'
 	@touch $@
 
 .PHONY: licences dist

@@ -28,6 +28,9 @@ ROOT = Path(__file__).parents[1]
 TOOLING = ("dev", "docs", "fuzz")
 """The extras for working on Steadyhand itself: listed with the licences, but not in the bill of materials."""
 
+ALONE = ("inspect",)
+"""Extras whose packages conflict with our pins: listed without what they bring, and not in the bill of materials."""
+
 UNDECLARED = "not declared"
 # Their metadata names no licence; this is what their licence files say.
 _DECLARED_ELSEWHERE = {
@@ -37,6 +40,7 @@ _DECLARED_ELSEWHERE = {
     "quickjs-ng": "MIT",
 }
 _SPDX = {
+    "3-clause bsd license": "BSD-3-Clause",
     "apache 2.0": "Apache-2.0",
     "apache license 2.0": "Apache-2.0",
     "apache license, version 2.0": "Apache-2.0",
@@ -107,7 +111,8 @@ def licences() -> str:
     ]
     listed: set[str] = set()
     for group, direct in sorted(requirements().items(), key=lambda item: item[0] in TOOLING):
-        names = sorted(set(closure(direct)) - listed)
+        own = {canonicalize_name(requirement.name) for requirement in direct}
+        names = sorted((own if group in ALONE else set(closure(direct))) - listed)
         listed.update(names)
         if names:
             lines += ["", f"## {_heading(group)}", "", "| package | licence |", "| --- | --- |"]
@@ -124,7 +129,7 @@ def _heading(group: str) -> str:
 def bill_of_materials(groups: dict[str, list[Requirement]]) -> dict[str, Any]:
     """CycloneDX 1.6: what a user installs, with what the extras bring as optional."""
     required = closure(groups[""])
-    extras = [line for group, lines in groups.items() if group and group not in TOOLING for line in lines]
+    extras = [line for group, lines in groups.items() if group and group not in (*TOOLING, *ALONE) for line in lines]
     every = {**closure(extras), **required}
     version = metadata.version("steadyhand")
     root = {**_component("steadyhand", version, "Apache-2.0"), "type": "application"}
