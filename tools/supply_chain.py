@@ -107,9 +107,9 @@ def licences() -> str:
     lines = [
         "# Licences",
         "",
-        "Steadyhand is under the Apache License 2.0. The charts of its reports are drawn by Observable Plot and D3 (ISC),",
-        "whose licences are in the wheel. It bundles none of the packages below; `pip` installs them beside it. The list is",
-        "what they declare, on Linux with Python 3.11. `make licences` writes it.",
+        "Steadyhand is under the Apache License 2.0. Its charts are drawn by Observable Plot and D3 (ISC), whose licences",
+        "are in the wheel. It bundles none of the packages below; `pip` installs them beside it. The list is what they",
+        "declare, on Linux with Python 3.11. `make licences` writes it.",
     ]
     listed: set[str] = set()
     for group, direct in sorted(requirements().items(), key=lambda item: item[0] in TOOLING):
