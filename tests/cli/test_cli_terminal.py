@@ -66,7 +66,7 @@ def test_a_report_is_there_as_a_whole_or_not_at_all(shell):
     shell.decision("a.yaml")
     shell.write("r.json", "the report before")
     shell("run", "a.yaml", "--no-progress", "--trials", "40")
-    ended = through_sh(shell, "ulimit -f 24; steadyhand show last --json r.json")
+    ended = through_sh(shell, "export PYTHONDONTWRITEBYTECODE=1; ulimit -f 24; steadyhand show last --json r.json")
     assert (ended.returncode, ended.stderr) == (
         3,
         "steadyhand: cannot write the report r.json: File too large\n",
