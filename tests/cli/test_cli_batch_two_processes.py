@@ -7,7 +7,7 @@ import shutil
 import signal
 from pathlib import Path
 
-from steadyhand.compose.running import resume_run
+from steadyhand.compose.resuming import resume_run
 from steadyhand.compose.settings import RunOptions, Settings
 from steadyhand.records.evaluation import Verdict
 from steadyhand.store.reader import RunReader
@@ -93,5 +93,5 @@ def test_a_resume_that_had_to_wait_does_not_do_again_what_another_did_meanwhile(
         done = list(RunReader.open(batch.record()).trials())
         asyncio.run(second.execute([]))
     assert second.broken is None
-    assert second.pending == []
+    assert list(second.pending) == []
     assert list(RunReader.open(batch.record()).trials()) == done

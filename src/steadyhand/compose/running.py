@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -21,7 +21,7 @@ from steadyhand.batch.plan import Plan, PlannedPart
 from steadyhand.batch.provider import ProviderGate
 from steadyhand.builtin.plugin import sweep_workspaces
 from steadyhand.compose.building import Builder
-from steadyhand.compose.fingerprint import Fingerprints, differences, total
+from steadyhand.compose.fingerprint import Fingerprints, total
 from steadyhand.compose.loading import (
     NOTHING_GIVEN,
     Given,
@@ -34,10 +34,10 @@ from steadyhand.compose.loading import (
 )
 from steadyhand.compose.models import Judges, Tape, asks_judge, build_gate, free_of_limits, needs_network, providers_of
 from steadyhand.compose.rejudging import Origin
-from steadyhand.compose.settings import RunOptions, Selection, Settings, restore_options, save_options
+from steadyhand.compose.settings import RunOptions, Selection, Settings, save_options
 from steadyhand.engine.limits import LagMonitor, SpendingLimit
 from steadyhand.engine.model_call import OpenGate
-from steadyhand.errors import FileError, SetupError, SteadyhandError, StoreError, UsageError
+from steadyhand.errors import FileError, SetupError, SteadyhandError, StoreError
 from steadyhand.judging.cost import Prices
 from steadyhand.judging.rates import (
     ScenarioRate,
@@ -54,7 +54,7 @@ from steadyhand.ports.observer import RunObserver
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.run import DEFAULT_ALPHA, PlannedTrial, RunHeader, RunMatrix, Standing, TrialKey, TrialRecord
 from steadyhand.records.scenario import Scenario, evaluation_specs
-from steadyhand.redaction import MASK, SHORTEST, Redactor
+from steadyhand.redaction import Redactor
 from steadyhand.report.progress import RedactedProgress
 from steadyhand.store.labels import read_labels
 from steadyhand.store.reader import RunReader, new_run_id
@@ -135,16 +135,9 @@ class Run:
 
             self._whole = only_scenarios(self.scenarios, options)
             self.scenarios = shard_scenarios(self._whole, self.settings)
-        rubrics = Rubrics(self.settings)
         self.needs_trust: str | None = None
         """What the run would do only with --trust, in words; None when there is nothing, or it was given."""
-        with suppress(SetupError) if checking else nullcontext():  # what cannot be set up is the run's to say
-            self.needs_trust = self._needs_trust(rubrics)
-        if self.needs_trust is not None and not checking:
-            raise SetupError(self.needs_trust)
-        self._check_matrices(options)
-        if problems := rubrics.check(self.scenarios, read=False):
-            raise FileError(problems)
+        self._check_scenarios(options, checking=checking)
         self._providers = providers_of(self.scenarios, self.settings, self._registries)
         header, self._path = begun if begun is not None else (None, None)
         seed = header.seed if header is not None else self.settings.seed
@@ -173,6 +166,16 @@ class Run:
             from steadyhand.compose.executors import check_executor
 
             check_executor(options, objects=objects)
+
+    def _check_scenarios(self, options: RunOptions, *, checking: bool) -> None:
+        rubrics = Rubrics(self.settings)
+        with suppress(SetupError) if checking else nullcontext():  # what cannot be set up is the run's to say
+            self.needs_trust = self._needs_trust(rubrics)
+        if self.needs_trust is not None and not checking:
+            raise SetupError(self.needs_trust)
+        self._check_matrices(options)
+        if problems := rubrics.check(self.scenarios, read=False):
+            raise FileError(problems)
 
     def doable(self, planned: Sequence[PlannedTrial]) -> Sequence[PlannedTrial]:
         """Those that can be carried out: all, or those that the run to be judged again has a record of."""
@@ -591,80 +594,3 @@ def rates_of(reader: RunReader) -> list[ScenarioRate]:
         required=reader.header.pass_rates,
         required_of_all=reader.header.pass_rate,
     )
-
-
-class Resumed(NamedTuple):
-    """`run.pending` is what is missing or was in error; `changes` says what is no longer as it was."""
-
-    run: Run
-    changes: list[str]
-
-
-def resume_run(record: Path, here: Settings, **where: Any) -> Resumed:
-    """`here` are the settings of whoever resumes: they say what the project is, and whether to trust what is outside.
-
-    `where` are options that say where and how many trials run; those that are None stay as they were.
-
-    Raises `UsageError` when the run cannot be made again from its record, `StoreError` when that cannot be read.
-    """
-    from steadyhand.compose.trust import require_trusted_record
-
-    reader = RunReader.open(record)
-    folder, selection, options = restore_options(reader.header.options)
-    refuse_redacted(options.agent)
-    require_trusted_record(record, options, here.project)
-    options = msgspec.structs.replace(
-        options,
-        seed=reader.header.seed,
-        out=record.parent,
-        trust=here.options.trust,
-        **{name: value for name, value in where.items() if value},
-    )
-    try:
-        run = Run(selection, options, begun=(reader.header, record))
-        prints = run.fingerprints()
-    except UsageError as error:
-        if folder == Path.cwd():
-            raise
-        raise SetupError(
-            f"the run was started in {folder}; resume it there or in a copy of that folder, since its files are named "
-            f"from there. Here: {error}"
-        ) from error
-    planned = run.planned
-    changes = _version(reader.header) + _changes(reader, set(planned.per_scenario()), prints)
-    missing = reader.to_do()
-    gone = dict.fromkeys(key.scenario_id for key in missing if not planned.has(key) and key.scenario_id in prints)
-    changes += [f"{scenario_id}: it has fewer trials than before" for scenario_id in gone]
-    decisions = run.decisions()
-    wanted = [key for key in missing if planned.has(key) and (decisions is None or decisions.wants(key))]
-    run.pending = run.doable(PlannedPart(planned, wanted))
-    return Resumed(run, changes)
-
-
-def refuse_redacted(agent: str | None) -> None:
-    """Raises `SetupError` for an agent that cannot be had again from the record."""
-    if agent is not None and MASK * SHORTEST in agent:
-        raise SetupError(
-            "the agent was given a secret on its command line or in its URL, and records keep no secrets: start a new "
-            "run, and put the secret into a variable, as in --agent 'command:TOKEN=$TOKEN ./agent'"
-        )
-
-
-def _changes(reader: RunReader, loaded: set[str], prints: dict[str, dict[str, str]]) -> list[str]:
-    """What is no longer as it was, scenario by scenario."""
-    found: dict[str, None] = {}
-    for scenario_id, digest in reader.planned_digests().items():
-        if scenario_id not in loaded:
-            found[f"{scenario_id}: it is no longer in the files"] = None
-        elif digest != total(prints[scenario_id]):
-            before = reader.header.fingerprints.get(scenario_id, {})
-            for changed in differences(before, prints[scenario_id]) if before else ["it has changed"]:
-                found[f"{scenario_id}: {changed}"] = None
-    return list(found)
-
-
-def _version(header: RunHeader) -> list[str]:
-    """Checks and prompts are part of Steadyhand, and may be others in another version."""
-    if header.steadyhand_version == __version__:
-        return []
-    return [f"Steadyhand has changed: the run was begun with {header.steadyhand_version}, this is {__version__}"]

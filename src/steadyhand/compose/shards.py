@@ -17,7 +17,8 @@ import msgspec
 from steadyhand.batch.plan import trial_seed
 from steadyhand.compose.loading import target_of
 from steadyhand.compose.matrices import run_matrices
-from steadyhand.compose.running import rates_of, refuse_redacted
+from steadyhand.compose.resuming import refuse_redacted
+from steadyhand.compose.running import rates_of
 from steadyhand.compose.settings import RunOptions, Selection, Settings, restore_options
 from steadyhand.compose.trust import require_trusted_record
 from steadyhand.errors import SetupError

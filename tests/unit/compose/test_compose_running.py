@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from steadyhand.compose.running import Run, rates_of, resume_run
+from steadyhand.compose.resuming import resume_run
+from steadyhand.compose.running import Run, rates_of
 from steadyhand.compose.settings import RunOptions, Selection, Settings
 from steadyhand.errors import SetupError, StoreError
 from steadyhand.records.evaluation import Verdict
