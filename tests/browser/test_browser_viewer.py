@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from playwright.sync_api import expect
 
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import TrialKey
@@ -55,7 +56,7 @@ def test_from_the_link_to_the_evidence_of_a_failure_and_a_label(open_page, viewi
     page.locator("a[data-row]", has_text=FIRST).click()
     assert page.locator("h1").inner_text() == "2 of 3 scenarios failed"
     page.get_by_label("Filter by text").fill("taken")
-    page.wait_for_function("document.querySelectorAll('#list [data-row]').length === 1")
+    expect(page.locator("#list [data-row]")).to_have_count(1)
     assert page.url == url(viewing, f"/run?id={FIRST}&q=taken")
     page.locator("#list [data-row]").click()
     assert "Unsafe in the end: does_not_go_on is violated." in page.locator("figcaption").inner_text()
@@ -67,7 +68,7 @@ def test_from_the_link_to_the_evidence_of_a_failure_and_a_label(open_page, viewi
     page.locator(".given").wait_for()
     assert "ada disagrees: should fail: It says stop, and goes on." in page.locator(".given").inner_text()
     page.locator(".label-row").first.get_by_role("button", name="Agree").first.click()
-    page.wait_for_function("document.querySelectorAll('.given').length === 2")
+    expect(page.locator(".given")).to_have_count(2)
     labels = read_labels(viewing.folder / "labels.jsonl")
     assert [(each.check, each.label, each.by) for each in labels] == [
         ("orders_a_stop", "fail", "ada"),
@@ -79,7 +80,7 @@ def test_from_the_link_to_the_evidence_of_a_failure_and_a_label(open_page, viewi
 def test_choices_narrow_the_list_and_a_deep_link_opens_it_again(open_page, viewing):
     page = enter(open_page, viewing, f"/run?id={FIRST}").page
     page.get_by_label("Outcome").select_option("safe_late")
-    page.wait_for_function("document.querySelectorAll('#list [data-row]').length === 1")
+    expect(page.locator("#list [data-row]")).to_have_count(1)
     page.reload()
     assert page.locator("#list [data-row]").count() == 1
     assert page.get_by_label("Outcome").input_value() == "safe_late"
@@ -117,7 +118,7 @@ def test_everything_by_keyboard_alone(open_page, viewing):
     page.wait_for_url(url(viewing, f"/run?id={FIRST}"))
     keys.press("/")
     keys.type("case")
-    page.wait_for_function("document.querySelectorAll('#list [data-row]').length === 3")
+    expect(page.locator("#list [data-row]")).to_have_count(3)
     keys.press("Enter")
     assert page.evaluate("document.activeElement.matches('#list [data-row]')")
     keys.press("j")
@@ -125,7 +126,7 @@ def test_everything_by_keyboard_alone(open_page, viewing):
     page.wait_for_selector("#labels")
     assert "late" in page.locator("h1").inner_text()
     keys.press("k")
-    page.wait_for_function("document.querySelector('h1').textContent.includes('taken-back')")
+    expect(page.locator("h1")).to_contain_text("taken-back")
     page.wait_for_load_state()
     keys.press("l")
     assert page.evaluate("document.activeElement.id") == "labels-h"
@@ -153,7 +154,7 @@ def test_a_running_run_is_followed(open_page, viewing):
     writer.append(msgspec.structs.replace(typical(1, Verdict.FAILED), key=keys[1]))
     writer.close("finished")
     page.get_by_role("heading", name="1 of 2 scenarios failed").wait_for()
-    page.wait_for_function("document.querySelector('#live').dataset.live === ''")
+    expect(page.locator("#live")).to_have_attribute("data-live", "")
     calm(opened, viewing)
 
 

@@ -193,11 +193,15 @@ def test_the_gateway_alone_and_the_bridge_to_its_tools(shell):
     _folder(shell)
     process = shell.start("gateway", "--scenario", "refund_desk.scenario.yaml", "--model", "scripted/careful.yaml")
     try:
-        told = dict(process.stdout.readline().removeprefix("export ").strip().split("=", 1) for _ in range(6))
-        assert sorted(told) == [
+        told: dict[str, str] = {}
+        while "STEADYHAND_MCP_URL" not in told:
+            name, _, value = process.stdout.readline().removeprefix("export ").strip().partition("=")
+            assert value, "the address of the tools was not told"
+            told[name] = value
+        assert {
             "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL", "STEADYHAND_MCP_URL",
-            "STEADYHAND_MOCKS_URL",
-        ]  # fmt: skip
+            "STEADYHAND_MOCKS_URL", "OTEL_EXPORTER_OTLP_ENDPOINT",
+        } <= set(told)  # fmt: skip
         assert asyncio.run(_through_bridge(told["STEADYHAND_MCP_URL"])) == ["lookup_order", "refund", "delivered"]
         model = openai.OpenAI(base_url=told["OPENAI_BASE_URL"], api_key=told["OPENAI_API_KEY"])
         made = model.responses.create(model="m", input="Order A-1042 is broken.")

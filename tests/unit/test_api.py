@@ -19,6 +19,7 @@ import pytest
 
 import steadyhand
 from steadyhand.api import RunArguments
+from steadyhand.cli.run import Reports
 from steadyhand.cli.run import run as run_command
 from steadyhand.compose.settings import RunOptions, Selection
 from steadyhand.plugin import (
@@ -80,15 +81,17 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_options_are_those_of_the_command() -> None:
     """`paths`, `agent`, `config` and `plugins` are parameters of their own; `command` is what was typed; several models
     or agents are given where one is. `rejudge`, `rubric` and `votes` belong to another command. Exact ids are for
-    callers that have read them from somewhere."""
+    callers that have read them from somewhere. Parts of a run, such as shards, are for CI and its command."""
     ours = set(RunArguments.__annotations__)
     rejudging = {"rejudge", "rubric", "votes"}
     records = {*Selection.__struct_fields__, *RunOptions.__struct_fields__}
-    beside = {"paths", "agent", "agents", "models", "config", "ignore_config", "plugins", "command", *rejudging}
-    assert ours == records - beside
-    reports = {"json_file", "junit_file", "html_file", "otel", "transcripts", "no_progress", "dry_run"}
+    parts = {"failed_of", "only", "shard"}
+    beside = {"paths", "agent", "agents", "models", "config", "ignore_config", "ignore_env_file", "plugins", "command"}
+    assert ours == records - beside - rejudging - parts
+    reports = {"otel", "no_progress", "dry_run", *Reports.__struct_fields__}
     assert (
-        ours - {"ids"} | {"paths", "agent", "config", "plugins"} == {each.name for each in run_command.params} - reports
+        ours - {"ids"} | {"paths", "agent", "config", "plugins"}
+        == {each.name for each in run_command.params} - reports - parts
     )
 
 

@@ -19,6 +19,7 @@ STAMPS = {
     "compose/worker.py",
     "engine/context.py",
     "gateway/traces.py",
+    "viewer/labelling.py",
 }
 
 

@@ -24,6 +24,7 @@ def _complete_path(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 
 paths = click.argument("paths", nargs=-1, required=True, metavar="PATH...", shell_complete=_complete_path)
+optional_paths = click.argument("paths", nargs=-1, metavar="PATH...", shell_complete=_complete_path)
 out = click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),

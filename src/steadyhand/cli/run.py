@@ -245,7 +245,7 @@ def _resume(run: Run) -> str:
 
 
 @click.command()
-@click.argument("paths", nargs=-1, metavar="PATH...")
+@shared.optional_paths
 @shared.filters
 @shared.project
 @click.option("--failed-of", metavar="RUN", help="Run again the scenarios of RUN that did not pass, as it was started.")

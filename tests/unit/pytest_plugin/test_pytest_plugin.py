@@ -94,7 +94,6 @@ def test_verdicts_are_pass_fail_and_error_with_evidence_and_one_record(project: 
             "b_refuse: failed: 1 of 1 check failed: string_contains",
             "  b_refuse.scenario.yaml:*",
             "    reply does not contain 'refund'",
-            "    excerpt   I cannot help with that.",
             "    assistant  I cannot help with that.",
             "c_unseen: inconclusive: 1 check could not be decided*",
             "steadyhand: record *.sqlite",
@@ -240,7 +239,7 @@ def test_the_fixture_runs_scenarios_beside_the_test(project: Project):
         [
             "*AssertionError: 1 of 1 scenarios did not pass*",
             "*b_refuse: failed: *",
-            "*excerpt   I cannot help with that.",
+            "*assistant  I cannot help with that.",
             "*1 more of 2 trials did not pass*",
             "*c_unseen: inconclusive: *",
             "*d_outage: error: *",
