@@ -160,11 +160,10 @@ class Evaluation:
         missing = self._trial.parts.missing_plugins
         if missing and self._trial.asks_agent and _missing_tool_may_explain(found):
             names = ", ".join(map(repr, missing))
-            was = "was" if len(missing) == 1 else "were"
             return msgspec.structs.replace(
                 found,
                 verdict=Verdict.INCONCLUSIVE,
-                message=f"{found.message}; but the tools of {names} {was} never offered to the agent: "
+                message=f"{found.message}; but the tools of {names} were never offered to the agent: "
                 "no such plugin is installed",
             )
         return found
