@@ -22,7 +22,7 @@ import enum
 from collections.abc import Sequence
 from typing import Literal
 
-from steadyhand.records.chat import Attempt
+from steadyhand.records.chat import Attempt, ServerAnswer
 from steadyhand.records.location import Problem
 
 ModelErrorKind = Literal["connect", "timeout", "rate_limit", "auth", "refused", "server", "stream", "malformed"]
@@ -64,7 +64,10 @@ class TrialError(SteadyhandError):
 
 
 class ModelError(TrialError):
-    """A model call failed. `retryable` says whether the same call may succeed later."""
+    """A model call failed. `retryable` says whether the same call may succeed later.
+
+    `answer` is the server's own, where the question was sent as an agent's client put it.
+    """
 
     def __init__(
         self,
@@ -81,6 +84,7 @@ class ModelError(TrialError):
         self.status: int | None = status
         self.retry_after_s: float | None = retry_after_s
         self.attempt: Attempt | None = None
+        self.answer: ServerAnswer | None = None
 
 
 class AgentError(TrialError):

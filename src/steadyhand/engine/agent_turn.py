@@ -135,6 +135,8 @@ def _finish(trial: RunningTrial, calls: Sequence[ModelCalled]) -> Finish | None:
             raise AgentError(f"{call.model}: {call.finish}")
     if calls and calls[-1].relayed and _is_outage(calls[-1]):
         raise AgentError(f"{calls[-1].model}: {calls[-1].error}")
+    if (waited_in_vain := _waited_in_vain(calls)) is not None:
+        raise AgentError(f"{waited_in_vain.model}: the agent hung up before anything of the answer had come")
     if not calls or calls[-1].error is not None:
         return None
     finish = calls[-1].finish
@@ -158,6 +160,24 @@ def _is_outage(call: ModelCalled) -> bool:
         return False
     status = call.timing.attempts[-1].status if call.timing.attempts else None
     return status is None or status in _NOT_THE_AGENTS or status >= 500
+
+
+def _waited_in_vain(calls: Sequence[ModelCalled]) -> ModelCalled | None:
+    """The call at which the agent gave up waiting for the model, if no other call was answered since it began.
+
+    A model that does not answer is not the agent's failure, and what an agent does without one is no test of it. An
+    agent that asks twice and drops the slower answer, or has heard enough of one, was answered.
+    """
+    last = max((call for call in calls if call.relayed), key=lambda call: call.at_ms, default=None)
+    if last is None or last.finish is None or last.finish.reason is not FinishReason.HUNG_UP or last.text:
+        return None
+    return None if any(_answered_ms(call) >= last.at_ms for call in calls) else last
+
+
+def _answered_ms(call: ModelCalled) -> float:
+    """When the answer was complete, in milliseconds of the trial; never, without one."""
+    ended = call.timing.attempts[-1].last_byte_ms if call.timing.attempts else None
+    return -math.inf if call.error is not None or ended is None else call.at_ms + ended
 
 
 def _cut_after_ms(trial: RunningTrial) -> float | None:

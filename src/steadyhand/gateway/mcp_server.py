@@ -22,8 +22,9 @@ from mcp.server.lowlevel import Server
 from mcp.server.streamable_http import StreamableHTTPServerTransport
 
 from steadyhand.errors import SteadyhandError
+from steadyhand.gateway.connection import GatewayRequest, GatewayResponse, refusal
 from steadyhand.gateway.mocks import split_arguments
-from steadyhand.gateway.server import Address, Door, GatewayRequest, GatewayResponse, refusal
+from steadyhand.gateway.server import Address, Door
 from steadyhand.ports.agent import Addresses, ServiceFault, Services, TrialContext
 from steadyhand.records.base import plain, plain_object
 from steadyhand.records.event import ActionStatus, ActionTaken, Observed

@@ -19,8 +19,9 @@ import time
 
 from msgspec.structs import replace
 
+from steadyhand.gateway.connection import GatewayRequest, GatewayResponse, refusal
 from steadyhand.gateway.otlp import PROTOBUF, TraceSpan, UnreadableExport, protobuf_is_read, read_export
-from steadyhand.gateway.server import Address, Door, GatewayRequest, GatewayResponse, GatewayServer, refusal
+from steadyhand.gateway.server import Address, Door, GatewayServer
 from steadyhand.gateway.spans import kind_of, tell
 from steadyhand.ports.agent import Addresses, Shows, TrialContext, turn_span_id
 from steadyhand.records.event import ActionTaken, AnyEvent, Noted

@@ -10,15 +10,8 @@ import aiohttp
 import pytest
 
 from steadyhand.errors import SetupError
-from steadyhand.gateway.server import (
-    Address,
-    Door,
-    GatewayRequest,
-    GatewayResponse,
-    GatewayServer,
-    TrialGateway,
-    json_response,
-)
+from steadyhand.gateway.connection import GatewayRequest, GatewayResponse, json_response
+from steadyhand.gateway.server import Address, Door, GatewayServer, TrialGateway
 from steadyhand.ports.agent import Addresses
 from steadyhand.records.event import Noted
 from support.loopback import free_port

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,9 +23,9 @@ import msgspec
 
 from steadyhand.errors import ModelError, ModelErrorKind, SetupError, StoreError
 from steadyhand.plugins.plugin import ModelSettings, Options, read_options
-from steadyhand.ports.model import ChatModel
+from steadyhand.ports.model import ChatModel, Listener, relay
 from steadyhand.records.base import Record, plain, shorten
-from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse
+from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, ServerAnswer
 from steadyhand.redaction import Redactor, secrets_of
 from steadyhand.version import __version__
 
@@ -52,6 +52,7 @@ class RecordedFailure(Record):
     status: int | None = None
     retry_after_s: float | None = None
     attempt: Attempt | None = None
+    answer: ServerAnswer | None = None
 
 
 class Exchange(Record):
@@ -73,9 +74,10 @@ def request_key(request: ChatRequest) -> str:
     """A key that is equal for equal requests: everything that the model is shown, and the purpose.
 
     It excludes the seed, because each run draws a new one, and the time limit, because it is ours. `request` must
-    already be redacted: a machine that replays does not have the secrets.
+    already be redacted: a machine that replays does not have the secrets. Headers of an agent's client say more about
+    the client than about its question.
     """
-    asked = msgspec.structs.replace(request, seed=None, timeout_s=None)
+    asked = msgspec.structs.replace(_without_headers(request), seed=None, timeout_s=None)
     return hashlib.blake2b(_encode([asked.purpose, asked]), digest_size=16).hexdigest()
 
 
@@ -134,7 +136,7 @@ class CassetteWriter:
         Entries are not redacted by name here, because a replay must return what the model said.
         """
         clean = self._redactor
-        request = clean.value(request, by_name=False)
+        request = clean.value(_without_headers(request), by_name=False)
         self._write(
             Exchange(
                 number=number,
@@ -221,11 +223,18 @@ class RecordingModel:
 
     async def attempt(self, request: ChatRequest, *, zero: float) -> ChatResponse:
         """Ask once; see `ports.model.ChatModel.attempt`."""
+        return await self._attempt(request, None, zero)
+
+    async def relay(self, request: ChatRequest, listener: Listener, *, zero: float) -> ChatResponse:
+        """Ask once; see `ports.model.RelayingModel.relay`."""
+        return await self._attempt(request, listener, zero)
+
+    async def _attempt(self, request: ChatRequest, listener: Listener | None, zero: float) -> ChatResponse:
         number = self._cassette.begin()
         begun = perf_counter()
         origin_ms = (begun - zero) * 1000
         try:
-            response = await self._inner.attempt(request, zero=zero)
+            response = await relay(self._inner, request, listener, zero=zero)
         except ModelError as error:
             self._cassette.add(number, self.name, request, failure=_failure(error, origin_ms))
             raise
@@ -255,7 +264,15 @@ def _failure(error: ModelError, origin_ms: float) -> RecordedFailure:
         status=error.status,
         retry_after_s=error.retry_after_s,
         attempt=None if error.attempt is None else shifted(error.attempt, -origin_ms),
+        answer=error.answer,
     )
+
+
+def _without_headers(request: ChatRequest) -> ChatRequest:
+    client = request.client
+    if client is None or not client.headers:
+        return request
+    return msgspec.structs.replace(request, client=msgspec.structs.replace(client, headers={}))
 
 
 class Cassette:
@@ -339,9 +356,19 @@ class ReplayedModel:
 
     async def attempt(self, request: ChatRequest, *, zero: float) -> ChatResponse:
         """Answer as recorded; see `ports.model.ChatModel.attempt`."""
+        return await self._attempt(request, None, zero)
+
+    async def relay(self, request: ChatRequest, listener: Listener, *, zero: float) -> ChatResponse:
+        """Answer as recorded, piece by piece; see `ports.model.RelayingModel.relay`."""
+        return await self._attempt(request, listener, zero)
+
+    async def _attempt(self, request: ChatRequest, listener: Listener | None, zero: float) -> ChatResponse:
         began_ms = (perf_counter() - zero) * 1000
         exchange = self._cassette.take(self._model, request)
-        await self._wait_out(exchange, request.timeout_s)
+        if listener is None or exchange.response is None:
+            await self._wait_out(exchange, request.timeout_s)
+        else:
+            await self._play(exchange.response, listener)
         if exchange.response is not None:
             response = exchange.response
             limit = exchange.request.max_tokens if response.token_limit is None else response.token_limit
@@ -356,6 +383,21 @@ class ReplayedModel:
 
     async def close(self) -> None:
         """There is nothing to close."""
+
+    async def _play(self, response: ChatResponse, listener: Listener) -> None:
+        """Let the listener hear the answer, in the pieces and, if it is to take its time, at the times it came in."""
+        sent_ms = response.attempt.sent_ms or 0.0
+        begun = perf_counter()
+        for at_ms, piece in _pieces(response):
+            if self._cassette.time == "original":
+                await asyncio.sleep(max(0.0, (sent_ms + at_ms) / 1000 - (perf_counter() - begun)))
+            if isinstance(piece, bytes):
+                listener.pass_on(piece, response.headers)
+            else:
+                listener.say(piece)
+            if listener.full:
+                await listener.ready()
+        listener.end()
 
     async def _wait_out(self, exchange: Exchange, limit_s: float | None) -> None:
         if self._cassette.time == "zero":
@@ -375,9 +417,26 @@ class ReplayedModel:
             status=failure.status,
             retry_after_s=0.0 if self._cassette.time == "zero" else failure.retry_after_s,
         )
+        error.answer = failure.answer
         if failure.attempt is not None:
             error.attempt = shifted(failure.attempt, began_ms)
         return error
+
+
+def _pieces(response: ChatResponse) -> Iterator[tuple[float, bytes | str]]:
+    """The answer as it came, where the agent's client speaks the server's dialect; else its text."""
+    at = 0
+    if response.body is not None:
+        body = response.body.encode()
+        for at_ms, total in response.arrivals:
+            yield at_ms, body[at:total]
+            at = total
+        if at and body[at:]:  # what a redaction made longer
+            yield response.arrivals[-1][0], body[at:]
+        return
+    for at_ms, characters in response.chunks:
+        yield at_ms, response.text[at : at + characters]
+        at += characters
 
 
 class ReplayOptions(Options):
