@@ -89,6 +89,8 @@ async def _take_turn(
         await _settle(trial)
         raise LimitExceeded("step_time", used=round(used), allowed=timeout_ms or 0) from None
     end_ms = trial.elapsed_ms()
+    if trial.parts.gateway is not None:
+        await trial.parts.gateway.hear_out()
     said = Message(role="assistant", content=reply.text)
     trial.emit(Said(at_ms=end_ms, step=trial.step, turn=trial.turn, message=said))
     calls = tuple([call for call in trial.since(mark, ModelCalled) if call.purpose == "agent"])
@@ -155,11 +157,14 @@ def _finish(trial: RunningTrial, calls: Sequence[ModelCalled]) -> Finish | None:
 
 
 def _is_outage(call: ModelCalled) -> bool:
-    """Whether the call failed through no fault of the agent. A request that the server refuses is the agent's fault."""
+    """Whether the call failed through no fault of the agent. A request that the server refuses is the agent's fault.
+
+    An answer that broke off has a status of success.
+    """
     if call.error is None:
         return False
     status = call.timing.attempts[-1].status if call.timing.attempts else None
-    return status is None or status in _NOT_THE_AGENTS or status >= 500
+    return status is None or status < 400 or status in _NOT_THE_AGENTS or status >= 500
 
 
 def _waited_in_vain(calls: Sequence[ModelCalled]) -> ModelCalled | None:

@@ -1,8 +1,8 @@
 """One model call of an agent's own client: the answer is passed on while it arrives, as long as somebody listens.
 
 A server's answer in the client's own dialect is passed on byte for byte. Of any other model the text is passed on, and
-the rest follows at the end. Nothing can be taken back, so a call is retried only before its first piece is out. A client
-that hangs up ends the call.
+the rest follows at the end. Nothing can be taken back, so a call is retried only before its first piece is out. A
+client that hangs up ends the call.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import asyncio
 import secrets
 import socket
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol, runtime_checkable
 
 from steadyhand.errors import SetupError
@@ -27,6 +27,8 @@ from steadyhand.records.event import Noted
 
 LOOPBACK = "127.0.0.1"
 _TOKEN_BYTES = 18
+_MOMENT_S = 1.0
+_ROUNDS = 10
 
 
 class Address:
@@ -48,7 +50,7 @@ class Door:
         self.trial: TrialContext = trial
         self.address: Address = address
         self.model: ChatModel | None = address.model
-        self.tasks: set[asyncio.Task[None]] = set()
+        self.at_work: dict[asyncio.Task[None], GatewayConnection] = {}
 
     def url(self, mount: str) -> str:
         return self.address.url(mount)
@@ -174,6 +176,12 @@ class GatewayServer:
     def door(self, token: str) -> Door | None:
         return self._doors.get(token)
 
+    async def hear_out(self, door: Door) -> None:
+        """A client that hung up before its agent replied has hung up by now; what follows takes a few rounds of the
+        event loop."""
+        for _ in range(_ROUNDS if door.at_work else 0):
+            await asyncio.sleep(0)
+
     async def settle(self, door: Door) -> None:
         for mount in self.mounts.values():
             await mount.settle(door)
@@ -195,10 +203,9 @@ class GatewayServer:
         for token in [token for token, open_door in self._doors.items() if open_door is door]:
             del self._doors[token]
         self._closed[door.address.token] = door.trial.trial_id
-        under_way = tuple(door.tasks)
-        for task in under_way:
-            task.cancel()
+        under_way = tuple(door.at_work)
         if under_way:
+            await _hang_up(door.at_work)
             many = (
                 f"{len(under_way)} requests to the gateway were"
                 if len(under_way) > 1
@@ -206,7 +213,6 @@ class GatewayServer:
             )
             message = f"{many} still under way when the trial ended"
             door.trial.emit(Noted(at_ms=door.trial.elapsed_ms(), message=message, level="warning"))
-            await asyncio.wait(under_way)
         for mount in self.mounts.values():
             await mount.leave(door)
 
@@ -247,12 +253,12 @@ class GatewayServer:
             return
         task = asyncio.current_task()
         assert task is not None
-        door.tasks.add(task)
+        door.at_work[task] = connection
         try:
             request = GatewayRequest(call.method, below, query, call.headers, bytes(call.body), connection)
             await connection.send(await self._served(mount, request, door))
         finally:
-            door.tasks.discard(task)
+            del door.at_work[task]
 
     async def _served(self, mount: Mount, request: GatewayRequest, door: Door) -> GatewayResponse:
         try:
@@ -272,6 +278,22 @@ class GatewayServer:
         return await handler(GatewayRequest(call.method, path, query, call.headers, bytes(call.body)))
 
 
+async def _hang_up(at_work: Mapping[asyncio.Task[None], GatewayConnection]) -> None:
+    """End what is under way. Work that knows what to do when its client hangs up has a moment to do so."""
+    tasks = list(at_work)
+    leaving = [task for task, connection in at_work.items() if connection.when_gone is not None]
+    for task, connection in tuple(at_work.items()):
+        if task in leaving:
+            connection.abort()
+        else:
+            task.cancel()
+    if leaving:
+        _, still = await asyncio.wait(leaving, timeout=_MOMENT_S)
+        for task in still:
+            task.cancel()
+    await asyncio.wait(tasks)
+
+
 class TrialGateway:
     """One trial's way in. Implements `ports.agent.Gateway`."""
 
@@ -283,6 +305,10 @@ class TrialGateway:
     async def open(self, trial: TrialContext) -> Addresses:
         self._door = await self._server.open_door(trial, self._model)
         return self._server.addresses(self._door.address)
+
+    async def hear_out(self) -> None:
+        if self._door is not None:
+            await self._server.hear_out(self._door)
 
     async def settle(self) -> None:
         if self._door is not None:

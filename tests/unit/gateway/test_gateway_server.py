@@ -126,8 +126,8 @@ async def test_what_a_client_asked_for_happens_though_it_hangs_up(served: Served
     asked.cancel()
     await asyncio.wait([asked])
     echo.go_on.set()
-    while door.tasks:
-        await asyncio.wait(tuple(door.tasks))
+    while door.at_work:
+        await asyncio.wait(tuple(door.at_work))
     assert [note.message for note in trial.of(Noted)] == ["asked"]
 
 
