@@ -54,13 +54,16 @@ class ModelMount:
         path = request.path.removeprefix("v1/")
         if door.model is None:
             return refusal(404, "no model is named for this trial: name one with --model")
-        if path == "models" and request.method == "GET":
-            held = {"id": door.model.name, "object": "model", "created": 0, "owned_by": "steadyhand"}
-            return json_response({"object": "list", "data": [held]})
+        if request.method == "GET" and (path == "models" or path.startswith("models/")):
+            return json_response(_models(door.model.name, path.partition("/")[2]))
         interface = self._interfaces.get(path)
         if interface is None or request.method != "POST":
-            served = ", ".join(f"POST {known}" for known in self._interfaces)
-            return refusal(404, f"{request.method} /{path} is not served here; there is {served}")
+            served = ", ".join(f"POST /{known}" for known in self._interfaces)
+            return refusal(
+                404,
+                f"{request.method} /{path} is not served by the gateway, which stands in for a chat model: there is "
+                f"{served} and GET /models. Give the agent the provider's own address and key for anything else",
+            )
         try:
             body = plain_object(msgspec.json.decode(request.body, type=dict[str, Any]))
             asked = _relayed(interface, body, request.headers)
@@ -81,6 +84,21 @@ def openai_mount(name: str = "openai") -> ModelMount:
 
 def anthropic_mount(name: str = "anthropic") -> ModelMount:
     return ModelMount(name, "ANTHROPIC", {"messages": AnthropicMessages()})
+
+
+def _models(name: str, wanted: str) -> dict[str, Any]:
+    """The list of models, or one of them, in a form that the clients of both vendors read.
+
+    Any name that an agent asks for is answered by the trial's model, so any name is there.
+    """
+
+    def model(called: str) -> dict[str, Any]:
+        for_openai = {"id": called, "object": "model", "created": 0, "owned_by": "steadyhand"}
+        return {**for_openai, "type": "model", "display_name": called, "created_at": "1970-01-01T00:00:00Z"}
+
+    if wanted:
+        return model(wanted)
+    return {"object": "list", "data": [model(name)], "first_id": name, "last_id": name, "has_more": False}
 
 
 async def _answer(
