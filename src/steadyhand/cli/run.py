@@ -11,7 +11,7 @@ import gc
 import os
 import shlex
 import sys
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -177,7 +177,7 @@ def show_run(reader: RunReader, reports: Reports, view: View | None = None) -> N
 def carry_out(run: Run, reports: Reports, *, silent: bool, otel: str | None = None) -> ExitCode:
     """Run it, report, and return the exit code. After an interrupt or a full disk, report whatever was recorded."""
     progress = progress_for(progress_stream(), live=takes_control(), enabled=not silent, standing=run.standing)
-    traces = None if otel is None else _exporter(otel)
+    traces = None if otel is None else _exporter(otel, run.settings.variables)
     network = run.needs_network  # may reject the name of a model, so ask before creating the coroutine
     observers = [progress] if traces is None else [progress, traces]
     record = run_in_loop(run.execute(observers, attend=attended), network=network)
@@ -208,10 +208,10 @@ def carry_out(run: Run, reports: Reports, *, silent: bool, otel: str | None = No
     return exit_code(reader, lost=run.broken is not None or unwritten)
 
 
-def _exporter(url: str) -> OtelExporter:
+def _exporter(url: str, variables: Mapping[str, str]) -> OtelExporter:
     from steadyhand.report.otel import OtelExporter, target_of  # few runs export traces
 
-    return OtelExporter(target_of(url, os.environ))
+    return OtelExporter(target_of(url, variables))
 
 
 def exit_code(reader: RunReader | None, *, lost: bool) -> ExitCode:
