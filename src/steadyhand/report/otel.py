@@ -208,11 +208,11 @@ def _steps(record: TrialRecord, names: _Names, root: str) -> Iterable[dict[str, 
     results = {event.action_id: event for event in events if type(event) is Observed}
     for event in events:
         if type(event) is ModelCalled:
-            took = event.timing.latency_ms or 0.0
+            sent_ms = event.at_ms + _sent_ms(event)
             yield names.span(
                 f"chat {event.model}",
-                event.at_ms - took,
-                event.at_ms,
+                sent_ms,
+                sent_ms + (event.timing.latency_ms or 0.0),
                 {
                     "gen_ai.operation.name": "chat",
                     "gen_ai.request.model": event.model,
@@ -247,6 +247,11 @@ def _steps(record: TrialRecord, names: _Names, root: str) -> Iterable[dict[str, 
         elif type(event) is Thought:
             text = json.dumps([{"role": "assistant", "parts": [{"type": "reasoning", "content": event.text}]}])
             yield names.span("thought", event.at_ms, event.at_ms, {"gen_ai.output.messages": text}, parent=root)
+
+
+def _sent_ms(call: ModelCalled) -> float:
+    """When the last attempt was sent, after the call began."""
+    return (call.timing.attempts[-1].sent_ms or 0.0) if call.timing.attempts else 0.0
 
 
 def _said(call: ModelCalled) -> str | None:

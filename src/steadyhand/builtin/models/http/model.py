@@ -328,7 +328,7 @@ class HttpModel:
         if response.received > _MAX_BODY:
             raise UnreadableResponse(f"it is longer than {_MAX_BODY} bytes")
         if made.kept is not None:
-            made.kept.append(body)
+            made.kept.append(self._masked(body))
         reader = made.reader
         streamed = body.lstrip()[:6].startswith(_EVENT_STARTS)
         if streamed:
