@@ -17,7 +17,7 @@ import secrets
 import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from steadyhand.errors import SetupError
 from steadyhand.gateway.connection import GatewayCall, GatewayConnection, GatewayRequest, GatewayResponse, refusal
@@ -28,6 +28,7 @@ from steadyhand.records.event import Noted
 LOOPBACK = "127.0.0.1"
 _TOKEN_BYTES = 18
 _MOMENT_S = 1.0
+_MOST_CLOSED = 10_000
 _ROUNDS = 10
 
 
@@ -51,6 +52,8 @@ class Door:
         self.address: Address = address
         self.model: ChatModel | None = address.model
         self.at_work: dict[asyncio.Task[None], GatewayConnection] = {}
+        self.kept: dict[str, Any] = {}
+        """What mounts keep for this trial, by their names. It goes when the trial does."""
 
     def url(self, mount: str) -> str:
         return self.address.url(mount)
@@ -176,6 +179,11 @@ class GatewayServer:
     def door(self, token: str) -> Door | None:
         return self._doors.get(token)
 
+    @property
+    def doors(self) -> tuple[Door, ...]:
+        """Those of the trials that are under way."""
+        return tuple(set(self._doors.values()))
+
     async def hear_out(self, door: Door) -> None:
         """A client that hung up before its agent replied has hung up by now; what follows takes a few rounds of the
         event loop."""
@@ -203,6 +211,8 @@ class GatewayServer:
         for token in [token for token, open_door in self._doors.items() if open_door is door]:
             del self._doors[token]
         self._closed[door.address.token] = door.trial.trial_id
+        if len(self._closed) > _MOST_CLOSED:
+            del self._closed[next(iter(self._closed))]
         under_way = tuple(door.at_work)
         if under_way:
             await _hang_up(door.at_work)
