@@ -83,7 +83,7 @@ def append() -> None:
     import steadyhand
     from steadyhand.batch.plan import Plan
     from steadyhand.compose.fingerprint import total
-    from steadyhand.compose.running import Run
+    from steadyhand.compose.run import Run
     from steadyhand.compose.settings import RunOptions, Selection
     from steadyhand.store.schema import PlanEntry
     from steadyhand.store.writer import RunWriter

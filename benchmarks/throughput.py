@@ -149,7 +149,7 @@ def _measure_one(client: str, base_url: str, size: int) -> dict[str, float]:
 
 def measure_ours(base_url: str, size: int, folder: Path) -> dict[str, Any]:
     from steadyhand.cli.run import attended, run_in_loop
-    from steadyhand.compose.running import Run
+    from steadyhand.compose.run import Run
     from steadyhand.compose.settings import RunOptions, Selection
     from steadyhand.report.progress import SilentProgress
     from steadyhand.store.reader import RunReader

@@ -17,8 +17,8 @@ from typing import Any, Literal, NamedTuple, TypedDict, TypeVar, Unpack, cast
 
 import msgspec
 
-from steadyhand.compose.loading import Given, combinations_of, load_files, open_registries
-from steadyhand.compose.running import Run, quick_loop, rates_of
+from steadyhand.compose.run import Run, quick_loop, rates_of
+from steadyhand.compose.scenarios import Given, combinations_of, load_files, open_registries
 from steadyhand.compose.settings import RunOptions, Selection, Settings, under_test
 from steadyhand.errors import ExitCode, SetupError, StoreError
 from steadyhand.judging.figures import FigureCollector, RunFigures
@@ -170,7 +170,7 @@ def compare(
     A run is a `RunResult`, or as `open_run` takes it; also the path of a JSON report, and `RUN@TARGET` for one target.
     Raises `StoreError` when a run cannot be read, and `SetupError` when there is nothing to compare it with.
     """
-    from steadyhand.compose.sides import compare_sources, open_source, read_source
+    from steadyhand.compose.comparison import compare_sources, open_source, read_source
 
     if not 0 < confidence < 1:
         raise SetupError(f"expected a confidence between 0 and 1, got {confidence}")

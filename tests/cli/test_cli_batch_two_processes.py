@@ -7,7 +7,7 @@ import shutil
 import signal
 from pathlib import Path
 
-from steadyhand.compose.resuming import resume_run
+from steadyhand.compose.resume import resume_run
 from steadyhand.compose.settings import RunOptions, Settings
 from steadyhand.records.evaluation import Verdict
 from steadyhand.store.reader import RunReader

@@ -11,7 +11,7 @@ import click
 from steadyhand.cli import options as shared
 from steadyhand.cli.run import show_plan
 from steadyhand.cli.terminal import say
-from steadyhand.compose.running import Run
+from steadyhand.compose.run import Run
 from steadyhand.compose.settings import RunOptions, Selection, under_test
 from steadyhand.errors import SetupError
 from steadyhand.judging.statistics import trials_for_bound

@@ -34,7 +34,7 @@ from steadyhand.cli.terminal import (
     takes_control,
     write_report,
 )
-from steadyhand.compose.running import Run, quick_loop, rates_of
+from steadyhand.compose.run import Run, quick_loop, rates_of
 from steadyhand.compose.settings import RunOptions, Selection, Settings, under_test
 from steadyhand.errors import ExitCode, SetupError, SteadyhandError
 from steadyhand.judging.rates import rates_exit_code

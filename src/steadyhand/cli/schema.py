@@ -10,7 +10,7 @@ import click
 
 from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import say, say_json
-from steadyhand.compose.loading import open_registries
+from steadyhand.compose.scenarios import open_registries
 from steadyhand.compose.settings import RunOptions, Settings
 from steadyhand.errors import SetupError
 from steadyhand.judging.gate import baseline_schema, gate_schema

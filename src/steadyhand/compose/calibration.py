@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from steadyhand.compose.building import Builder
+from steadyhand.compose.builder import Builder
 from steadyhand.compose.fingerprint import Fingerprints
-from steadyhand.compose.loading import ScenarioRegistries, load_scenarios, open_registries, with_safe_ids
 from steadyhand.compose.models import Judges, Models, Tape, build_gate, providers_of
-from steadyhand.compose.rejudging import rejudge_options
+from steadyhand.compose.rejudgement import rejudge_options
+from steadyhand.compose.scenarios import ScenarioRegistries, load_scenarios, open_registries, with_safe_ids
 from steadyhand.compose.settings import ModelRef, Settings
 from steadyhand.engine.context import TrialParts
 from steadyhand.engine.limits import LagMonitor, SpendingLimit

@@ -14,7 +14,7 @@ from steadyhand.batch.local_worker import LocalWorkers
 from steadyhand.batch.messages import WorkerSetup
 from steadyhand.batch.provider import ProviderGate
 from steadyhand.compose.fingerprint import total
-from steadyhand.compose.running import Run
+from steadyhand.compose.run import Run
 from steadyhand.compose.settings import RunOptions, Selection, Settings, restore_options
 from steadyhand.errors import SetupError
 from steadyhand.version import __version__

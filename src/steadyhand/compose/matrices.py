@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from steadyhand.compose.loading import CHARACTER_MODEL, ScenarioRegistries
+from steadyhand.compose.scenarios import CHARACTER_MODEL, ScenarioRegistries
 from steadyhand.compose.settings import RunOptions, Settings, provider_part
 from steadyhand.compose.targets import chosen_settings
 from steadyhand.errors import SetupError

@@ -9,7 +9,7 @@ from pathlib import Path
 from steadyhand.batch.limits import SPACING_S
 from steadyhand.batch.provider import ProviderGate, ProviderLimits
 from steadyhand.builtin.plugin import Recording, recording, replaying
-from steadyhand.compose.loading import ScenarioRegistries, model_types, needs_agent, needs_user, user_model_types
+from steadyhand.compose.scenarios import ScenarioRegistries, model_types, needs_agent, needs_user, user_model_types
 from steadyhand.compose.settings import ModelRef, RunOptions, Settings, provider_part
 from steadyhand.engine.limits import SystemClock
 from steadyhand.engine.model_call import OpenGate

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from steadyhand.batch.plan import trial_seed
-from steadyhand.compose.loading import target_of
 from steadyhand.compose.matrices import run_matrices
-from steadyhand.compose.resuming import refuse_redacted
-from steadyhand.compose.running import rates_of
+from steadyhand.compose.resume import refuse_redacted
+from steadyhand.compose.run import rates_of
+from steadyhand.compose.scenarios import target_of
 from steadyhand.compose.settings import RunOptions, Selection, Settings, restore_options
 from steadyhand.compose.trust import require_trusted_record
 from steadyhand.errors import SetupError

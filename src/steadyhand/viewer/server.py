@@ -9,8 +9,8 @@ from typing import Any, ClassVar, cast
 from urllib.parse import parse_qsl, urlsplit
 
 from steadyhand.errors import SetupError, StoreError, UsageError
-from steadyhand.viewer.page import PageResponse, content_security_policy, problem_page
 from steadyhand.viewer.pages import Viewer
+from steadyhand.viewer.response import PageResponse, content_security_policy, problem_page
 from steadyhand.viewer.session import ENTRANCE, Refusal, Session
 
 HOST = "127.0.0.1"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from steadyhand.compose.matrices import check_names, check_options, filter_combinations, run_matrices
-from steadyhand.compose.running import Run
+from steadyhand.compose.run import Run
 from steadyhand.compose.settings import RunOptions, Selection
 from steadyhand.errors import FileError, SetupError
 from support.project import AGENT, Project

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from steadyhand.compose.loading import load_scenarios, open_registries
 from steadyhand.compose.models import build_gate, needs_network, providers_of
+from steadyhand.compose.scenarios import load_scenarios, open_registries
 from steadyhand.compose.settings import RunOptions, Selection, Settings
 from steadyhand.ports.model import ModelFacts
 from steadyhand.records.chat import ChatRequest, Message

@@ -2,7 +2,7 @@
 
 import pytest
 
-from steadyhand.compose.running import Run
+from steadyhand.compose.run import Run
 from steadyhand.compose.settings import RunOptions, Selection, under_test
 from steadyhand.errors import SetupError
 from steadyhand.records.run import Target

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from steadyhand.compose.resuming import resume_run
-from steadyhand.compose.running import Run, rates_of
+from steadyhand.compose.resume import resume_run
+from steadyhand.compose.run import Run, rates_of
 from steadyhand.compose.settings import RunOptions, Selection, Settings
 from steadyhand.errors import SetupError, StoreError
 from steadyhand.records.evaluation import Verdict

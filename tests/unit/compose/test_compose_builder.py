@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from steadyhand.batch.plan import Plan
-from steadyhand.compose.building import Builder
+from steadyhand.compose.builder import Builder
 from steadyhand.compose.models import Tape
 from steadyhand.engine.limits import LagMonitor, SpendingLimit
 from steadyhand.engine.model_call import OpenGate

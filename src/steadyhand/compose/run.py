@@ -20,9 +20,11 @@ from steadyhand.batch.local import Batch, InProcess, Perform, Preceded, running
 from steadyhand.batch.plan import Plan, PlannedPart
 from steadyhand.batch.provider import ProviderGate
 from steadyhand.builtin.plugin import sweep_workspaces
-from steadyhand.compose.building import Builder
+from steadyhand.compose.builder import Builder
 from steadyhand.compose.fingerprint import Fingerprints, total
-from steadyhand.compose.loading import (
+from steadyhand.compose.models import Judges, Tape, asks_judge, build_gate, free_of_limits, needs_network, providers_of
+from steadyhand.compose.rejudgement import Origin
+from steadyhand.compose.scenarios import (
     NOTHING_GIVEN,
     Given,
     Rubrics,
@@ -32,8 +34,6 @@ from steadyhand.compose.loading import (
     target_of,
     with_safe_ids,
 )
-from steadyhand.compose.models import Judges, Tape, asks_judge, build_gate, free_of_limits, needs_network, providers_of
-from steadyhand.compose.rejudging import Origin
 from steadyhand.compose.settings import RunOptions, Selection, Settings, save_options
 from steadyhand.engine.limits import LagMonitor, SpendingLimit
 from steadyhand.engine.model_call import OpenGate

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from steadyhand.builtin.plugin import make_database, script_sandbox
-from steadyhand.compose.loading import (
+from steadyhand.compose.models import DEFAULT_KIND, Judges, Models, Tape
+from steadyhand.compose.scenarios import (
     Rubrics,
     ScenarioRegistries,
     needs_agent,
@@ -22,7 +23,6 @@ from steadyhand.compose.loading import (
     needs_user,
     termination_functions,
 )
-from steadyhand.compose.models import DEFAULT_KIND, Judges, Models, Tape
 from steadyhand.compose.settings import Settings, part_options
 from steadyhand.engine.context import ScoreRubric, TrialParts
 from steadyhand.engine.limits import LagMonitor, SpendingLimit, SystemClock
