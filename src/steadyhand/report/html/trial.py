@@ -21,7 +21,7 @@ from steadyhand.report.html.safety_strip import SafetyStrip, safety_strip
 from steadyhand.report.html.template import fragment
 from steadyhand.report.html.text import SourceLine, excerpt
 from steadyhand.report.json import errors_of, trajectory_entries
-from steadyhand.report.json_shapes import JsonError, JsonTrajectoryEntry
+from steadyhand.report.json_trial_shapes import JsonError, JsonTrajectoryEntry
 
 LARGEST = 150_000
 """The most characters that one trial may take of a page."""
