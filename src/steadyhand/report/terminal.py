@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from steadyhand.judging.cost import Prices, cost_of_trial
+from steadyhand.judging.cost import CostSummary, Prices, cost_of_trial
 from steadyhand.judging.figures import FigureCollector, Figures, RunFigures
 from steadyhand.judging.rates import RunSummary, ScenarioRate, Tally, summarise, tally_scenarios
 from steadyhand.judging.sequential import Decision
@@ -18,7 +18,7 @@ from steadyhand.judging.trial import Alarm, alarm_of
 from steadyhand.records.base import Record
 from steadyhand.records.evaluation import Outcome, Verdict
 from steadyhand.records.event import Noted
-from steadyhand.records.run import CostSummary, RunHeader, TrialRecord
+from steadyhand.records.run import RunHeader, TrialRecord, transcript_of
 from steadyhand.report import wording
 from steadyhand.report.details import Incidents, render_incidents
 from steadyhand.report.figures import FIGURE_COLUMNS, figure_cells, render_figures
@@ -26,7 +26,6 @@ from steadyhand.report.table import Cell, Page, one_line, render_table, tell_apa
 from steadyhand.report.transcript import (
     NO_CONDITION,
     Transcripts,
-    is_conversation,
     render_endings,
     render_transcript,
 )
@@ -264,7 +263,7 @@ def _passed_in_full(found: _Gathered, planned: Mapping[str, int], page: Page, vi
     """The transcripts of trials that passed: those asked for, and that of a single conversation."""
     told = found.told
     if view == View() and found.shown.total() == 1 and found.failures is None and found.first is not None:
-        told = [found.first] if is_conversation(found.first) else []
+        told = [found.first] if _is_conversation(found.first) else []
     for trial in told:
         yield ""
         numbered = planned.get(trial.key.scenario_id, 0) > 1
@@ -276,6 +275,10 @@ def _passed_in_full(found: _Gathered, planned: Mapping[str, int], page: Page, vi
         yield from render_endings(trial, page)
         if view.transcripts != "none":
             yield from render_transcript(trial, page, whole=view.singly)
+
+
+def _is_conversation(trial: TrialRecord) -> bool:
+    return any(said.turn is not None for said in transcript_of(trial.events))
 
 
 def _remarks(found: _Gathered, page: Page) -> Iterator[str]:
