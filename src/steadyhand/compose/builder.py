@@ -42,9 +42,7 @@ from steadyhand.ports.agent import (
     Agent,
     Gateway,
     Judge,
-    OfferedDatabase,
     RubricJudge,
-    Services,
     Shows,
     TrialContext,
     UserSimulator,
@@ -54,6 +52,7 @@ from steadyhand.ports.agent import (
 from steadyhand.ports.environment import EnvironmentProvider
 from steadyhand.ports.model import ChatModel, Clock, Gate
 from steadyhand.ports.observer import EventSink
+from steadyhand.ports.services import OfferedDatabase, Services
 from steadyhand.records.evaluation import LatencyTier, Material, RubricScore
 from steadyhand.records.location import Problem
 from steadyhand.records.run import PlannedTrial, TrialRecord

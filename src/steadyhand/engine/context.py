@@ -19,7 +19,6 @@ from steadyhand.ports.agent import (
     Agent,
     Gateway,
     Judge,
-    Services,
     Shows,
     TrialContext,
     UserSimulator,
@@ -29,6 +28,7 @@ from steadyhand.ports.environment import Database, EnvironmentProvider, TrialDat
 from steadyhand.ports.evaluator import AnyEvaluator, latency_bounds
 from steadyhand.ports.model import ChatModel, Clock, Gate
 from steadyhand.ports.observer import EventSink
+from steadyhand.ports.services import Services
 from steadyhand.records.base import plain_fields
 from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.evaluation import (

@@ -30,8 +30,9 @@ from steadyhand.children.channel import Channel, read, receive_variables
 from steadyhand.children.process import die_with_parent
 from steadyhand.errors import AgentError
 from steadyhand.plugins.plugin import AgentSettings
-from steadyhand.ports.agent import Action, ActionContext, Addresses, Judgement, Question, ServiceMethod, Shows, Turn
+from steadyhand.ports.agent import Addresses, Judgement, Question, Shows, Turn
 from steadyhand.ports.model import ChatModel
+from steadyhand.ports.services import Action, ActionContext, ServiceMethod
 from steadyhand.privacy import close_to_others
 from steadyhand.records.base import plain_fields
 from steadyhand.records.chat import ChatRequest, ChatResponse
