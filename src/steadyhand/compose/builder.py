@@ -165,7 +165,7 @@ class Builder:
 
     def build_stored(self, scenario: Scenario, stored: TrialRecord) -> TrialParts:
         """The parts that judge a stored trial of the scenario."""
-        from steadyhand.engine.rejudgement import StoredAgent, StoredEnvironment
+        from steadyhand.engine.stored_trial import StoredAgent, StoredEnvironment
 
         registry = self._registries.registry(scenario)
         agent = StoredAgent(stored.agent, stored.shows) if stored.shows is not None else None

@@ -14,7 +14,7 @@ from steadyhand.compose.settings import RunOptions, Selection, Settings
 from steadyhand.engine.context import RunningTrial, TrialParts
 from steadyhand.engine.limits import SystemClock
 from steadyhand.engine.model_call import RetryPolicy
-from steadyhand.engine.rejudgement import StoredEnvironment
+from steadyhand.engine.stored_trial import StoredEnvironment
 from steadyhand.errors import SetupError
 from steadyhand.gateway.run import run_gateway
 from steadyhand.gateway.server import TrialGateway
