@@ -18,7 +18,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import pytest
 
 import steadyhand
-from steadyhand.api import RunArguments
+from steadyhand.api.run import RunArguments
 from steadyhand.cli.run import Reports
 from steadyhand.cli.run import run as run_command
 from steadyhand.compose.settings import RunOptions, Selection

@@ -1,7 +1,7 @@
 """`steadyhand run`: run scenarios, report the verdicts, and write the report files that were asked for.
 
 The event loop, the signals and the garbage collector are the command's to set. Whoever runs scenarios from Python keeps
-these for themselves; see `steadyhand.api`.
+these for themselves; see `steadyhand.api.run`.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from steadyhand.api import RunResult, Source
+    from steadyhand.api.run import RunResult, Source
 
 INCONCLUSIVE = ("fail", "error", "skip")
 """What an inconclusive scenario is to pytest. None of them is a pass."""
@@ -85,7 +85,7 @@ class Steadyhand:
 
     def run(self, scenarios: Source | Iterable[Source], **options: Any) -> RunResult:
         """As `steadyhand.run`, whose options these are; `assert_passed()` of what it gives fails the test."""
-        from steadyhand.api import run
+        from steadyhand.api.run import run
 
         several = isinstance(scenarios, list | tuple)
         placed = [self._placed(each) for each in scenarios] if several else self._placed(scenarios)
