@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from steadyhand.api.run import RunResult, Source
+    from steadyhand.api.result import RunResult
+    from steadyhand.api.run import Source
 
 INCONCLUSIVE = ("fail", "error", "skip")
 """What an inconclusive scenario is to pytest. None of them is a pass."""

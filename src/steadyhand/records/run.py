@@ -326,7 +326,7 @@ def error_in_place_of(trial: TrialRecord, reason: str) -> TrialRecord:
     )
 
 
-class HeldUp(Record):
+class CallWait(Record):
     """Calls that wait for the same reason; `left_s` is the time until the first may start, if known."""
 
     reason: str
@@ -336,10 +336,10 @@ class HeldUp(Record):
     """The provider, if it is down."""
 
 
-class Standing(Record):
+class RunHealth(Record):
     """The state of a run. `lag_ms` is the worst recent lag of the event loop."""
 
-    waits: tuple[HeldUp, ...] = ()
+    waits: tuple[CallWait, ...] = ()
     lag_ms: float = 0.0
 
 
