@@ -6,10 +6,10 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from steadyhand.compose.builder import TrialServices
 from steadyhand.compose.models import Models, Tape
 from steadyhand.compose.run import Run
 from steadyhand.compose.scenarios import NOTHING_GIVEN, ScenarioRegistries, open_registries
+from steadyhand.compose.services import TrialServices
 from steadyhand.compose.settings import RunOptions, Selection, Settings
 from steadyhand.engine.context import RunningTrial, TrialParts
 from steadyhand.engine.limits import SystemClock

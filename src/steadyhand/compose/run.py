@@ -16,7 +16,7 @@ from typing import Any
 from steadyhand.batch.plan import Plan
 from steadyhand.batch.provider import ProviderGate
 from steadyhand.builtin.plugin import sweep_workspaces
-from steadyhand.compose.builder import Builder
+from steadyhand.compose.builder import Builder, RunParts, no_doubts
 from steadyhand.compose.fingerprint import Fingerprints
 from steadyhand.compose.models import Judges, Tape, asks_judge, build_gate, free_of_limits, needs_network, providers_of
 from steadyhand.compose.rejudgement import Origin
@@ -219,7 +219,7 @@ class Run:
     def builder(
         self, lag: LagMonitor, gate: Gate, *, tape: Tape | None = None, budget: SpendingLimit | None = None
     ) -> Builder:
-        return Builder(
+        parts = RunParts(
             registries=self._registries,
             settings=self.settings,
             workspaces=clean_workspaces(),
@@ -229,6 +229,7 @@ class Run:
             budget=budget or self.budget,
             doubts=self._doubts(),
         )
+        return Builder(parts)
 
     def fingerprints(self) -> dict[str, dict[str, str]]:
         """By scenario, what its trials are made of."""
@@ -257,9 +258,9 @@ class Run:
                     decisions.add(TrialKey(scenario_id=scenario_id, index=index), found[index])
         return decisions
 
-    def _doubts(self) -> Callable[[Scenario, Judges], Mapping[int, str]] | None:
+    def _doubts(self) -> Callable[[Scenario, Judges], Mapping[int, str]]:
         if not self.settings.config.calibration.required:
-            return None
+            return no_doubts
         from steadyhand.compose.calibration import Doubts
 
         return Doubts(self.settings, self.redactor, self._registries).of
