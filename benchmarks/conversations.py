@@ -55,7 +55,7 @@ def _ours(base_url: str, folder: Path) -> float:
     from steadyhand.cli.run import attended, run_in_loop
     from steadyhand.compose.execution import Execution
     from steadyhand.compose.run import Run
-    from steadyhand.compose.settings import RunOptions, Selection
+    from steadyhand.records.config import RunOptions, Selection
     from steadyhand.records.evaluation import Verdict
     from steadyhand.store.reader import RunReader
 

@@ -84,7 +84,7 @@ def append() -> None:
     from steadyhand.batch.plan import Plan
     from steadyhand.compose.fingerprint import total
     from steadyhand.compose.run import Run
-    from steadyhand.compose.settings import RunOptions, Selection
+    from steadyhand.records.config import RunOptions, Selection
     from steadyhand.store.schema import PlanEntry
     from steadyhand.store.writer import RunWriter
 

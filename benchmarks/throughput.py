@@ -151,7 +151,7 @@ def measure_ours(base_url: str, size: int, folder: Path) -> dict[str, Any]:
     from steadyhand.cli.run import attended, run_in_loop
     from steadyhand.compose.execution import Execution
     from steadyhand.compose.run import Run
-    from steadyhand.compose.settings import RunOptions, Selection
+    from steadyhand.records.config import RunOptions, Selection
     from steadyhand.report.progress import SilentProgress
     from steadyhand.store.reader import RunReader
 

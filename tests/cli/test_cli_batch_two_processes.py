@@ -9,7 +9,8 @@ from pathlib import Path
 
 from steadyhand.compose.execution import Execution
 from steadyhand.compose.resume import resume_run
-from steadyhand.compose.settings import RunOptions, Settings
+from steadyhand.compose.settings import Settings
+from steadyhand.records.config import RunOptions
 from steadyhand.records.evaluation import Verdict
 from steadyhand.store.reader import RunReader
 

@@ -19,8 +19,8 @@ from steadyhand.batch.plan import Plan
 from steadyhand.cli.main import explain
 from steadyhand.cli.run import Reports, carry_out
 from steadyhand.compose.run import Run
-from steadyhand.compose.settings import RunOptions, Selection
 from steadyhand.errors import ExitCode
+from steadyhand.records.config import RunOptions, Selection
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import TrialRecord
 from support.trial import a_scenario

@@ -8,7 +8,8 @@ from typing import Any
 from steadyhand.compose.models import Judges, Models, Tape
 from steadyhand.compose.run import Run
 from steadyhand.compose.scenarios import ScenarioRegistries, build_registry, load_scenarios
-from steadyhand.compose.settings import RunOptions, Selection, Settings
+from steadyhand.compose.settings import Settings
+from steadyhand.records.config import RunOptions, Selection
 from steadyhand.records.scenario import Scenario
 from steadyhand.redaction import Redactor
 

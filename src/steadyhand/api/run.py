@@ -21,11 +21,12 @@ from steadyhand.api.result import RunResult, StrPath
 from steadyhand.compose.execution import Execution
 from steadyhand.compose.run import Run, quick_loop
 from steadyhand.compose.scenarios import Given, combinations_of, load_files, open_registries
-from steadyhand.compose.settings import RunOptions, Selection, Settings, under_test
+from steadyhand.compose.settings import Settings, under_test
 from steadyhand.errors import SetupError, StoreError
 from steadyhand.judging.run_comparison import Comparison
 from steadyhand.plugins.plugin import AgentSettings, Plugin
 from steadyhand.ports.observer import RunObserver
+from steadyhand.records.config import RunOptions, Selection
 from steadyhand.records.scenario import Scenario
 from steadyhand.spec.load import Loaded
 from steadyhand.spec.validation import nearest

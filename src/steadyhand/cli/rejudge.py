@@ -13,7 +13,8 @@ from steadyhand.cli.run import Reports, carry_out, report_options
 from steadyhand.cli.terminal import say
 from steadyhand.compose.rejudgement import rejudge_options
 from steadyhand.compose.run import Run
-from steadyhand.compose.settings import RunOptions, Settings
+from steadyhand.compose.settings import Settings
+from steadyhand.records.config import RunOptions
 from steadyhand.store.reader import find_run
 
 

@@ -36,10 +36,11 @@ from steadyhand.cli.terminal import (
 )
 from steadyhand.compose.execution import Execution
 from steadyhand.compose.run import Run, quick_loop, rates_of
-from steadyhand.compose.settings import RunOptions, Selection, Settings, under_test
+from steadyhand.compose.settings import Settings, under_test
 from steadyhand.errors import ExitCode, SetupError, SteadyhandError
 from steadyhand.judging.rates import rates_exit_code
 from steadyhand.records.base import Record
+from steadyhand.records.config import RunOptions, Selection
 from steadyhand.report.progress import progress_for
 from steadyhand.report.terminal import View, render_stored_run
 from steadyhand.report.transcript import Transcripts

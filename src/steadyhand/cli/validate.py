@@ -12,8 +12,9 @@ from steadyhand.cli import options as shared
 from steadyhand.cli.options import number
 from steadyhand.cli.terminal import say, say_json
 from steadyhand.compose.scenarios import Rubrics, combinations_of, load_files, open_registries
-from steadyhand.compose.settings import RunOptions, Settings
+from steadyhand.compose.settings import Settings
 from steadyhand.errors import ExitCode
+from steadyhand.records.config import RunOptions
 from steadyhand.spec.load import Loaded
 
 

@@ -11,8 +11,9 @@ import click
 
 from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import say
-from steadyhand.compose.settings import RunOptions, Settings
+from steadyhand.compose.settings import Settings
 from steadyhand.errors import SetupError
+from steadyhand.records.config import RunOptions
 
 
 @click.command()

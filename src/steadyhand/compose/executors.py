@@ -15,8 +15,9 @@ from steadyhand.batch.messages import WorkerSetup
 from steadyhand.batch.provider import ProviderGate
 from steadyhand.compose.fingerprint import total
 from steadyhand.compose.run import Run
-from steadyhand.compose.settings import RunOptions, Selection, Settings, restore_options
+from steadyhand.compose.settings import Settings, restore_options
 from steadyhand.errors import SetupError
+from steadyhand.records.config import RunOptions, Selection
 from steadyhand.version import __version__
 
 _MAIN = "steadyhand.compose.worker_child:main"

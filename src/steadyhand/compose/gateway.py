@@ -10,7 +10,7 @@ from steadyhand.compose.models import Models, Tape
 from steadyhand.compose.run import Run
 from steadyhand.compose.scenarios import NOTHING_GIVEN, ScenarioRegistries, open_registries
 from steadyhand.compose.services import TrialServices
-from steadyhand.compose.settings import RunOptions, Selection, Settings
+from steadyhand.compose.settings import Settings
 from steadyhand.engine.context import RunningTrial, TrialParts
 from steadyhand.engine.limits import SystemClock
 from steadyhand.engine.model_call import RetryPolicy
@@ -21,6 +21,7 @@ from steadyhand.gateway.server import TrialGateway
 from steadyhand.ports.agent import Addresses
 from steadyhand.ports.model import ChatModel
 from steadyhand.ports.observer import EventSink
+from steadyhand.records.config import RunOptions, Selection
 from steadyhand.records.location import Place
 from steadyhand.records.run import TrialKey
 from steadyhand.records.scenario import Scenario

@@ -30,7 +30,7 @@ from steadyhand.compose.scenarios import (
     target_of,
     with_safe_ids,
 )
-from steadyhand.compose.settings import RunOptions, Selection, Settings, save_options
+from steadyhand.compose.settings import Settings, save_options
 from steadyhand.engine.limits import LagMonitor, SpendingLimit
 from steadyhand.engine.model_call import OpenGate
 from steadyhand.errors import FileError, SetupError
@@ -43,6 +43,7 @@ from steadyhand.judging.rates import (
 )
 from steadyhand.judging.sequential import Decision, Decisions
 from steadyhand.ports.model import Gate
+from steadyhand.records.config import RunOptions, Selection
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.run import DEFAULT_ALPHA, PlannedTrial, RunHeader, RunMatrix, TrialKey
 from steadyhand.records.scenario import Scenario

@@ -19,9 +19,10 @@ from steadyhand.compose.matrices import run_matrices
 from steadyhand.compose.resume import refuse_redacted
 from steadyhand.compose.run import rates_of
 from steadyhand.compose.scenarios import target_of
-from steadyhand.compose.settings import RunOptions, Selection, Settings, restore_options
+from steadyhand.compose.settings import Settings, restore_options
 from steadyhand.compose.trust import require_trusted_record
 from steadyhand.errors import SetupError
+from steadyhand.records.config import RunOptions, Selection
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import CanaryTally, RunHeader, Shard, TrialKey
 from steadyhand.records.scenario import Scenario

@@ -10,8 +10,9 @@ import pytest
 from steadyhand.compose.execution import Execution
 from steadyhand.compose.resume import resume_run
 from steadyhand.compose.run import Run, rates_of
-from steadyhand.compose.settings import RunOptions, Selection, Settings
+from steadyhand.compose.settings import Settings
 from steadyhand.errors import SetupError, StoreError
+from steadyhand.records.config import RunOptions, Selection
 from steadyhand.records.evaluation import Verdict
 from steadyhand.store.reader import RunReader
 from support.project import AGENT, Project
