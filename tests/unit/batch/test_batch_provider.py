@@ -7,7 +7,7 @@ from steadyhand.batch.provider import GIVE_UP_S, TOLERATED, ProviderGate, Provid
 from steadyhand.errors import ModelError
 from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, Message, Usage
 from steadyhand.records.run import CallWait
-from steadyhand.testing.clock import SettableClock
+from steadyhand.testing.fakes import SettableClock
 
 REQUEST = ChatRequest(messages=(Message(role="user", content="x" * 400),), max_tokens=100)
 
