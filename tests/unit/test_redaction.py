@@ -218,7 +218,9 @@ def test_variables_that_are_called_like_a_secret(name, is_secret):
     assert bool(secrets_of({name: "long enough to count"})) is is_secret
 
 
-@pytest.mark.parametrize("secret", ["p\u00e4ss w\u00f6rd #1", "UPPER-lower-12", "a\tb\nc<d>|(e)*", "x" * 300, "\u0130stanbul99"])
+@pytest.mark.parametrize(
+    "secret", ["p\u00e4ss w\u00f6rd #1", "UPPER-lower-12", "a\tb\nc<d>|(e)*", "x" * 300, "\u0130stanbul99"]
+)
 def test_a_secret_of_any_characters_is_suspected(secret):
     held = msgspec.msgpack.encode({"said": f"it is {secret}."})
     assert Redactor([secret]).suspects(held)

@@ -24,7 +24,7 @@ from steadyhand.compose.loading import (
 )
 from steadyhand.compose.models import DEFAULT_KIND, Judges, Models, Tape
 from steadyhand.compose.settings import Settings, part_options
-from steadyhand.engine.context import ScoreRubric, TrialParts
+from steadyhand.engine.context import PreparedCheck, ScoreRubric, TrialParts
 from steadyhand.engine.limits import LagMonitor, SpendingLimit, SystemClock
 from steadyhand.engine.model_call import RetryPolicy
 from steadyhand.errors import FileError, SetupError
@@ -110,9 +110,7 @@ class Builder:
         """What to say of the run as a whole before it begins, each once."""
         self.out_of_reach: Counter[str] = Counter()
         """What some scenarios set up and their agents never get, and how many scenarios that is said of."""
-        self._checked: dict[int, Any] = {}
-        self._text_checks: dict[int, Any] = {}
-        self._digests: dict[int, str] = {}
+        self._checks: dict[int, PreparedCheck] = {}
         # A mark of the run and a count tell workspaces apart; asking the system for chance is slow.
         self._mark: str = secrets.token_hex(4)
         self._count = itertools.count()
@@ -175,9 +173,7 @@ class Builder:
             key=stored.key,
             environment=StoredEnvironment(),
             evaluator=registry.evaluator,
-            checked=self._checked,
-            text_checks=self._text_checks,
-            digests=self._digests,
+            checks=self._checks,
             doubts=self._doubts(scenario, self._judges),
             agent=agent,
             judge=self._judges.get(scenario) if self._judges.needed(scenario) else None,
@@ -232,9 +228,7 @@ class Builder:
             environment=environment,
             database=database,
             evaluator=registry.evaluator,
-            checked=self._checked,
-            text_checks=self._text_checks,
-            digests=self._digests,
+            checks=self._checks,
             doubts=shared.doubts,
             termination=registry.termination,
             user=self._user(scenario),

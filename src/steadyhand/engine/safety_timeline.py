@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import time
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 
 from steadyhand.engine.context import RunningTrial, StepResult
-from steadyhand.ports.evaluator import text_check
+from steadyhand.ports.evaluator import TextCheck
 from steadyhand.records.chat import InvariantTimeline, SafetyAtDeadline, SafetyTimeline
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, LatencyBounds, Verdict
 from steadyhand.records.event import ModelCalled
@@ -23,9 +23,6 @@ _YIELD_AFTER_S = 0.001
 _TIME_LIMIT_S = 2.0
 
 
-Check = Callable[[str], Awaitable[bool]]
-
-
 class Prefixes:
     """The text as it grew, chunk by chunk. Prefix 0 is the first chunk; -1 is nothing at all."""
 
@@ -33,7 +30,7 @@ class Prefixes:
         self,
         text: str,
         chunks: Sequence[tuple[float, int]],
-        checks: Sequence[Check],
+        checks: Sequence[TextCheck],
         *,
         whole_is_safe: bool = False,
     ) -> None:
@@ -157,7 +154,7 @@ async def safety_timeline(
     invariants = [spec for spec in done.step.evaluations if spec.severity is not None]
     if not invariants:
         return SafetyTimeline(first_token_ms=first_token_ms)
-    found = [(spec, _cached_check(trial, spec)) for spec in invariants]
+    found = [(spec, trial.prepared(spec).text_check) for spec in invariants]
     checks = [check for _, check in found if check is not None]
     excludes = tuple(spec.name or spec.type for spec, check in found if check is None)
     why_not = _why_not_timed(done.result, call) if checks else "no invariant can be checked on a part of the answer"
@@ -246,20 +243,6 @@ def _why_not_timed(result: ExecutionResult, call: ModelCalled) -> str | None:
     if sum(characters for _, characters in call.timing.chunks) != len(result.reply):
         return "the pieces of the answer were not timed"
     return None
-
-
-def _cached_check(trial: RunningTrial, spec: EvaluationSpec) -> Check | None:
-    """Built once for all trials of a scenario."""
-    known = trial.parts.text_checks
-    if id(spec) not in known:
-        known[id(spec)] = _check(trial, spec)
-    return known[id(spec)]
-
-
-def _check(trial: RunningTrial, spec: EvaluationSpec) -> Check | None:
-    """The invariant as a check on a part of the answer, or None when it needs more than that."""
-    evaluator = trial.parts.evaluator(spec.type)
-    return text_check(evaluator, trial.params(spec, evaluator))
 
 
 def _sampled(count: int, characters: int) -> list[int]:

@@ -21,6 +21,7 @@ from typing import cast
 import httptools
 
 from steadyhand.builtin.models.http.stamped_socket import StampedSocket
+from steadyhand.records.base import ms_of
 from steadyhand.records.chat import ArrivalClock
 
 
@@ -73,20 +74,20 @@ class Stamps:
         sent = self.sent if self.sent is not None else self.started
         totals = self.totals
         if pieces and totals[0] >= pieces[-1][0]:
-            return ((round((self.times[0] - sent) * 1000, 3), sum([length for _, length in pieces])),)
+            return ((ms_of(self.times[0] - sent), sum([length for _, length in pieces])),)
         chunks: list[tuple[float, int]] = []
         packet = -1
         reach = characters = 0
         for count, length in pieces:
             if packet < 0 or count > reach:
                 if packet >= 0:
-                    chunks.append((round((self.times[packet] - sent) * 1000, 3), characters))
+                    chunks.append((ms_of(self.times[packet] - sent), characters))
                 packet = min(bisect_left(totals, count), len(totals) - 1)
                 reach = max(totals[packet], count)
                 characters = 0
             characters += length
         if packet >= 0:
-            chunks.append((round((self.times[packet] - sent) * 1000, 3), characters))
+            chunks.append((ms_of(self.times[packet] - sent), characters))
         return tuple(chunks)
 
 
