@@ -13,7 +13,7 @@ from steadyhand.engine.evaluation import Assessment, Evaluation
 from steadyhand.engine.steps import StepRunner
 from steadyhand.errors import SteadyhandError, TrialError
 from steadyhand.judging.trial import judge_trial, settle
-from steadyhand.ports.agent import Shows, agent_facts, shows_of
+from steadyhand.ports.agent import Shows, agent_closes_at_once, shows_of
 from steadyhand.ports.environment import closes_at_once
 from steadyhand.ports.evaluator import reads_of
 from steadyhand.records.base import rounded_ms
@@ -140,7 +140,7 @@ def _closes_at_once(parts: TrialParts) -> bool:
         and parts.services is None
         and parts.gateway is None
         and closes_at_once(parts.environment)
-        and (parts.agent is None or agent_facts(parts.agent).closes_at_once)
+        and (parts.agent is None or agent_closes_at_once(parts.agent))
     )
 
 
