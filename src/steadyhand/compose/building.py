@@ -76,6 +76,7 @@ class _Shared(NamedTuple):
     needs_services: bool
     missing_plugins: tuple[str, ...]
     doubts: Mapping[int, str]
+    needs_user: bool
 
 
 class Builder:
@@ -114,6 +115,7 @@ class Builder:
         # A mark of the run and a count tell workspaces apart; asking the system for chance is slow.
         self._mark: str = secrets.token_hex(4)
         self._count = itertools.count()
+        self._clock = SystemClock()
         # By scenario, because a run builds thousands of trials of the same one.
         self._shared: dict[str, _Shared] = {}
         self._tested: dict[str, ChatModel | None] = {}
@@ -216,7 +218,7 @@ class Builder:
         if shared is None:
             shared = self._shared[scenario.id] = self._share(scenario)
         registry = shared.registry
-        clock = SystemClock()
+        clock = self._clock
         environment = self._environment(scenario, f"{planned.key.index}-{self._mark}-{next(self._count)}")
         database = self._database(scenario, environment)
         services = None
@@ -231,7 +233,7 @@ class Builder:
             checks=self._checks,
             doubts=shared.doubts,
             termination=registry.termination,
-            user=self._user(scenario),
+            user=self._user(scenario) if shared.needs_user else None,
             agent=self._agent(scenario),
             judge=shared.judge,
             services=services,
@@ -261,6 +263,7 @@ class Builder:
             needs_services=needs_services(scenario, self._registries.registry(scenario)),
             missing_plugins=self._missing_plugins(scenario),
             doubts=self._doubts(scenario, self._judges),
+            needs_user=needs_user(scenario),
         )
 
     def _missing_plugins(self, scenario: Scenario) -> tuple[str, ...]:
