@@ -136,6 +136,7 @@ class PlannedPart(Sequence[PlannedTrial]):
 
 
 def trial_seed(seed: int, key: TrialKey) -> int:
+    """Depends on nothing but the seed of the run and the key."""
     digest = hashlib.blake2b(f"{seed}/{key}".encode(), digest_size=4).digest()
     return int.from_bytes(digest, "big") >> 1
 
