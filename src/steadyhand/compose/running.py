@@ -336,6 +336,8 @@ class Run:
                 if self._workers is not None:
                     await asyncio.shield(self._workers.close())
                 await builder.close()
+                if self._workers is not None:
+                    clean_workspaces()  # of a worker that was killed
 
     async def _open_workers(self, note: Callable[[str], None]) -> None:
         """Raises `SetupError` when the workers cannot start."""
