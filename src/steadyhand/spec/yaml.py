@@ -44,6 +44,7 @@ _NUMBER = re.compile(
     r"|(?P<float>[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?)"
 )
 _HALF = re.compile(r"\\[uU](?:0000)?([dD][89a-fA-F][0-9a-fA-F]{2})")
+_LONE = re.compile("[\ud800-\udfff]")
 _PAIR = re.compile(r"((?<!\\)(?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
 _TAG = "tag:yaml.org,2002:"
 _CORE_TAGS = frozenset(_TAG + name for name in ("str", "int", "float", "bool", "null", "seq", "map"))
@@ -293,8 +294,7 @@ def _with_whole_characters(text: str) -> str:
 
 def _joined(pair: re.Match[str]) -> str:
     before, high, low = pair.groups()
-    code = 0x10000 + ((int(high, 16) - 0xD800) << 10) + (int(low, 16) - 0xDC00)
-    return f"{before}\\U{code:08x}"
+    return f"{before}\\U{0x10000 + ((int(high, 16) & 0x3FF) << 10) + (int(low, 16) & 0x3FF):08x}"
 
 
 def _compose(text: str) -> Node:
@@ -319,11 +319,9 @@ def _compose(text: str) -> Node:
 def _half_character(error: yaml.MarkedYAMLError, text: str) -> YamlError | None:
     """If that is what the reading stopped at."""
     mark = error.problem_mark
-    lines = text.splitlines() if mark is not None else []
-    if mark is None or mark.line >= len(lines):
-        return None
-    found = _HALF.match(lines[mark.line], max(0, mark.column - 2)) or _HALF.match(lines[mark.line], mark.column)
-    if found is None:
+    line = "".join(text.splitlines()[mark.line : mark.line + 1]) if mark is not None else ""
+    found = _HALF.match(line, max(0, mark.column - 2)) if mark is not None else None
+    if mark is None or found is None:
         return None
     message = f"found half a surrogate pair, {found.group()}; write the character itself, or \\U and its eight digits"
     return YamlError("half-character", message, mark.line + 1, found.start() + 1)
