@@ -163,7 +163,7 @@ class _Parser:
 
     def __init__(self, text: str) -> None:
         self._text: str = text
-        self._tokens: list[str] = _TOKEN.findall(text)
+        self._tokens: list[str] = _TOKEN.findall(text.rstrip())
 
     def parse(self) -> Predicate:
         predicate = self._either()
