@@ -253,7 +253,7 @@ def _provenance(header: RunHeader, record: Path | None) -> Iterator[str]:
     if header.failed_of is not None:
         yield f"only what did not pass in run {visible(header.failed_of)}; its other scenarios were not run again"
     if header.shard is not None:
-        yield f"shard {header.shard}: {len(header.shard.scenario_ids)} of {len(header.shard.trials)} scenarios"
+        yield f"shard {header.shard}: {header.planned} of {sum(header.shard.trials.values())} trials"
     if header.merged_from:
         yield f"merged from {', '.join(map(visible, header.merged_from))}"
     if record is not None:
