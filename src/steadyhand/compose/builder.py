@@ -124,7 +124,7 @@ class Builder:
         self._shared: dict[str, _Shared] = {}
         self._tested: dict[str, ChatModel | None] = {}
         self._agents: dict[str, tuple[AgentFactory, AgentSettings]] = {}
-        self._scope = RunScope(concurrency=settings.concurrency, workspaces=workspaces)
+        self._scope = RunScope(concurrency=settings.concurrency, workspaces=parts.workspaces)
         self._gateway: GatewayServer | None = None
         self._environments: dict[str, tuple[EnvironmentFactory, EnvironmentSettings]] = {}
 
