@@ -89,7 +89,7 @@ def _figures(what: str, ways: Ways, moment: int) -> list[Figure]:
 
 
 def _run(work: Coroutine[Any, Any, Ways]) -> Ways:
-    from steadyhand.compose.running import quick_loop
+    from steadyhand.compose.run import quick_loop
 
     with asyncio.Runner(loop_factory=quick_loop()) as runner:
         return runner.run(work)

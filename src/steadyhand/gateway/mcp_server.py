@@ -25,7 +25,8 @@ from steadyhand.errors import SteadyhandError
 from steadyhand.gateway.connection import GatewayRequest, GatewayResponse, refusal
 from steadyhand.gateway.mocks import split_arguments
 from steadyhand.gateway.server import Address, Door
-from steadyhand.ports.agent import Addresses, ServiceFault, Services, TrialContext
+from steadyhand.ports.agent import Addresses, TrialContext
+from steadyhand.ports.services import ServiceFault, Services
 from steadyhand.records.base import plain, plain_object
 from steadyhand.records.event import ActionStatus, ActionTaken, Observed
 from steadyhand.runtime.values import as_text, kept_part

@@ -345,7 +345,7 @@ def _wire_at(path: str) -> _Wire | None:
 
 
 def _prompt(body: dict[str, Any]) -> str:
-    given = body.get("messages") or body.get("input") or []
+    given: Any = body.get("messages") or body.get("input") or []
     if isinstance(given, str):
         return given
     messages = cast("list[dict[str, Any]]", given)
