@@ -52,7 +52,7 @@ def builtin_plugin() -> Plugin:
             "anthropic": "steadyhand.builtin.models.anthropic:AnthropicModel",
             "local": "steadyhand.builtin.models.local:LocalModel",
             "openai": "steadyhand.builtin.models.openai:OpenAIModel",
-            "replay": "steadyhand.builtin.models.cassette:ReplayProvider",
+            "replay": "steadyhand.builtin.models.replay:ReplayProvider",
             "pydantic-ai": "steadyhand.builtin.models.pydantic_ai:PydanticAIModel",
             "scripted": "steadyhand.builtin.models.scripted:ScriptedModel",
         },
@@ -207,7 +207,7 @@ def recording(folder: Path, redactor: Redactor, *, add: bool) -> Recording:
 
 def replaying(folder: Path, redactor: Redactor, *, time: Literal["zero", "original"]) -> Callable[[str], ChatModel]:
     """From a model's name to its recorded answers. Raises `SetupError` when there is no recording."""
-    from steadyhand.builtin.models.cassette import Cassette, ReplayedModel
+    from steadyhand.builtin.models.replay import Cassette, ReplayedModel
 
     cassette = Cassette(folder, redactor, time=time)
     return lambda name: ReplayedModel(name, cassette)

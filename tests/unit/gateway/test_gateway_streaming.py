@@ -14,8 +14,9 @@ import openai
 import pytest
 
 from steadyhand.builtin.models.anthropic import AnthropicModel
-from steadyhand.builtin.models.cassette import Cassette, CassetteWriter, RecordingModel, ReplayedModel
+from steadyhand.builtin.models.cassette import CassetteWriter, RecordingModel
 from steadyhand.builtin.models.openai import OpenAIModel
+from steadyhand.builtin.models.replay import Cassette, ReplayedModel
 from steadyhand.builtin.models.scripted import ScriptedModel
 from steadyhand.engine.model_call import RetryPolicy
 from steadyhand.engine.trial import run_trial

@@ -407,11 +407,10 @@ def _response(made: _Try, zero: float, *, proxied: bool) -> ChatResponse:
 
 def _hung_up(made: _Try, zero: float, *, proxied: bool) -> ChatResponse:
     """What had arrived when the agent hung up. There is no telling how long the whole answer would have taken."""
-    response = _response(made, zero, proxied=proxied)
-    attempt = msgspec.structs.replace(response.attempt, last_byte_ms=None)
-    return msgspec.structs.replace(
-        response, attempt=attempt, tool_calls=(), finish_reason=FinishReason.HUNG_UP, finish_raw=None
-    )
+    heard = _response(made, zero, proxied=proxied)
+    attempt = msgspec.structs.replace(heard.attempt, last_byte_ms=None)
+    reason = FinishReason.HUNG_UP
+    return msgspec.structs.replace(heard, attempt=attempt, tool_calls=(), finish_reason=reason, finish_raw=None)
 
 
 def _arrivals(made: _Try) -> tuple[tuple[float, int], ...]:
