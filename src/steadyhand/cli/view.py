@@ -33,14 +33,14 @@ def view(folder: Path | None, config: Path | None, port: int, *, no_browser: boo
     whoever follows the link it prints, which works once. It writes nothing but labels. Ctrl+C ends it.
     """
     from steadyhand.cli.main import tell_bug
-    from steadyhand.viewer.labels import Labelling
+    from steadyhand.viewer.labels import LabelBook
     from steadyhand.viewer.pages import Viewer
     from steadyhand.viewer.server import ViewerServer
 
     folder = Settings(RunOptions(config=config, out=folder)).out
     if not folder.is_dir():
         raise SetupError(f"there is no folder {folder}; `steadyhand run` makes one, and another is named as DIR")
-    viewer = Viewer(folder, Labelling(labels or folder / "labels.jsonl", _user()))
+    viewer = Viewer(folder, LabelBook(labels or folder / "labels.jsonl", _user()))
     server = ViewerServer(viewer, port=port, on_bug=lambda error: say(tell_bug(error), err=True))
     try:
         say(f"viewer of {folder}: {server.session.link()}")

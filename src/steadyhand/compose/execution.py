@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from steadyhand.batch.local import Batch, InProcess, Perform, Preceded, running
+from steadyhand.batch.local import Batch, InProcess, Perform, PrecededExecutor, trial_runner
 from steadyhand.batch.plan import PlannedPart
 from steadyhand.batch.provider import ProviderGate
 from steadyhand.compose.builder import Builder
@@ -270,12 +270,12 @@ class Execution:
             if not interrupts.stopping:
                 await canaries.before_trial(builder, prices)
 
-        return Preceded(executor, before)
+        return PrecededExecutor(executor, before)
 
     def _performing(self, builder: Builder) -> Perform:
         origin = self._run.origin
         if origin is None:
-            return running(builder.build)
+            return trial_runner(builder.build)
 
         async def perform(planned: PlannedTrial) -> TrialRecord:
             from steadyhand.engine.rejudgement import rejudge

@@ -299,14 +299,14 @@ class Gateway(Protocol):
         ...
 
 
-class StandingAddresses(Protocol):
+class ReusableAddresses(Protocol):
     """Gives out addresses that outlive a trial, for a program that reads them once and then serves many."""
 
-    def standing(self, model: ChatModel | None) -> Addresses:
+    def reusable(self, model: ChatModel | None) -> Addresses:
         """Addresses that lead nowhere until they are pointed at a trial."""
         ...
 
-    def point(self, standing: Addresses, trial: TrialContext | None) -> None:
+    def point(self, reusable: Addresses, trial: TrialContext | None) -> None:
         """Let the addresses lead to this trial, or nowhere. They stop leading to a trial when it ends."""
         ...
 

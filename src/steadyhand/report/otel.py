@@ -21,7 +21,7 @@ import msgspec
 from steadyhand.errors import SetupError
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.event import ActionTaken, ModelCalled, Observed, Thought
-from steadyhand.records.run import RunHeader, TrialKey, TrialRecord, told_once
+from steadyhand.records.run import RunHeader, TrialKey, TrialRecord, without_repeated_actions
 from steadyhand.version import __version__
 
 DEFAULT_ENDPOINT = "http://127.0.0.1:4318"
@@ -177,7 +177,7 @@ def trial_spans(record: TrialRecord, run_id: str) -> list[dict[str, Any]]:
 
 
 def _steps(record: TrialRecord, names: _Names, root: str) -> Iterable[dict[str, Any]]:
-    events = told_once(record.events)
+    events = without_repeated_actions(record.events)
     results = {event.action_id: event for event in events if type(event) is Observed}
     for event in events:
         if type(event) is ModelCalled:
