@@ -24,7 +24,7 @@ from steadyhand.compose.scenarios import (
 )
 from steadyhand.compose.services import TrialServices
 from steadyhand.compose.settings import Settings, part_options
-from steadyhand.engine.context import ScoreRubric, TrialParts
+from steadyhand.engine.context import PreparedCheck, ScoreRubric, TrialParts
 from steadyhand.engine.limits import LagMonitor, SpendingLimit, SystemClock
 from steadyhand.engine.model_call import RetryPolicy
 from steadyhand.errors import SetupError
@@ -72,6 +72,7 @@ class _Shared(NamedTuple):
     needs_services: bool
     missing_plugins: tuple[str, ...]
     doubts: Mapping[int, str]
+    needs_user: bool
 
 
 def no_doubts(scenario: Scenario, judges: Judges) -> Mapping[int, str]:
@@ -114,17 +115,16 @@ class Builder:
         """What to say of the run as a whole before it begins, each once."""
         self.out_of_reach: Counter[str] = Counter()
         """What some scenarios set up and their agents never get, and how many scenarios that is said of."""
-        self._checked: dict[int, Any] = {}
-        self._text_checks: dict[int, Any] = {}
-        self._digests: dict[int, str] = {}
+        self._checks: dict[int, PreparedCheck] = {}
         # A mark of the run and a count tell workspaces apart; asking the system for chance is slow.
         self._mark: str = secrets.token_hex(4)
         self._count = itertools.count()
+        self._clock = SystemClock()
         # By scenario, because a run builds thousands of trials of the same one.
         self._shared: dict[str, _Shared] = {}
         self._tested: dict[str, ChatModel | None] = {}
         self._agents: dict[str, tuple[AgentFactory, AgentSettings]] = {}
-        self._scope = RunScope(concurrency=settings.concurrency)
+        self._scope = RunScope(concurrency=settings.concurrency, workspaces=parts.workspaces)
         self._gateway: GatewayServer | None = None
         self._environments: dict[str, tuple[EnvironmentFactory, EnvironmentSettings]] = {}
 
@@ -179,9 +179,7 @@ class Builder:
             key=stored.key,
             environment=StoredEnvironment(),
             evaluator=registry.evaluator,
-            checked=self._checked,
-            text_checks=self._text_checks,
-            digests=self._digests,
+            checks=self._checks,
             doubts=self._doubts(scenario, self._judges),
             agent=agent,
             judge=self._judges.get(scenario) if self._judges.needed(scenario) else None,
@@ -224,7 +222,7 @@ class Builder:
         if shared is None:
             shared = self._shared[scenario.id] = self._share(scenario)
         registry = shared.registry
-        clock = SystemClock()
+        clock = self._clock
         environment = self._environment(scenario, f"{planned.key.index}-{self._mark}-{next(self._count)}")
         database = self._database(scenario, environment)
         services = None
@@ -236,12 +234,10 @@ class Builder:
             environment=environment,
             database=database,
             evaluator=registry.evaluator,
-            checked=self._checked,
-            text_checks=self._text_checks,
-            digests=self._digests,
+            checks=self._checks,
             doubts=shared.doubts,
             termination=registry.termination,
-            user=self._user(scenario),
+            user=self._user(scenario) if shared.needs_user else None,
             agent=self._agent(scenario),
             judge=shared.judge,
             services=services,
@@ -271,6 +267,7 @@ class Builder:
             needs_services=needs_services(scenario, self._registries.registry(scenario)),
             missing_plugins=self._missing_plugins(scenario),
             doubts=self._doubts(scenario, self._judges),
+            needs_user=needs_user(scenario),
         )
 
     def _missing_plugins(self, scenario: Scenario) -> tuple[str, ...]:

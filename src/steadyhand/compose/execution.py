@@ -17,7 +17,7 @@ from steadyhand.batch.provider import ProviderGate
 from steadyhand.compose.builder import Builder
 from steadyhand.compose.fingerprint import Fingerprints, total
 from steadyhand.compose.models import Tape
-from steadyhand.compose.run import Run
+from steadyhand.compose.run import Run, clean_workspaces
 from steadyhand.engine.limits import LagMonitor
 from steadyhand.engine.model_call import OpenGate
 from steadyhand.errors import SteadyhandError, StoreError
@@ -130,6 +130,8 @@ class Execution:
                 if self._workers is not None:
                     await asyncio.shield(self._workers.close())
                 await builder.close()
+                if self._workers is not None:
+                    clean_workspaces()  # of a worker that was killed
 
     async def _open_workers(self, note: Callable[[str], None]) -> None:
         """Raises `SetupError` when the workers cannot start."""

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from steadyhand.engine.context import RunningTrial, TrialParts
+from steadyhand.engine.context import PreparedCheck, RunningTrial, TrialParts
 from steadyhand.engine.conversation import UserScript
 from steadyhand.engine.evaluation import Assessment, Evaluation
 from steadyhand.engine.stored_trial import RebuiltStep, StoredSteps
@@ -68,20 +68,20 @@ class _Rejudgement(Evaluation):
     async def check(
         self, spec: EvaluationSpec, result: ExecutionResult, *, stage: Stage, step: int, turn: int | None = None
     ) -> EvaluationResult:
-        key = (stage, step, turn, self._trial.digest(spec))
+        prepared = self._trial.prepared(spec)
+        key = (stage, step, turn, prepared.digest)
         same = self._stored.get(key)
         kept = same.pop(0) if same else None
-        if self._is_made_again(spec, key, kept):
+        if self._is_made_again(prepared, key, kept):
             return await super().check(spec, result, stage=stage, step=step, turn=turn)
         found = kept or inconclusive(_NOT_STORED)
         took_ms = kept.duration_ms if kept else 0.0
-        return self._finish(spec, found, stage=stage, step=step, turn=turn, took_ms=took_ms)
+        return self._finish(spec, prepared, found, stage=stage, step=step, turn=turn, took_ms=took_ms)
 
-    def _is_made_again(self, spec: EvaluationSpec, key: CheckKey, kept: EvaluationResult | None) -> bool:
-        evaluator = self._trial.parts.evaluator(spec.type)
-        if needs_judge(evaluator, self._trial.params(spec, evaluator)):
+    def _is_made_again(self, check: PreparedCheck, key: CheckKey, kept: EvaluationResult | None) -> bool:
+        if needs_judge(check.evaluator, check.params):
             return self._only is None or key in self._only
-        return kept is None and deterministic(evaluator)
+        return kept is None and deterministic(check.evaluator)
 
 
 async def rejudge(

@@ -138,10 +138,14 @@ K = TypeVar("K", bound=EndsWithRun)
 
 
 class RunScope:
-    """What the agents of one run share, such as a pool: made when first asked for, closed when the run is over."""
+    """What the agents of one run share, such as a pool: made when first asked for, closed when the run is over.
 
-    def __init__(self, *, concurrency: int) -> None:
+    `workspaces` is the folder that workspaces are made in, if there is one.
+    """
+
+    def __init__(self, *, concurrency: int, workspaces: Path | None = None) -> None:
         self.concurrency: int = concurrency
+        self.workspaces: Path | None = workspaces
         self._made: dict[type[Any], EndsWithRun] = {}
 
     def get(self, kind: type[K], make: Callable[[RunScope], K]) -> K:

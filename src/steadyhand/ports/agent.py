@@ -172,8 +172,16 @@ def agent_facts(agent: object) -> AgentFacts:
     return AgentFacts(*(getattr(agent, name, default) for name, default in AgentFacts._field_defaults.items()))
 
 
+_NOT_DECLARED = AgentFacts()
+
+
 def shows_of(agent: Agent) -> Shows:
-    return agent_facts(agent).shows
+    shows: Shows = getattr(agent, "shows", _NOT_DECLARED.shows)
+    return shows
+
+
+def agent_closes_at_once(agent: Agent) -> bool:
+    return bool(getattr(agent, "closes_at_once", _NOT_DECLARED.closes_at_once))
 
 
 class Question(Record):

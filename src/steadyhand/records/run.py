@@ -374,7 +374,10 @@ def exported_transcript(trial: TrialRecord) -> tuple[Said, ...]:
 
 def trajectory_of(events: Iterable[AnyEvent]) -> tuple[TrajectoryStep, ...]:
     """Thoughts, actions and observations by the time they began; those of the same moment stay as they were emitted."""
-    told = without_repeated_actions([event for event in events if isinstance(event, _STEPS)])
+    found = [event for event in events if isinstance(event, _STEPS)]
+    if not found:
+        return ()
+    told = without_repeated_actions(found)
     steps = [step for event in told if (step := _step_of(event)) is not None]
     return tuple(sorted(steps, key=lambda step: step.at_ms))
 

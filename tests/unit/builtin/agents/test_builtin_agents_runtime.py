@@ -192,7 +192,18 @@ async def test_a_schema_that_is_none_is_the_plugins_fault(tmp_path: Path):
 
     bad = Action(name="odd", handler=lambda params, context: 1, parameters={"type": "objekt"})
     played = await Played(tmp_path, calls(("odd", {})), plugin=Plugin(name="p", actions={"odd": bad})).open()
-    with pytest.raises(PluginError, match="the parameters of 'odd' are not a JSON Schema"):
+    with pytest.raises(PluginError, match="the JSON Schema of 'odd' is not one"):
+        await played.turn()
+
+
+async def test_a_schema_that_never_ends_is_the_plugins_fault(tmp_path: Path):
+    from steadyhand.plugins.plugin import Action
+
+    slow = {"type": "object", "properties": {"x": {"type": "string", "pattern": "^(a|aa)+$"}}}
+    odd = Action(name="odd", handler=lambda params, context: 1, parameters=slow)
+    plugin = Plugin(name="p", actions={"odd": odd})
+    played = await Played(tmp_path, calls(("odd", {"x": "a" * 60 + "b"})), plugin=plugin).open()
+    with pytest.raises(PluginError, match="of the JSON Schema of 'odd' takes too long to match"):
         await played.turn()
 
 
