@@ -94,14 +94,16 @@ class Run:
         self.redactor: Redactor = self.settings.redactor(loaded)
         self.scenarios: list[Scenario] = with_safe_ids(loaded, self.redactor)
         self.origin: Origin | None = None if options.rejudge is None else Origin(options.rejudge)
+        numbers: Mapping[str, Sequence[int]] = {}
         if self.origin is not None:
             self.scenarios = self.origin.scenarios(self.scenarios, options)
+            numbers = self.origin.numbers
         self.unsharded: list[Scenario] = self.scenarios
         if options.only or options.shard is not None:
             from steadyhand.compose.shards import only_scenarios, shard_scenarios
 
             self.unsharded = only_scenarios(self.scenarios, options)
-            self.scenarios = shard_scenarios(self.unsharded, self.settings)
+            self.scenarios, numbers = shard_scenarios(self.unsharded, self.settings)
         self.needs_trust: str | None = None
         """What the run would do only with --trust, in words; None when there is nothing, or it was given."""
         self._check_scenarios(options, checking=checking)
@@ -109,7 +111,7 @@ class Run:
         header, self.record = begun if begun is not None else (None, None)
         seed = header.seed if header is not None else self.settings.seed
         self.seed: int = seed if seed is not None else secrets.randbelow(2**31)
-        self.planned: Plan = Plan(self.scenarios, seed=self.seed, trials=options.trials)
+        self.planned: Plan = Plan(self.scenarios, seed=self.seed, trials=options.trials, numbers=numbers)
         self.pending: Sequence[PlannedTrial] = self.doable(self.planned)
         if options.alpha is not None and options.until is None:
             raise SetupError("--alpha is the error rate of --until decided; add that or leave --alpha out")

@@ -136,11 +136,13 @@ class Shard(Record):
     """Which part of a whole a run is: the `number`th of `of`, counted from 1, and what the whole consists of.
 
     The rest is of the whole, by scenario in the order of the plan: `trials` planned, `digests` of what they are made
-    of, and what a header says of scenarios. It is the same in every shard.
+    of, and what a header says of scenarios. It is the same in every shard. `together` keeps the trials of a scenario in
+    one shard.
     """
 
     number: int
     of: int
+    together: bool = False
     trials: dict[str, int] = {}
     digests: dict[str, str] = {}
     targets: dict[str, Target] = {}
@@ -151,9 +153,21 @@ class Shard(Record):
         return f"{self.number}/{self.of}"
 
     @property
-    def scenario_ids(self) -> tuple[str, ...]:
-        """Those of this shard: every `of`th scenario."""
-        return tuple(self.trials)[self.number - 1 :: self.of]
+    def numbers(self) -> dict[str, range]:
+        """The trials of this shard, by scenario: every `of`th of all, or all of every `of`th scenario.
+
+        They are counted by scenario id, so that it does not matter in which order files were named.
+        """
+        found: dict[str, range] = {}
+        before = 0
+        for scenario_id, trials in sorted(self.trials.items()):
+            first = (self.number - 1 - before) % self.of
+            if self.together:
+                found[scenario_id] = range(0 if first else trials)
+            else:
+                found[scenario_id] = range(first, trials, self.of)
+            before += 1 if self.together else trials
+        return {scenario_id: found[scenario_id] for scenario_id in self.trials if found[scenario_id]}
 
 
 class RunHeader(Record):

@@ -18,7 +18,7 @@ from steadyhand.judging.trial import Alarm, alarm_of
 from steadyhand.records.base import Record
 from steadyhand.records.evaluation import Outcome, Verdict
 from steadyhand.records.event import Noted
-from steadyhand.records.run import RunHeader, TrialRecord, transcript_of
+from steadyhand.records.run import RunHeader, TrialRecord
 from steadyhand.report import wording
 from steadyhand.report.details import Incidents, render_incidents
 from steadyhand.report.figures import FIGURE_COLUMNS, figure_cells, render_figures
@@ -26,6 +26,7 @@ from steadyhand.report.table import Cell, Page, one_line, render_table, tell_apa
 from steadyhand.report.transcript import (
     NO_CONDITION,
     Transcripts,
+    is_conversation,
     render_endings,
     render_transcript,
 )
@@ -252,7 +253,7 @@ def _provenance(header: RunHeader, record: Path | None) -> Iterator[str]:
     if header.failed_of is not None:
         yield f"only what did not pass in run {visible(header.failed_of)}; its other scenarios were not run again"
     if header.shard is not None:
-        yield f"shard {header.shard}: {len(header.shard.scenario_ids)} of {len(header.shard.trials)} scenarios"
+        yield f"shard {header.shard}: {header.planned} of {sum(header.shard.trials.values())} trials"
     if header.merged_from:
         yield f"merged from {', '.join(map(visible, header.merged_from))}"
     if record is not None:
@@ -263,7 +264,7 @@ def _passed_in_full(found: _Gathered, planned: Mapping[str, int], page: Page, vi
     """The transcripts of trials that passed: those asked for, and that of a single conversation."""
     told = found.told
     if view == View() and found.shown.total() == 1 and found.failures is None and found.first is not None:
-        told = [found.first] if _is_conversation(found.first) else []
+        told = [found.first] if is_conversation(found.first) else []
     for trial in told:
         yield ""
         numbered = planned.get(trial.key.scenario_id, 0) > 1
@@ -275,10 +276,6 @@ def _passed_in_full(found: _Gathered, planned: Mapping[str, int], page: Page, vi
         yield from render_endings(trial, page)
         if view.transcripts != "none":
             yield from render_transcript(trial, page, whole=view.singly)
-
-
-def _is_conversation(trial: TrialRecord) -> bool:
-    return any(said.turn is not None for said in transcript_of(trial.events))
 
 
 def _remarks(found: _Gathered, page: Page) -> Iterator[str]:
