@@ -155,6 +155,10 @@ class AgentFacts(NamedTuple):
     """Whether its target, what stands after the `:` of its name, is code that runs on this machine. One from outside
     the project then needs --trust. Its factory declares this; one that takes a URL says False."""
 
+    names_python: bool = False
+    """Whether its target is `file.py:name` or `module:name`. A resume then looks for changes in what that imports as
+    well, and not only in the files that the target names. Its factory declares this."""
+
     key_variable: str = ""
     """The variable of the key that it sends to its target unless another one is configured. Its factory declares this.
     No such key is sent where a scenario chose the target, and the user is told."""

@@ -90,6 +90,7 @@ class PythonAgentFactory:
     """Builds the agent in a child process, or in ours if the option `in_process` is set."""
 
     uses_gateway: ClassVar[bool] = True
+    names_python: ClassVar[bool] = True
     options: ClassVar[type[Options]] = PythonOptions
 
     def __call__(self, settings: AgentSettings) -> Agent:
