@@ -59,7 +59,7 @@ async def _serve(trial: ManualTrial, port: int) -> None:
         for name, value in addresses.variables.items():
             say(f"export {name}={value}")
         sys.stdout.flush()
-        say("serving; Ctrl-C ends it", err=True)
+        say("serving; press Ctrl-C to stop", err=True)
         await asyncio.Event().wait()
 
 
