@@ -151,7 +151,7 @@ class Execution:
             needed = fewest_passes(required, self._header.alpha)
             if needed is not None and trials < needed:
                 told = f"--until decided can never say passed with {trials} trials: {percent(required)} at alpha "
-                told += f"{self._header.alpha:g} takes at least {needed}, all passed"
+                told += f"{self._header.alpha:g} needs at least {needed}, all passed"
                 short[told] = short.get(told, 0) + 1
         return [f"{message} ({count} scenarios)" if count > 1 else message for message, count in short.items()]
 

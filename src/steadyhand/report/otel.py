@@ -44,7 +44,7 @@ def target_of(url: str, variables: Mapping[str, str]) -> OtelEndpoint:
     base = url or variables.get("OTEL_EXPORTER_OTLP_ENDPOINT", "") or DEFAULT_ENDPOINT
     full = own if own and not url else base if base.endswith("/v1/traces") else base.rstrip("/") + "/v1/traces"
     if not full.startswith(("http://", "https://")):
-        raise SetupError(f"--otel: {full!r} is no URL; expected http://HOST:PORT")
+        raise SetupError(f"--otel: {full!r} is not a URL; expected http://HOST:PORT")
     # The variables' headers belong to the variables' endpoint, not to one that is named on the command line.
     given = "" if url else variables.get("OTEL_EXPORTER_OTLP_HEADERS", "")
     pairs = (pair.partition("=") for pair in given.split(",") if "=" in pair)
