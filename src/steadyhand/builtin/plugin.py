@@ -141,7 +141,7 @@ def _templated(settings: AgentSettings, options: HttpAgentOptions, url: str, nam
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     fixed = {header: value for header, value in options.headers.items() if "{" not in value}
     headers |= check_headers(name, fixed)
-    addresses = {} if settings.gateway is None else settings.gateway.standing(None).names
+    addresses = {} if settings.gateway is None else settings.gateway.reusable(None).names
 
     def endpoint(call: SessionCall, reply: str | None, where: str) -> TemplateModel:
         check_names(call.body, {**VALUES, **addresses}, f"{name}: option {where}")

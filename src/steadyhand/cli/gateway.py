@@ -10,7 +10,7 @@ import click
 
 from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import say
-from steadyhand.compose.gateway import StandingTrial
+from steadyhand.compose.gateway import ManualTrial
 from steadyhand.compose.run import quick_loop
 from steadyhand.records.base import shorten
 from steadyhand.records.chat import FinishReason
@@ -49,18 +49,18 @@ def gateway(
     Prints the environment variables that point an agent at it.
     """
     options = RunOptions(config=config, plugins=plugins, model=model, env_file=env_file, trust=trust)
-    trial = StandingTrial(file, options)
+    trial = ManualTrial(file, options)
     with asyncio.Runner(loop_factory=quick_loop()) as runner:
         runner.run(_serve(trial, port))
 
 
-async def _serve(trial: StandingTrial, port: int) -> None:
+async def _serve(trial: ManualTrial, port: int) -> None:
     shown = _Shown(trial.settings.redactor([trial.scenario]))
     async with trial.served(port, [shown]) as addresses:
         for name, value in addresses.variables.items():
             say(f"export {name}={value}")
         sys.stdout.flush()
-        say("serving; Ctrl-C ends it", err=True)
+        say("serving; press Ctrl-C to stop", err=True)
         await asyncio.Event().wait()
 
 

@@ -121,11 +121,9 @@ class Reports(Record):
         if len(dashed) > 1:
             raise SetupError(f"only one of {' and '.join(dashed)} can be written to stdout; give the other a file")
         if self.html_file == STDOUT and read_by_ci():
-            raise SetupError(
-                "--html - would put what agents said into the log of the CI service, unmarked; give it a file"
-            )
+            raise SetupError("--html - would write what agents said to the CI log unmarked; give it a file")
         if self.quiet and self.verbose:
-            raise SetupError("-q and -v exclude each other")
+            raise SetupError("-q and -v cannot be used together")
         return self
 
 
@@ -251,8 +249,8 @@ def _resume(run: Run) -> str:
 @shared.optional_paths
 @shared.filters
 @shared.project
-@click.option("--failed-of", metavar="RUN", help="Run again the scenarios of RUN that did not pass, as it was started.")
-@click.option("--shard", metavar="N/TOTAL", help="Run only this part; `steadyhand merge` puts the parts together.")
+@click.option("--failed-of", metavar="RUN", help="Rerun the scenarios of RUN that did not pass, with its options.")
+@click.option("--shard", metavar="N/TOTAL", help="Run only this shard; `steadyhand merge` joins the shards.")
 @click.option(
     "--model",
     multiple=True,
@@ -293,7 +291,7 @@ def _resume(run: Run) -> str:
 @click.option(
     "--until",
     type=click.Choice(["decided"]),
-    help="Run a scenario's trials only until its pass rate is decided; --trials is the most.",
+    help="Stop a scenario's trials once its pass rate is decided; --trials is the maximum.",
 )
 @click.option(
     "--alpha",
@@ -326,7 +324,7 @@ def _resume(run: Run) -> str:
 @click.option(
     "--otlp-port",
     type=click.IntRange(1, 65535),
-    help="Receive spans from services that are already running, as OTLP over HTTP on this port of the loopback.",
+    help="Receive spans from services that are already running, as OTLP over HTTP on this loopback port.",
 )
 @click.option(
     "--otel",

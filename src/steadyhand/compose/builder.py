@@ -285,7 +285,7 @@ class Builder:
 
         async def score(materials: Sequence[Material], tier: LatencyTier | None, trial: TrialContext) -> RubricScore:
             if not isinstance(judge, RubricJudge):
-                return RubricScore(name=rubric.name, reason=f"the judge {ref.name} scores no rubrics")
+                return RubricScore(name=rubric.name, reason=f"the judge {ref.name} cannot score rubrics")
             return await judge.score(rubric, materials, trial, timeliness=timeliness_of(tier))
 
         return score
@@ -346,7 +346,7 @@ class Builder:
             options=part_options(factory, table, {"sandbox": True} if self._settings.sandbox else {}),
         )
         if self._settings.sandbox and not factory(settings).sandboxed:
-            raise SetupError(f"--sandbox: the environment {type_!r} does not keep commands from this machine")
+            raise SetupError(f"--sandbox: the environment {type_!r} does not isolate commands from this machine")
         return factory, settings
 
     def _database(self, scenario: Scenario, environment: EnvironmentProvider) -> OfferedDatabase | None:

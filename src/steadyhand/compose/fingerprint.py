@@ -25,6 +25,7 @@ from steadyhand.compose.scenarios import (
     needs_user,
 )
 from steadyhand.compose.settings import ModelRef, Settings
+from steadyhand.ports.agent import agent_facts
 from steadyhand.records.run import JUDGE_PART, SCENARIO_PART
 from steadyhand.records.scenario import PluginRef, Scenario
 from steadyhand.redaction import Redactor
@@ -214,7 +215,7 @@ class Fingerprints:
             self._clean(sorted(options.items())),
             config.type if config else None,
             self._sources.digest(ref.folder / name),
-            self._replayed(ref.folder / name) if provider == "replay" else None,
+            self._replayed(ref.folder / name),
         ]
 
     def _base_url(self, provider: str, name: str) -> str | None:
@@ -228,16 +229,15 @@ class Fingerprints:
         given = self._settings.agent(scenario)
         kind, _, target = given.partition(":")
         folder = self._settings.agent_folder(scenario)
-        match kind:
-            case "python":
-                place = target.rpartition(":")[0]
-                return [given, self._python(place, folder)]
-            case "command":
-                return [self._clean(given), [self._beside(word, folder) for word in _files_in(target)]]
-            case "http" | "elizaos":
-                return [kind, self._address(target)]
-            case _:
-                return [self._clean(given)]
+        registry = self._registries.registry(scenario)
+        facts = agent_facts(registry.agent(kind) if registry.has("agents", kind) else None)
+        if not target:
+            return [self._clean(given)]
+        if not facts.runs_target:
+            return [kind, self._address(target)]
+        if facts.names_python:
+            return [given, self._python(target.rpartition(":")[0], folder)]
+        return [self._clean(given), [self._beside(word, folder) for word in _files_in(target)]]
 
     def _agent_options(self, scenario: Scenario) -> str:
         table = self._settings.config.agents.get(self._settings.agent(scenario).partition(":")[0], {})

@@ -27,7 +27,7 @@ from steadyhand.records.run import TrialKey
 from steadyhand.records.scenario import Scenario
 
 
-class StandingTrial:
+class ManualTrial:
     """What serves somebody who tries the gateway out: a scenario's mocks, and a model."""
 
     def __init__(self, file: Path | None, options: RunOptions) -> None:

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from steadyhand.errors import FileError, SetupError
 from steadyhand.plugins.plugin import ModelFactory, Options, options_of
 from steadyhand.plugins.registry import ExtensionPoint, Registry, unknown_part
+from steadyhand.ports.model import ModelFacts
 from steadyhand.records.base import Record
 from steadyhand.records.config import Config, ProviderConfig, RunOptions, Selection
 from steadyhand.records.location import Place, Problem
@@ -252,12 +253,11 @@ class Settings:
             found |= secrets_in_command((agent or "").partition(":")[2])
         return Redactor(found)
 
-    def own_servers(self) -> tuple[str, ...]:
+    def own_servers(self, providers: Mapping[str, ModelFacts]) -> tuple[str, ...]:
         """The providers behind a base URL of one's own, for whose models list prices do not hold."""
-        elsewhere = {name for name, provider in self.config.providers.items() if provider.base_url}
-        if self.variables.get("OPENAI_BASE_URL"):
-            elsewhere.add("openai")
-        return tuple(sorted(elsewhere))
+        configured = {name for name, provider in self.config.providers.items() if provider.base_url}
+        by_variable = {name for name, facts in providers.items() if self.variables.get(facts.base_url_variable)}
+        return tuple(sorted(configured | by_variable))
 
     def _role(self, option: str | None, configured: str | None) -> ModelRef | None:
         return self._resolve(option, Path.cwd()) if option is not None else self._configured(configured)

@@ -106,7 +106,7 @@ OpenHandler = Callable[[GatewayRequest], Awaitable[GatewayResponse]]
 
 
 class GatewayServer:
-    """One per run, on its event loop. Implements `ports.agent.StandingAddresses`."""
+    """One per run, on its event loop. Implements `ports.agent.ReusableAddresses`."""
 
     def __init__(self, port: int = 0) -> None:
         """Take a port, 0 for any. Raises `SetupError` when it is not to be had."""
@@ -164,17 +164,17 @@ class GatewayServer:
             variables.update(found.variables)
         return Addresses(token=address.token, names=names, variables=variables)
 
-    def standing(self, model: ChatModel | None) -> Addresses:
+    def reusable(self, model: ChatModel | None) -> Addresses:
         """Addresses that lead nowhere until they are pointed at a trial."""
         return self.addresses(Address(self._origin, model))
 
-    def point(self, standing: Addresses, trial: TrialContext | None) -> None:
-        """Let the standing addresses lead to this trial, which must be open here, or nowhere."""
+    def point(self, reusable: Addresses, trial: TrialContext | None) -> None:
+        """Let the reusable addresses lead to this trial, which must be open here, or nowhere."""
         found = None if trial is None else next((door for door in self._doors.values() if door.trial is trial), None)
         if found is None:
-            self._doors.pop(standing.token, None)
+            self._doors.pop(reusable.token, None)
         else:
-            self._doors[standing.token] = found
+            self._doors[reusable.token] = found
 
     def door(self, token: str) -> Door | None:
         return self._doors.get(token)

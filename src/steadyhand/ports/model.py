@@ -105,6 +105,9 @@ class ModelFacts(NamedTuple):
     free: bool = False
     """Whether calls cost nothing."""
 
+    base_url_variable: str = ""
+    """The variable that points it at another server. Where that is set, list prices do not hold."""
+
 
 def model_facts(factory: object) -> ModelFacts:
     """What the factory declares, with defaults for the rest."""

@@ -20,7 +20,7 @@ import msgspec
 from steadyhand.errors import SetupError
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.event import ActionTaken, ModelCalled, Observed, Thought
-from steadyhand.records.run import RunHeader, TrialKey, TrialRecord, told_once
+from steadyhand.records.run import RunHeader, TrialKey, TrialRecord, without_repeated_actions
 from steadyhand.version import __version__
 
 DEFAULT_ENDPOINT = "http://127.0.0.1:4318"
@@ -45,7 +45,7 @@ def target_of(url: str, variables: Mapping[str, str]) -> OtelEndpoint:
     base = url or variables.get("OTEL_EXPORTER_OTLP_ENDPOINT", "") or DEFAULT_ENDPOINT
     full = own if own and not url else base if base.endswith("/v1/traces") else base.rstrip("/") + "/v1/traces"
     if not full.startswith(("http://", "https://")):
-        raise SetupError(f"--otel: {full!r} is no URL; expected http://HOST:PORT")
+        raise SetupError(f"--otel: {full!r} is not a URL; expected http://HOST:PORT")
     # The variables' headers belong to the variables' endpoint, not to one that is named on the command line.
     given = "" if url else _of_traces("HEADERS", variables)
     pairs = (pair.partition("=") for pair in given.split(",") if "=" in pair)
@@ -204,7 +204,7 @@ def trial_spans(record: TrialRecord, run_id: str) -> list[dict[str, Any]]:
 
 
 def _steps(record: TrialRecord, names: _Names, root: str) -> Iterable[dict[str, Any]]:
-    events = told_once(record.events)
+    events = without_repeated_actions(record.events)
     results = {event.action_id: event for event in events if type(event) is Observed}
     for event in events:
         if type(event) is ModelCalled:

@@ -139,7 +139,7 @@ class CommandAgent:
             self.shows = _shows_of_stranger(self.shows, options.env)
         self._limit_s: float = options.timeout_s
         self._env: Mapping[str, str] = options.env
-        addresses = Addresses() if settings.gateway is None else settings.gateway.standing(settings.model)
+        addresses = Addresses() if settings.gateway is None else settings.gateway.reusable(settings.model)
         program_variables(addresses, self._env, wanted_by="agent command")
         self._line: CommandLine = read_line(settings.target, folder=settings.folder, variables=settings.variables)
         self._trial: TrialContext | None = None

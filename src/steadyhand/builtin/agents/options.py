@@ -23,17 +23,19 @@ _MISSING = {
 
 
 class TimedOptions(Options):
-    """`timeout_s` is the time for a turn where the scenario sets none.
-
-    `traces` says that the agent exports spans to us: `spans`, some of what it does, or `tools`, every tool call, so
-    that what is not in its trace was not done.
-    """
+    """`timeout_s` is the time for a turn where the scenario sets none."""
 
     timeout_s: float = Field(default=DEFAULT_LIMIT_S, gt=0)
+
+
+class TracedOptions(TimedOptions):
+    """`traces` says that the agent exports spans to us: `spans`, some of what it does, or `tools`, every tool call, so
+    that what is not in its trace was not done."""
+
     traces: Literal["spans", "tools"] | None = None
 
 
-class ProgramOptions(TimedOptions):
+class ProgramOptions(TracedOptions):
     """Of an agent that is a program: `env` are variables for it, in which `{name}` stands for an address of the trial.
 
     Which addresses there are depends on the run: `openai_base_url`, for one, only where a model is named.

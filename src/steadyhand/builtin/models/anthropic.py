@@ -388,6 +388,7 @@ def read_settings(settings: ModelSettings) -> tuple[HttpSettings, Asking]:
 class AnthropicModel(HttpModel):
     """Built by the model factory for `anthropic`."""
 
+    base_url_variable: ClassVar[str] = "ANTHROPIC_BASE_URL"
     options: ClassVar[type[Options]] = AnthropicOptions
 
     def __init__(self, settings: ModelSettings) -> None:
