@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from urllib.parse import urldefrag
 
 from steadyhand.errors import SetupError, StoreError
+from steadyhand.plugins.extras import missing_extra
 from steadyhand.plugins.plugin import AgentSettings, ModelSettings, Options, Plugin, read_options
-from steadyhand.ports.agent import Agent, OfferedDatabase, ScriptSandbox
+from steadyhand.ports.agent import Agent, OfferedDatabase, ProvidedService, ScriptSandbox
 from steadyhand.ports.environment import EnvironmentProvider
 from steadyhand.ports.model import ChatModel
-from steadyhand.records.scenario import DatabaseSeed
+from steadyhand.records.scenario import DatabaseSeed, RealService
 from steadyhand.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -181,6 +182,18 @@ def make_database(
     from steadyhand.builtin.services import database
 
     return database.make_database(seed, environment=environment, folder=folder, live=live)
+
+
+def real_service(
+    service: RealService, *, folder: Path, variables: Mapping[str, str], options: Mapping[str, Any]
+) -> ProvidedService:
+    """What `setup.services` names, not started yet. Raises `SetupError` without the extra `mcp`, for a program that is
+    not there and for a wrong option."""
+    if (missing := missing_extra("mcp")) is not None:
+        raise SetupError(f"the service {service.name!r} is an MCP server, and {missing}")
+    from steadyhand.builtin.services.mcp_connection import mcp_service
+
+    return mcp_service(service, folder=folder, variables=variables, options=options)
 
 
 def sweep_workspaces(folder: Path) -> None:

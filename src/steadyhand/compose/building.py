@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import importlib
 import itertools
-import random
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from steadyhand.builtin.plugin import make_database, script_sandbox
+from steadyhand.builtin.plugin import make_database
 from steadyhand.compose.loading import (
     Rubrics,
     ScenarioRegistries,
@@ -27,7 +26,7 @@ from steadyhand.compose.settings import Settings, part_options
 from steadyhand.engine.context import ScoreRubric, TrialParts
 from steadyhand.engine.limits import LagMonitor, SpendingLimit, SystemClock
 from steadyhand.engine.model_call import RetryPolicy
-from steadyhand.errors import FileError, SetupError
+from steadyhand.errors import SetupError
 from steadyhand.judging.rubric import timeliness_of
 from steadyhand.plugins.plugin import (
     AgentFactory,
@@ -44,7 +43,6 @@ from steadyhand.ports.agent import (
     Judge,
     OfferedDatabase,
     RubricJudge,
-    Services,
     Shows,
     TrialContext,
     UserSimulator,
@@ -52,16 +50,14 @@ from steadyhand.ports.agent import (
     shows_of,
 )
 from steadyhand.ports.environment import EnvironmentProvider
-from steadyhand.ports.model import ChatModel, Clock, Gate
+from steadyhand.ports.model import ChatModel, Gate
 from steadyhand.ports.observer import EventSink
 from steadyhand.records.evaluation import LatencyTier, Material, RubricScore
-from steadyhand.records.location import Problem
 from steadyhand.records.run import PlannedTrial, TrialRecord
-from steadyhand.records.scenario import Converse, Mock, Scenario, evaluation_specs
-from steadyhand.runtime.mocks import MockSource, MockTable
-from steadyhand.runtime.runtime import AgentRuntime
+from steadyhand.records.scenario import Converse, Scenario, evaluation_specs
 
 if TYPE_CHECKING:
+    from steadyhand.compose.services import TrialServices
     from steadyhand.gateway.server import GatewayServer
 
 
@@ -130,7 +126,9 @@ class Builder:
         Raises `UsageError`.
         """
         if any(needs_services(scenario, self._registries.registry(scenario)) for scenario in scenarios):
-            self._services = TrialServices()
+            from steadyhand.compose.services import TrialServices  # a plain decision has none
+
+            self._services = TrialServices(self._settings)
             self._services.check(scenarios)
         # An import in the middle of a run holds up the event loop, and spoils what is being timed.
         if self._services is not None or any(self._judges.needed(each) for each in scenarios):
@@ -207,6 +205,8 @@ class Builder:
             self._doubts(scenario, self._judges)
         self._rubric_scorer(scenario)
         self._user(scenario)
+        if self._services is not None:
+            self._services.prepare(scenario, self._registries.registry(scenario))
         self._database(scenario, self._environment(scenario, "prepare"))
         for name in termination_functions(scenario):
             self._registries.registry(scenario).termination(name)
@@ -428,6 +428,7 @@ def _out_of_reach(scenario: Scenario, agent: str, shows: Shows, *, live: bool) -
     setup = scenario.setup
     found = [
         (bool(setup.mocks) and not live, shows.services, "mocks do", "service calls"),
+        (bool(setup.services), shows.services, "`services` do", "service calls"),
         (bool(setup.virtual_fs), shows.files, "`virtual_fs` does", "files"),
         (setup.database is not None and not live, shows.database, "database does", "the database"),
     ]
@@ -436,45 +437,3 @@ def _out_of_reach(scenario: Scenario, agent: str, shows: Shows, *, live: bool) -
         for set_up, sight, what, checks in found
         if set_up and sight == "not_seen"
     ]
-
-
-class TrialServices:
-    """Builds the runtime of each trial. The JavaScript sandbox is one for the run, made when a mock has a script."""
-
-    def __init__(self) -> None:
-        self._sandbox = script_sandbox()
-
-    def check(self, scenarios: Sequence[Scenario]) -> None:
-        """Raises `FileError` for every script that is not JavaScript."""
-        problems: list[Problem] = []
-        for scenario in scenarios:
-            for mock in scenario.setup.mocks:
-                for field, source in _scripts(mock):
-                    fault = self._sandbox.check(source)
-                    if fault is not None:
-                        message = f"`{field}` is not valid JavaScript: {fault}"
-                        problems.append(Problem(place=mock.place, message=message, code="bad-script"))
-        if problems:
-            raise FileError(problems)
-
-    def build(
-        self, scenario: Scenario, registry: Registry, *, seed: int, clock: Clock, database: OfferedDatabase | None
-    ) -> Services:
-        generator = random.Random(seed)  # noqa: S311 - repeatability, not secrecy
-        mocks: MockSource | None = None
-        if scenario.setup.mocks:
-            mocks = MockTable(scenario.setup.mocks, scripts=self._sandbox, random=generator, clock=clock)
-        services = registry.services()
-        if database is not None:
-            services["database"] = database.service()
-        return AgentRuntime(mocks=mocks, actions=registry.actions(), services=services)
-
-    def close(self) -> None:
-        self._sandbox.close()
-
-
-def _scripts(mock: Mock) -> Iterator[tuple[str, str]]:
-    if mock.when.matcher is not None:
-        yield "matcher", mock.when.matcher
-    if mock.response_fn is not None:
-        yield "responseFn", mock.response_fn

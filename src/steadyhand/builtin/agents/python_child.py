@@ -30,7 +30,17 @@ from steadyhand.children.channel import Channel, read, receive_variables
 from steadyhand.children.process import die_with_parent
 from steadyhand.errors import AgentError
 from steadyhand.plugins.plugin import AgentSettings
-from steadyhand.ports.agent import Action, ActionContext, Addresses, Judgement, Question, ServiceMethod, Shows, Turn
+from steadyhand.ports.agent import (
+    Action,
+    ActionContext,
+    Addresses,
+    Judgement,
+    Question,
+    ServiceAnswer,
+    ServiceMethod,
+    Shows,
+    Turn,
+)
 from steadyhand.ports.model import ChatModel
 from steadyhand.privacy import close_to_others
 from steadyhand.records.base import plain_fields
@@ -152,6 +162,9 @@ class RemoteServices:
     async def call(self, service: str, method: str, args: list[Any], named: dict[str, Any]) -> Any:
         payload = [str(service), str(method), portable(list(args)), portable(dict(named))]
         return read(await self._host.channel.call("service", payload))
+
+    async def answer(self, service: str, method: str, args: list[Any], named: dict[str, Any]) -> ServiceAnswer:
+        return ServiceAnswer(value=await self.call(service, method, args, named))
 
     async def broken(self) -> Exception | None:
         found: str | None = read(await self._host.channel.call("broken", None), str | None)
