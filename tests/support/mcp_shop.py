@@ -1,6 +1,7 @@
-"""A real MCP server, made with the official package, as a program: over stdio, or with `--http` at a URL that it prints.
+"""A real MCP server, made with the official package, as a program: over stdio, or with `--http` at the URL it prints.
 
-`--log FILE` has every tool call that reached it, a line each. What a test wants to go wrong, it asks a tool for.
+`--log FILE` has every tool call that reached it, a line each, and `FILE.headers` those of its requests. What a test
+wants to go wrong, it asks a tool for.
 """
 
 from __future__ import annotations
@@ -14,20 +15,33 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import uvicorn
 from mcp.server.fastmcp import Context, FastMCP, Image
 
 PIXEL = bytes.fromhex("89504e470d0a1a0a")
 
 
-def shop(log: Path | None) -> FastMCP:
-    server = FastMCP("shop", log_level="ERROR")
+class Log:
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
 
-    def note(tool: str, **given: Any) -> None:
-        if log is not None:
-            with log.open("a") as file:
-                file.write(json.dumps({"tool": tool, **given}) + "\n")
+    def __call__(self, tool: str, **given: Any) -> None:
+        self._add("", {"tool": tool, **given})
 
+    def headers(self, pairs: Any) -> None:
+        self._add(".headers", {name.decode(): value.decode() for name, value in pairs})
+
+    def _add(self, suffix: str, entry: dict[str, Any]) -> None:
+        if self._file is not None:
+            with Path(f"{self._file}{suffix}").open("a") as file:
+                file.write(json.dumps(entry) + "\n")
+
+
+def out(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def add_wares(server: FastMCP, note: Log) -> None:
     @server.tool()
     def lookup(number: str) -> dict[str, Any]:
         """The state of an order."""
@@ -61,28 +75,6 @@ def shop(log: Path | None) -> FastMCP:
         return {"folder": str(Path.cwd()), "env": dict(os.environ), "pid": os.getpid()}
 
     @server.tool()
-    async def wait(seconds: float) -> str:
-        note("wait", seconds=seconds)
-        await asyncio.sleep(seconds)
-        return "waited"
-
-    @server.tool()
-    def die() -> str:
-        note("die")
-        print("the shop burns", file=sys.stderr, flush=True)
-        os._exit(7)
-
-    @server.tool()
-    def flood(mib: int) -> str:
-        return "x" * (mib * 2**20)
-
-    @server.tool()
-    def say(line: str) -> str:
-        """Writes a line to stdout, where only messages belong."""
-        print(line, flush=True)
-        return "said"
-
-    @server.tool()
     async def open_the_back_room(context: Context[Any, Any, Any]) -> str:
         """Adds a tool, and says so."""
 
@@ -93,19 +85,42 @@ def shop(log: Path | None) -> FastMCP:
         await context.session.send_tool_list_changed()
         return "open"
 
-    return server
+
+def add_trouble(server: FastMCP, note: Log) -> None:
+    @server.tool()
+    async def wait(seconds: float) -> str:
+        note("wait", seconds=seconds)
+        await asyncio.sleep(seconds)
+        return "waited"
+
+    @server.tool()
+    def die() -> str:
+        note("die")
+        sys.stderr.write("the shop burns\n")
+        sys.stderr.flush()
+        os._exit(7)
+
+    @server.tool()
+    def flood(mib: int) -> str:
+        return "x" * (mib * 2**20)
+
+    @server.tool()
+    def say(line: str) -> str:
+        """Writes a line to stdout, where only messages belong."""
+        out(line)
+        return "said"
 
 
-async def _serve(server: FastMCP) -> None:
+async def _serve(server: FastMCP, note: Log) -> None:
+    import uvicorn
+
     bound = socket.create_server(("127.0.0.1", 0))
-    print(f"http://127.0.0.1:{bound.getsockname()[1]}/mcp", flush=True)
+    out(f"http://127.0.0.1:{bound.getsockname()[1]}/mcp")
     app = server.streamable_http_app()
-    log = os.environ.get("SHOP_HEADERS")
 
     async def with_headers(scope: Any, receive: Any, send: Any) -> None:
-        if log and scope["type"] == "http":
-            with Path(log).open("a") as file:
-                file.write(json.dumps({name.decode(): value.decode() for name, value in scope["headers"]}) + "\n")
+        if scope["type"] == "http":
+            note.headers(scope["headers"])
         await app(scope, receive, send)
 
     await uvicorn.Server(uvicorn.Config(with_headers, log_level="error", ws="none")).serve(sockets=[bound])
@@ -118,10 +133,13 @@ def main() -> None:
     parser.add_argument("--greet-first", action="store_true")
     given = parser.parse_args()
     if given.greet_first:
-        print("The shop is open.", flush=True)
-    server = shop(given.log)
+        out("The shop is open.")
+    note = Log(given.log)
+    server = FastMCP("shop", log_level="ERROR")
+    add_wares(server, note)
+    add_trouble(server, note)
     if given.http:
-        asyncio.run(_serve(server))
+        asyncio.run(_serve(server, note))
     else:
         server.run()
 

@@ -102,9 +102,9 @@ class McpService:
     async def stop(self) -> None:
         if self._owner is None:
             return
-        await self.settle()
-        self._stopping.set()
-        await asyncio.wait([self._owner], timeout=_GRACE_S)
+        if await self.settle() is None and self._session is not None:
+            self._stopping.set()
+            await asyncio.wait([self._owner], timeout=_GRACE_S)
         self._owner.cancel()
         await asyncio.wait([self._owner])
 

@@ -174,7 +174,7 @@ class HttpConnection:
     async def open(self, trial: TrialContext, failed: Callable[[str], None]) -> AsyncGenerator[tuple[Any, Any]]:
         async def bounded(response: httpx.Response) -> None:
             assert isinstance(response.stream, httpx.AsyncByteStream)
-            response.stream = _Bounded(response.stream, failed)
+            response.stream = _Answer(response.stream, failed, needed=response.request.method == "POST")
 
         # A key must not follow a redirect. This machine is never reached through a proxy.
         remote = urlsplit(self._url).hostname not in _LOOPBACK
@@ -189,21 +189,27 @@ class HttpConnection:
             yield reading, writing
 
 
-class _Bounded(httpx.AsyncByteStream):
-    """Says so when an answer is too large, and ends it."""
+class _Answer(httpx.AsyncByteStream):
+    """Says so when an answer is too large or, if somebody waits for it, breaks off. The SDK keeps that to itself."""
 
-    def __init__(self, stream: httpx.AsyncByteStream, failed: Callable[[str], None]) -> None:
+    def __init__(self, stream: httpx.AsyncByteStream, failed: Callable[[str], None], *, needed: bool) -> None:
         self._stream = stream
         self._failed = failed
+        self._needed = needed
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         taken = 0
-        async for piece in self._stream:
-            taken += len(piece)
-            if taken > LARGEST_ANSWER:
-                self._failed(_TOO_LARGE)
-                return
-            yield piece
+        try:
+            async for piece in self._stream:
+                taken += len(piece)
+                if taken > LARGEST_ANSWER:
+                    self._failed(_TOO_LARGE)
+                    return
+                yield piece
+        except httpx.TransportError as error:
+            if self._needed:
+                self._failed(f"broke off its answer: {error}")
+            raise
 
     async def aclose(self) -> None:
         await self._stream.aclose()
