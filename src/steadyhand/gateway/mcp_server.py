@@ -38,7 +38,7 @@ _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.-]")
 _NO_SUCH_TOOL = "there is no tool {!r}; the tools are: {}"
 
 
-Run = Callable[[dict[str, Any]], Awaitable[ServiceAnswer]]
+RunTool = Callable[[dict[str, Any]], Awaitable[ServiceAnswer]]
 
 
 class McpTool(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ class McpTool(msgspec.Struct, frozen=True):
     description: str
     parameters: dict[str, Any]
     action: str
-    run: Run
+    run: RunTool
     records_itself: bool = False
 
 
@@ -170,14 +170,14 @@ def _name(wanted: str) -> str:
     return _NOT_IN_A_NAME.sub("_", wanted)[:128] or "tool"
 
 
-def _performing(services: Services, name: str) -> Run:
+def _performing(services: Services, name: str) -> RunTool:
     async def run(arguments: dict[str, Any]) -> ServiceAnswer:
         return ServiceAnswer(value=await services.perform(name, arguments))
 
     return run
 
 
-def _calling(services: Services, service: str, method: str) -> Run:
+def _calling(services: Services, service: str, method: str) -> RunTool:
     async def run(arguments: dict[str, Any]) -> ServiceAnswer:
         args, named = split_arguments(arguments)
         return await services.answer(service, method, args, named)
@@ -185,7 +185,7 @@ def _calling(services: Services, service: str, method: str) -> Run:
     return run
 
 
-def _refusing(message: str) -> Run:
+def _refusing(message: str) -> RunTool:
     async def run(arguments: dict[str, Any]) -> ServiceAnswer:
         raise ServiceFault(message)
 

@@ -32,7 +32,7 @@ _SDK_GONE = frozenset({32600, 408})
 T = TypeVar("T")
 
 
-class Connection(Protocol):
+class McpConnection(Protocol):
     """A way to an MCP server. `name` is what messages call it: no keys."""
 
     @property
@@ -47,7 +47,7 @@ class Connection(Protocol):
 class McpService:
     """A `ToolServer`. Its session lives in a task of its own, because it has to end in the task that began it."""
 
-    def __init__(self, service: str, connection: Connection, *, timeout_s: float, start_timeout_s: float) -> None:
+    def __init__(self, service: str, connection: McpConnection, *, timeout_s: float, start_timeout_s: float) -> None:
         self._service = service
         self._connection = connection
         self._timeout_s = timeout_s

@@ -16,7 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from pydantic import Field, ValidationError
 
-from steadyhand.builtin.services.mcp import LARGEST_ANSWER, Connection, McpService
+from steadyhand.builtin.services.mcp import LARGEST_ANSWER, McpConnection, McpService
 from steadyhand.children.program import CommandLine, LineProcess, TooLong, read_command
 from steadyhand.errors import ServiceError, SetupError
 from steadyhand.plugins.plugin import Options, read_options
@@ -57,7 +57,7 @@ def mcp_service(
 
 def _connection(
     service: RealService, folder: Path, variables: Mapping[str, str], options: McpOptions, owner: str
-) -> Connection:
+) -> McpConnection:
     if service.has_url:
         headers = dict(options.headers)
         if options.api_key_env is not None:
