@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
@@ -63,6 +64,7 @@ def builtin_plugin() -> Plugin:
             "http": "steadyhand.builtin.plugin:agent_over_http",
             "command": "steadyhand.builtin.agents.command:CommandAgent",
             "elizaos": "steadyhand.builtin.agents.elizaos:ElizaosAgent",
+            "a2a": "steadyhand.builtin.plugin:agent_over_a2a",
         },
         environments={
             "local": "steadyhand.builtin.environments.local:LocalEnvironment",
@@ -163,6 +165,45 @@ def _templated(settings: AgentSettings, options: HttpAgentOptions, url: str, nam
 
 
 agent_over_http = HttpAgentFactory()
+
+
+class A2aAgentFactory:
+    """`a2a:URL`: the agent's address, below which its card is, or the URL of the card. The bearer token comes from
+    `STEADYHAND_AGENT_KEY`, or from the variable that the option `api_key_env` names."""
+
+    uses_network: ClassVar[bool] = True
+    uses_gateway: ClassVar[bool] = True
+    runs_target: ClassVar[bool] = False
+    key_variable: ClassVar[str] = KEY_VARIABLE
+
+    @property
+    def options(self) -> type[Options]:
+        from steadyhand.builtin.agents.options import A2aOptions
+
+        return A2aOptions
+
+    def __call__(self, settings: AgentSettings) -> Agent:
+        """Raises `SetupError` without the extra `a2a`, for something that is not a URL, or an option that is wrong."""
+        from steadyhand.builtin.agents.options import A2aOptions, shown_url
+        from steadyhand.builtin.models.http.client import check_headers, read_key
+        from steadyhand.builtin.models.http.proxy import proxy_for
+
+        name = f"agent a2a:{shown_url(settings.target)}"
+        if (missing := missing_extra("a2a")) is not None:
+            raise SetupError(f"{name}: {missing}")
+        from steadyhand.builtin.agents.a2a import A2aAgent
+
+        options = read_options(A2aOptions, settings.options, name)
+        check_headers(name, {header: value for header, value in options.headers.items() if "{" not in value})
+        variable = options.api_key_env or KEY_VARIABLE
+        may_have_key = settings.default_key or options.api_key_env is not None
+        key = read_key(name, variable, settings.variables if may_have_key else {})
+        found = proxy_for(settings.target, os.environ)
+        proxy = None if found is None else (f"http://{found}", found.authorization)
+        return A2aAgent(settings.target, options, key=key, proxy=proxy)
+
+
+agent_over_a2a = A2aAgentFactory()
 
 
 # What every run may need and nobody names: compose comes by it here, and imports no built-in part itself.

@@ -32,6 +32,13 @@ class TimedOptions(Options):
     traces: Literal["spans", "tools"] | None = None
 
 
+class A2aOptions(TimedOptions):
+    """`api_key_env` names the variable that holds the agent's bearer token; `headers` go with every request."""
+
+    api_key_env: str | None = Field(default=None, min_length=1)
+    headers: dict[str, str] = {}
+
+
 class ProgramOptions(TimedOptions):
     """Of an agent that is a program: `env` are variables for it, in which `{name}` stands for an address of the trial.
 
