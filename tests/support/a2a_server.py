@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -89,7 +89,7 @@ class _Executor(AgentExecutor):
 @asynccontextmanager
 async def a2a_server(
     work: Work, *, streaming: bool = True, binding: str = "JSONRPC", elsewhere: str = ""
-) -> AsyncIterator[A2aServer]:
+) -> AsyncGenerator[A2aServer]:
     """`elsewhere` is where the card says that the agent is."""
     bound = socket.create_server(("127.0.0.1", 0))
     url = f"http://127.0.0.1:{bound.getsockname()[1]}"

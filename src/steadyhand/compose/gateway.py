@@ -7,15 +7,15 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from steadyhand.compose.loading import NOTHING_GIVEN, ScenarioRegistries, open_registries
 from steadyhand.compose.models import Models, Tape
-from steadyhand.compose.running import Run
+from steadyhand.compose.run import Run
+from steadyhand.compose.scenarios import NOTHING_GIVEN, ScenarioRegistries, open_registries
 from steadyhand.compose.services import TrialServices
-from steadyhand.compose.settings import DEFAULT_ENVIRONMENT, RunOptions, Selection, Settings
+from steadyhand.compose.settings import DEFAULT_ENVIRONMENT, Settings
 from steadyhand.engine.context import RunningTrial, TrialParts
 from steadyhand.engine.limits import SystemClock
 from steadyhand.engine.model_call import RetryPolicy
-from steadyhand.engine.rejudgement import StoredEnvironment
+from steadyhand.engine.stored_trial import StoredEnvironment
 from steadyhand.errors import SetupError
 from steadyhand.gateway.run import run_gateway
 from steadyhand.gateway.server import TrialGateway
@@ -24,6 +24,7 @@ from steadyhand.ports.agent import Addresses
 from steadyhand.ports.environment import EnvironmentProvider
 from steadyhand.ports.model import ChatModel
 from steadyhand.ports.observer import EventSink
+from steadyhand.records.config import RunOptions, Selection
 from steadyhand.records.location import Place
 from steadyhand.records.run import TrialKey
 from steadyhand.records.scenario import Scenario

@@ -10,8 +10,8 @@ from steadyhand.builtin.plugin import real_service, script_sandbox
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import FileError, SetupError
 from steadyhand.plugins.registry import Registry
-from steadyhand.ports.agent import OfferedDatabase, ProvidedService, Services
 from steadyhand.ports.model import Clock
+from steadyhand.ports.services import OfferedDatabase, ProvidedService, Services
 from steadyhand.records.location import Problem
 from steadyhand.records.scenario import Mock, Scenario
 from steadyhand.runtime.mocks import MockSource, MockTable

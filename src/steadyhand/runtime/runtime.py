@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from steadyhand.errors import AgentError, PluginError, SteadyhandError, TrialError
-from steadyhand.ports.agent import (
+from steadyhand.ports.agent import TrialContext
+from steadyhand.ports.services import (
     Action,
     ActionContext,
     MockFunction,
@@ -21,7 +22,6 @@ from steadyhand.ports.agent import (
     ServiceFault,
     ServiceMethod,
     ToolServer,
-    TrialContext,
 )
 from steadyhand.records.base import UnreadableValue, plain, plain_object
 from steadyhand.records.event import ActionStatus, ActionTaken, Noted, Observed, ServiceCalled

@@ -26,8 +26,9 @@ from steadyhand.builtin.agents.trajectory import TrajectoryReporter, latest_user
 from steadyhand.children.program import LONGEST_LINE, CommandLine, LineProcess, TooLong, read_command
 from steadyhand.errors import AgentError
 from steadyhand.plugins.plugin import AgentSettings, Options, read_options
-from steadyhand.ports.agent import Addresses, Reply, ServiceFault, Shows, TrialContext, Turn
+from steadyhand.ports.agent import Addresses, Reply, Shows, TrialContext, Turn
 from steadyhand.ports.environment import MarksPrograms, OnThisMachine
+from steadyhand.ports.services import ServiceFault
 from steadyhand.records.base import plain
 
 

@@ -17,7 +17,8 @@ from mcp.shared.session import RequestResponder
 from pydantic import ValidationError
 
 from steadyhand.errors import ServiceError
-from steadyhand.ports.agent import ServiceAnswer, ServiceFault, ServiceMethod, TrialContext
+from steadyhand.ports.agent import TrialContext
+from steadyhand.ports.services import ServiceAnswer, ServiceFault, ServiceMethod
 from steadyhand.records.base import plain, shorten
 from steadyhand.version import __version__
 

@@ -20,8 +20,9 @@ from steadyhand.builtin.services.mcp import LARGEST_ANSWER, McpConnection, McpSe
 from steadyhand.children.program import CommandLine, LineProcess, TooLong, read_command
 from steadyhand.errors import ServiceError, SetupError
 from steadyhand.plugins.plugin import Options, read_options
-from steadyhand.ports.agent import ProvidedService, TrialContext
+from steadyhand.ports.agent import TrialContext
 from steadyhand.ports.environment import MarksPrograms, OnThisMachine
+from steadyhand.ports.services import ProvidedService
 from steadyhand.records.base import shorten
 from steadyhand.records.event import Noted
 from steadyhand.records.scenario import RealService

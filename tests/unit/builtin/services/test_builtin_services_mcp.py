@@ -26,7 +26,7 @@ from steadyhand.builtin.services.mcp_connection import mcp_service
 from steadyhand.errors import ServiceError, SetupError
 from steadyhand.gateway.run import run_gateway
 from steadyhand.plugins.plugin import EnvironmentSettings
-from steadyhand.ports.agent import ServiceFault
+from steadyhand.ports.services import ServiceFault
 from steadyhand.records.event import ActionTaken, Noted, ServiceCalled
 from steadyhand.records.scenario import Mock, MockFault, MockWhen, RealService
 from steadyhand.runtime.mocks import MockTable
