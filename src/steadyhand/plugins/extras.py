@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from importlib.metadata import PackageNotFoundError, version
 
 WANTED: dict[str, tuple[str, str]] = {"mcp": ("mcp", ">=1.24,<2"), "a2a": ("a2a-sdk", ">=1.0,<2")}
 """By extra, the package and the versions that we can use, as in `pyproject.toml`."""
+
+
+def keep_quiet(package: str) -> None:
+    """Keep a package's log off the terminal, unless somebody has set logging up: our own messages say what matters."""
+    logger = logging.getLogger(package)
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
 
 
 def missing_extra(extra: str) -> str | None:

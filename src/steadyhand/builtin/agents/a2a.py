@@ -39,6 +39,7 @@ from steadyhand.builtin.agents.a2a_task import TurnSoFar, state_name
 from steadyhand.builtin.agents.options import A2aOptions, filled_addresses, limit_of, shown_url
 from steadyhand.builtin.agents.trajectory import TrajectoryReporter
 from steadyhand.errors import AgentError, ModelError, ModelErrorKind, SetupError, WorkspaceError
+from steadyhand.plugins.extras import keep_quiet
 from steadyhand.ports.agent import Reply, Shows, TrialContext, Turn
 from steadyhand.records.base import shorten
 from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, FinishReason
@@ -106,6 +107,7 @@ class A2aAgent:
 
     async def open(self, trial: TrialContext) -> None:
         """Read the agent's card, and find out how to talk to it. Raises `AgentError`."""
+        keep_quiet("a2a")
         self._trial = trial
         self._reporter = TrajectoryReporter(trial)
         secret = {"Authorization": f"Bearer {self._key}"} if self._key else {}

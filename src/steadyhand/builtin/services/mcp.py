@@ -17,6 +17,7 @@ from mcp.shared.session import RequestResponder
 from pydantic import ValidationError
 
 from steadyhand.errors import ServiceError
+from steadyhand.plugins.extras import keep_quiet
 from steadyhand.ports.agent import TrialContext
 from steadyhand.ports.services import ServiceAnswer, ServiceFault, ServiceMethod
 from steadyhand.records.base import plain, shorten
@@ -63,6 +64,7 @@ class McpService:
 
     async def start(self, trial: TrialContext) -> None:
         """Raises `ServiceError`."""
+        keep_quiet("mcp")
         self._down = asyncio.get_running_loop().create_future()
         ready = asyncio.Event()
         self._owner = asyncio.create_task(self._hold(trial, ready))
