@@ -9,6 +9,7 @@
     |   +-- AgentError          the agent under test raised, died, or answered nonsense
     |   +-- WorkspaceError      the workspace, sandbox or database failed
     |   +-- MockError           a mock's JavaScript threw, looped or ran out of memory
+    |   +-- ServiceError        a real service behind the mocks is not there, died or does not answer
     |   +-- PluginError         a plugin raised where it should have answered
     |   +-- LimitExceeded       a limit on time, steps or tokens was reached
     +-- StoreError              the run record cannot be read or written
@@ -97,6 +98,10 @@ class WorkspaceError(TrialError):
 
 class MockError(TrialError):
     """A mock could not answer; the message names it."""
+
+
+class ServiceError(TrialError):
+    """A real service behind the mocks failed: it is not there, died, hangs, or says what cannot be read."""
 
 
 class PluginError(TrialError):

@@ -239,8 +239,10 @@ class Settings:
     def redactor(self, scenarios: Iterable[Scenario] = ()) -> Redactor:
         """Knows every secret of the run: the environment's, the environment file's, and those that settings name."""
         named = [provider.api_key_env for provider in self.config.providers.values()]
-        found = secrets_of(os.environ) | secrets_of(self.variables, [name for name in named if name])
-        for table in (*(each.options for each in self.config.providers.values()), *self.config.agents.values()):
+        named += [table.get("api_key_env") for table in self.config.services.values()]
+        found = secrets_of(os.environ) | secrets_of(self.variables, [name for name in named if isinstance(name, str)])
+        tables = [each.options for each in self.config.providers.values()]
+        for table in (*tables, *self.config.agents.values(), *self.config.services.values()):
             found |= _secrets_in_options(table)
         for name, value in self.variables.items():
             found |= secrets_in_url(value) if name.endswith("_URL") else frozenset()
@@ -249,6 +251,8 @@ class Settings:
             agents |= {scenario.agent, scenario.overrides.get("agent")}
             database = scenario.setup.database
             found |= secrets_in_url(database.url) if database is not None and database.url else frozenset()
+            for service in scenario.setup.services:
+                found |= secrets_in_url(service.mcp) if service.has_url else secrets_in_command(service.mcp)
         for agent in agents:
             found |= secrets_in_command((agent or "").partition(":")[2])
         return Redactor(found)
