@@ -27,11 +27,21 @@ _NOT_OF_A_COMMAND = ("__main__", "_child", "local_server", "pydantic_ai", "pydan
 class CommandServer:
     """One for each process that runs tests. Only variables that Python reads as it starts are beyond it: `takes`."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, python: str = sys.executable, variables: Mapping[str, str] = os.environ, user: int | None = None
+    ) -> None:
         self._ours, theirs = socket.socketpair()
         with theirs:
-            self._process = subprocess.Popen([sys.executable, __file__], stdin=theirs, cwd="/")
-        self._start = self._read_at_start(os.environ)
+            self._process = subprocess.Popen(
+                [python, __file__],
+                stdin=theirs,
+                cwd="/",
+                env=variables,
+                user=user,
+                group=user,
+                extra_groups=None if user is None else [],
+            )
+        self._start = self._read_at_start(variables)
 
     @staticmethod
     def _read_at_start(variables: Mapping[str, str]) -> dict[str, str]:
