@@ -120,6 +120,18 @@ def _import_everything() -> None:
                 importlib.import_module(module.name)
     for name in ("lz4.frame", "uvloop", "sqlite3", "yaml", "jsonschema"):
         importlib.import_module(name)
+    _build_shapes()
+
+
+def _build_shapes() -> None:
+    """Build the validators of our pydantic models, which each command would build at their first use."""
+    from pydantic import BaseModel
+
+    found = list(BaseModel.__subclasses__())
+    for shape in found:
+        found.extend(shape.__subclasses__())
+        if shape.__module__.startswith("steadyhand."):
+            shape.model_rebuild()
 
 
 def main() -> None:

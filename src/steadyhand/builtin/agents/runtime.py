@@ -14,18 +14,10 @@ from pydantic import Field
 from steadyhand.errors import LimitExceeded, PluginError, SetupError, WorkspaceError
 from steadyhand.judging.bounded_schema import complaint
 from steadyhand.plugins.plugin import AgentSettings, Options, read_options
-from steadyhand.ports.agent import (
-    EVERYTHING_SEEN,
-    Reply,
-    ServiceFault,
-    ServiceMethod,
-    Services,
-    Shows,
-    TrialContext,
-    Turn,
-)
+from steadyhand.ports.agent import EVERYTHING_SEEN, Reply, Shows, TrialContext, Turn
 from steadyhand.ports.environment import EnvironmentProvider
 from steadyhand.ports.model import ChatModel
+from steadyhand.ports.services import ServiceFault, ServiceMethod, Services
 from steadyhand.records.base import plain, shorten
 from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message, ToolCall, ToolSpec
 from steadyhand.records.event import ActionStatus, ActionTaken, Noted, Observed, Thought

@@ -58,6 +58,9 @@ class LocalEnvironmentOptions(Options):
     file_mib: int = Field(default=1024, gt=0)
 
 
+_LIMITS = LocalLimits()
+
+
 class LocalEnvironment:
     """Implements `ports.environment.EnvironmentProvider` on this machine.
 
@@ -73,7 +76,7 @@ class LocalEnvironment:
         if os.open not in os.supports_dir_fd or not hasattr(os, "O_NOFOLLOW"):
             raise SetupError("the local environment needs Linux or macOS; on Windows run Steadyhand under WSL")
         self._settings: EnvironmentSettings = settings
-        self._limits: LocalLimits = limits or LocalLimits()
+        self._limits: LocalLimits = limits or _LIMITS
         self._made: bool = False
         self._closed: bool = False
         self._commands: int = 0

@@ -254,7 +254,8 @@ class Judging:
 async def test_the_whole_trial_is_there_over_the_line(given):
     given.write("""
         import json
-        from steadyhand.ports.agent import Question, ServiceFault
+        from steadyhand.ports.agent import Question
+        from steadyhand.ports.services import ServiceFault
         from steadyhand.records.event import ActionTaken
         from steadyhand.testing import ScriptedAgent
         async def agent(trial, services, emit, environment):

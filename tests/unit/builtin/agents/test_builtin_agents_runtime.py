@@ -11,7 +11,8 @@ from steadyhand.builtin.agents.runtime import RuntimeAgent
 from steadyhand.errors import LimitExceeded, MockError, PluginError, SetupError
 from steadyhand.plugins.plugin import AgentSettings, Plugin
 from steadyhand.plugins.registry import Registry
-from steadyhand.ports.agent import ActionContext, ServiceFault, Turn
+from steadyhand.ports.agent import Turn
+from steadyhand.ports.services import ActionContext, ServiceFault
 from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message, ToolCall
 from steadyhand.records.event import ActionTaken, Noted, Observed, ServiceCalled, Thought
 from steadyhand.records.scenario import Character, Mock, MockFault, MockWhen
