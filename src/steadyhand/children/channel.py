@@ -26,11 +26,13 @@ from steadyhand.errors import (
     MockError,
     ModelError,
     PluginError,
+    ServiceError,
     SetupError,
     TrialError,
     WorkspaceError,
 )
-from steadyhand.ports.agent import NoJudgement, ServiceFault
+from steadyhand.ports.agent import NoJudgement
+from steadyhand.ports.services import ServiceFault
 from steadyhand.records.base import Record, plain_text, shorten
 from steadyhand.records.chat import Attempt
 from steadyhand.records.evaluation import JudgeNote
@@ -67,7 +69,8 @@ class RemoteError(Record):
 
 
 _FAULTS: dict[str, type[TrialError | SetupError]] = {
-    each.__name__: each for each in (AgentError, WorkspaceError, MockError, PluginError, TrialError, SetupError)
+    each.__name__: each
+    for each in (AgentError, WorkspaceError, MockError, ServiceError, PluginError, TrialError, SetupError)
 }
 
 

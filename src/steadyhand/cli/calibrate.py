@@ -12,8 +12,9 @@ from steadyhand.cli.run import run_in_loop
 from steadyhand.cli.terminal import page, show
 from steadyhand.compose.calibration import calibrate as compare
 from steadyhand.compose.calibration import calibration_file
-from steadyhand.compose.settings import RunOptions, Settings
+from steadyhand.compose.settings import Settings
 from steadyhand.errors import ExitCode
+from steadyhand.records.config import RunOptions
 from steadyhand.report.calibration import render_calibration
 from steadyhand.store.calibration import keep_calibration
 
@@ -25,7 +26,7 @@ from steadyhand.store.calibration import keep_calibration
 @click.option(
     "--votes",
     type=click.IntRange(min=1),
-    help="How often to ask, for checks that do not say. [default: configured, or 1]",
+    help="Number of times to ask, for checks that do not set it. [default: as configured, or 1]",
 )
 @click.option("--runs", "out", type=click.Path(path_type=Path, file_okay=False), help="Folder of run records.")
 @click.option(

@@ -9,8 +9,9 @@ import click
 
 from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import page, show, write_result
-from steadyhand.compose.settings import RunOptions, Settings
-from steadyhand.compose.sides import compare_sources, open_source
+from steadyhand.compose.comparison import compare_sources, open_source
+from steadyhand.compose.settings import Settings
+from steadyhand.records.config import RunOptions
 
 
 @click.command()
@@ -23,7 +24,7 @@ from steadyhand.compose.sides import compare_sources, open_source
     help="Confidence of intervals; a difference counts when its p-value is at most 1 minus this.",
 )
 @click.option(
-    "--pair-changed", is_flag=True, help="Compare scenarios too whose scenario or judge is not the same in all runs."
+    "--pair-changed", is_flag=True, help="Also compare scenarios whose file or judge differs between the runs."
 )
 @shared.config
 @shared.out

@@ -11,10 +11,11 @@ import click
 from steadyhand.cli import options as shared
 from steadyhand.cli.run import show_plan
 from steadyhand.cli.terminal import say
-from steadyhand.compose.running import Run
-from steadyhand.compose.settings import RunOptions, Selection, under_test
+from steadyhand.compose.run import Run
+from steadyhand.compose.settings import under_test
 from steadyhand.errors import SetupError
 from steadyhand.judging.statistics import trials_for_bound
+from steadyhand.records.config import RunOptions, Selection
 
 _MOST_TRIALS = 100_000
 _SHARE = shared.PassRateRange(0, 1, min_open=True, max_open=True)
@@ -43,7 +44,7 @@ def plan(
     plugins: tuple[str, ...],
     **chosen: Any,
 ) -> None:
-    """Say how many trials a bound on the failure rate takes. With PATH, also what that would run."""
+    """Work out how many trials a bound on the failure rate needs. With PATH, also what that would run."""
     trials = trials_for_bound(bound, confidence, failures=failures)
     none = f"with at most {shared.number(failures, 'failure')}" if failures else "without a failure"
     say(

@@ -11,9 +11,10 @@ import click
 from steadyhand.cli import options as shared
 from steadyhand.cli.run import Reports, carry_out, report_options
 from steadyhand.cli.terminal import say
-from steadyhand.compose.rejudging import rejudge_options
-from steadyhand.compose.running import Run
-from steadyhand.compose.settings import RunOptions, Settings
+from steadyhand.compose.rejudgement import rejudge_options
+from steadyhand.compose.run import Run
+from steadyhand.compose.settings import Settings
+from steadyhand.records.config import RunOptions
 from steadyhand.store.reader import find_run
 
 
@@ -25,7 +26,7 @@ from steadyhand.store.reader import find_run
 @click.option(
     "--votes",
     type=click.IntRange(min=1),
-    help="How often to ask, for checks that do not say. [default: configured, or 1]",
+    help="Number of times to ask, for checks that do not set it. [default: as configured, or 1]",
 )
 @click.option(
     "--strict-judge", is_flag=True, help="Refuse to let a model be judged by itself or by a model of the same vendor."

@@ -9,8 +9,9 @@ import click
 
 from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import STDOUT, Unwritten, harmless_json, page, say, show, write_report
-from steadyhand.compose.running import rates_of
-from steadyhand.compose.settings import RunOptions, Settings
+from steadyhand.compose.run import rates_of
+from steadyhand.compose.settings import Settings
+from steadyhand.records.config import RunOptions
 from steadyhand.report.run_list import render_runs, runs_json
 from steadyhand.store.reader import RunEntry, RunReader, list_runs
 
@@ -26,16 +27,22 @@ from steadyhand.store.reader import RunEntry, RunReader, list_runs
     is_flag=True,
     help="List the runs that are older than --older-than and not among the newest --keep; with --yes, remove them.",
 )
-@click.option("--keep", type=click.IntRange(min=1), default=20, show_default=True, help="With --prune, runs to keep.")
+@click.option(
+    "--keep",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="With --prune, number of newest runs to keep.",
+)
 @click.option(
     "--older-than",
     type=click.IntRange(min=0),
     default=30,
     show_default=True,
     metavar="DAYS",
-    help="With --prune, the age from which runs may be removed.",
+    help="With --prune, minimum age of the runs to remove.",
 )
-@click.option("--yes", is_flag=True, help="With --prune, remove what it lists.")
+@click.option("--yes", is_flag=True, help="With --prune, remove the runs that it lists.")
 def runs(
     config: Path | None,
     out: Path | None,

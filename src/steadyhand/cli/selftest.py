@@ -10,10 +10,11 @@ import click
 from steadyhand.cli import options as shared
 from steadyhand.cli.options import number
 from steadyhand.cli.terminal import say
-from steadyhand.compose.loading import load_scenarios, open_registries
+from steadyhand.compose.scenarios import load_scenarios, open_registries
 from steadyhand.compose.selftest import selftest as run_selftest
-from steadyhand.compose.settings import RunOptions, Selection, Settings
+from steadyhand.compose.settings import Settings
 from steadyhand.errors import ExitCode, SetupError
+from steadyhand.records.config import RunOptions, Selection
 
 
 @click.command()
@@ -49,7 +50,7 @@ def selftest(
         err=True,
     )
     for spec in found.untested:
-        say(f"{spec.place}: not tested: {spec.type} is a plugin's; name the plugin with --plugin", err=True)
+        say(f"{spec.place}: not tested: {spec.type} comes from a plugin; name it with --plugin", err=True)
     if found.without_examples:
         say(f"no examples in: {', '.join(found.without_examples)}", err=True)
     ctx.exit(ExitCode.FAILED if found.defects else ExitCode.PASSED)

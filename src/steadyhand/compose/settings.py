@@ -9,17 +9,17 @@ import difflib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Any, cast
 
 import msgspec
-from msgspec import Meta
 from pydantic import BaseModel
 
 from steadyhand.errors import FileError, SetupError
 from steadyhand.plugins.plugin import ModelFactory, Options, options_of
 from steadyhand.plugins.registry import ExtensionPoint, Registry, unknown_part
+from steadyhand.ports.model import ModelFacts
 from steadyhand.records.base import Record
-from steadyhand.records.config import Config, ProviderConfig
+from steadyhand.records.config import Config, ProviderConfig, RunOptions, Selection
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Scenario
 from steadyhand.redaction import Redactor, secrets_among, secrets_in_command, secrets_in_url, secrets_of
@@ -27,8 +27,6 @@ from steadyhand.spec.config import Project, config_problem, find_config, other_c
 from steadyhand.spec.load import show_file
 from steadyhand.spec.validation import FieldPath, Findings, validate
 
-Count = Annotated[int, Meta(ge=1)]
-Amount = Annotated[float, Meta(gt=0)]
 DEFAULT_OUT = Path(".steadyhand/runs")
 DEFAULT_ENVIRONMENT = "local"
 DEFAULT_TIMEOUT_S = 60.0
@@ -39,75 +37,6 @@ DEFAULT_TYPE = "openai"
 """The interface that a provider of one's own speaks unless its `type` says otherwise."""
 _TABLES: tuple[ExtensionPoint, ...] = ("agents", "environments", "judges", "users")
 _SIMILAR = 0.75
-
-
-class Selection(Record):
-    """Which scenarios. `ids` are exact, and all of them must be there."""
-
-    paths: tuple[str, ...]
-    ids: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-    expression: str | None = None
-    filters: tuple[str, ...] = ()
-
-
-class RunOptions(Record):
-    """How to run them.
-
-    `config` is the configuration file; without it the nearest one upwards counts, unless `ignore_config` is set.
-    `ignore_env_file` is for a node of a cluster, whose own environment counts. `models` and `agents` are for several of
-    them: every combination is a target of its own.
-    """
-
-    config: Path | None = None
-    ignore_config: bool = False
-    plugins: tuple[str, ...] = ()
-    model: str | None = None
-    judge: str | None = None
-    user_model: str | None = None
-    agent: str | None = None
-    models: tuple[str, ...] = ()
-    agents: tuple[str, ...] = ()
-    environment: str | None = None
-    live: bool = False
-    env_file: Path | None = None
-    seed: int | None = None
-    out: Path | None = None
-    concurrency: Count | None = None
-    workers: Count | None = None
-    engine: Literal["local", "ray"] | None = None
-    ray_address: str | None = None
-    ray_env: tuple[str, ...] = ()
-    ignore_env_file: bool = False
-    timeout_s: Amount | None = None
-    retries: Annotated[int, Meta(ge=0, le=20)] | None = None
-    strict_judge: bool = False
-    sandbox: bool = False
-    allow_commands: bool = False
-    enforce_deadline: bool = False
-    in_process: bool = False
-    trust: bool = False
-    trials: Annotated[int, Meta(ge=1, le=100_000)] | None = None
-    pass_rate: Annotated[float, Meta(gt=0, le=1)] | None = None
-    until: Literal["decided"] | None = None
-    alpha: Annotated[float, Meta(gt=0, lt=1)] | None = None
-    record: Path | None = None
-    replay: Path | None = None
-    replay_time: Literal["zero", "original"] = "zero"
-    max_cost: Amount | None = None
-    otlp_port: Count | None = None
-    max_tokens: Count | None = None
-    votes: Count | None = None
-    rubric: str | None = None
-    rejudge: Path | None = None
-    """The record of a run whose stored trials are judged again instead of running any."""
-    judge_canaries: Path | None = None
-    only: tuple[str, ...] = ()
-    """The ids of the scenarios to run, of those that are loaded; all when empty."""
-    failed_of: str | None = None
-    """The run that they did not pass in."""
-    shard: str | None = None
-    command: tuple[str, ...] = ()
 
 
 def under_test(models: Sequence[str], agents: Sequence[str]) -> dict[str, Any]:
@@ -310,8 +239,10 @@ class Settings:
     def redactor(self, scenarios: Iterable[Scenario] = ()) -> Redactor:
         """Knows every secret of the run: the environment's, the environment file's, and those that settings name."""
         named = [provider.api_key_env for provider in self.config.providers.values()]
-        found = secrets_of(os.environ) | secrets_of(self.variables, [name for name in named if name])
-        for table in (*(each.options for each in self.config.providers.values()), *self.config.agents.values()):
+        named += [table.get("api_key_env") for table in self.config.services.values()]
+        found = secrets_of(os.environ) | secrets_of(self.variables, [name for name in named if isinstance(name, str)])
+        tables = [each.options for each in self.config.providers.values()]
+        for table in (*tables, *self.config.agents.values(), *self.config.services.values()):
             found |= _secrets_in_options(table)
         for name, value in self.variables.items():
             found |= secrets_in_url(value) if name.endswith("_URL") else frozenset()
@@ -320,16 +251,17 @@ class Settings:
             agents |= {scenario.agent, scenario.overrides.get("agent")}
             database = scenario.setup.database
             found |= secrets_in_url(database.url) if database is not None and database.url else frozenset()
+            for service in scenario.setup.services:
+                found |= secrets_in_url(service.mcp) if service.has_url else secrets_in_command(service.mcp)
         for agent in agents:
             found |= secrets_in_command((agent or "").partition(":")[2])
         return Redactor(found)
 
-    def own_servers(self) -> tuple[str, ...]:
+    def own_servers(self, providers: Mapping[str, ModelFacts]) -> tuple[str, ...]:
         """The providers behind a base URL of one's own, for whose models list prices do not hold."""
-        elsewhere = {name for name, provider in self.config.providers.items() if provider.base_url}
-        if self.variables.get("OPENAI_BASE_URL"):
-            elsewhere.add("openai")
-        return tuple(sorted(elsewhere))
+        configured = {name for name, provider in self.config.providers.items() if provider.base_url}
+        by_variable = {name for name, facts in providers.items() if self.variables.get(facts.base_url_variable)}
+        return tuple(sorted(configured | by_variable))
 
     def _role(self, option: str | None, configured: str | None) -> ModelRef | None:
         return self._resolve(option, Path.cwd()) if option is not None else self._configured(configured)

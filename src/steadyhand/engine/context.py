@@ -19,7 +19,6 @@ from steadyhand.ports.agent import (
     Agent,
     Gateway,
     Judge,
-    Services,
     Shows,
     TrialContext,
     UserSimulator,
@@ -30,6 +29,7 @@ from steadyhand.ports.environment import Database, EnvironmentProvider, TrialDat
 from steadyhand.ports.evaluator import AnyEvaluator, TextCheck, fails_for_good, latency_bounds, reads_of, text_check
 from steadyhand.ports.model import ChatModel, Clock, Gate
 from steadyhand.ports.observer import EventSink
+from steadyhand.ports.services import Services
 from steadyhand.records.base import ms_of, plain_fields
 from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.evaluation import (
@@ -62,10 +62,12 @@ class PreparedCheck:
     `budget` is the latency budget that it grades, if it does.
     """
 
-    __slots__ = ("_text_check", "budget", "digest", "evaluator", "fails_for_good", "params", "reads")
+    __slots__ = ("_text_check", "budget", "digest", "evaluator", "fails_for_good", "params", "reads", "spec")
 
     def __init__(self, spec: EvaluationSpec, evaluator: AnyEvaluator) -> None:
         """Raises what the evaluator does about its parameters."""
+        self.spec: EvaluationSpec = spec
+        """Kept alive, because checks are found by its identity."""
         self.evaluator: AnyEvaluator = evaluator
         self.params: Any = evaluator.params.model_validate(spec.params)
         self.reads: frozenset[Visible] = reads_of(evaluator)

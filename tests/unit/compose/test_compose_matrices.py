@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from steadyhand.compose.matrices import check_names, check_options, filter_combinations, run_matrices
-from steadyhand.compose.running import Run
-from steadyhand.compose.settings import RunOptions, Selection
+from steadyhand.compose.run import Run
 from steadyhand.errors import FileError, SetupError
+from steadyhand.records.config import RunOptions, Selection
 from support.project import AGENT, Project
 
 MATRIX = """\
@@ -60,7 +60,7 @@ def test_filters_on_one_parameter_add_up_and_on_several_narrow(matrix, filters, 
     [
         ("model", "expected parameter=value"),
         ("colour=red", "no matrix varies 'colour'; varied are model, "),
-        ("model=scripted/z.yaml", "is never that; it is scripted/x.yaml, scripted/y.yaml"),
+        ("model=scripted/z.yaml", "never has that value; its values are scripted/x.yaml, scripted/y.yaml"),
     ],
 )
 def test_a_filter_that_can_choose_nothing_is_an_error(matrix, text, message):

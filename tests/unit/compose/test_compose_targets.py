@@ -2,9 +2,10 @@
 
 import pytest
 
-from steadyhand.compose.running import Run
-from steadyhand.compose.settings import RunOptions, Selection, under_test
+from steadyhand.compose.run import Run
+from steadyhand.compose.settings import under_test
 from steadyhand.errors import SetupError
+from steadyhand.records.config import RunOptions, Selection
 from steadyhand.records.run import Target
 from support.project import AGENT, Project
 
@@ -75,7 +76,9 @@ def test_a_filter_chooses_among_targets(project: Project):
         "one[model=scripted/b.yaml]",
         "two[model=scripted/b.yaml]",
     ]
-    with pytest.raises(SetupError, match=r"model is never that; it is scripted/a.yaml, scripted/b.yaml"):
+    with pytest.raises(
+        SetupError, match=r"model never has that value; its values are scripted/a.yaml, scripted/b.yaml"
+    ):
         targets(models=models, filters=("model=c",))
 
 

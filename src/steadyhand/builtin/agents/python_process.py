@@ -7,18 +7,21 @@ is healthy; one that died, hung or was left in a bad state is killed with everyt
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import secrets
 import selectors
 import time
 import weakref
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar, Final, cast
 
 import msgspec
 
 from steadyhand.builtin.agents.options import limit_of, program_variables
 from steadyhand.builtin.agents.python import PythonAgent, PythonOptions
-from steadyhand.builtin.agents.python_desk import Desk
+from steadyhand.builtin.agents.python_requests import TrialRequests
 from steadyhand.builtin.agents.python_wire import portable
 from steadyhand.builtin.agents.trajectory import shows_of_program
 from steadyhand.children.channel import (
@@ -34,9 +37,10 @@ from steadyhand.children.channel import (
     read,
 )
 from steadyhand.children.process import ChildProcess, Output
+from steadyhand.children.strays import write_owner
 from steadyhand.errors import AgentError, SetupError, TrialError
 from steadyhand.plugins.plugin import AgentSettings, Options, RunScope, read_options
-from steadyhand.ports.agent import Addresses, Agent, Reply, Shows, StandingAddresses, TrialContext, Turn
+from steadyhand.ports.agent import Addresses, Agent, Reply, ReusableAddresses, Shows, TrialContext, Turn
 from steadyhand.records.base import Record
 from steadyhand.records.event import Noted
 
@@ -46,7 +50,6 @@ GRACE_S: Final = 1.0
 LOAD_S: Final = 120.0
 """How long importing an agent may take."""
 
-_MARK = "STEADYHAND_AGENT_PROCESS"
 _MAIN = "steadyhand.builtin.agents.python_child:main"
 
 
@@ -67,8 +70,8 @@ class Spec(Record):
 
     def addresses(self) -> Addresses:
         """New ones. Raises `SetupError` when `env` asks for one that there is not."""
-        gateway: StandingAddresses | None = self.gateway
-        return Addresses() if gateway is None else gateway.standing(self.model)
+        gateway: ReusableAddresses | None = self.gateway
+        return Addresses() if gateway is None else gateway.reusable(self.model)
 
     def addressed(self, addresses: Addresses) -> dict[str, str]:
         return program_variables(addresses, self.env, wanted_by=f"agent python:{self.target}")
@@ -87,6 +90,7 @@ class PythonAgentFactory:
     """Builds the agent in a child process, or in ours if the option `in_process` is set."""
 
     uses_gateway: ClassVar[bool] = True
+    names_python: ClassVar[bool] = True
     options: ClassVar[type[Options]] = PythonOptions
 
     def __call__(self, settings: AgentSettings) -> Agent:
@@ -101,15 +105,15 @@ python_agent = PythonAgentFactory()
 class Child:
     """One child process, and our end of the channel to it."""
 
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec: Spec, mark: str) -> None:
         """Raises `SetupError` when no process can be started."""
         self.spec: Spec = spec
-        self.desk: Desk | None = None
+        self.requests: TrialRequests | None = None
         self.loaded: bool = False
         self._addresses: Addresses = spec.addresses()
         variables = {**os.environ, **spec.variables, **spec.addressed(self._addresses)}
         try:
-            self._process: ChildProcess = ChildProcess(_MAIN, variables, mark=_MARK)
+            self._process: ChildProcess = ChildProcess(_MAIN, variables, mark=mark)
         except OSError as error:
             raise SetupError(f"agent python:{spec.target}: no process can be started for it: {error}") from error
         self._socket = self._process.connection
@@ -162,21 +166,21 @@ class Child:
     def alive(self) -> bool:
         return self.channel.gone is None and self._process.alive
 
-    def begin(self, trial: TrialContext) -> Desk:
+    def begin(self, trial: TrialContext) -> TrialRequests:
         if self.spec.gateway is not None:
             self.spec.gateway.point(self._addresses, trial)
         variables = self.spec.addressed(trial.addresses) if self.spec.gateway is not None else {}
-        desk = self.desk = Desk(self.channel, trial, variables)
+        requests = self.requests = TrialRequests(self.channel, trial, variables)
         self.channel.attach()
         self.output.attach()
-        return desk
+        return requests
 
     def end(self) -> None:
         if self.spec.gateway is not None:
             self.spec.gateway.point(self._addresses, None)
         self.channel.detach()
         self.output.detach()
-        self.desk = None
+        self.requests = None
 
     def kill(self) -> None:
         """Kill it with everything it started. Safe to call twice."""
@@ -201,20 +205,26 @@ class Child:
         return self._process.last_words()
 
     def _hear(self, name: str, payload: msgspec.Raw) -> None:
-        if self.desk is not None:
-            self.desk.hear(name, payload)
+        if self.requests is not None:
+            self.requests.hear(name, payload)
 
     async def _serve(self, name: str, payload: msgspec.Raw) -> Any:
-        if self.desk is None:
+        if self.requests is None:
             raise AgentError("the trial is over")
-        return await self.desk.serve(name, payload)
+        return await self.requests.serve(name, payload)
 
 
 class ChildPool:
-    """The children of a run: at most `limit`, including those in use."""
+    """The children of a run: at most `limit`, including those in use.
 
-    def __init__(self, limit: int) -> None:
+    With a folder for `workspaces`, it leaves a file there by which the next run finds what is left, if we are killed.
+    """
+
+    def __init__(self, limit: int, workspaces: Path | None = None) -> None:
         self._limit = max(1, limit)
+        self._family: str = f"agents-{secrets.token_hex(8)}"
+        self._started: int = 0
+        self._owner: Path | None = None if workspaces is None else workspaces / f"{self._family}.owner"
         self._idle: list[Child] = []
         self._busy: set[Child] = set()
         self._dead: list[Child] = []
@@ -245,13 +255,15 @@ class ChildPool:
         self._busy.add(child)
         return child
 
-    def give_back(self, child: Child, *, healthy: bool) -> None:
+    async def give_back(self, child: Child, *, healthy: bool) -> None:
+        """Take it back. One that is not reused ends here and now, with everything it started."""
         self._busy.discard(child)
         child.end()
         if healthy and child.alive:
             self._idle.append(child)
         else:
             self._drop(child)
+            await asyncio.to_thread(_end_all, self._dead)
 
     async def close(self) -> None:
         for child in [*self._idle, *self._busy]:
@@ -259,11 +271,17 @@ class ChildPool:
         self._idle.clear()
         self._busy.clear()
         await asyncio.to_thread(_end_all, self._dead)
+        if self._owner is not None:
+            self._owner.unlink(missing_ok=True)
 
     def _start(self, spec: Spec) -> Child:
         while self._idle and len(self._idle) + len(self._busy) >= self._limit:
             self._drop(self._idle.pop(0))
-        return Child(spec)
+        if self._owner is not None and self._started == 0:
+            with contextlib.suppress(OSError):  # a trial that needs the folder says so
+                write_owner(self._owner)
+        self._started += 1
+        return Child(spec, f"{self._family}.{self._started}")
 
     def _drop(self, child: Child) -> None:
         child.kill()
@@ -309,19 +327,19 @@ class ProcessAgent:
     async def open(self, trial: TrialContext) -> None:
         self._trial = trial
         child = self._child = self._pool.take(self._spec)
-        desk = child.begin(trial)
+        requests = child.begin(trial)
         if not child.loaded:
             await self._ask(child, "load", self._spec.load, LOAD_S)
             child.loaded = True
-        await self._ask(child, "open", [desk.opening(), desk.present()], self._limit_s * 2)
+        await self._ask(child, "open", [requests.opening(), requests.present()], self._limit_s * 2)
 
     async def respond(self, turn: Turn) -> Reply:
         assert self._trial is not None, "respond before open"
         child = self._ready()
-        desk = child.desk
-        assert desk is not None
+        requests = child.requests
+        assert requests is not None
         limit_s = limit_of(turn, self._limit_s)
-        return read(await self._ask(child, "respond", [turn, desk.present()], limit_s), Reply)
+        return read(await self._ask(child, "respond", [turn, requests.present()], limit_s), Reply)
 
     async def close(self) -> None:
         child, self._child = self._child, None
@@ -338,7 +356,7 @@ class ProcessAgent:
                 if trial is not None and printed:
                     note = f"the agent printed: {printed}"
                     trial.emit(Noted(at_ms=trial.elapsed_ms(), message=note, level="debug"))
-                self._pool.give_back(child, healthy=healthy)
+                await self._pool.give_back(child, healthy=healthy)
         finally:
             if self._own is not None:
                 await self._own.close()
@@ -407,7 +425,7 @@ def _looked_at(call: asyncio.Future[Any]) -> None:
 
 
 def _pool_of(run: RunScope) -> ChildPool:
-    return ChildPool(run.concurrency)
+    return ChildPool(run.concurrency, run.workspaces)
 
 
 def _spec(settings: AgentSettings) -> Spec:

@@ -1,0 +1,350 @@
+"""Run scenarios from Python. `import steadyhand` has these names; docs/python-api.md is the user's side of this file.
+
+Nothing here prints, handles signals, sets the garbage collector or reads a configuration that was not asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import os
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypedDict, TypeVar, Unpack, cast
+
+import msgspec
+
+from steadyhand.api.result import RunResult, StrPath
+from steadyhand.compose.execution import Execution
+from steadyhand.compose.run import Run, quick_loop
+from steadyhand.compose.scenarios import Given, combinations_of, load_files, open_registries
+from steadyhand.compose.settings import Settings, under_test
+from steadyhand.errors import SetupError, StoreError
+from steadyhand.judging.run_comparison import Comparison
+from steadyhand.plugins.plugin import AgentSettings, Plugin
+from steadyhand.ports.observer import RunObserver
+from steadyhand.records.config import RunOptions, Selection
+from steadyhand.records.scenario import Scenario
+from steadyhand.spec.load import Loaded
+from steadyhand.spec.validation import nearest
+from steadyhand.store.reader import RunReader, find_run
+
+Source = StrPath | Mapping[str, Any] | Scenario
+"""A file, folder, glob or library; a scenario in the shape of its file; or one that `load` gave."""
+
+AnyAgent = str | Callable[..., Any]
+T = TypeVar("T")
+_AUTO = "auto"
+_CALLABLE = "callable"
+
+
+class RunArguments(TypedDict, total=False):
+    """What the options of `steadyhand run` are called here; left out, they are what they are there."""
+
+    tags: Sequence[str]
+    ids: Sequence[str]
+    expression: str | None
+    filters: Sequence[str]
+    model: str | Sequence[str] | None
+    judge: str | None
+    user_model: str | None
+    environment: str | None
+    live: bool
+    env_file: StrPath | None
+    seed: int | None
+    out: StrPath | None
+    concurrency: int | None
+    workers: int | None
+    engine: Literal["local", "ray"] | None
+    ray_address: str | None
+    ray_env: Sequence[str]
+    timeout_s: float | None
+    retries: int | None
+    strict_judge: bool
+    judge_canaries: StrPath | None
+    sandbox: bool
+    allow_commands: bool
+    enforce_deadline: bool
+    in_process: bool
+    trust: bool
+    trials: int | None
+    pass_rate: float | None
+    until: Literal["decided"] | None
+    alpha: float | None
+    record: StrPath | None
+    replay: StrPath | None
+    replay_time: Literal["zero", "original"]
+    max_cost: float | None
+    max_tokens: int | None
+    otlp_port: int | None
+
+
+def run(
+    scenarios: Source | Iterable[Source],
+    *,
+    agent: AnyAgent | Sequence[AnyAgent] | None = None,
+    config: StrPath | None = None,
+    plugins: Sequence[Plugin | str] = (),
+    observer: RunObserver | None = None,
+    **options: Unpack[RunArguments],
+) -> RunResult:
+    """Run scenarios to the end and give what they came to.
+
+    `agent` is a kind such as `runtime`, or a function or class of yours that is called in this process. A list of
+    agents or of models makes every combination a target of its own. `config` is a configuration file, or `auto` to look
+    for one as the command does; without it none is read. `plugins` are objects, or names as `--plugin` takes them. The
+    other options are those of the command.
+
+    The run has a thread and an event loop of its own, so that this works wherever it is called. Raises `UsageError`
+    when it cannot start, and `StoreError` when its record cannot be written.
+    """
+    prepared = prepare(scenarios, agent=agent, config=config, plugins=plugins, **options)
+    factory = quick_loop() if prepared.needs_network else None
+    return _in_own_thread(lambda: _execute(prepared, observer), factory)
+
+
+async def run_async(
+    scenarios: Source | Iterable[Source],
+    *,
+    agent: AnyAgent | Sequence[AnyAgent] | None = None,
+    config: StrPath | None = None,
+    plugins: Sequence[Plugin | str] = (),
+    observer: RunObserver | None = None,
+    **options: Unpack[RunArguments],
+) -> RunResult:
+    """The same on the running event loop. When it is cancelled, the record keeps what was finished.
+
+    What else the loop does while a call is timed is measured, and makes the call's latency ungraded where it mattered.
+    """
+    prepared = await asyncio.to_thread(prepare, scenarios, agent=agent, config=config, plugins=plugins, **options)
+    return await _execute(prepared, observer)
+
+
+def load(paths: Source | Iterable[Source], *, plugins: Sequence[Plugin | str] = ()) -> Loaded:
+    """Read scenarios and everything that is wrong with them, and run nothing: a plugin that a file names by path or
+    module is not loaded, and what only it knows is a warning.
+
+    A matrix stands for its combinations. Raises `SetupError` for a plugin or a library that cannot be had.
+    """
+    named, objects = _plugins(plugins)
+    files, given = _sorted_out(paths, objects)
+    registries = open_registries(Settings(RunOptions(ignore_config=True, plugins=named)), given, checking=True)
+    loaded = load_files(files, registries, given)
+    combinations, problems = combinations_of(loaded, registries)
+    return msgspec.structs.replace(
+        loaded,
+        scenarios=(*loaded.scenarios, *combinations, *given.scenarios),
+        problems=(*loaded.problems, *problems),
+    )
+
+
+def open_run(run: StrPath, *, out: StrPath | None = None, config: StrPath | None = None) -> RunResult:
+    """A run on record: by the path of its record, or by id, the beginning of an id, or `last` in the folder `out`.
+
+    Raises `StoreError` when there is no such run, or it cannot be read.
+    """
+    _, options = _records((), {"out": out, **_configuration(config)})
+    if isinstance(run, os.PathLike):
+        return RunResult(RunReader.open(Path(run).absolute()))
+    return RunResult(RunReader.open(find_run(Settings(options).out, run).absolute()))
+
+
+def compare(
+    *runs: RunResult | StrPath,
+    confidence: float = 0.95,
+    pair_changed: bool = False,
+    out: StrPath | None = None,
+    config: StrPath | None = None,
+) -> Comparison:
+    """Compare runs, each with the first, paired by scenario; a single run compares its targets.
+
+    A run is a `RunResult`, or as `open_run` takes it; also the path of a JSON report, and `RUN@TARGET` for one target.
+    Raises `StoreError` when a run cannot be read, and `SetupError` when there is nothing to compare it with.
+    """
+    from steadyhand.compose.comparison import compare_sources, open_source, read_source
+
+    if not 0 < confidence < 1:
+        raise SetupError(f"expected a confidence between 0 and 1, got {confidence}")
+    _, options = _records((), {"out": out, **_configuration(config)})
+    folder = Settings(options).out
+    sources = [
+        read_source(RunReader.open(each.path)) if isinstance(each, RunResult) else open_source(folder, os.fspath(each))
+        for each in runs
+    ]
+    return compare_sources(sources, confidence=confidence, pair_changed=pair_changed)
+
+
+class _Sources(NamedTuple):
+    files: tuple[str, ...]
+    given: Given
+
+
+def _sorted_out(scenarios: Source | Iterable[Source], plugins: Sequence[Plugin]) -> _Sources:
+    """Raises `SetupError` for something that is no scenario."""
+    one = isinstance(scenarios, str | os.PathLike | Mapping | Scenario)
+    several = cast("Iterable[Any]", (scenarios,) if one else scenarios)
+    files: list[str] = []
+    data: list[Mapping[str, Any]] = []
+    built: list[Scenario] = []
+    for each in several:
+        if isinstance(each, Scenario):
+            built.append(each)
+        elif isinstance(each, Mapping):
+            data.append(cast("Mapping[str, Any]", each))
+        elif isinstance(each, str | os.PathLike):
+            files.append(os.fspath(cast("StrPath", each)))
+        else:
+            found = type(each).__name__
+            raise SetupError(f"expected a path, a scenario in the shape of its file, or a Scenario; found a {found}")
+    return _Sources(tuple(files), Given(data=tuple(data), scenarios=tuple(built), plugins=tuple(plugins)))
+
+
+def prepare(
+    scenarios: Source | Iterable[Source],
+    *,
+    agent: AnyAgent | Sequence[AnyAgent] | None = None,
+    config: StrPath | None = None,
+    plugins: Sequence[Plugin | str] = (),
+    checking: bool = False,
+    **options: Unpack[RunArguments],
+) -> Run:
+    """The run that `run` would carry out; when `checking`, to look at only. Raises `UsageError` for anything that would
+    stop it from starting."""
+    for name in options:
+        if name not in RunArguments.__annotations__:
+            near = nearest(name, RunArguments.__annotations__)
+            raise TypeError(f"run() has no option {name!r}" + (f"; did you mean {near!r}?" if near else ""))
+    names, objects = _plugins(plugins)
+    named: dict[str, Any] = {**options, **_configuration(config), "plugins": names}
+    agents, callers = _agents(_several(agent))
+    objects = (*objects, *callers)
+    named |= under_test(_several(named.pop("model", None)), agents)
+    files, given = _sorted_out(scenarios, objects)
+    selection, run_options = _records(files, named)
+    return Run(selection, run_options, given=given, checking=checking)
+
+
+def _plugins(given: Sequence[Plugin | str]) -> tuple[tuple[str, ...], tuple[Plugin, ...]]:
+    """Those that are named, and those that are objects. Raises `SetupError` for anything else."""
+    several = cast("tuple[Any, ...]", (given,) if isinstance(given, str | Plugin) else tuple(given))
+    for each in several:
+        if not isinstance(each, str | Plugin):
+            raise SetupError(f"expected a Plugin or the name of one in `plugins`; found a {type(each).__name__}")
+    named = tuple(each for each in several if isinstance(each, str))
+    return named, tuple(each for each in several if isinstance(each, Plugin))
+
+
+def _configuration(config: StrPath | None) -> dict[str, Any]:
+    """As the options of a run say it, which look for one unless they are told otherwise."""
+    return {"config": None if config == _AUTO else config, "ignore_config": config is None}
+
+
+def _several(value: Any) -> tuple[Any, ...]:
+    """One or several, or None for none."""
+    if value is None:
+        return ()
+    return tuple(cast("Iterable[Any]", value)) if isinstance(value, list | tuple) else (value,)
+
+
+def _agents(given: Sequence[AnyAgent]) -> tuple[list[str], list[Plugin]]:
+    """Their names, and a plugin for each that is an object."""
+    names: list[str] = []
+    plugins: list[Plugin] = []
+    for each in given:
+        if callable(each):
+            kind = f"{_CALLABLE}-{len(plugins) + 1}" if plugins else _CALLABLE
+            plugins.append(_agent_plugin(each, kind))
+            names.append(f"{kind}:{_name_of(each)}")
+        else:
+            names.append(each)
+    return names, plugins
+
+
+def _agent_plugin(agent: Callable[..., Any], kind: str) -> Plugin:
+    from steadyhand.builtin.agents.python import PythonAgent
+
+    class CallersAgent(PythonAgent):
+        def __init__(self, settings: AgentSettings) -> None:
+            super().__init__(settings, found=agent)
+
+    return Plugin(name="the caller", agents={kind: CallersAgent})
+
+
+def _name_of(agent: Callable[..., Any]) -> str:
+    kind = type(agent)
+    name = getattr(agent, "__qualname__", None) or kind.__qualname__
+    return f"{getattr(agent, '__module__', None) or kind.__module__}:{name}"
+
+
+def _records(files: tuple[str, ...], options: Mapping[str, Any]) -> tuple[Selection, RunOptions]:
+    """Raises `SetupError` for a value that cannot be."""
+    chosen: dict[str, Any] = {"paths": files}
+    how: dict[str, Any] = {}
+    for name, value in options.items():
+        home = chosen if name in Selection.__struct_fields__ else how
+        home[name] = os.fspath(cast("StrPath", value)) if isinstance(value, os.PathLike) else value
+    try:
+        return msgspec.convert(chosen, Selection), msgspec.convert(how, RunOptions, dec_hook=_path)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$.")
+        name = where.removesuffix("`")
+        raise SetupError(f"option `{name}` is {options.get(name)!r}: {what[:1].lower()}{what[1:]}") from None
+
+
+def _path(kind: type, value: Any) -> Any:
+    if kind is Path and isinstance(value, str):
+        return Path(value)
+    raise TypeError(f"Expected a path, got {type(value).__name__}")
+
+
+async def _execute(prepared: Run, observer: RunObserver | None) -> RunResult:
+    execution = Execution(prepared)
+    path = await execution.execute([] if observer is None else [observer])
+    if execution.broken is not None:
+        message = prepared.redactor.text(str(execution.broken))
+        raise StoreError(f"{message}; what was finished until then is in {path}") from execution.broken
+    if execution.crashed is not None:
+        raise execution.crashed
+    return RunResult(RunReader.open(path.absolute()))
+
+
+def _in_own_thread(
+    main: Callable[[], Coroutine[Any, Any, T]], factory: Callable[[], asyncio.AbstractEventLoop] | None
+) -> T:
+    """Run to the end in a new thread. What interrupts the waiting, such as Ctrl-C, cancels it and is raised again."""
+    done: Future[T] = Future()
+    interrupted = threading.Event()
+    cancel: list[Callable[[], object]] = []
+
+    async def stoppable() -> T:
+        task = asyncio.ensure_future(main())
+        loop = asyncio.get_running_loop()
+        cancel.append(lambda: loop.call_soon_threadsafe(task.cancel))
+        if interrupted.is_set():
+            task.cancel()
+        return await task
+
+    def work() -> None:
+        try:
+            with asyncio.Runner(loop_factory=factory) as runner:
+                result = runner.run(stoppable())
+        except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+            done.set_exception(error)
+        else:
+            done.set_result(result)
+
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(work,), name="steadyhand run")
+    thread.start()
+    try:
+        return done.result()
+    except BaseException:
+        interrupted.set()
+        if not done.done():
+            with suppress(RuntimeError):  # its loop has just been closed
+                for each in cancel:
+                    each()
+        thread.join()
+        raise

@@ -1,0 +1,437 @@
+"""Scenario and settings -> the parts of a trial."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import secrets
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from steadyhand.builtin.plugin import make_database
+from steadyhand.compose.models import DEFAULT_KIND, Judges, Models, Tape
+from steadyhand.compose.scenarios import (
+    Rubrics,
+    ScenarioRegistries,
+    needs_agent,
+    needs_services,
+    needs_user,
+    termination_functions,
+)
+from steadyhand.compose.services import TrialServices
+from steadyhand.compose.settings import Settings, part_options
+from steadyhand.engine.context import PreparedCheck, ScoreRubric, TrialParts
+from steadyhand.engine.limits import LagMonitor, SpendingLimit, SystemClock
+from steadyhand.engine.model_call import RetryPolicy
+from steadyhand.errors import SetupError
+from steadyhand.judging.rubric import timeliness_of
+from steadyhand.plugins.plugin import (
+    AgentFactory,
+    AgentSettings,
+    EnvironmentFactory,
+    EnvironmentSettings,
+    RunScope,
+    UserSettings,
+)
+from steadyhand.plugins.registry import Registry
+from steadyhand.ports.agent import (
+    Agent,
+    Gateway,
+    Judge,
+    RubricJudge,
+    Shows,
+    TrialContext,
+    UserSimulator,
+    agent_facts,
+    shows_of,
+)
+from steadyhand.ports.environment import EnvironmentProvider
+from steadyhand.ports.model import ChatModel, Gate
+from steadyhand.ports.observer import EventSink
+from steadyhand.ports.services import OfferedDatabase
+from steadyhand.records.evaluation import LatencyTier, Material, RubricScore
+from steadyhand.records.run import PlannedTrial, TrialRecord
+from steadyhand.records.scenario import Converse, Scenario, evaluation_specs
+
+if TYPE_CHECKING:
+    from steadyhand.gateway.server import GatewayServer
+
+
+class _Shared(NamedTuple):
+    """What all trials of a scenario have in common."""
+
+    registry: Registry
+    judge: Judge | None
+    model_name: str | None
+    score_rubric: ScoreRubric | None
+    retry: RetryPolicy
+    needs_services: bool
+    missing_plugins: tuple[str, ...]
+    doubts: Mapping[int, str]
+    needs_user: bool
+
+
+def no_doubts(scenario: Scenario, judges: Judges) -> Mapping[int, str]:
+    """Every judge may decide."""
+    return {}
+
+
+class RunParts(NamedTuple):
+    """What all trials of a run share. `doubts` says of which checks the judge may not decide, and why."""
+
+    registries: ScenarioRegistries
+    settings: Settings
+    workspaces: Path
+    lag: LagMonitor
+    gate: Gate
+    tape: Tape
+    budget: SpendingLimit
+    doubts: Callable[[Scenario, Judges], Mapping[int, str]] = no_doubts
+
+
+class Builder:
+    """Builds trials. Models, judges and the script sandbox are shared by a run; everything else is made anew."""
+
+    def __init__(self, parts: RunParts) -> None:
+        settings, registries = parts.settings, parts.registries
+        self._registries = registries
+        self._settings = settings
+        self._workspaces = parts.workspaces
+        self._lag = parts.lag
+        self._gate = parts.gate
+        self._budget = parts.budget
+        self._sinks: tuple[EventSink, ...] = (parts.budget,) if parts.budget.limited else ()
+        self._models = Models(registries, settings, parts.tape)
+        self._judges = Judges(self._models, settings, registries)
+        self._doubts = parts.doubts
+        self._rubrics = Rubrics(settings)
+        self._services: TrialServices | None = None
+        self._notes: dict[str, tuple[str, ...]] = {}
+        self.notices: dict[str, None] = {}
+        """What to say of the run as a whole before it begins, each once."""
+        self.out_of_reach: Counter[str] = Counter()
+        """What some scenarios set up and their agents never get, and how many scenarios that is said of."""
+        self._checks: dict[int, PreparedCheck] = {}
+        # A mark of the run and a count tell workspaces apart; asking the system for chance is slow.
+        self._mark: str = secrets.token_hex(4)
+        self._count = itertools.count()
+        self._clock = SystemClock()
+        # By scenario, because a run builds thousands of trials of the same one.
+        self._shared: dict[str, _Shared] = {}
+        self._tested: dict[str, ChatModel | None] = {}
+        self._agents: dict[str, tuple[AgentFactory, AgentSettings]] = {}
+        self._scope = RunScope(concurrency=settings.concurrency, workspaces=parts.workspaces)
+        self._gateway: GatewayServer | None = None
+        self._environments: dict[str, tuple[EnvironmentFactory, EnvironmentSettings]] = {}
+
+    def prepare(self, scenarios: Sequence[Scenario]) -> None:
+        """Build once what every trial will need, so that a missing key, package or file is found before anything runs.
+
+        Raises `UsageError`.
+        """
+        if any(needs_services(scenario, self._registries.registry(scenario)) for scenario in scenarios):
+            self._services = TrialServices(self._settings)
+            self._services.check(scenarios)
+        # An import in the middle of a run holds up the event loop, and spoils what is being timed.
+        if self._services is not None or any(self._judges.needed(each) for each in scenarios):
+            importlib.import_module("jsonschema")
+        if any(isinstance(step.task, Converse) for scenario in scenarios for step in scenario.steps):
+            importlib.import_module("steadyhand.engine.conversation")
+        for scenario in scenarios:
+            try:
+                self._prepare(scenario)
+            except SetupError as error:
+                if scenario.cell is None:
+                    raise
+                raise SetupError(f"{scenario.cell.file}: {scenario.id}: {error}") from error
+        self._budget.check(self._models.names)
+
+    def prepare_judging(self, scenarios: Sequence[Scenario]) -> None:
+        """The same for trials that are only judged again: no agent, user or environment is built.
+
+        Raises `UsageError`.
+        """
+        importlib.import_module("jsonschema")
+        for scenario in scenarios:
+            overrides = self._judges.overrides(scenario)
+            self.notices.update(dict.fromkeys(overrides))
+            self._notes[scenario.id] = (*self._judges.warnings(scenario), *overrides)
+            if self._judges.needed(scenario):
+                self._judges.get(scenario)
+                self._doubts(scenario, self._judges)
+            self._rubric_scorer(scenario)
+            for spec in evaluation_specs(scenario):
+                self._registries.registry(scenario).evaluator(spec.type)
+        self._budget.check(self._models.names)
+
+    def build_stored(self, scenario: Scenario, stored: TrialRecord) -> TrialParts:
+        """The parts that judge a stored trial of the scenario."""
+        from steadyhand.engine.stored_trial import StoredAgent, StoredEnvironment
+
+        registry = self._registries.registry(scenario)
+        agent = StoredAgent(stored.agent, stored.shows) if stored.shows is not None else None
+        return TrialParts(
+            scenario=scenario,
+            key=stored.key,
+            environment=StoredEnvironment(),
+            evaluator=registry.evaluator,
+            checks=self._checks,
+            doubts=self._doubts(scenario, self._judges),
+            agent=agent,
+            judge=self._judges.get(scenario) if self._judges.needed(scenario) else None,
+            model_name=stored.model,
+            seed=stored.seed,
+            score_rubric=self._rubric_scorer(scenario),
+            lag=self._lag,
+            gate=self._gate,
+            retry=RetryPolicy(retries=self._settings.retries),
+            sinks=self._sinks,
+            notes=self._notes.get(scenario.id, ()),
+            missing_plugins=stored.missing_plugins,
+        )
+
+    def _prepare(self, scenario: Scenario) -> None:
+        overrides = self._judges.overrides(scenario)
+        self.notices.update(dict.fromkeys(overrides))
+        warnings = [*self._registries.warnings(scenario), *self._judges.warnings(scenario), *overrides]
+        agent = self._agent(scenario)
+        if agent is not None:
+            unreached = _out_of_reach(scenario, agent.name, shows_of(agent), live=self._settings.options.live)
+            self.out_of_reach.update(unreached)
+            warnings += unreached
+        self._notes[scenario.id] = tuple(warnings)
+        if self._judges.needed(scenario):
+            self._judges.get(scenario)
+            self._doubts(scenario, self._judges)
+        self._rubric_scorer(scenario)
+        self._user(scenario)
+        if self._services is not None:
+            self._services.prepare(scenario, self._registries.registry(scenario))
+        self._database(scenario, self._environment(scenario, "prepare"))
+        for name in termination_functions(scenario):
+            self._registries.registry(scenario).termination(name)
+        for spec in evaluation_specs(scenario):
+            self._registries.registry(scenario).evaluator(spec.type)
+
+    def build(self, planned: PlannedTrial) -> TrialParts:
+        scenario = planned.scenario
+        settings = self._settings
+        shared = self._shared.get(scenario.id)
+        if shared is None:
+            shared = self._shared[scenario.id] = self._share(scenario)
+        registry = shared.registry
+        clock = self._clock
+        environment = self._environment(scenario, f"{planned.key.index}-{self._mark}-{next(self._count)}")
+        database = self._database(scenario, environment)
+        services = None
+        if self._services is not None and shared.needs_services:
+            services = self._services.build(scenario, registry, seed=planned.mock_seed, clock=clock, database=database)
+        return TrialParts(
+            scenario=scenario,
+            key=planned.key,
+            environment=environment,
+            database=database,
+            evaluator=registry.evaluator,
+            checks=self._checks,
+            doubts=shared.doubts,
+            termination=registry.termination,
+            user=self._user(scenario) if shared.needs_user else None,
+            agent=self._agent(scenario),
+            judge=shared.judge,
+            services=services,
+            gateway=self._trial_gateway(scenario),
+            model_name=shared.model_name,
+            seed=planned.seed,
+            score_rubric=shared.score_rubric,
+            enforce_deadline=settings.options.enforce_deadline,
+            live=settings.options.live,
+            clock=clock,
+            lag=self._lag,
+            gate=self._gate,
+            retry=shared.retry,
+            sinks=self._sinks,
+            notes=self._notes.get(scenario.id, ()),
+            missing_plugins=shared.missing_plugins,
+        )
+
+    def _share(self, scenario: Scenario) -> _Shared:
+        model = self._model(scenario)
+        return _Shared(
+            registry=self._registries.registry(scenario),
+            judge=self._judges.get(scenario) if self._judges.needed(scenario) else None,
+            model_name=model.name if model else None,
+            score_rubric=self._rubric_scorer(scenario),
+            retry=RetryPolicy(retries=self._settings.retries),
+            needs_services=needs_services(scenario, self._registries.registry(scenario)),
+            missing_plugins=self._missing_plugins(scenario),
+            doubts=self._doubts(scenario, self._judges),
+            needs_user=needs_user(scenario),
+        )
+
+    def _missing_plugins(self, scenario: Scenario) -> tuple[str, ...]:
+        missing = self._registries.missing(scenario)
+        agent = self._agent(scenario) if missing else None
+        return missing if agent is not None and agent_facts(agent).uses_plugins else ()
+
+    def _rubric_scorer(self, scenario: Scenario) -> ScoreRubric | None:
+        """A rubric is scored only by a judge that somebody named, never by the model under test."""
+        ref = self._settings.judge(scenario)
+        rubric = self._rubrics.get(scenario) if ref is not None else None
+        if ref is None or rubric is None:
+            return None
+        judge = self._judges.get(scenario)
+
+        async def score(materials: Sequence[Material], tier: LatencyTier | None, trial: TrialContext) -> RubricScore:
+            if not isinstance(judge, RubricJudge):
+                return RubricScore(name=rubric.name, reason=f"the judge {ref.name} cannot score rubrics")
+            return await judge.score(rubric, materials, trial, timeliness=timeliness_of(tier))
+
+        return score
+
+    def _open_gateway(self, scenario: Scenario, factory: AgentFactory, *, traced: bool) -> GatewayServer | None:
+        """The gateway of the run, if an agent of this scenario has a use for it: a model or services to reach, or spans
+        to send."""
+        port = self._settings.options.otlp_port
+        sends = traced or port is not None
+        served = sends or self._model(scenario) is not None or self._reaches_services(scenario)
+        if not agent_facts(factory).uses_gateway or not served:
+            return None
+        if self._gateway is None:
+            from steadyhand.gateway.run import run_gateway  # a decision does without
+
+            self._gateway = run_gateway(otlp_port=port)
+        return self._gateway
+
+    def _reaches_services(self, scenario: Scenario) -> bool:
+        return needs_services(scenario, self._registries.registry(scenario))
+
+    def _trial_gateway(self, scenario: Scenario) -> Gateway | None:
+        known = self._agents.get(scenario.id)
+        if self._gateway is None or known is None or known[1].gateway is None:
+            return None
+        from steadyhand.gateway.server import TrialGateway
+
+        return TrialGateway(self._gateway, known[1].model)
+
+    @property
+    def late(self) -> Mapping[str, int]:
+        """How many requests came to the gateway after their trial had ended, by trial."""
+        return {} if self._gateway is None else self._gateway.late
+
+    async def close(self) -> None:
+        if self._services is not None:
+            self._services.close()
+        await self._scope.close()
+        if self._gateway is not None:
+            await self._gateway.close()
+        await self._models.close()
+
+    def _environment(self, scenario: Scenario, trial_id: str) -> EnvironmentProvider:
+        known = self._environments.get(scenario.id)
+        if known is None:
+            known = self._environments[scenario.id] = self._environment_parts(scenario)
+        return known[0](msgspec.structs.replace(known[1], trial_id=trial_id))
+
+    def _environment_parts(self, scenario: Scenario) -> tuple[EnvironmentFactory, EnvironmentSettings]:
+        """Raises `SetupError` when --sandbox is asked for and commands would not be kept from this machine."""
+        type_ = self._settings.environment(scenario)
+        factory = self._registries.registry(scenario).environment(type_)
+        table = self._settings.config.environments.get(type_, {})
+        settings = EnvironmentSettings(
+            root=self._workspaces,
+            trial_id="",
+            variables=self._settings.variables,
+            options=part_options(factory, table, {"sandbox": True} if self._settings.sandbox else {}),
+        )
+        if self._settings.sandbox and not factory(settings).sandboxed:
+            raise SetupError(f"--sandbox: the environment {type_!r} does not isolate commands from this machine")
+        return factory, settings
+
+    def _database(self, scenario: Scenario, environment: EnvironmentProvider) -> OfferedDatabase | None:
+        seed = scenario.setup.database
+        if seed is None:
+            return None
+        folder = Path(scenario.place.file).absolute().parent
+        return make_database(seed, environment=environment, folder=folder, live=self._settings.options.live)
+
+    def _user(self, scenario: Scenario) -> UserSimulator | None:
+        """Who plays the user: the model named for it, else the model under test, else nobody."""
+        ref = self._settings.user_model(scenario) if needs_user(scenario) else None
+        if ref is None:
+            return None
+        self._models.get(ref, scenario)
+        named = self._settings.options.user_model is not None
+        config = self._settings.config
+        kind = config.user_kind or DEFAULT_KIND
+        choose = self._models.chooser(ref, scenario, fixed=named)
+        factory = self._registries.registry(scenario).user(kind)
+        return factory(UserSettings(choose=choose, options=config.users.get(kind, {})))
+
+    def _agent(self, scenario: Scenario) -> Agent | None:
+        known = self._agents.get(scenario.id)
+        if known is None:
+            if not needs_agent(scenario):
+                return None
+            kind, _, target = self._settings.agent(scenario).partition(":")
+            factory = self._registries.registry(scenario).agent(kind)
+            chosen = self._settings.agent_is_scenarios(scenario)
+            # Keys and headers of the user's go nowhere that a scenario from outside the project chose.
+            own = not chosen or self._settings.project.trusts_scenario(scenario)
+            table = self._settings.config.agents.get(kind, {}) if own else {}
+            variable = agent_facts(factory).key_variable
+            if chosen and variable in self._settings.variables and "api_key_env" not in table:
+                self.notices[_withheld(variable, kind)] = None
+            settings = AgentSettings(
+                target=target,
+                model=self._model(scenario),
+                folder=self._settings.agent_folder(scenario),
+                variables=self._settings.variables if own else {},
+                options=part_options(factory, table, self._agent_flags()),
+                run=self._scope,
+                default_key=not chosen,
+                gateway=self._open_gateway(scenario, factory, traced="traces" in table),
+            )
+            known = self._agents[scenario.id] = (factory, settings)
+        return known[0](known[1])
+
+    def _agent_flags(self) -> dict[str, Any]:
+        flags: dict[str, Any] = {"allow_commands": True} if self._settings.allow_commands else {}
+        if self._settings.options.in_process:
+            flags["in_process"] = True
+        if self._settings.options.timeout_s is not None:
+            flags["timeout_s"] = self._settings.options.timeout_s
+        return flags
+
+    def _model(self, scenario: Scenario) -> ChatModel | None:
+        """The model under test, or None when the scenario asks nobody or nobody named one."""
+        if scenario.id not in self._tested:
+            ref = self._settings.model(scenario) if needs_agent(scenario) else None
+            self._tested[scenario.id] = self._models.get(ref, scenario) if ref else None
+        return self._tested[scenario.id]
+
+
+def _withheld(variable: str, kind: str) -> str:
+    return (
+        f"{variable} is not sent to a URL that a scenario chose; to send it, give the agent with --agent or as `agent` "
+        f"in the configuration ({kind}:URL)"
+    )
+
+
+def _out_of_reach(scenario: Scenario, agent: str, shows: Shows, *, live: bool) -> list[str]:
+    """What the scenario sets up for an agent that cannot get at it, in words."""
+    setup = scenario.setup
+    found = [
+        (bool(setup.mocks) and not live, shows.services, "mocks do", "service calls"),
+        (bool(setup.services), shows.services, "`services` do", "service calls"),
+        (bool(setup.virtual_fs), shows.files, "`virtual_fs` does", "files"),
+        (setup.database is not None and not live, shows.database, "database does", "the database"),
+    ]
+    return [
+        f"the scenario's {what} not reach the agent {agent}: checks on {checks} are inconclusive"
+        for set_up, sight, what, checks in found
+        if set_up and sight == "not_seen"
+    ]
