@@ -173,7 +173,8 @@ def _redactor() -> Redactor:
 def _configured_secrets() -> frozenset[str]:
     """Those in the configuration that would hold here. Whatever is wrong with it was told, or is what is being told."""
     with contextlib.suppress(Exception):
-        from steadyhand.compose.settings import RunOptions, Settings
+        from steadyhand.compose.settings import Settings
+        from steadyhand.records.config import RunOptions
 
         given = {option: Path(file) for option, file in pairwise(sys.argv[1:])}
         options = RunOptions(config=given.get("--config"), env_file=given.get("--env-file"))
