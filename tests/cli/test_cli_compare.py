@@ -174,7 +174,7 @@ def test_a_run_of_which_nothing_was_decided_is_no_baseline(shell: Shell):
     shell.replies("rules:\n  - reply: Hello.\n")
     shell("run", "one.yaml")
     ended = shell("baseline", "last", "--out", "base.json")
-    assert (ended.code, "is no baseline" in ended.err) == (2, True)
+    assert (ended.code, "cannot be a baseline" in ended.err) == (2, True)
     assert not (shell.folder / "base.json").exists()
 
 
