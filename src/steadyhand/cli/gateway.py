@@ -13,6 +13,7 @@ from steadyhand.cli.terminal import say
 from steadyhand.compose.gateway import ManualTrial
 from steadyhand.compose.run import quick_loop
 from steadyhand.records.base import shorten
+from steadyhand.records.chat import FinishReason
 from steadyhand.records.config import RunOptions
 from steadyhand.records.event import AnyEvent, ModelCalled, Noted, ServiceCalled
 from steadyhand.redaction import Redactor
@@ -79,7 +80,9 @@ def _line(event: AnyEvent) -> str | None:
         case ModelCalled():
             answered = event.error or event.text or ", ".join(call.name for call in event.tool_calls)
             tokens = "" if event.usage is None else f", {event.usage.input_tokens}+{event.usage.output_tokens} tokens"
-            return f"model    {event.model}{tokens}: {shorten(answered, _SHOWN)}"
+            hung_up = event.finish is not None and event.finish.reason is FinishReason.HUNG_UP
+            ended = " (the agent hung up)" if hung_up else ""
+            return f"model    {event.model}{tokens}: {shorten(answered, _SHOWN)}{ended}"
         case ServiceCalled():
             given = ", ".join([*map(as_text, event.args), *(f"{k}={as_text(v)}" for k, v in event.input.items())])
             answered = f"error: {event.error}" if event.error else as_text(event.result)

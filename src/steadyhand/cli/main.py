@@ -5,13 +5,17 @@ The module of a subcommand is imported only when it is called, so that `steadyha
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
+import io
 import os
 import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -20,7 +24,7 @@ from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import Unwritten, leave_with, say, take_over
 from steadyhand.errors import ExitCode, FileError, SetupError, StoreError, UsageError
 from steadyhand.privacy import close_to_others
-from steadyhand.redaction import Redactor, secrets_in_command, secrets_of
+from steadyhand.redaction import Redactor, secrets_in_command, secrets_of_process
 from steadyhand.version import __version__
 
 _COMMANDS = {
@@ -131,13 +135,18 @@ def _require_folder() -> None:
 
 def explain(error: BaseException) -> int:
     """Print the error to stderr and return the exit code. A bug in Steadyhand is never a failed scenario."""
-    redact = _redactor().text
+
+    def redact(text: str) -> str:
+        return _redactor().text(text)
+
     match error:
         case click.Abort() | KeyboardInterrupt():
             say("interrupted", err=True)
             return ExitCode.INTERRUPTED
         case click.ClickException():
-            error.show(sys.stderr)
+            shown = io.StringIO()
+            error.show(shown)
+            say(redact(shown.getvalue().rstrip("\n")), err=True)
             return ExitCode.USAGE
         case FileError():
             say(redact(str(error)), err=True)
@@ -155,10 +164,21 @@ def explain(error: BaseException) -> int:
 
 def _redactor() -> Redactor:
     """Knows the secrets of the environment and of the command line. A run knows more."""
-    found = secrets_of(os.environ)
+    found = secrets_of_process(os.environ)
     for word in sys.argv[1:]:
-        found |= secrets_in_command(word.partition(":")[2])
-    return Redactor(found)
+        found |= secrets_in_command(word) | secrets_in_command(word.partition(":")[2])
+    return Redactor(found | _configured_secrets())
+
+
+def _configured_secrets() -> frozenset[str]:
+    """Those in the configuration that would hold here. Whatever is wrong with it was told, or is what is being told."""
+    with contextlib.suppress(Exception):
+        from steadyhand.compose.settings import RunOptions, Settings
+
+        given = {option: Path(file) for option, file in pairwise(sys.argv[1:])}
+        options = RunOptions(config=given.get("--config"), env_file=given.get("--env-file"))
+        return Settings(options).secrets()
+    return frozenset()
 
 
 def tell_bug(error: BaseException, redactor: Redactor | None = None) -> str:

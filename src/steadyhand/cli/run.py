@@ -11,7 +11,7 @@ import gc
 import os
 import shlex
 import sys
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -178,7 +178,7 @@ def carry_out(run: Run, reports: Reports, *, silent: bool, otel: str | None = No
     """Run it, report, and return the exit code. After an interrupt or a full disk, report whatever was recorded."""
     execution = Execution(run)
     progress = progress_for(progress_stream(), live=takes_control(), enabled=not silent, health=execution.health)
-    traces = None if otel is None else _exporter(otel)
+    traces = None if otel is None else _exporter(otel, run.settings.variables)
     network = run.needs_network  # may reject the name of a model, so ask before creating the coroutine
     observers = [progress] if traces is None else [progress, traces]
     record = run_in_loop(execution.execute(observers, attend=attended), network=network)
@@ -209,10 +209,10 @@ def carry_out(run: Run, reports: Reports, *, silent: bool, otel: str | None = No
     return exit_code(reader, lost=execution.broken is not None or unwritten)
 
 
-def _exporter(url: str) -> OtelExporter:
+def _exporter(url: str, variables: Mapping[str, str]) -> OtelExporter:
     from steadyhand.report.otel import OtelExporter, target_of  # few runs export traces
 
-    return OtelExporter(target_of(url, os.environ))
+    return OtelExporter(target_of(url, variables))
 
 
 def exit_code(reader: RunReader | None, *, lost: bool) -> ExitCode:
@@ -378,8 +378,9 @@ def _refuse_reports(reports: Reports) -> None:
 
 def show_plan(run: Run) -> None:
     """One line per scenario or combination, then the estimate."""
+    redact = run.redactor.text
     for scenario_id, trials in run.planned.per_scenario().items():
-        say(f"{trials} x {scenario_id}" if trials > 1 else scenario_id)
+        say(redact(f"{trials} x {scenario_id}" if trials > 1 else scenario_id))
     settings = run.settings
     found = estimate(
         run.planned,
@@ -389,8 +390,8 @@ def show_plan(run: Run) -> None:
     )
     say(f"would run {'at most ' if run.header.until else ''}{found}")
     targets = list(dict.fromkeys(target.name for target in run.header.targets.values()))
-    say(f"{'target' if len(targets) == 1 else 'targets'}: {'; '.join(targets)}")
+    say(redact(f"{'target' if len(targets) == 1 else 'targets'}: {'; '.join(targets)}"))
     if found.judge_checks:
         judges = {ref.name if (ref := settings.judge(each)) else "none named" for each in run.scenarios}
-        say(f"judge: {', '.join(sorted(judges))}")
+        say(redact(f"judge: {', '.join(sorted(judges))}"))
     say(f"up to {settings.concurrency} trials at once")

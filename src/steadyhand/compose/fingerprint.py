@@ -170,6 +170,7 @@ class Fingerprints:
             JUDGE_PART: self._judge(scenario),
             "the model that plays the user": self._user(scenario),
             "a model that the scenario names": self._named(scenario),
+            "a real service": self._real_services(scenario),
             "the rubric": self._rubric(scenario),
             "a plugin": self._plugins(scenario),
             "the environment": [
@@ -242,6 +243,15 @@ class Fingerprints:
     def _agent_options(self, scenario: Scenario) -> str:
         table = self._settings.config.agents.get(self._settings.agent(scenario).partition(":")[0], {})
         return self._clean(sorted((key, value) for key, value in table.items() if key not in _NOT_OF_THE_TRIAL))
+
+    def _real_services(self, scenario: Scenario) -> list[Any]:
+        """The files beside the scenario that their command lines name; the lines themselves are the scenario's."""
+        folder = Path(scenario.place.file).absolute().parent
+        return [
+            [self._beside(word, folder) for word in _files_in(service.mcp)]
+            for service in scenario.setup.services
+            if not service.has_url
+        ]
 
     def _judge(self, scenario: Scenario) -> list[Any] | None:
         """The one that was named, where it has something to judge; else it is the model that is tested, or nobody."""

@@ -294,6 +294,10 @@ class Gateway(Protocol):
 
     async def open(self, trial: TrialContext) -> Addresses: ...
 
+    async def hear_out(self) -> None:
+        """The agent has replied: let the model calls end that it has hung up on, without waiting for any other."""
+        ...
+
     async def settle(self) -> None:
         """The agent has ended a turn: wait, for a bounded time, for what it still has to tell."""
         ...

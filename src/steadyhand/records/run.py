@@ -34,6 +34,7 @@ _WORST_FIRST = (
     FinishReason.UNKNOWN,
     FinishReason.LENGTH,
     FinishReason.DEADLINE,
+    FinishReason.HUNG_UP,
     FinishReason.REFUSAL,
     FinishReason.TOOL_CALLS,
     FinishReason.STOP,

@@ -10,15 +10,8 @@ import aiohttp
 import pytest
 
 from steadyhand.errors import SetupError
-from steadyhand.gateway.server import (
-    Address,
-    Door,
-    GatewayRequest,
-    GatewayResponse,
-    GatewayServer,
-    TrialGateway,
-    json_response,
-)
+from steadyhand.gateway.connection import GatewayRequest, GatewayResponse, json_response
+from steadyhand.gateway.server import Address, Door, GatewayServer, TrialGateway
 from steadyhand.ports.agent import Addresses
 from steadyhand.records.event import Noted
 from support.loopback import free_port
@@ -133,8 +126,8 @@ async def test_what_a_client_asked_for_happens_though_it_hangs_up(served: Served
     asked.cancel()
     await asyncio.wait([asked])
     echo.go_on.set()
-    while door.tasks:
-        await asyncio.wait(tuple(door.tasks))
+    while door.at_work:
+        await asyncio.wait(tuple(door.at_work))
     assert [note.message for note in trial.of(Noted)] == ["asked"]
 
 
