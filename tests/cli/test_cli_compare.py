@@ -76,7 +76,7 @@ def test_markdown_goes_to_stdout_alone(runs: Shell):
     [
         (["good.json"], "nothing to be compared with"),
         (["good.json", "nowhere"], "no run 'nowhere'"),
-        (["good.json", "good.yaml"], "is no run record, JSON report or baseline"),
+        (["good.json", "good.yaml"], "is not a run record, JSON report or baseline"),
         (["good.json@gpt", "bad.json"], "no target 'gpt' in run"),
     ],
 )
