@@ -107,7 +107,7 @@ def test_a_good_judge_is_calibrated_and_decides(project):
     labelled(project)
     ended = project("calibrate", "labels.csv")
     assert ended.code == 0, ended
-    assert "it meets the bars" in ended.out
+    assert "it meets the bar set" in ended.out
     (kept,) = json.loads((project.folder / "calibration.json").read_text())["calibrations"]
     assert kept["judge"] == "scripted/good.yaml"
     assert (kept["overall"]["kappa"], kept["overall"]["accuracy"]["rate"]) == (1.0, 1.0)

@@ -76,7 +76,7 @@ def test_markdown_goes_to_stdout_alone(runs: Shell):
     [
         (["good.json"], "nothing to be compared with"),
         (["good.json", "nowhere"], "no run 'nowhere'"),
-        (["good.json", "good.yaml"], "is no run record, JSON report or baseline"),
+        (["good.json", "good.yaml"], "is not a run record, JSON report or baseline"),
         (["good.json@gpt", "bad.json"], "no target 'gpt' in run"),
     ],
 )
@@ -174,7 +174,7 @@ def test_a_run_of_which_nothing_was_decided_is_no_baseline(shell: Shell):
     shell.replies("rules:\n  - reply: Hello.\n")
     shell("run", "one.yaml")
     ended = shell("baseline", "last", "--out", "base.json")
-    assert (ended.code, "is no baseline" in ended.err) == (2, True)
+    assert (ended.code, "cannot be a baseline" in ended.err) == (2, True)
     assert not (shell.folder / "base.json").exists()
 
 

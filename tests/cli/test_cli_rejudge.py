@@ -118,7 +118,7 @@ def test_an_answer_to_another_question_is_not_judged(stored):
     ended, report = rejudge(stored)
     assert ended.code == 3, ended
     assert {trial["verdict"] for trial in report["trials"]} == {"inconclusive"}
-    assert "asks something else now" in report["trials"][0]["reason"]
+    assert "no longer asks what" in report["trials"][0]["reason"]
     assert not report["summary"]["cost"]["by_purpose"], "nobody was asked"
 
 

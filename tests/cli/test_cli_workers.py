@@ -206,9 +206,9 @@ def test_what_only_one_process_can_do_is_refused(batch, given, told):
 
 
 NOT_IN_A_WORKER = """\
-import os
+import sys
 
-if os.environ.get("STEADYHAND_WORKER"):
+if "steadyhand.compose.worker_child" in sys.modules:
     raise RuntimeError("not here")
 
 def agent(turn):

@@ -33,6 +33,41 @@ from steadyhand.privacy import close_to_others
 _YOUNG = 20_000
 
 
+def main(fd: int) -> None:
+    die_with_parent()
+    code = 0
+    close_to_others(keep=os.environ)  # the block holds no more than an interpreter needs
+    faulthandler.enable(all_threads=False)
+    connection = socket.socket(fileno=fd)
+    os.environ.update(receive_variables(connection))
+    try:
+        number, setup = _first_call(connection)
+        try:
+            run = load_run(setup)
+            factory = quick_loop() if run.needs_network else None
+        except BaseException as error:  # noqa: BLE001 - the driver raises it
+            connection.sendall(packed(Kind.FAIL, number, "", remote_error(error)))
+            return
+        with asyncio.Runner(loop_factory=factory) as runner:
+            runner.run(_live(connection, number, lambda send: Worker(setup, run, send)))
+    except BaseException:  # noqa: BLE001 - our parent tells of it
+        traceback.print_exc()
+        code = 1
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _first_call(connection: socket.socket) -> tuple[int, WorkerSetup]:
+    frames = Frames()
+    while data := connection.recv(64 * 1024):
+        for frame in frames.feed(data):
+            return frame.number, read(frame.payload, WorkerSetup)
+    raise EOFError("the line was closed")
+
+
 async def _live(
     connection: socket.socket, number: int, worker_of: Callable[[Callable[[Report], None]], Worker]
 ) -> None:
@@ -60,38 +95,3 @@ async def _live(
     channel.attach()
     await gone.wait()
     await worker.close()
-
-
-def _first_call(connection: socket.socket) -> tuple[int, WorkerSetup]:
-    frames = Frames()
-    while data := connection.recv(64 * 1024):
-        for frame in frames.feed(data):
-            return frame.number, read(frame.payload, WorkerSetup)
-    raise EOFError("the line was closed")
-
-
-def main(fd: int) -> None:
-    die_with_parent()
-    code = 0
-    close_to_others(keep=os.environ)  # the block holds no more than an interpreter needs
-    faulthandler.enable(all_threads=False)
-    connection = socket.socket(fileno=fd)
-    os.environ.update(receive_variables(connection))
-    try:
-        number, setup = _first_call(connection)
-        try:
-            run = load_run(setup)
-            factory = quick_loop() if run.needs_network else None
-        except BaseException as error:  # noqa: BLE001 - the driver raises it
-            connection.sendall(packed(Kind.FAIL, number, "", remote_error(error)))
-            return
-        with asyncio.Runner(loop_factory=factory) as runner:
-            runner.run(_live(connection, number, lambda send: Worker(setup, run, send)))
-    except BaseException:  # noqa: BLE001 - our parent tells of it
-        traceback.print_exc()
-        code = 1
-    finally:
-        with contextlib.suppress(Exception):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code)

@@ -231,15 +231,6 @@ def _call(call: ModelCalled, trial: TrialRecord, prices: Prices) -> Row:
     )
 
 
-def _package(module: str, user: str, extra: str) -> Any:
-    """Raises `SetupError` when it is not installed."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        name = module.partition(".")[0]
-        raise SetupError(f"{user} needs {name}; install it with `pip install 'steadyhand[{extra}]'`") from error
-
-
 class TableWriter(Protocol):
     """Writes rows to one file. Nothing is sure to be there before `close`."""
 
@@ -362,6 +353,15 @@ class _Parquet:
             self._flush()
             self._writer.close()
             self._writer = None
+
+
+def _package(module: str, user: str, extra: str) -> Any:
+    """Raises `SetupError` when it is not installed."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        name = module.partition(".")[0]
+        raise SetupError(f"{user} needs {name}; install it with `pip install 'steadyhand[{extra}]'`") from error
 
 
 def frame_of(table: TableName, header: RunHeader, trials: Iterable[TrialRecord]) -> Any:

@@ -101,10 +101,6 @@ def _copy(shape: type[S], record: Record, **given: Any) -> S:
     return shape(**rest, **given)
 
 
-def _copy_known(shape: type[S], record: Record | None) -> S | None:
-    return None if record is None else _copy(shape, record)
-
-
 def _run(header: RunHeader) -> shapes.JsonRun:
     prices = {model: _copy(shapes.JsonPrice, price) for model, price in header.prices.items()}
     return _copy(shapes.JsonRun, header, prices=prices, canaries=_canaries(header.canaries), shard=_shard(header))
@@ -177,6 +173,10 @@ def _trial(trial: TrialRecord, prices: Prices) -> trial_shapes.JsonTrial:
         earlier=tuple(_trial(earlier, prices) for earlier in trial.earlier),
         replaced=tuple(_trial(replaced, prices) for replaced in trial.replaced),
     )
+
+
+def _copy_known(shape: type[S], record: Record | None) -> S | None:
+    return None if record is None else _copy(shape, record)
 
 
 def _transcript(trial: TrialRecord) -> tuple[trial_shapes.JsonMessage, ...]:

@@ -278,20 +278,6 @@ class _Composer(CParser):
         self.depth -= 1  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def _with_whole_characters(text: str) -> str:
-    """JSON writes characters beyond the first plane as two escapes, where YAML has one.
-
-    Only done to JSON: in YAML a backslash outside double quotes means itself.
-    """
-    if not _PAIR.search(text):
-        return text
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    return _PAIR.sub(_joined, text)
-
-
 def _joined(pair: re.Match[str]) -> str:
     before, high, low = pair.groups()
     return f"{before}\\U{0x10000 + ((int(high, 16) & 0x3FF) << 10) + (int(low, 16) & 0x3FF):08x}"
@@ -314,6 +300,20 @@ def _compose(text: str) -> Node:
     if root is None:
         raise YamlError("empty-file", "the file is empty", 1, 1)
     return root
+
+
+def _with_whole_characters(text: str) -> str:
+    """JSON writes characters beyond the first plane as two escapes, where YAML has one.
+
+    Only done to JSON: in YAML a backslash outside double quotes means itself.
+    """
+    if not _PAIR.search(text):
+        return text
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return _PAIR.sub(_joined, text)
 
 
 def _half_character(error: yaml.MarkedYAMLError, text: str) -> YamlError | None:

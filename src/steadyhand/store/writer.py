@@ -55,18 +55,6 @@ class _Row(NamedTuple):
     replaces: bool
 
 
-def _give_up_unreadable(connection: sqlite3.Connection, path: Path) -> None:
-    """A trial that cannot be read again is an error, which may be done again, whatever its row says."""
-    for key in RunReader.open(path).unreadable():
-        connection.execute(
-            "UPDATE trial SET verdict='error', outcome=NULL WHERE scenario_id=? AND idx=?", (key.scenario_id, key.index)
-        )
-
-
-def _header_text(header: RunHeader, redactor: Redactor) -> str:
-    return msgspec.json.encode(redactor.value(header), enc_hook=repr).decode()
-
-
 def written(record: TrialRecord, redactor: Redactor) -> tuple[TrialRecord, bytes]:
     """The trial without secrets, and its bytes; an error in its place when it cannot be written."""
     try:
@@ -345,6 +333,18 @@ class RunWriter:
 
     def _not_ours(self, row: _Row) -> StoreError:
         return StoreError(f"trial {row.key} was written to {self.path} by another process in the meantime")
+
+
+def _give_up_unreadable(connection: sqlite3.Connection, path: Path) -> None:
+    """A trial that cannot be read again is an error, which may be done again, whatever its row says."""
+    for key in RunReader.open(path).unreadable():
+        connection.execute(
+            "UPDATE trial SET verdict='error', outcome=NULL WHERE scenario_id=? AND idx=?", (key.scenario_id, key.index)
+        )
+
+
+def _header_text(header: RunHeader, redactor: Redactor) -> str:
+    return msgspec.json.encode(redactor.value(header), enc_hook=repr).decode()
 
 
 class _Span(NamedTuple):

@@ -28,6 +28,18 @@ def reply_to(body: Mapping[str, Any], answer: Answer) -> WireReply:
     return plain(200, _encode(_finished(body, answer)), "application/json", answer)
 
 
+def _finished(body: Mapping[str, Any], answer: Answer) -> dict[str, Any]:
+    cut = answer.finish_reason in _CUT
+    response = _response(body, "incomplete" if cut else "completed")
+    response["output"] = _items(answer)
+    if cut and (reason := _CUT[answer.finish_reason or ""]):
+        response["incomplete_details"] = {"reason": reason}
+    if answer.usage is not None:
+        read, written = answer.usage.input_tokens, answer.usage.output_tokens
+        response["usage"] = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
+    return response
+
+
 def _response(body: Mapping[str, Any], status: str) -> dict[str, Any]:
     return {
         "id": "resp_67ccd2bed1ec8190b14f964abc0542670bb6a6b452d3795b",
@@ -40,18 +52,6 @@ def _response(body: Mapping[str, Any], status: str) -> dict[str, Any]:
         "output": [],
         "usage": None,
     }
-
-
-def _finished(body: Mapping[str, Any], answer: Answer) -> dict[str, Any]:
-    cut = answer.finish_reason in _CUT
-    response = _response(body, "incomplete" if cut else "completed")
-    response["output"] = _items(answer)
-    if cut and (reason := _CUT[answer.finish_reason or ""]):
-        response["incomplete_details"] = {"reason": reason}
-    if answer.usage is not None:
-        read, written = answer.usage.input_tokens, answer.usage.output_tokens
-        response["usage"] = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
-    return response
 
 
 def _items(answer: Answer) -> list[dict[str, Any]]:

@@ -70,11 +70,11 @@ def test_what_the_built_in_providers_declare(parts_of):
         "scripted": ModelFacts(uses_network=False, free=True),
         "replay": ModelFacts(uses_network=False, free=True),
         "local": ModelFacts(uses_network=True, free=True),
-        "openai": ModelFacts(),
-        "anthropic": ModelFacts(),
+        "openai": ModelFacts(base_url_variable="OPENAI_BASE_URL"),
+        "anthropic": ModelFacts(base_url_variable="ANTHROPIC_BASE_URL"),
         "pydantic-ai": ModelFacts(),
     }
     for provider, facts in declared.items():
         assert parts_of("", model=f"{provider}/x")[2] == {provider: facts}
     own = '[providers.mine]\nbase_url = "http://h/v1"\n'
-    assert parts_of(own, model="mine/x")[2] == {"mine": ModelFacts()}
+    assert parts_of(own, model="mine/x")[2] == {"mine": declared["openai"]}

@@ -108,7 +108,7 @@ def test_where_traces_go(url, variables, expected, headers):
 
 
 def test_what_is_no_url_is_refused():
-    with pytest.raises(SetupError, match="--otel: 'ftp://x/v1/traces' is no URL"):
+    with pytest.raises(SetupError, match="--otel: 'ftp://x/v1/traces' is not a URL"):
         target_of("ftp://x", {})
 
 

@@ -414,7 +414,7 @@ async def build_toolbox(trial: TrialContext, *, allow_commands: bool) -> ToolBox
     add_workspace_tools(box, trial.environment, commands=commands)
     if not commands:
         message = (
-            f"the agent cannot run commands: the environment {trial.environment.name!r} is no sandbox "
+            f"the agent cannot run commands: the environment {trial.environment.name!r} is not a sandbox "
             "(allow it with --allow-commands)"
         )
         trial.emit(Noted(at_ms=trial.elapsed_ms(), message=message))

@@ -104,6 +104,35 @@ PRELUDE = r"""
 """
 
 
+def main() -> None:
+    folder, time_s, grace_s, memory_bytes, stack_bytes = (
+        sys.argv[1],
+        float(sys.argv[2]),
+        float(sys.argv[3]),
+        int(sys.argv[4]),
+        int(sys.argv[5]),
+    )
+    sys.path.append(folder)
+    with open(os.devnull, "w") as silent:  # noqa: PTH123 - this process starts faster without pathlib
+        ready = _fresh_context(memory_bytes, stack_bytes, time_s)
+        sys.stdout.buffer.write(b"ready\n")
+        sys.stdout.buffer.flush()
+        for line in sys.stdin.buffer:
+            # Native loops of QuickJS ignore its own time limit. This ends the process from outside the interpreter,
+            # and does so even when the parent is gone.
+            faulthandler.dump_traceback_later(time_s + grace_s, exit=True, file=silent)
+            try:
+                reply = _run(*ready, line.decode("ascii"), time_s)
+            except Exception as error:  # noqa: BLE001 - the parent reports it
+                reply = "!" + json.dumps(_worded(error, memory_bytes, time_s))
+            finally:
+                faulthandler.cancel_dump_traceback_later()
+            sys.stdout.buffer.write(reply.encode("utf-8") + b"\n")
+            sys.stdout.buffer.flush()
+            # Prepared in advance, while nobody waits.
+            ready = _fresh_context(memory_bytes, stack_bytes, time_s)
+
+
 def _fresh_context(memory_bytes: int, stack_bytes: int, time_s: float) -> tuple[Any, Any]:
     quickjs: Any = importlib.import_module("quickjs")
     context = quickjs.Context()
@@ -136,35 +165,6 @@ def _worded(error: Exception, memory_bytes: int, time_s: float) -> str:
     if "out of memory" in first or "too long" in first:
         return f"{memory} ({first})"
     return first or type(error).__name__
-
-
-def main() -> None:
-    folder, time_s, grace_s, memory_bytes, stack_bytes = (
-        sys.argv[1],
-        float(sys.argv[2]),
-        float(sys.argv[3]),
-        int(sys.argv[4]),
-        int(sys.argv[5]),
-    )
-    sys.path.append(folder)
-    with open(os.devnull, "w") as silent:  # noqa: PTH123 - this process starts faster without pathlib
-        ready = _fresh_context(memory_bytes, stack_bytes, time_s)
-        sys.stdout.buffer.write(b"ready\n")
-        sys.stdout.buffer.flush()
-        for line in sys.stdin.buffer:
-            # Native loops of QuickJS ignore its own time limit. This ends the process from outside the interpreter,
-            # and does so even when the parent is gone.
-            faulthandler.dump_traceback_later(time_s + grace_s, exit=True, file=silent)
-            try:
-                reply = _run(*ready, line.decode("ascii"), time_s)
-            except Exception as error:  # noqa: BLE001 - the parent reports it
-                reply = "!" + json.dumps(_worded(error, memory_bytes, time_s))
-            finally:
-                faulthandler.cancel_dump_traceback_later()
-            sys.stdout.buffer.write(reply.encode("utf-8") + b"\n")
-            sys.stdout.buffer.flush()
-            # Prepared in advance, while nobody waits.
-            ready = _fresh_context(memory_bytes, stack_bytes, time_s)
 
 
 if __name__ == "__main__":

@@ -265,7 +265,7 @@ async def test_commands_need_a_sandbox_or_leave(tmp_path: Path):
     assert refused.told()[0].startswith("Error: there is no tool 'run_command'")
     assert not (tmp_path / "ran").exists()
     (note,) = [note for note in refused.trial.of(Noted) if "--allow-commands" in note.message]
-    assert "the agent cannot run commands: the environment 'folder' is no sandbox" in note.message
+    assert "the agent cannot run commands: the environment 'folder' is not a sandbox" in note.message
 
 
 @pytest.mark.parametrize("given", [{"sandboxed": True}, {"allow_commands": True}])
