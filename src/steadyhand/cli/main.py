@@ -108,7 +108,7 @@ def main() -> None:
     take_over()
     try:
         _require_folder()
-        code = cli.main(standalone_mode=False)
+        code = cli.main(prog_name="steadyhand", standalone_mode=False)
     except click.exceptions.Exit as leave:
         code = leave.exit_code
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - explained, or raised again
@@ -137,7 +137,7 @@ def explain(error: BaseException) -> int:
             say("interrupted", err=True)
             return ExitCode.INTERRUPTED
         case click.ClickException():
-            error.show(sys.stderr)
+            say(f"steadyhand: {redact(_usage(error))}", err=True)
             return ExitCode.USAGE
         case FileError():
             say(redact(str(error)), err=True)
@@ -151,6 +151,16 @@ def explain(error: BaseException) -> int:
         case _:
             say(redact(tell_bug(error)), err=True)
             return ExitCode.UNDECIDED
+
+
+def _usage(error: click.ClickException) -> str:
+    """Click's message in one line, and where to read on."""
+    message = error.format_message().rstrip(".")
+    message = message.replace("a valid integer range", "a whole number").replace("a valid float range", "a number")
+    if message[1:2].islower():
+        message = message[0].lower() + message[1:]
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    return f"{message}; see `{ctx.command_path if ctx else 'steadyhand'} --help`"
 
 
 def _redactor() -> Redactor:

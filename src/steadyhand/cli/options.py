@@ -23,11 +23,23 @@ def _complete_path(ctx: click.Context, param: click.Parameter, incomplete: str) 
     return [CompletionItem(incomplete, type="file")]
 
 
+class _Named(click.Path):
+    """A file or folder to write, which must have a name: what is written to stdout says so."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if str(value) == "-":
+            kind = "file" if self.file_okay else "folder"
+            self.fail(f"this cannot be written to stdout; name a {kind}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+FOLDER = _Named(path_type=Path, file_okay=False)
+FILE = _Named(path_type=Path, dir_okay=False)
 paths = click.argument("paths", nargs=-1, required=True, metavar="PATH...", shell_complete=_complete_path)
 optional_paths = click.argument("paths", nargs=-1, metavar="PATH...", shell_complete=_complete_path)
 out = click.option(
     "--out",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     help="Folder for run records. [default: .steadyhand/runs]",
 )
 

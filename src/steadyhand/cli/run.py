@@ -28,7 +28,7 @@ from steadyhand.cli.terminal import (
     harmless_json,
     page,
     progress_stream,
-    read_by_ci,
+    require_own_terminal,
     say,
     show,
     takes_control,
@@ -118,10 +118,8 @@ class Reports(Record):
         dashed = [option for option, file in self.files.items() if file == STDOUT]
         if len(dashed) > 1:
             raise SetupError(f"only one of {' and '.join(dashed)} can be written to stdout; give the other a file")
-        if self.html_file == STDOUT and read_by_ci():
-            raise SetupError(
-                "--html - would put what agents said into the log of the CI service, unmarked; give it a file"
-            )
+        if self.html_file == STDOUT:
+            require_own_terminal()
         if self.quiet and self.verbose:
             raise SetupError("-q and -v exclude each other")
         return self
@@ -307,7 +305,7 @@ def _resume(run: Run) -> str:
     help="Time limit for a model call, in seconds.",
 )
 @click.option("--retries", type=click.IntRange(0, 20), help="Number of retries for a failed model call. [default: 2]")
-@click.option("--record", type=_DIR, metavar="DIR", help="Record every model call to this folder.")
+@click.option("--record", type=shared.FOLDER, metavar="DIR", help="Record every model call to this folder.")
 @click.option(
     "--replay", type=_DIR, metavar="DIR", help="Answer model calls from a recording, without using the network."
 )

@@ -80,7 +80,10 @@ def only_scenarios(loaded: Sequence[Scenario], options: RunOptions) -> list[Scen
 
 
 def shard_scenarios(whole: Sequence[Scenario], settings: Settings) -> tuple[list[Scenario], Mapping[str, range]]:
-    """Those of the shard that the options name, and which of their trials. Raises `SetupError` for one that cannot be."""
+    """Those of the shard that the options name, and the numbers of their trials.
+
+    Raises `SetupError` for a shard that cannot be.
+    """
     if settings.options.shard is None:
         return list(whole), {}
     if settings.seed is None:
