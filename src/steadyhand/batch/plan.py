@@ -143,6 +143,7 @@ class PlannedPart(Sequence[PlannedTrial]):
 
 
 def trial_seed(seed: int, key: TrialKey) -> int:
+    """Depends on nothing but the seed of the run and the key."""
     digest = hashlib.blake2b(f"{seed}/{key}".encode(), digest_size=4).digest()
     return int.from_bytes(digest, "big") >> 1
 
@@ -169,7 +170,7 @@ class _Parser:
 
     def __init__(self, text: str) -> None:
         self._text: str = text
-        self._tokens: list[str] = _TOKEN.findall(text)
+        self._tokens: list[str] = _TOKEN.findall(text.rstrip())
 
     def parse(self) -> Predicate:
         predicate = self._either()

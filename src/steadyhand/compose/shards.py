@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from steadyhand.batch.plan import trial_seed
-from steadyhand.compose.loading import target_of
 from steadyhand.compose.matrices import run_matrices
-from steadyhand.compose.resuming import refuse_redacted
-from steadyhand.compose.running import rates_of
-from steadyhand.compose.settings import RunOptions, Selection, Settings, restore_options
+from steadyhand.compose.resume import refuse_redacted
+from steadyhand.compose.run import rates_of
+from steadyhand.compose.scenarios import target_of
+from steadyhand.compose.settings import Settings, restore_options
 from steadyhand.compose.trust import require_trusted_record
 from steadyhand.errors import SetupError
+from steadyhand.records.config import RunOptions, Selection
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import CanaryTally, RunHeader, Shard, TrialKey
 from steadyhand.records.scenario import Scenario
@@ -80,10 +81,7 @@ def only_scenarios(loaded: Sequence[Scenario], options: RunOptions) -> list[Scen
 
 
 def shard_scenarios(whole: Sequence[Scenario], settings: Settings) -> tuple[list[Scenario], Mapping[str, range]]:
-    """Those of the shard that the options name, and the numbers of their trials.
-
-    Raises `SetupError` for a shard that cannot be.
-    """
+    """Those of the shard that the options name, and which of their trials. Raises `SetupError`."""
     if settings.options.shard is None:
         return list(whole), {}
     if settings.seed is None:

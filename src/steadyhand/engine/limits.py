@@ -209,7 +209,8 @@ class LagMonitor:
         for due, woken in reversed(self._late):
             if woken < start:
                 break
-            worst = max(worst, min(woken, end) - max(due, start))
+            if woken - due > worst:
+                worst = max(worst, min(woken, end) - max(due, start))
         if self._timer is not None:
             worst = max(worst, end - max(self._due, start))
         return worst * 1000.0

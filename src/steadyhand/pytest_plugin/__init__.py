@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from steadyhand.api import RunResult, Source, run
+from steadyhand.api.result import RunResult
+from steadyhand.api.run import Source, run
 
 INCONCLUSIVE = ("fail", "error", "skip")
 """What an inconclusive scenario is to pytest. None of them is a pass."""

@@ -12,7 +12,7 @@ import steadyhand.builtin.models.scripted
 import steadyhand.report.details
 import steadyhand.report.json
 import steadyhand.report.terminal  # noqa: F401 - kept loaded: an inner run in this process would load them anew
-from steadyhand.api import run
+from steadyhand.api.run import run
 
 pytest_plugins = ["pytester"]
 
@@ -142,7 +142,7 @@ def test_x_stops_before_the_next_scenario_runs(project: Project):
 
 
 def _opened(record: Path):
-    from steadyhand.api import open_run
+    from steadyhand.api.run import open_run
 
     return open_run(record).rates
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from steadyhand.compose.settings import RunOptions, Selection, restore_options
+from steadyhand.compose.settings import restore_options
 from steadyhand.errors import SetupError, StoreError
+from steadyhand.records.config import RunOptions, Selection
 from steadyhand.records.run import PlannedTrial, TrialKey, TrialRecord
 from steadyhand.records.scenario import Scenario
 from steadyhand.store.reader import RunReader
