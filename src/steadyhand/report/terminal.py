@@ -340,7 +340,7 @@ def _scenario_table(
         )
     names = ("verdict", "scenario", *columns, *RATE_COLUMNS, *FIGURE_COLUMNS)
     last = len(names) - 1
-    optional = [*range(last, last - 3, -1), names.index("pass^k"), names.index("95 % interval")]
+    optional = [*range(last, last - 3, -1), names.index("pass^k"), names.index("95% interval")]
     yield from render_table(names, rows, page, giving_way=1, optional=optional)
     if len(rates) > _ROWS:
         yield f"({len(rates) - _ROWS} more scenarios not listed)"
