@@ -179,7 +179,7 @@ def test_what_may_be_repeated(shell):
 @pytest.mark.parametrize(
     ("command", "told"),
     [
-        (["rn"], "no such command 'rn'. Commands: init, run, "),
+        (["rn"], "no such command 'rn'. Commands: init, validate, "),
         (["run", "a.yaml", "--modl", "x"], "no such option '--modl'. (Did you mean one of: '--model'"),
         (["run", "a.yaml", "--trials", "x"], "invalid value for '--trials': 'x' is not a whole number; see"),
         (["run", "a.yaml", "--trials"], "option '--trials' requires an argument; see"),

@@ -11,7 +11,7 @@ import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import click
@@ -49,18 +49,25 @@ _COMMANDS = {
     "mcp": ("steadyhand.cli.mcp:mcp", "Serve a trial's MCP tools over stdin and stdout."),
     "import": ("steadyhand.cli.importer:import_scenarios", "Convert scenarios from other benchmarks."),
     "schema": ("steadyhand.cli.schema:schema", "Print JSON Schemas, for editors and other tools."),
-    "scenario": ("steadyhand.cli.main:scenario", "Run and check scenario files (same commands as above)."),
+    "scenario": ("steadyhand.cli.main:scenario", "Run and check scenario files (the same commands)."),
 }
 _MARKS = ("STEADYHAND_TRIAL", "STEADYHAND_COMMAND")
-_SCENARIO_COMMANDS = ("run", "validate", "lint", "selftest", "list", "matrix")
+_HEADINGS = {
+    "Write scenarios": ("init", "validate", "lint", "selftest", "list", "import", "schema"),
+    "Run them": ("run", "matrix", "plan", "resume", "merge", "gateway", "mcp", "scenario"),
+    "Read results": ("runs", "show", "report", "view", "compare", "gate", "baseline", "export"),
+    "Check judges": ("rejudge", "labels", "calibrate"),
+}
+_SCENARIO_COMMANDS = {"Commands": ("run", "validate", "lint", "selftest", "list", "matrix")}
 
 
 class LazyGroup(shared.Group):
     """A group that knows the names and short help of its commands, and imports each one on demand."""
 
-    def __init__(self, *, names: Sequence[str], **options: Any) -> None:
+    def __init__(self, *, headings: Mapping[str, Sequence[str]], **options: Any) -> None:
         super().__init__(**options)
-        self._names: tuple[str, ...] = tuple(names)
+        self._headings = headings
+        self._names: tuple[str, ...] = tuple(name for names in headings.values() for name in names)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self._names)
@@ -69,7 +76,7 @@ class LazyGroup(shared.Group):
         if cmd_name not in self._names:
             return None
         module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
-        return getattr(importlib.import_module(module), attribute)
+        return shared.name_numbers(getattr(importlib.import_module(module), attribute))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -82,17 +89,18 @@ class LazyGroup(shared.Group):
             raise click.UsageError(f"{error.format_message()} Commands: {', '.join(self._names)}.", ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, _COMMANDS[name][1]) for name in self._names])
+        for heading, names in self._headings.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name, _COMMANDS[name][1]) for name in names])
 
 
-@click.command(cls=LazyGroup, names=tuple(_COMMANDS), context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=LazyGroup, headings=_HEADINGS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="steadyhand")
 def cli() -> None:
     """Run scenarios against AI agents and models, and check that they do the right thing, safely and in time."""
 
 
-@click.command(cls=LazyGroup, names=_SCENARIO_COMMANDS)
+@click.command(cls=LazyGroup, headings=_SCENARIO_COMMANDS)
 def scenario() -> None:
     """Run and check scenario files."""
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.types import FloatParamType, IntParamType
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -102,6 +103,37 @@ class Group(click.Group):
         if command is not None and not ctx.resilient_parsing:
             _refuse_repeats(command, click.Context(command, parent=ctx, info_name=name), rest)
         return name, command, rest
+
+
+class Headed(click.Command):
+    """A command with many options, whose help lists them under headings."""
+
+    def __init__(self, *args: Any, headings: Mapping[str, Sequence[str]], **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.headings: Mapping[str, Sequence[str]] = headings
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = {
+            name: record
+            for param in self.get_params(ctx)
+            if isinstance(param, click.Option) and (record := param.get_help_record(ctx)) is not None
+            for name in param.opts[-1:]
+        }
+        for heading, names in self.headings.items():
+            with formatter.section(heading):
+                formatter.write_dl([rows.pop(name) for name in names])
+        with formatter.section("Other"):
+            formatter.write_dl(list(rows.values()))
+
+
+def name_numbers(command: click.Command) -> click.Command:
+    """Numbers are called N in its help, unless the option has a word of its own."""
+    for param in command.params:
+        if param.metavar is None and isinstance(
+            param.type, click.IntRange | click.FloatRange | click.types.IntParamType
+        ):
+            param.metavar = "N"
+    return command
 
 
 def _refuse_repeats(command: click.Command, ctx: click.Context, args: list[str]) -> None:

@@ -245,7 +245,27 @@ def _resume(run: Run) -> str:
     return shlex.join(["steadyhand", "resume", run.header.id, *out, *(["--trust"] if options.trust else [])])
 
 
-@click.command()
+_HEADINGS = {
+    "What to run": ("--tag", "-k", "--filter", "--failed-of", "--shard", "--dry-run"),
+    "Agent, models and judge": (
+        *("--model", "--agent", "--judge", "--user-model", "--strict-judge", "--judge-canaries"),
+        *("--environment", "--live", "--plugin", "--config", "--env-file"),
+    ),
+    "Trials": ("--trials", "--pass-rate", "--until", "--alpha", "--seed"),
+    "Safety": ("--sandbox", "--allow-commands", "--trust", "--in-process"),
+    "Time and cost": (
+        *("--concurrency", "--timeout", "--retries", "--enforce-deadline", "--max-cost", "--max-tokens"),
+        *("--record", "--replay", "--replay-time"),
+    ),
+    "Workers": ("--workers", "--engine", "--ray-address", "--ray-env"),
+    "Output": (
+        *("--out", "--json", "--junit", "--junit-inconclusive", "--html", "--transcript"),
+        *("--quiet", "--verbose", "--no-progress", "--otel", "--otlp-port"),
+    ),
+}
+
+
+@click.command(cls=shared.Headed, headings=_HEADINGS)
 @shared.optional_paths
 @shared.filters
 @shared.project
