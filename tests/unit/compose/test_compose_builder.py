@@ -60,7 +60,7 @@ async def test_trials_share_the_model_and_have_the_rest_to_themselves(project, b
     assert first.environment is not second.environment
     assert (first.key.index, second.key.index) == (0, 1)
     assert first.seed != second.seed
-    assert first.checked is second.checked
+    assert first.checks is second.checks
 
 
 async def test_what_a_scenario_does_not_use_is_not_built(project, builder):
