@@ -62,10 +62,12 @@ class PreparedCheck:
     `budget` is the latency budget that it grades, if it does.
     """
 
-    __slots__ = ("_text_check", "budget", "digest", "evaluator", "fails_for_good", "params", "reads")
+    __slots__ = ("_text_check", "budget", "digest", "evaluator", "fails_for_good", "params", "reads", "spec")
 
     def __init__(self, spec: EvaluationSpec, evaluator: AnyEvaluator) -> None:
         """Raises what the evaluator does about its parameters."""
+        self.spec: EvaluationSpec = spec
+        """Kept alive, because checks are found by its identity."""
         self.evaluator: AnyEvaluator = evaluator
         self.params: Any = evaluator.params.model_validate(spec.params)
         self.reads: frozenset[Visible] = reads_of(evaluator)
