@@ -129,9 +129,7 @@ class Headed(click.Command):
 def name_numbers(command: click.Command) -> click.Command:
     """Numbers are called N in its help, unless the option has a word of its own."""
     for param in command.params:
-        if param.metavar is None and isinstance(
-            param.type, click.IntRange | click.FloatRange | click.types.IntParamType
-        ):
+        if param.metavar is None and isinstance(param.type, IntParamType | FloatParamType):
             param.metavar = "N"
     return command
 
