@@ -102,6 +102,7 @@ def _pieces(line: str, room: int) -> Iterator[str]:
 
 _GAP = "  "
 _LEAST = 12
+_CRAMPED = 18
 _COMFORT = 24
 
 
@@ -117,11 +118,12 @@ def render_table(
     *,
     giving_way: int,
     optional: Sequence[int] = (),
+    cuttable: Sequence[int] = (),
 ) -> Iterator[str]:
     """The lines of the table. Empty columns are left out, and column `giving_way` is cut to fit the page.
 
     If that would make it uncomfortably narrow, `optional` columns are dropped first, in the order given. If the table
-    is still too wide, the widest of the others are cut, too.
+    is still too wide, or that column cramped, the widest of the `cuttable` ones are cut, too.
     """
     used = [i for i in range(len(header)) if i == giving_way or any(row[i].text for row in rows)]
     widths = {i: max(cells(header[i]), *(cells(row[i].text) for row in rows)) for i in used} if rows else {}
@@ -131,9 +133,10 @@ def render_table(
     for column in optional:
         if column in used and page.width - _fixed(widths, used, giving_way) < wanted:
             used.remove(column)
+    cramped = _fixed(widths, used, giving_way) + min(widths[giving_way], _CRAMPED) - page.width
+    cut = {giving_way, *_narrow(widths, [i for i in cuttable if i in used and i != giving_way], cramped)}
     fixed = _fixed(widths, used, giving_way)
     widths[giving_way] = min(widths[giving_way], max(page.width - fixed, _LEAST))
-    cut = {giving_way, *_narrow(widths, used, giving_way, fixed + widths[giving_way] - page.width)}
     shown: list[list[Cell]] = [list(row) for row in rows]
     for column in cut:
         told = tell_apart([row[column].text for row in rows], widths[column])
@@ -145,13 +148,12 @@ def render_table(
         yield _line(row, used, widths, page)
 
 
-def _narrow(widths: dict[int, int], used: Sequence[int], giving_way: int, over: int) -> Iterator[int]:
-    """Take what is `over` from the widest columns besides `giving_way`, and name those that give."""
-    others = [i for i in used if i != giving_way]
-    while over > 0 and others:
-        widest = max(others, key=lambda i: widths[i])
-        less = min(over, max(widths[widest] - _LEAST, 0))
-        if not less:
+def _narrow(widths: dict[int, int], columns: Sequence[int], over: int) -> Iterator[int]:
+    """Take what is `over` from the widest of the columns, and name those that give."""
+    while over > 0 and columns:
+        widest = max(columns, key=lambda i: widths[i])
+        less = min(over, widths[widest] - _LEAST)
+        if less <= 0:
             return
         widths[widest] -= less
         over -= less
