@@ -124,7 +124,11 @@ $(PEERS)/.ready: benchmarks/peers.txt
 bench: $(READY) ## measure speed, as ratios to a bare client and the bare interpreter
 	$(BIN)/python -m benchmarks
 
-.PHONY: bench-scale bench-store
+.PHONY: bench-scale bench-store bench-gateway
+bench-gateway: $(READY) ## what the gateway adds to a call, and 10,000 trials at 64 a time checked against the agents' logs
+	$(BIN)/python -m benchmarks gateway
+	$(BIN)/python -m pytest -q --no-cov -m slow tests/slow/test_slow_gateway.py -k ten_thousand --durations=1
+
 bench-scale: $(RAY) ## trials a second and CPU a trial: one process, two workers, two actors of a local Ray
 	$(BIN)/python -m benchmarks scale
 

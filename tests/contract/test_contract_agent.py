@@ -40,6 +40,7 @@ from steadyhand.records.scenario import Ask, DatabaseSeed, Mock, RunCode, Step
 from steadyhand.runtime.mocks import MockTable
 from steadyhand.runtime.runtime import AgentRuntime
 from steadyhand.testing import Answer, ModelServer, ScriptedAgent, Served
+from support.a2a_server import Heard, a2a_server
 from support.agents import a_trial, an_agent, turn
 from support.elizaos_server import ElizaosAction, ElizaosAnswer, ElizaosServer
 from support.trial import HERE, a_scenario
@@ -121,6 +122,25 @@ async def _elizaos(folder: Path) -> AsyncIterator[Callable[[], Agent]]:
 
     async with ElizaosServer(say) as server:
         yield lambda: an_agent(f"elizaos:{server.url}", folder)
+
+
+@asynccontextmanager
+async def _a2a(folder: Path) -> AsyncIterator[Callable[[], Agent]]:
+    contexts: dict[str, list[str]] = {}
+
+    async def work(heard: Heard) -> None:
+        said = contexts.setdefault(heard.context_id, [])
+        said.append(heard.text)
+        await heard.begin()
+        if heard.text == "hang":
+            await asyncio.Event().wait()
+        if heard.text == "break":
+            await heard.updater.failed(heard.message("oops"))
+            return
+        await heard.updater.complete(heard.message(_heard(said)))
+
+    async with a2a_server(work) as server:
+        yield lambda: an_agent(f"a2a:{server.url}", folder)
 
 
 PYTHON_FUNCTION = """
@@ -261,6 +281,7 @@ KINDS: dict[str, Kind] = {
     "http": Kind(_http, acts=False),
     "command": Kind(_in_file(PROGRAM, f"command:{shlex.quote(sys.executable)} ./mine.py")),
     "elizaos": Kind(_elizaos),
+    "a2a": Kind(_a2a, acts=False),
     "scripted": Kind(_scripted),
     "undeclared": Kind(_undeclared),
 }

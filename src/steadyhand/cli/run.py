@@ -11,7 +11,7 @@ import gc
 import os
 import shlex
 import sys
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -123,7 +123,7 @@ class Reports(Record):
         if self.html_file == STDOUT:
             require_own_terminal()
         if self.quiet and self.verbose:
-            raise SetupError("-q and -v exclude each other")
+            raise SetupError("-q and -v cannot be used together")
         return self
 
 
@@ -178,7 +178,7 @@ def carry_out(run: Run, reports: Reports, *, silent: bool, otel: str | None = No
     """Run it, report, and return the exit code. After an interrupt or a full disk, report whatever was recorded."""
     execution = Execution(run)
     progress = progress_for(progress_stream(), live=takes_control(), enabled=not silent, health=execution.health)
-    traces = None if otel is None else _exporter(otel)
+    traces = None if otel is None else _exporter(otel, run.settings.variables)
     network = run.needs_network  # may reject the name of a model, so ask before creating the coroutine
     observers = [progress] if traces is None else [progress, traces]
     record = run_in_loop(execution.execute(observers, attend=attended), network=network)
@@ -209,10 +209,10 @@ def carry_out(run: Run, reports: Reports, *, silent: bool, otel: str | None = No
     return exit_code(reader, lost=execution.broken is not None or unwritten)
 
 
-def _exporter(url: str) -> OtelExporter:
+def _exporter(url: str, variables: Mapping[str, str]) -> OtelExporter:
     from steadyhand.report.otel import OtelExporter, target_of  # few runs export traces
 
-    return OtelExporter(target_of(url, os.environ))
+    return OtelExporter(target_of(url, variables))
 
 
 def exit_code(reader: RunReader | None, *, lost: bool) -> ExitCode:
@@ -269,8 +269,8 @@ _HEADINGS = {
 @shared.optional_paths
 @shared.filters
 @shared.project
-@click.option("--failed-of", metavar="RUN", help="Run again the scenarios of RUN that did not pass, as it was started.")
-@click.option("--shard", metavar="N/TOTAL", help="Run only this part; `steadyhand merge` puts the parts together.")
+@click.option("--failed-of", metavar="RUN", help="Rerun the scenarios of RUN that did not pass, with its options.")
+@click.option("--shard", metavar="N/TOTAL", help="Run only this shard; `steadyhand merge` joins the shards.")
 @click.option(
     "--model",
     multiple=True,
@@ -311,7 +311,7 @@ _HEADINGS = {
 @click.option(
     "--until",
     type=click.Choice(["decided"]),
-    help="Run a scenario's trials only until its pass rate is decided; --trials is the most.",
+    help="Stop a scenario's trials once its pass rate is decided; --trials is the maximum.",
 )
 @click.option(
     "--alpha",
@@ -344,7 +344,7 @@ _HEADINGS = {
 @click.option(
     "--otlp-port",
     type=click.IntRange(1, 65535),
-    help="Receive spans from services that are already running, as OTLP over HTTP on this port of the loopback.",
+    help="Receive spans from services that are already running, as OTLP over HTTP on this loopback port.",
 )
 @click.option(
     "--otel",

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from steadyhand.errors import FileError, SetupError
 from steadyhand.plugins.plugin import ModelFactory, Options, options_of
 from steadyhand.plugins.registry import ExtensionPoint, Registry, unknown_part
+from steadyhand.ports.model import ModelFacts
 from steadyhand.records.base import Record
 from steadyhand.records.config import Config, ProviderConfig, RunOptions, Selection
 from steadyhand.records.location import Place, Problem
@@ -238,8 +239,10 @@ class Settings:
     def redactor(self, scenarios: Iterable[Scenario] = ()) -> Redactor:
         """Knows every secret of the run: the environment's, the environment file's, and those that settings name."""
         named = [provider.api_key_env for provider in self.config.providers.values()]
-        found = secrets_of(os.environ) | secrets_of(self.variables, [name for name in named if name])
-        for table in (*(each.options for each in self.config.providers.values()), *self.config.agents.values()):
+        named += [table.get("api_key_env") for table in self.config.services.values()]
+        found = secrets_of(os.environ) | secrets_of(self.variables, [name for name in named if isinstance(name, str)])
+        tables = [each.options for each in self.config.providers.values()]
+        for table in (*tables, *self.config.agents.values(), *self.config.services.values()):
             found |= _secrets_in_options(table)
         for name, value in self.variables.items():
             found |= secrets_in_url(value) if name.endswith("_URL") else frozenset()
@@ -248,16 +251,17 @@ class Settings:
             agents |= {scenario.agent, scenario.overrides.get("agent")}
             database = scenario.setup.database
             found |= secrets_in_url(database.url) if database is not None and database.url else frozenset()
+            for service in scenario.setup.services:
+                found |= secrets_in_url(service.mcp) if service.has_url else secrets_in_command(service.mcp)
         for agent in agents:
             found |= secrets_in_command((agent or "").partition(":")[2])
         return Redactor(found)
 
-    def own_servers(self) -> tuple[str, ...]:
+    def own_servers(self, providers: Mapping[str, ModelFacts]) -> tuple[str, ...]:
         """The providers behind a base URL of one's own, for whose models list prices do not hold."""
-        elsewhere = {name for name, provider in self.config.providers.items() if provider.base_url}
-        if self.variables.get("OPENAI_BASE_URL"):
-            elsewhere.add("openai")
-        return tuple(sorted(elsewhere))
+        configured = {name for name, provider in self.config.providers.items() if provider.base_url}
+        by_variable = {name for name, facts in providers.items() if self.variables.get(facts.base_url_variable)}
+        return tuple(sorted(configured | by_variable))
 
     def _role(self, option: str | None, configured: str | None) -> ModelRef | None:
         return self._resolve(option, Path.cwd()) if option is not None else self._configured(configured)

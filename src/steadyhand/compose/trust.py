@@ -46,6 +46,7 @@ def named_by(scenario: Scenario, settings: Settings, registry: Registry, *, rubr
         *(Named(f"plugin {ref.name}", ref.place) for ref in scenario.plugins if ref.enabled and names_code(ref.name)),
         *_agent(scenario, settings, registry),
         *_commands(scenario, settings, registry),
+        *_services(scenario),
         *_database(scenario),
         *_models(scenario, settings),
         *_rubric(scenario, settings, rubric),
@@ -139,6 +140,13 @@ def _confined(scenario: Scenario, settings: Settings, registry: Registry) -> boo
     options = part_options(factory, table, {"sandbox": True} if settings.sandbox else {})
     unused = EnvironmentSettings(root=Path("unused"), trial_id="trust", variables=settings.variables, options=options)
     return factory(unused).sandboxed
+
+
+def _services(scenario: Scenario) -> Iterator[Named]:
+    """A program runs on this machine; a URL gets no key, and what it answers is data."""
+    for service in scenario.setup.services:
+        if not service.has_url:
+            yield Named(f"MCP server {_short(service.mcp)}", service.place)
 
 
 def _database(scenario: Scenario) -> Iterator[Named]:

@@ -33,7 +33,7 @@ from steadyhand.errors import AgentError
 from steadyhand.plugins.plugin import AgentSettings
 from steadyhand.ports.agent import Addresses, Judgement, Question, Shows, Turn
 from steadyhand.ports.model import ChatModel
-from steadyhand.ports.services import Action, ActionContext, ServiceMethod
+from steadyhand.ports.services import Action, ActionContext, ServiceAnswer, ServiceMethod
 from steadyhand.privacy import close_to_others
 from steadyhand.records.base import plain_fields
 from steadyhand.records.chat import ChatRequest, ChatResponse
@@ -154,6 +154,9 @@ class RemoteServices:
     async def call(self, service: str, method: str, args: list[Any], named: dict[str, Any]) -> Any:
         payload = [str(service), str(method), portable(list(args)), portable(dict(named))]
         return read(await self._host.channel.call("service", payload))
+
+    async def answer(self, service: str, method: str, args: list[Any], named: dict[str, Any]) -> ServiceAnswer:
+        return ServiceAnswer(value=await self.call(service, method, args, named))
 
     async def broken(self) -> Exception | None:
         found: str | None = read(await self._host.channel.call("broken", None), str | None)
