@@ -5,6 +5,7 @@ The module of a subcommand is imported only when it is called, so that `steadyha
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import os
@@ -12,6 +13,8 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -20,7 +23,7 @@ from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import Unwritten, leave_with, say, take_over
 from steadyhand.errors import ExitCode, FileError, SetupError, StoreError, UsageError
 from steadyhand.privacy import close_to_others
-from steadyhand.redaction import Redactor, secrets_in_command, secrets_of
+from steadyhand.redaction import Redactor, secrets_in_command, secrets_of_process
 from steadyhand.version import __version__
 
 _COMMANDS = {
@@ -139,7 +142,10 @@ def _require_folder() -> None:
 
 def explain(error: BaseException) -> int:
     """Print the error to stderr and return the exit code. A bug in Steadyhand is never a failed scenario."""
-    redact = _redactor().text
+
+    def redact(text: str) -> str:
+        return _redactor().text(text)
+
     match error:
         case click.Abort() | KeyboardInterrupt():
             say("interrupted", err=True)
@@ -173,10 +179,21 @@ def _usage(error: click.ClickException) -> str:
 
 def _redactor() -> Redactor:
     """Knows the secrets of the environment and of the command line. A run knows more."""
-    found = secrets_of(os.environ)
+    found = secrets_of_process(os.environ)
     for word in sys.argv[1:]:
-        found |= secrets_in_command(word.partition(":")[2])
-    return Redactor(found)
+        found |= secrets_in_command(word) | secrets_in_command(word.partition(":")[2])
+    return Redactor(found | _configured_secrets())
+
+
+def _configured_secrets() -> frozenset[str]:
+    """Those in the configuration that would hold here. Whatever is wrong with it was told, or is what is being told."""
+    with contextlib.suppress(Exception):
+        from steadyhand.compose.settings import RunOptions, Settings
+
+        given = {option: Path(file) for option, file in pairwise(sys.argv[1:])}
+        options = RunOptions(config=given.get("--config"), env_file=given.get("--env-file"))
+        return Settings(options).secrets()
+    return frozenset()
 
 
 def tell_bug(error: BaseException, redactor: Redactor | None = None) -> str:

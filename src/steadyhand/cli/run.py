@@ -398,8 +398,9 @@ def _refuse_reports(reports: Reports) -> None:
 
 def show_plan(run: Run) -> None:
     """One line per scenario or combination, then the estimate."""
+    redact = run.redactor.text
     for scenario_id, trials in run.planned.per_scenario().items():
-        say(f"{trials} x {scenario_id}" if trials > 1 else scenario_id)
+        say(redact(f"{trials} x {scenario_id}" if trials > 1 else scenario_id))
     settings = run.settings
     found = estimate(
         run.planned,
@@ -409,8 +410,8 @@ def show_plan(run: Run) -> None:
     )
     say(f"would run {'at most ' if run.header.until else ''}{found}")
     targets = list(dict.fromkeys(target.name for target in run.header.targets.values()))
-    say(f"{'target' if len(targets) == 1 else 'targets'}: {'; '.join(targets)}")
+    say(redact(f"{'target' if len(targets) == 1 else 'targets'}: {'; '.join(targets)}"))
     if found.judge_checks:
         judges = {ref.name if (ref := settings.judge(each)) else "none named" for each in run.scenarios}
-        say(f"judge: {', '.join(sorted(judges))}")
+        say(redact(f"judge: {', '.join(sorted(judges))}"))
     say(f"up to {settings.concurrency} trials at once")

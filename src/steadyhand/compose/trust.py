@@ -22,6 +22,7 @@ from steadyhand.ports.evaluator import runs_commands
 from steadyhand.records.config import RunOptions
 from steadyhand.records.location import Place
 from steadyhand.records.scenario import Converse, RunCode, Scenario, evaluation_specs
+from steadyhand.redaction import Redactor, secrets_in_command
 from steadyhand.spec.config import SHIPPED, Project, files_of, is_below
 
 _SHOWN = 8
@@ -223,5 +224,5 @@ def _leaves(start: Path, name: str, folders: Iterable[Path]) -> bool:
 
 
 def _short(text: str) -> str:
-    line = " ".join(text.split())
+    line = Redactor(secrets_in_command(text) | secrets_in_command(text.partition(":")[2])).text(" ".join(text.split()))
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."

@@ -9,6 +9,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, ClassVar
 
+import msgspec
 from pydantic import Field
 
 from steadyhand.builtin.agents.options import ProgramOptions, limit_of
@@ -22,7 +23,7 @@ from steadyhand.plugins.plugin import AgentSettings, Options, read_options
 from steadyhand.plugins.registry import fault
 from steadyhand.ports.agent import Reply, Shows, TrialContext, Turn
 from steadyhand.ports.environment import OnThisMachine
-from steadyhand.records.base import UnreadableValue
+from steadyhand.records.base import UnreadableValue, plain_text
 from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, FinishReason
 
 _PIECES_AT_A_STRETCH = 64
@@ -173,7 +174,9 @@ class PythonAgent:
         except (AgentError, UnreadableValue) as error:
             raise AgentError(f"{self._name}: {error}") from error
         else:
-            return returned.reply
+            reply = returned.reply
+            text = plain_text(reply.text)
+            return reply if text is reply.text else msgspec.structs.replace(reply, text=text)
         finally:
             offer.end()
 
