@@ -13,9 +13,9 @@ import zlib
 from urllib.parse import quote, quote_plus
 
 import pytest
+from steadyhand.compose.running import Run
 
 from steadyhand.cli.main import tell_bug
-from steadyhand.compose.running import Run
 from steadyhand.compose.settings import RunOptions, Selection
 from steadyhand.store.reader import RunReader
 from support.shell import AGENT
