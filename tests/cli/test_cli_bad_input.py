@@ -138,7 +138,8 @@ def test_an_option_for_one_value_given_twice(shell, command, values):
     option, first, second = values
     ended = shell(*command, option, first, option, second)
     assert (ended.code, ended.out) == (2, "")
-    assert f"Error: {option} takes one value, found 2: {first!r}, {second!r}\n" in ended.err
+    assert f"steadyhand: {option} takes one value, found 2: {first!r}, {second!r}; see `steadyhand " in ended.err
+    assert ended.err.count("\n") == 1
     assert "Commands:" not in ended.err
 
 
@@ -171,4 +172,61 @@ def test_what_may_be_repeated(shell):
     shell.decision("a.yaml")
     shell.replies("rules: [{reply: call for help}]\n")
     ended = shell("run", ".", "--tag", "a", "--tag", "b", "--live", "--live")
-    assert (ended.code, ended.err) == (2, "steadyhand: none of the 1 scenarios matches --tag a --tag b\n")
+    told = "steadyhand: the scenario does not match --tag a --tag b; `steadyhand list` shows names and tags\n"
+    assert (ended.code, ended.err) == (2, told)
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (["rn"], "no such command 'rn'. Commands: init, validate, "),
+        (["run", "a.yaml", "--modl", "x"], "no such option '--modl'. (Did you mean one of: '--model'"),
+        (["run", "a.yaml", "--trials", "x"], "invalid value for '--trials': 'x' is not a whole number; see"),
+        (["run", "a.yaml", "--trials"], "option '--trials' requires an argument; see"),
+        (["show"], "missing argument 'RUN'; see `steadyhand show --help`"),
+        (["run", "a.yaml", "--config", "none.toml"], "invalid value for '--config': File 'none.toml' does not exist"),
+        (["run", "b.yaml"], "b.yaml: no such file or folder; did you mean a.yaml?"),
+        (["run", "a.yaml", "-k", "zzz"], "the scenario does not match -k 'zzz'; `steadyhand list` shows"),
+    ],
+)
+def test_a_slip_is_one_line_with_the_next_step(shell, command, told):
+    shell.decision("a.yaml")
+    ended = shell(*command)
+    assert (ended.code, ended.out) == (2, "")
+    assert told in ended.err
+    assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [
+        (["run", "a.yaml", "--out", "-"], "folder"),
+        (["run", "a.yaml", "--record", "-"], "folder"),
+        (["export", "last", "--format", "csv", "--out", "-"], "folder"),
+        (["schema", "--out", "-"], "folder"),
+        (["init", "-"], "folder"),
+        (["import", "lostbench", "a.yaml", "--out", "-"], "folder"),
+        (["labels", "last", "--out", "-"], "file"),
+        (["calibrate", "labels.csv", "--out", "-"], "file"),
+    ],
+)
+def test_what_cannot_go_to_stdout_says_so(shell, command, what):
+    shell.decision("a.yaml")
+    ended = shell(*command)
+    assert (ended.code, ended.out) == (2, "")
+    assert f"this cannot be written to stdout; name a {what}; see `steadyhand {command[0]}" in ended.err
+    assert not (shell.folder / "-").exists()
+
+
+def test_what_goes_to_stdout_is_alone_there(shell):
+    shell.decision("a.yaml")
+    shell.replies("rules: [{reply: Give aspirin.}]\n")
+    shell("run", "a.yaml", "--no-progress")
+    assert json.loads(shell("baseline", "last", "--out", "-").out)["baseline"] == 1
+    page = shell("report", "last", "--html", "-").out
+    assert page.startswith("<!DOCTYPE html>")
+    assert page.rstrip().endswith("</html>")
+    for command in (["report", "last", "--html", "-"], ["run", "a.yaml", "--html", "-"]):
+        ended = shell(*command, CI="true")
+        assert (ended.code, ended.out) == (2, "")
+        assert "to the CI log unmarked" in ended.err

@@ -3,8 +3,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import click
 import pytest
 
+from steadyhand.cli.main import cli
 from support.shell import AGENT
 
 ROOT = Path(__file__).parents[2]
@@ -20,7 +22,7 @@ def test_help_lists_every_command_and_loads_none(shell):
 def test_an_unknown_command_is_told_the_known_ones(shell):
     ended = shell("rnu")
     assert ended.code == 2
-    assert "run, validate" in ended.err
+    assert "init, validate, lint" in ended.err
 
 
 def test_validate_reports_every_problem_at_its_place(shell):
@@ -154,3 +156,22 @@ def test_lint_refuses_to_ignore_what_it_does_not_know(shell):
     ended = shell("lint", "a.yaml", "--ignore", "no-example")
     assert ended.code == 2
     assert "did you mean `no-examples`?" in ended.err
+
+
+def test_help_lists_every_command_and_option_under_a_heading(shell):
+    told = shell("--help").out
+    assert [line for line in told.splitlines() if line.endswith(":") and line[0] != " "] == [
+        "Options:",
+        "Write scenarios:",
+        "Run them:",
+        "Read results:",
+        "Check judges:",
+    ]
+    for name in cli.list_commands(click.Context(cli)):
+        assert f"\n  {name} " in told
+    run = cli.get_command(click.Context(cli), "run")
+    told = shell("run", "--help").out
+    for option in run.params:
+        if isinstance(option, click.Option):
+            assert told.count(f" {option.opts[-1]} ") >= 1, option
+    assert told.partition("\nOther:\n")[2].split() == ["-h,", "--help", "Show", "this", "message", "and", "exit."]

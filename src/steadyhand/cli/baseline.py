@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from steadyhand.cli import options as shared
-from steadyhand.cli.terminal import Unwritten, say, write_report
+from steadyhand.cli.terminal import STDOUT, Unwritten, say, write_report
 from steadyhand.compose.comparison import open_source
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import SetupError
@@ -15,10 +15,12 @@ from steadyhand.judging.gate import baseline_lines, baseline_of
 from steadyhand.records.config import RunOptions
 from steadyhand.version import __version__
 
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
 
 @click.command()
 @click.argument("run", metavar="RUN")
-@click.option("--out", "file", type=click.Path(path_type=Path, dir_okay=False), required=True, help="File to write.")
+@click.option("--out", "file", type=_FILE, required=True, help="File to write; - for stdout.")
 @click.option("--runs", type=click.Path(path_type=Path, file_okay=False), help="Folder of the run records.")
 @shared.config
 def baseline(run: str, file: Path, runs: Path | None, config: Path | None) -> None:
@@ -33,7 +35,8 @@ def baseline(run: str, file: Path, runs: Path | None, config: Path | None) -> No
     undecided = sum(each.undecided for each in side.samples)
     if unwritten := write_report(file, baseline_lines(baseline_of(side, __version__))):
         raise Unwritten("; ".join(unwritten))
-    say(f"wrote {file}: {shared.number(len(side.samples), 'entry', 'entries')}")
+    if file != STDOUT:
+        say(f"wrote {file}: {shared.number(len(side.samples), 'entry', 'entries')}")
     if undecided or not side.finished:
         what = "is not finished" if not side.finished else f"has {shared.number(undecided, 'undecided trial')}"
         say(f"steadyhand: run {side.run_id} {what}; the baseline rests on the trials that passed or failed", err=True)

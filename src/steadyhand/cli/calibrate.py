@@ -36,7 +36,7 @@ from steadyhand.store.calibration import keep_calibration
 @click.option(
     "--out",
     "file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=shared.FILE,
     help="File to keep the calibration in. [default: calibration.json beside the configuration]",
 )
 @click.pass_context

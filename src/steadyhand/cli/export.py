@@ -27,9 +27,7 @@ from steadyhand.store.reader import RunReader, find_run
     required=True,
     help="Format of the files.",
 )
-@click.option(
-    "--out", "folder", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder for the files."
-)
+@click.option("--out", "folder", type=shared.FOLDER, required=True, help="Folder for the files.")
 def export(
     run: str,
     config: Path | None,

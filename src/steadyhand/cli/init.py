@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from steadyhand.cli import options as shared
 from steadyhand.cli.schema import known_schemas, schema_text
 from steadyhand.cli.terminal import say
 from steadyhand.errors import SetupError
@@ -28,7 +29,7 @@ _WHAT = {
 
 
 @click.command()
-@click.argument("folder", metavar="[DIR]", default=".", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("folder", metavar="[DIR]", default=".", type=shared.FOLDER)
 def init(folder: Path) -> None:
     """Write a small project to DIR: configuration, one scenario of each kind, an agent, a test, and a CI file.
 

@@ -22,7 +22,7 @@ from steadyhand.store.reader import RunReader, find_run
 @click.option(
     "--out",
     "file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=shared.FILE,
     required=True,
     help="File to write, ending in .jsonl or .csv.",
 )

@@ -8,12 +8,11 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
-import io
 import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
@@ -53,18 +52,25 @@ _COMMANDS = {
     "mcp": ("steadyhand.cli.mcp:mcp", "Serve a trial's MCP tools over stdin and stdout."),
     "import": ("steadyhand.cli.importer:import_scenarios", "Convert scenarios from other benchmarks."),
     "schema": ("steadyhand.cli.schema:schema", "Print JSON Schemas, for editors and other tools."),
-    "scenario": ("steadyhand.cli.main:scenario", "Run and check scenario files (same commands as above)."),
+    "scenario": ("steadyhand.cli.main:scenario", "Run and check scenario files (the same commands)."),
 }
 _MARKS = ("STEADYHAND_TRIAL", "STEADYHAND_COMMAND")
-_SCENARIO_COMMANDS = ("run", "validate", "lint", "selftest", "list", "matrix")
+_HEADINGS = {
+    "Write scenarios": ("init", "validate", "lint", "selftest", "list", "import", "schema"),
+    "Run them": ("run", "matrix", "plan", "resume", "merge", "gateway", "mcp", "scenario"),
+    "Read results": ("runs", "show", "report", "view", "compare", "gate", "baseline", "export"),
+    "Check judges": ("rejudge", "labels", "calibrate"),
+}
+_SCENARIO_COMMANDS = {"Commands": ("run", "validate", "lint", "selftest", "list", "matrix")}
 
 
 class LazyGroup(shared.Group):
     """A group that knows the names and short help of its commands, and imports each one on demand."""
 
-    def __init__(self, *, names: Sequence[str], **options: Any) -> None:
+    def __init__(self, *, headings: Mapping[str, Sequence[str]], **options: Any) -> None:
         super().__init__(**options)
-        self._names: tuple[str, ...] = tuple(names)
+        self._headings = headings
+        self._names: tuple[str, ...] = tuple(name for names in headings.values() for name in names)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self._names)
@@ -73,7 +79,7 @@ class LazyGroup(shared.Group):
         if cmd_name not in self._names:
             return None
         module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
-        return getattr(importlib.import_module(module), attribute)
+        return shared.name_numbers(getattr(importlib.import_module(module), attribute))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -86,17 +92,18 @@ class LazyGroup(shared.Group):
             raise click.UsageError(f"{error.format_message()} Commands: {', '.join(self._names)}.", ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, _COMMANDS[name][1]) for name in self._names])
+        for heading, names in self._headings.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name, _COMMANDS[name][1]) for name in names])
 
 
-@click.command(cls=LazyGroup, names=tuple(_COMMANDS), context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=LazyGroup, headings=_HEADINGS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="steadyhand")
 def cli() -> None:
     """Run scenarios against AI agents and models, and check that they do the right thing, safely and in time."""
 
 
-@click.command(cls=LazyGroup, names=_SCENARIO_COMMANDS)
+@click.command(cls=LazyGroup, headings=_SCENARIO_COMMANDS)
 def scenario() -> None:
     """Run and check scenario files."""
 
@@ -112,7 +119,7 @@ def main() -> None:
     take_over()
     try:
         _require_folder()
-        code = cli.main(standalone_mode=False)
+        code = cli.main(prog_name="steadyhand", standalone_mode=False)
     except click.exceptions.Exit as leave:
         code = leave.exit_code
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - explained, or raised again
@@ -144,9 +151,7 @@ def explain(error: BaseException) -> int:
             say("interrupted", err=True)
             return ExitCode.INTERRUPTED
         case click.ClickException():
-            shown = io.StringIO()
-            error.show(shown)
-            say(redact(shown.getvalue().rstrip("\n")), err=True)
+            say(f"steadyhand: {redact(_usage(error))}", err=True)
             return ExitCode.USAGE
         case FileError():
             say(redact(str(error)), err=True)
@@ -160,6 +165,16 @@ def explain(error: BaseException) -> int:
         case _:
             say(redact(tell_bug(error)), err=True)
             return ExitCode.UNDECIDED
+
+
+def _usage(error: click.ClickException) -> str:
+    """Click's message in one line, and where to read on."""
+    message = error.format_message().rstrip(".")
+    message = message.replace("a valid integer range", "a whole number").replace("a valid float range", "a number")
+    if message[1:2].islower():
+        message = message[0].lower() + message[1:]
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    return f"{message}; see `{ctx.command_path if ctx else 'steadyhand'} --help`"
 
 
 def _redactor() -> Redactor:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.types import FloatParamType, IntParamType
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -23,11 +24,23 @@ def _complete_path(ctx: click.Context, param: click.Parameter, incomplete: str) 
     return [CompletionItem(incomplete, type="file")]
 
 
+class _Named(click.Path):
+    """A file or folder to write, which must have a name: what is written to stdout says so."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if str(value) == "-":
+            kind = "file" if self.file_okay else "folder"
+            self.fail(f"this cannot be written to stdout; name a {kind}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+FOLDER = _Named(path_type=Path, file_okay=False)
+FILE = _Named(path_type=Path, dir_okay=False)
 paths = click.argument("paths", nargs=-1, required=True, metavar="PATH...", shell_complete=_complete_path)
 optional_paths = click.argument("paths", nargs=-1, metavar="PATH...", shell_complete=_complete_path)
 out = click.option(
     "--out",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     help="Folder for run records. [default: .steadyhand/runs]",
 )
 
@@ -90,6 +103,35 @@ class Group(click.Group):
         if command is not None and not ctx.resilient_parsing:
             _refuse_repeats(command, click.Context(command, parent=ctx, info_name=name), rest)
         return name, command, rest
+
+
+class Headed(click.Command):
+    """A command with many options, whose help lists them under headings."""
+
+    def __init__(self, *args: Any, headings: Mapping[str, Sequence[str]], **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.headings: Mapping[str, Sequence[str]] = headings
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = {
+            name: record
+            for param in self.get_params(ctx)
+            if isinstance(param, click.Option) and (record := param.get_help_record(ctx)) is not None
+            for name in param.opts[-1:]
+        }
+        for heading, names in self.headings.items():
+            with formatter.section(heading):
+                formatter.write_dl([rows.pop(name) for name in names])
+        with formatter.section("Other"):
+            formatter.write_dl(list(rows.values()))
+
+
+def name_numbers(command: click.Command) -> click.Command:
+    """Numbers are called N in its help, unless the option has a word of its own."""
+    for param in command.params:
+        if param.metavar is None and isinstance(param.type, IntParamType | FloatParamType):
+            param.metavar = "N"
+    return command
 
 
 def _refuse_repeats(command: click.Command, ctx: click.Context, args: list[str]) -> None:

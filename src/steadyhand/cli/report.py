@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from steadyhand.cli import options as shared
-from steadyhand.cli.terminal import STDOUT, Unwritten, say, write_report
+from steadyhand.cli.terminal import STDOUT, Unwritten, require_own_terminal, say, write_report
 from steadyhand.compose.run import rates_of
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import SetupError
@@ -45,6 +45,8 @@ def report(
         raise SetupError("say what to write: --html FILE, --markdown FILE or --pdf FILE")
     if wanted.count(STDOUT) > 1 or pdf_file == STDOUT:
         raise SetupError("only one of --html and --markdown can go to stdout, and a PDF cannot")
+    if html_file == STDOUT:
+        require_own_terminal()
     reader = RunReader.open(find_run(Settings(RunOptions(config=config, out=out)).out, run))
     rates = rates_of(reader)
     unwritten: list[str] = []

@@ -28,7 +28,7 @@ from steadyhand.cli.terminal import (
     harmless_json,
     page,
     progress_stream,
-    read_by_ci,
+    require_own_terminal,
     say,
     show,
     takes_control,
@@ -120,8 +120,8 @@ class Reports(Record):
         dashed = [option for option, file in self.files.items() if file == STDOUT]
         if len(dashed) > 1:
             raise SetupError(f"only one of {' and '.join(dashed)} can be written to stdout; give the other a file")
-        if self.html_file == STDOUT and read_by_ci():
-            raise SetupError("--html - would write what agents said to the CI log unmarked; give it a file")
+        if self.html_file == STDOUT:
+            require_own_terminal()
         if self.quiet and self.verbose:
             raise SetupError("-q and -v cannot be used together")
         return self
@@ -245,7 +245,27 @@ def _resume(run: Run) -> str:
     return shlex.join(["steadyhand", "resume", run.header.id, *out, *(["--trust"] if options.trust else [])])
 
 
-@click.command()
+_HEADINGS = {
+    "What to run": ("--tag", "-k", "--filter", "--failed-of", "--shard", "--dry-run"),
+    "Agent, models and judge": (
+        *("--model", "--agent", "--judge", "--user-model", "--strict-judge", "--judge-canaries"),
+        *("--environment", "--live", "--plugin", "--config", "--env-file"),
+    ),
+    "Trials": ("--trials", "--pass-rate", "--until", "--alpha", "--seed"),
+    "Safety": ("--sandbox", "--allow-commands", "--trust", "--in-process"),
+    "Time and cost": (
+        *("--concurrency", "--timeout", "--retries", "--enforce-deadline", "--max-cost", "--max-tokens"),
+        *("--record", "--replay", "--replay-time"),
+    ),
+    "Workers": ("--workers", "--engine", "--ray-address", "--ray-env"),
+    "Output": (
+        *("--out", "--json", "--junit", "--junit-inconclusive", "--html", "--transcript"),
+        *("--quiet", "--verbose", "--no-progress", "--otel", "--otlp-port"),
+    ),
+}
+
+
+@click.command(cls=shared.Headed, headings=_HEADINGS)
 @shared.optional_paths
 @shared.filters
 @shared.project
@@ -308,7 +328,7 @@ def _resume(run: Run) -> str:
     help="Time limit for a model call, in seconds.",
 )
 @click.option("--retries", type=click.IntRange(0, 20), help="Number of retries for a failed model call. [default: 2]")
-@click.option("--record", type=_DIR, metavar="DIR", help="Record every model call to this folder.")
+@click.option("--record", type=shared.FOLDER, metavar="DIR", help="Record every model call to this folder.")
 @click.option(
     "--replay", type=_DIR, metavar="DIR", help="Answer model calls from a recording, without using the network."
 )

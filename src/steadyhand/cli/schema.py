@@ -25,9 +25,7 @@ _COMMENT = "Written by `steadyhand schema --out FOLDER`. Run it again after inst
 
 @click.command()
 @click.argument("name", required=False)
-@click.option(
-    "--out", type=click.Path(path_type=Path, file_okay=False), help="Write one file per schema to this folder."
-)
+@click.option("--out", type=shared.FOLDER, help="Write one file per schema to this folder.")
 @shared.project
 def schema(name: str | None, out: Path | None, config: Path | None, plugins: tuple[str, ...]) -> None:
     """Print the JSON Schemas of scenario, matrix, rubric and configuration files, and of the JSON that is written.

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from steadyhand.errors import ExitCode
+from steadyhand.errors import ExitCode, SetupError
 
 if TYPE_CHECKING:
     from steadyhand.records.base import Record
@@ -93,6 +93,12 @@ class Outlet:
 def read_by_ci() -> bool:
     """Whether a CI service reads what is printed, and would obey commands in it."""
     return any(os.environ.get(name) for name in _READ_BY_CI)
+
+
+def require_own_terminal() -> None:
+    """For HTML on stdout. Raises `SetupError` where a CI service reads it."""
+    if read_by_ci():
+        raise SetupError("--html - would write what agents said to the CI log unmarked; give it a file")
 
 
 def _disobeyed(text: str) -> str:

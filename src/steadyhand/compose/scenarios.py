@@ -220,7 +220,8 @@ def _nothing(selection: Selection, found: int) -> str:
     if selection.expression:
         filters.append(f"-k {selection.expression!r}")
     if filters and found:
-        return f"none of the {found} scenarios matches {' '.join(filters)}"
+        many = "the scenario does not match" if found == 1 else f"none of the {found} scenarios matches"
+        return f"{many} {' '.join(filters)}; `steadyhand list` shows names and tags"
     return f"no scenarios in {', '.join(selection.paths) or 'what was given'}"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from steadyhand.judging.trial import label
 from steadyhand.records.evaluation import EvaluationResult, Verdict, check_ids
@@ -21,7 +22,6 @@ _LINES_IN_FULL = 60
 _BLOCKS = 20
 _KEPT = 100
 _LINES_IN_SHORT = 105
-_LINES_OF_A_BLOCK = 4
 _CHECKS = 10
 _LISTED = 4
 _MOST_TELLING = ("judge", "excerpt", "found", "expected")
@@ -91,9 +91,9 @@ class Failures:
             yield from full
             return
         shown = blocks[:_BLOCKS]
-        most = _others_told(shown)
+        room = _room(shown)
         for block in shown:
-            yield from _in_short(block, page, planned, most=most)
+            yield from _in_short(block, page, planned, room)
         left = blocks[_BLOCKS:]
         if left:
             trials = sum(block.count for block in left) + sum(self._unkept.values())
@@ -146,11 +146,22 @@ def _in_full(
     )
 
 
-def _others_told(blocks: Sequence[_Block]) -> int:
-    """How many checks of a block, besides the worst, get a line each, so that the page does not become too long."""
-    others = [len(_by_weight(block.example)) - 1 for block in blocks]
-    room = _LINES_IN_SHORT - _LINES_OF_A_BLOCK * len(blocks)
-    return next((most for most in range(_CHECKS, 0, -1) if sum(min(each, most) for each in others) <= room), 1)
+class _Room(NamedTuple):
+    """What a block in short has room for: what the worst check saw, and a line for each of `others` more."""
+
+    quoted: bool
+    others: int
+
+
+def _room(blocks: Sequence[_Block]) -> _Room:
+    """Every check has its line if that does not make the page too long, at the cost of quotations if need be."""
+    others = [min(len(_by_weight(block.example)) - 1, _CHECKS) for block in blocks]
+    for quoted, lines in ((True, 4), (False, 3)):
+        if lines * len(blocks) + sum(others) <= _LINES_IN_SHORT:
+            return _Room(quoted, _CHECKS)
+    room = _LINES_IN_SHORT - 4 * len(blocks)
+    fits = (most for most in range(_CHECKS, 1, -1) if sum(min(each, most) for each in others) <= room)
+    return _Room(quoted=True, others=next(fits, 1))
 
 
 def _by_weight(trial: TrialRecord) -> list[EvaluationResult]:
@@ -159,8 +170,8 @@ def _by_weight(trial: TrialRecord) -> list[EvaluationResult]:
     return sorted(checks, key=lambda check: (_ORDER.index(check.verdict), -(check.severity or 0.0)))
 
 
-def _in_short(block: _Block, page: Page, planned: Mapping[str, int], *, most: int) -> Iterator[str]:
-    """The heading, the first check that decided with what it found, and a line for each of `most` others."""
+def _in_short(block: _Block, page: Page, planned: Mapping[str, int], has_room: _Room) -> Iterator[str]:
+    """The heading, the first check that decided with what it found, and the others."""
     trial = block.example
     verdict = trial.judged.verdict
     count = block.told(planned)
@@ -179,8 +190,8 @@ def _in_short(block: _Block, page: Page, planned: Mapping[str, int], *, most: in
     if not checks:
         yield from (f"  {line}" for line in page.wrap(trial.judged.reason, indent=2, most=2))
         return
-    yield from _check_in_short(checks[0], trial, page)
-    yield from (clip(f"  {line}", page.width) for line in _others(checks[1:], trial.judged.verdict, most))
+    yield from _check_in_short(checks[0], trial, page, quoted=has_room.quoted)
+    yield from (clip(f"  {line}", page.width) for line in _others(checks[1:], trial.judged.verdict, has_room.others))
     for talk in trial.conversations:
         yield clip(f"  ended by {one_line(ending_line(talk))}", page.width)
 
@@ -201,7 +212,7 @@ def _others(checks: Sequence[EvaluationResult], verdict: Verdict, most: int) -> 
         yield f"also {', '.join(rest)}"
 
 
-def _check_in_short(check: EvaluationResult, trial: TrialRecord, page: Page) -> Iterator[str]:
+def _check_in_short(check: EvaluationResult, trial: TrialRecord, page: Page, *, quoted: bool) -> Iterator[str]:
     place = "" if check.place is None else str(check.place)
     head = one_line("  ".join(filter(None, (label(check), place))))
     classes = explained_classes(trial.judged.failure_classes[:1])
@@ -213,5 +224,5 @@ def _check_in_short(check: EvaluationResult, trial: TrialRecord, page: Page) -> 
     shown = next((pieces.fields[name] for name in _MOST_TELLING if name in pieces.fields), "")
     if message:
         yield "    " + clip(message, page.width - 4)
-    if shown:
+    if shown and quoted:
         yield "    " + page.paint(clip(one_line(shown), page.width - 4), "faint")

@@ -17,7 +17,7 @@ _TARGET_COLUMNS = (
     "scenarios",
     "passed",
     "pass rate",
-    "95 % interval",
+    "95% interval",
     "pass^k",
     "left out",
     "latency p50",
@@ -62,7 +62,7 @@ def _lines(suite: Figures) -> Iterator[str]:
     if k > 1:
         yield f"pass@{k}: {share(suite.pass_at_k[k])}; pass^{k}: {share(suite.pass_hat_k[k])}"
     if suite.failure_bound is not None:
-        yield f"no failures: the failure rate is at most {_at_most(suite.failure_bound)}, with 95 % confidence"
+        yield f"no failures: the failure rate is at most {_at_most(suite.failure_bound)}, with 95% confidence"
     for name, times in (("latency", suite.latency), ("time to safe", suite.time_to_safe)):
         if times.percentiles:
             yield f"{name}: {_percentiles(times, 'scenario' if suite.method == CLUSTERED else 'trial')}"

@@ -38,7 +38,8 @@ def render_matrix(
     columns = [*others, *(varied or [axis.parameter for axis in matrix.axes])]
     rows = [_matrix_row(parameters[each], columns, rates[each]) for each in listed]
     widest = max(range(len(columns)), key=lambda at: max(len(row[1 + at].text) for row in rows))
-    yield from render_table(("verdict", *_short_names(columns), *RATE_COLUMNS), rows, page, giving_way=1 + widest)
+    names = ("verdict", *_short_names(columns), *RATE_COLUMNS)
+    yield from render_table(names, rows, page, giving_way=1 + widest, cuttable=range(1, 1 + len(columns)))
     if count > len(listed):
         yield f"({count - len(listed)} more combinations not listed)"
     if len(varied) > 1 or (varied and beside):
@@ -65,7 +66,7 @@ def _by_value(values: Sequence[ValueRate], page: Page) -> Iterator[str]:
         for each in values
     ]
     header = ("parameter", "value", "combinations passed", "trials passed")
-    yield from render_table(header, rows, page, giving_way=1)
+    yield from render_table(header, rows, page, giving_way=1, cuttable=(0,))
 
 
 def _short_names(parameters: Sequence[str]) -> list[str]:

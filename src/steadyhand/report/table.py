@@ -102,6 +102,7 @@ def _pieces(line: str, room: int) -> Iterator[str]:
 
 _GAP = "  "
 _LEAST = 12
+_CRAMPED = 18
 _COMFORT = 24
 
 
@@ -117,10 +118,12 @@ def render_table(
     *,
     giving_way: int,
     optional: Sequence[int] = (),
+    cuttable: Sequence[int] = (),
 ) -> Iterator[str]:
     """The lines of the table. Empty columns are left out, and column `giving_way` is cut to fit the page.
 
-    If that would make it uncomfortably narrow, `optional` columns are dropped first, in the order given.
+    If that would make it uncomfortably narrow, `optional` columns are dropped first, in the order given. If the table
+    is still too wide, or that column cramped, the widest of the `cuttable` ones are cut, too.
     """
     used = [i for i in range(len(header)) if i == giving_way or any(row[i].text for row in rows)]
     widths = {i: max(cells(header[i]), *(cells(row[i].text) for row in rows)) for i in used} if rows else {}
@@ -130,14 +133,31 @@ def render_table(
     for column in optional:
         if column in used and page.width - _fixed(widths, used, giving_way) < wanted:
             used.remove(column)
+    cramped = _fixed(widths, used, giving_way) + min(widths[giving_way], _CRAMPED) - page.width
+    cut = {giving_way, *_narrow(widths, [i for i in cuttable if i in used and i != giving_way], cramped)}
     fixed = _fixed(widths, used, giving_way)
     widths[giving_way] = min(widths[giving_way], max(page.width - fixed, _LEAST))
+    shown: list[list[Cell]] = [list(row) for row in rows]
+    for column in cut:
+        told = tell_apart([row[column].text for row in rows], widths[column])
+        widths[column] = max(cells(header[column]), *map(cells, told))
+        for row, text in zip(shown, told, strict=True):
+            row[column] = Cell(text=text, style=row[column].style)
     yield page.paint(_GAP.join(pad(header[i], widths[i]) for i in used).rstrip(), "faint")
-    told = tell_apart([row[giving_way].text for row in rows], widths[giving_way])
-    widths[giving_way] = max(cells(header[giving_way]), *map(cells, told))
-    for row, text in zip(rows, told, strict=True):
-        cell = Cell(text=text, style=row[giving_way].style)
-        yield _line([*row[:giving_way], cell, *row[giving_way + 1 :]], used, widths, page)
+    for row in shown:
+        yield _line(row, used, widths, page)
+
+
+def _narrow(widths: dict[int, int], columns: Sequence[int], over: int) -> Iterator[int]:
+    """Take what is `over` from the widest of the columns, and name those that give."""
+    while over > 0 and columns:
+        widest = max(columns, key=lambda i: widths[i])
+        less = min(over, widths[widest] - _LEAST)
+        if less <= 0:
+            return
+        widths[widest] -= less
+        over -= less
+        yield widest
 
 
 def _fixed(widths: dict[int, int], used: Sequence[int], giving_way: int) -> int:

@@ -339,8 +339,8 @@ def _scenario_table(
         )
     names = ("verdict", "scenario", *columns, *RATE_COLUMNS, *FIGURE_COLUMNS)
     last = len(names) - 1
-    optional = [*range(last, last - 3, -1), names.index("pass^k"), names.index("95 % interval")]
-    yield from render_table(names, rows, page, giving_way=1, optional=optional)
+    optional = [*range(last, last - 3, -1), names.index("pass^k"), names.index("95% interval")]
+    yield from render_table(names, rows, page, giving_way=1, optional=optional, cuttable=range(2, 2 + len(columns)))
     if len(rates) > _ROWS:
         yield f"({len(rates) - _ROWS} more scenarios not listed)"
 
@@ -377,7 +377,7 @@ def _trial_table(header: RunHeader, found: _Gathered, page: Page) -> Iterator[st
         )
     names = (*_COLUMNS[:2], *columns, *_COLUMNS[2:])
     optional = [at + len(columns) for at in _LEFT_OUT_FIRST]
-    yield from render_table(names, table, page, giving_way=1, optional=optional)
+    yield from render_table(names, table, page, giving_way=1, optional=optional, cuttable=range(2, 2 + len(columns)))
     if any(cell.text.endswith("*") for row in rows for cell in row.cells):
         yield "* excluding invariants that can only be checked on the complete answer"
     if left_out:

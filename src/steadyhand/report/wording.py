@@ -168,7 +168,7 @@ def _cost(total: Spent) -> str:
     return f"cost at least {total.cost:.4f}" if total.cost else "cost unknown"
 
 
-RATE_COLUMNS = ("passed", "required", "95 % interval", "pass^k", "undecided")
+RATE_COLUMNS = ("passed", "required", "95% interval", "pass^k", "undecided")
 _LARGEST_K = 5
 
 

@@ -275,7 +275,7 @@ def _expand(given: str) -> tuple[list[tuple[str, bool]], Problem | None]:
     if os.path.exists(given):  # noqa: PTH110
         return [], _problem(given, "expected a file or folder, found a pipe or device", "unreadable")
     if not glob.has_magic(given):
-        return [], _problem(given, "no such file or folder", "missing-file")
+        return [], _problem(given, f"no such file or folder{_meant(given)}", "missing-file")
     matches = sorted(glob.glob(given, recursive=True), key=_natural)  # noqa: PTH207
     expanded: list[tuple[str, bool]] = []
     for match in matches:
@@ -284,6 +284,16 @@ def _expand(given: str) -> tuple[list[tuple[str, bool]], Problem | None]:
         elif _is_yaml(match) and os.path.isfile(match):  # noqa: PTH113
             expanded.append((match, False))
     return expanded, None if expanded else _problem(given, "the pattern matches no .yaml or .yml files", "no-match")
+
+
+def _meant(given: str) -> str:
+    """A hint at a name beside it that is nearly the same."""
+    folder, name = os.path.split(given.rstrip("/\\"))
+    try:
+        near = nearest(name, os.listdir(folder or "."))  # noqa: PTH208
+    except OSError:
+        return ""
+    return f"; did you mean {os.path.join(folder, near)}?" if near else ""  # noqa: PTH118
 
 
 def _natural(name: str) -> tuple[list[tuple[int, str]], str]:

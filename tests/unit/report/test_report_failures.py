@@ -209,6 +209,26 @@ def test_rows_that_share_a_beginning_are_told_apart():
     assert [line.split()[0] for line in lines[1:]] == ["…one", "…two"]
 
 
+def test_a_table_with_several_wide_columns_fits_the_page():
+    row = (
+        "failed",
+        "refund  A customer wants money back",
+        "python:../agents/desk.py:reply",
+        "safe in time",
+        "22 ms",
+    )
+    rows = [tuple(Cell(text=text) for text in (*row, "target <=1000"))] * 2
+    lines = list(
+        render_table(
+            ("verdict", "scenario", "agent", "outcome", "latency", "tier"), rows, PAGE, giving_way=1, cuttable=[2]
+        )
+    )
+    assert max(map(len, lines)) == 80
+    assert lines[1].split("  ")[0] == "failed"
+    assert "python:../a" in lines[1]
+    assert lines[0].index("outcome") == lines[1].index("safe in time")
+
+
 def test_targets_are_columns_of_their_own():
     trials = [trial(f"q{n}[model=openai/{model}]", index) for n in (1, 2) for model in "ab" for index in (0, 1)]
     targets = {

@@ -138,11 +138,11 @@ def test_a_matrix_is_grouped_by_combination_and_by_value():
     lines = in_terminal(header, trials, rates_of(trials, header))
     at = lines.index("matrix Which is best?: 4 combinations, all with judge=openai/j")
     assert lines[at + 1 :][:12] == [
-        "verdict  model     max_turns  passed  required  95 % interval  pass^k     undecided",
-        "passed   openai/a  3          2/2     50%       34% to 100%    k=1: 100%",
-        "passed   openai/a  6          1/2     50%       9% to 91%      k=1: 50%",
-        "failed   openai/b  3          0/2     50%       0% to 66%      k=1: 0%",
-        "passed   openai/b  6          1/2     50%       21% to 100%               1",
+        "verdict  model     max_turns  passed  required  95% interval  pass^k     undecided",
+        "passed   openai/a  3          2/2     50%       34% to 100%   k=1: 100%",
+        "passed   openai/a  6          1/2     50%       9% to 91%     k=1: 50%",
+        "failed   openai/b  3          0/2     50%       0% to 66%     k=1: 0%",
+        "passed   openai/b  6          1/2     50%       21% to 100%              1",
         "",
         "parameter                      value     combinations passed  trials passed",
         "model                          openai/a  2/2                  3/4",
