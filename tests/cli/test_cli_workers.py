@@ -1,7 +1,9 @@
 """--workers: the same verdicts from several processes; whatever is killed, nothing is lost and nothing done twice."""
 
+import contextlib
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from steadyhand.records.evaluation import Verdict
 from steadyhand.testing import Answer
 from support.loopback import Loopback
+from support.shell import DECISION
 
 SLOW = "rules:\n  - reply: I call for help now.\n    delay_ms: 5\n"
 STUCK = "rules:\n  - reply: I call for help now.\n    delay_ms: 60000\n"
@@ -122,6 +125,34 @@ def test_a_second_interrupt_ends_the_workers_at_once(batch):
     assert process.returncode == 130
     assert not any(alive(pid) for pid in workers)
     assert batch.reader().counts()[Verdict.ERROR] == 0
+
+
+def test_what_a_stopped_worker_measured_is_not_graded(batch):
+    timed = DECISION.format(id="SCN-C-002", prompt="What now?")
+    strict = "target_ms: 180, acceptable_ms: 190, critical_ms: 200"
+    batch.write("timed.yaml", timed.replace("target_ms: 5000, acceptable_ms: 10000, critical_ms: 20000", strict))
+    batch.replies("rules:\n  - reply: I call for help now.\n    delay_ms: 100\n")
+    process = batch.start(
+        "run", "timed.yaml", "--trials", "24", "--workers", "2", "--concurrency", "4", "--no-progress", "--seed", "7"
+    )
+    while len(workers_of(process.pid)) < 2:
+        assert process.poll() is None
+    busy = workers_of(process.pid)[0]
+    while process.poll() is None:
+        for each, seconds in ((signal.SIGSTOP, 0.4), (signal.SIGCONT, 0.15)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(busy, each)
+            time.sleep(seconds)
+    process.communicate()
+    by_worker = {"worker 1": [], "worker 2": []}
+    for trial in batch.reader().trials():
+        by_worker[trial.ran_on.worker].append(trial)
+    stopped, steady = sorted(by_worker.values(), key=lambda trials: -sum(each.ran_on.lag_ms for each in trials))
+    spoiled = [each for trial in stopped for each in (*trial.earlier, trial) if each.judged.latency_spoiled]
+    assert spoiled, "it was stopped in the middle of calls"
+    assert all("the event loop lagged" in str(each.judged.latency_spoiled) for each in spoiled)
+    assert not any(trial.judged.verdict is Verdict.FAILED for trial in stopped + steady)
+    assert Verdict.PASSED in {trial.judged.verdict for trial in steady}
 
 
 def test_a_trial_that_ends_every_worker_is_an_error_of_its_own(batch):
