@@ -53,8 +53,9 @@ def measure() -> list[Figure]:
 
 def _ours(base_url: str, folder: Path) -> float:
     from steadyhand.cli.run import attended, run_in_loop
-    from steadyhand.compose.running import Run
-    from steadyhand.compose.settings import RunOptions, Selection
+    from steadyhand.compose.execution import Execution
+    from steadyhand.compose.run import Run
+    from steadyhand.records.config import RunOptions, Selection
     from steadyhand.records.evaluation import Verdict
     from steadyhand.store.reader import RunReader
 
@@ -66,7 +67,7 @@ def _ours(base_url: str, folder: Path) -> float:
     options = RunOptions(model="openai/bench", out=folder / "runs", concurrency=IN_FLIGHT, trials=CONVERSATIONS)
     run = Run(Selection(paths=(str(file),)), options)
     began = time.perf_counter()
-    record = run_in_loop(run.execute([], attend=attended), network=True)
+    record = run_in_loop(Execution(run).execute([], attend=attended), network=True)
     seconds = time.perf_counter() - began
     counts = RunReader.open(record).counts()
     assert counts[Verdict.PASSED] == CONVERSATIONS, counts

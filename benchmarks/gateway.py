@@ -68,7 +68,7 @@ def measure() -> list[Figure]:
 
 
 def _run(work: Coroutine[Any, Any, list[list[float]]]) -> list[list[float]]:
-    from steadyhand.compose.running import quick_loop
+    from steadyhand.compose.run import quick_loop
 
     with asyncio.Runner(loop_factory=quick_loop()) as runner:
         return runner.run(work)

@@ -83,8 +83,8 @@ def append() -> None:
     import steadyhand
     from steadyhand.batch.plan import Plan
     from steadyhand.compose.fingerprint import total
-    from steadyhand.compose.running import Run
-    from steadyhand.compose.settings import RunOptions, Selection
+    from steadyhand.compose.run import Run
+    from steadyhand.records.config import RunOptions, Selection
     from steadyhand.store.schema import PlanEntry
     from steadyhand.store.writer import RunWriter
 

@@ -149,8 +149,9 @@ def _measure_one(client: str, base_url: str, size: int) -> dict[str, float]:
 
 def measure_ours(base_url: str, size: int, folder: Path) -> dict[str, Any]:
     from steadyhand.cli.run import attended, run_in_loop
-    from steadyhand.compose.running import Run
-    from steadyhand.compose.settings import RunOptions, Selection
+    from steadyhand.compose.execution import Execution
+    from steadyhand.compose.run import Run
+    from steadyhand.records.config import RunOptions, Selection
     from steadyhand.report.progress import SilentProgress
     from steadyhand.store.reader import RunReader
 
@@ -162,7 +163,7 @@ def measure_ours(base_url: str, size: int, folder: Path) -> dict[str, Any]:
         Selection(paths=("bench.yaml",)), RunOptions(model="openai/bench", concurrency=IN_FLIGHT, trials=size, seed=1)
     )
     began, cpu = time.perf_counter(), cpu_s()
-    path = run_in_loop(run.execute([SilentProgress()], attend=attended), network=True)
+    path = run_in_loop(Execution(run).execute([SilentProgress()], attend=attended), network=True)
     wall, spent = time.perf_counter() - began, cpu_s() - cpu
     memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     latency: dict[int, float] = {}

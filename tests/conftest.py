@@ -1,6 +1,12 @@
 """What holds for all tests."""
 
+import os
 import signal
+import sys
 
 # A job in the background of a shell ignores interrupts from the start, and so would every program that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Without bytecode every process of a test run would compile the package again, and pytest rewrite every test.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

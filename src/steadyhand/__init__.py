@@ -13,7 +13,8 @@ from steadyhand.version import __version__
 
 TYPE_CHECKING = False  # importing `typing` would cost more than the rest of this file
 if TYPE_CHECKING:
-    from steadyhand.api import RunArguments, RunResult, Source, Trial, compare, load, open_run, run, run_async
+    from steadyhand.api.result import RunResult, Trial
+    from steadyhand.api.run import RunArguments, Source, compare, load, open_run, run, run_async
     from steadyhand.errors import ExitCode, FileError, SetupError, SteadyhandError, StoreError, UsageError
     from steadyhand.judging.rates import ScenarioRate
     from steadyhand.judging.run_comparison import Comparison
@@ -53,7 +54,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "api": ("RunArguments", "RunResult", "Source", "Trial", "compare", "load", "open_run", "run", "run_async"),
+    "api.result": ("RunResult", "Trial"),
+    "api.run": ("RunArguments", "Source", "compare", "load", "open_run", "run", "run_async"),
     "errors": ("ExitCode", "FileError", "SetupError", "SteadyhandError", "StoreError", "UsageError"),
     "judging.rates": ("ScenarioRate",),
     "judging.run_comparison": ("Comparison",),

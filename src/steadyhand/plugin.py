@@ -42,8 +42,6 @@ from steadyhand.plugins.plugin import (
 )
 from steadyhand.ports.agent import (
     EVERYTHING_SEEN,
-    Action,
-    ActionContext,
     Agent,
     AgentFacts,
     Judge,
@@ -51,8 +49,6 @@ from steadyhand.ports.agent import (
     NoJudgement,
     Question,
     Reply,
-    ServiceFault,
-    Services,
     Shows,
     Sight,
     TrialContext,
@@ -65,6 +61,7 @@ from steadyhand.ports.environment import EnvironmentProvider as Environment
 from steadyhand.ports.evaluator import AnyEvaluator, EvaluationContext, EvaluationParams, TextCheck
 from steadyhand.ports.model import ChatModel, ModelFacts
 from steadyhand.ports.observer import EventSink, RunObserver
+from steadyhand.ports.services import Action, ActionContext, ServiceFault, Services
 from steadyhand.records.chat import (
     Attempt,
     ChatRequest,

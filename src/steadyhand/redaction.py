@@ -11,7 +11,7 @@ import base64
 import json
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from functools import cache
 from itertools import pairwise
@@ -212,6 +212,7 @@ class Redactor:
         parts = [part for known in self._known for part in (known.head, known.tail)]
         parts += [known.head for known in self._encoded]
         self._parts: frozenset[bytes] = frozenset(part.encode("utf-8", "surrogateescape") for part in parts)
+        self._has_trace: Callable[[str], bool] | None = None
 
     def text(self, text: str) -> str:
         """The text without secrets; the same object if it has none."""
@@ -223,6 +224,10 @@ class Redactor:
 
     def suspects(self, data: bytes) -> bool:
         """Whether encoded msgpack may hold a secret. A quick test with false positives but no false negatives."""
+        if self._has_trace is None:
+            self._has_trace = _finder_of_any([*self._parts, *(trace.anchor for trace in TRACES)])
+        if not self._has_trace(data.lower().decode("latin-1")):
+            return False
         for part in self._parts:
             if part in data:
                 return True
@@ -291,6 +296,20 @@ class Redactor:
             same = same and new is old and new_key is key
             redacted[new_key] = new
         return value if same else redacted
+
+
+def _finder_of_any(words: Iterable[bytes]) -> Callable[[str], bool]:
+    """Whether a text in lower case contains one of the words, all of which are looked for at once.
+
+    The regular expressions of pydantic are Rust's, which compile alternatives to an automaton.
+    """
+    from pydantic_core import SchemaError, SchemaValidator, core_schema  # not needed to show help
+
+    pattern = "|".join("".join([rf"\x{{{byte:x}}}" for byte in word.lower()]) for word in words)
+    try:
+        return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex")).isinstance_python
+    except SchemaError:  # too many words
+        return lambda text: True
 
 
 class _Known:

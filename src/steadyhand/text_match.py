@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import math
+import re
 import unicodedata
 
 import regex
@@ -198,7 +200,10 @@ async def search(pattern: str, text: str, *, case_sensitive: bool) -> Span | Non
 def search_now(pattern: str, text: str, *, case_sensitive: bool, timeout_s: float) -> Span | None:
     """`search` without a thread, with its own time limit. Ignoring case means the same as in `find`."""
     searched, plain = _searched(pattern, text, case_sensitive=case_sensitive)
-    match = searched.search(plain, timeout=timeout_s, concurrent=False)
+    if most_steps(pattern) * len(text) <= _STEPS_AT_ONCE:
+        match = searched.search(plain, concurrent=False)
+    else:
+        match = searched.search(plain, timeout=timeout_s, concurrent=False)
     return None if match is None else _unnormalized(text, plain, match.span())
 
 
@@ -226,6 +231,31 @@ def _searched(pattern: str, text: str, *, case_sensitive: bool) -> tuple[regex.P
     if case_sensitive or text.isascii():
         return compiled(pattern, case_sensitive=case_sensitive), text
     return compiled(pattern, case_sensitive=False, every_letter=True), unicodedata.normalize("NFC", text)
+
+
+_STEPS_AT_ONCE = 200_000
+"""Taken within a few milliseconds. Watching the time would cost more than nearly all of these searches."""
+
+_ONE_STEP = re.compile(
+    r"(?:[\w ,'\"/%;:=<>@!~`&#.|^$)-]"  # literals, any character, alternatives, borders, the end of a group
+    r"|\\[bBdDsSwW]|\\[^\w\s]"  # classes, borders and escaped punctuation
+    r"|\((?:\?:)?(?!\?)"  # groups
+    r"|\[\^?[\w ,.;:/%'\"@!=<>#]+\]"  # sets of the simple kind
+    r")+",
+    re.ASCII,
+)
+
+
+@functools.lru_cache(maxsize=512)
+def most_steps(pattern: str) -> float:
+    """The most steps that a search can take at one place of a text; infinite if the pattern may repeat anything.
+
+    Without repetition only alternatives in groups make a search go back, and each at most doubles the ways to go.
+    """
+    if not _ONE_STEP.fullmatch(pattern):
+        return math.inf
+    alternatives = pattern.count("|") if "(" in pattern else 0
+    return len(pattern) * 2.0 ** min(alternatives, 64)
 
 
 _PIECE = regex.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(\d+)(?:,\d*)?\}|.", regex.DOTALL)

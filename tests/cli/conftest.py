@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from support.command_server import CommandServer
+from support.ordinary_user import OrdinaryShell, python_of_an_ordinary_user, server_of_an_ordinary_user
 from support.shell import Batch, Shell
 
 
@@ -14,6 +17,32 @@ def command_server() -> Iterator[CommandServer]:
     server = CommandServer()
     yield server
     server.close()
+
+
+@pytest.fixture(scope="session")
+def ordinary_server() -> Iterator[CommandServer]:
+    if os.getuid() != 0:
+        pytest.skip("the user of the tests is an ordinary one already")
+    python = python_of_an_ordinary_user()
+    if python is None:
+        pytest.skip("no Python of this version that an ordinary user may start")
+    server = server_of_an_ordinary_user(python)
+    yield server
+    server.close()
+
+
+@pytest.fixture(params=["the user of the tests", "an ordinary user"])
+def either_shell(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shell]:
+    """The command as the user who runs the tests, and as an ordinary one."""
+    if request.param == "the user of the tests":
+        yield Shell(tmp_path, request.getfixturevalue("command_server"))
+        return
+    server = request.getfixturevalue("ordinary_server")
+    with tempfile.TemporaryDirectory(prefix="steadyhand-ordinary-") as top:  # the test's own is closed to others
+        Path(top).chmod(0o755)
+        folder = Path(top) / "home"
+        folder.mkdir()
+        yield OrdinaryShell(folder, server)
 
 
 @pytest.fixture

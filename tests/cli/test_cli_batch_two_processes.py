@@ -7,8 +7,10 @@ import shutil
 import signal
 from pathlib import Path
 
-from steadyhand.compose.resuming import resume_run
-from steadyhand.compose.settings import RunOptions, Settings
+from steadyhand.compose.execution import Execution
+from steadyhand.compose.resume import resume_run
+from steadyhand.compose.settings import Settings
+from steadyhand.records.config import RunOptions
 from steadyhand.records.evaluation import Verdict
 from steadyhand.store.reader import RunReader
 
@@ -89,9 +91,10 @@ def test_a_resume_that_had_to_wait_does_not_do_again_what_another_did_meanwhile(
     with contextlib.chdir(batch.folder):
         first, second = (resume_run(batch.record(), Settings(RunOptions())).run for _ in range(2))
         assert (len(first.pending), len(second.pending)) == (4, 4)
-        asyncio.run(first.execute([]))
+        asyncio.run(Execution(first).execute([]))
         done = list(RunReader.open(batch.record()).trials())
-        asyncio.run(second.execute([]))
-    assert second.broken is None
-    assert list(second.pending) == []
+        again = Execution(second)
+        asyncio.run(again.execute([]))
+    assert again.broken is None
+    assert list(again.pending) == []
     assert list(RunReader.open(batch.record()).trials()) == done

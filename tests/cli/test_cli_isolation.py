@@ -18,9 +18,9 @@ from steadyhand.batch.local import Batch, InProcess, running
 from steadyhand.batch.plan import Plan
 from steadyhand.cli.main import explain
 from steadyhand.cli.run import Reports, carry_out
-from steadyhand.compose.running import Run
-from steadyhand.compose.settings import RunOptions, Selection
+from steadyhand.compose.run import Run
 from steadyhand.errors import ExitCode
+from steadyhand.records.config import RunOptions, Selection
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import TrialRecord
 from support.trial import a_scenario

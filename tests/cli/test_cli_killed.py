@@ -107,6 +107,66 @@ def test_what_a_python_agent_leaves_running_in_a_session_of_its_own_ends_with_it
     assert wait_until_gone(mark) == []
 
 
+WIPED = """
+import os, time
+
+def answer(message):
+    tell = os.environ["TELL"]
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.chdir("/")
+            os.closerange(0, 64)
+            os.execve("/bin/sh", ["sh", "-c", f"echo $$ > {tell}.part; mv {tell}.part {tell}; exec sleep 600"], {})
+        os._exit(0)
+    os.wait()
+    time.sleep(600)
+"""
+
+
+def lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@pytest.mark.parametrize(
+    ("how", "way"),
+    [
+        ("SIGHUP", ()),
+        ("SIGTERM", ()),
+        ("SIGKILL", ()),
+        ("SIGTERM", ("--workers", "2")),
+        ("SIGKILL", ("--workers", "2")),
+    ],
+)
+def test_a_python_agents_daemon_ends_with_a_run_that_is_ended(shell, how, way):
+    """It has wiped its environment, left its group and session, and lost its parent."""
+    shell.write("agent.py", WIPED)
+    shell.write("one.scenario.yaml", AGENT.replace("run:", "agent: python:./agent.py:answer\nrun:"))
+    tell = shell.folder / "daemon.pid"
+    (shell.folder / "tmp").mkdir()
+    given = {"TMPDIR": str(shell.folder / "tmp"), "TELL": str(tell)}
+    process = shell.start("run", "one.scenario.yaml", *way, **given)
+    while not tell.exists():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    daemon = int(tell.read_text())
+    assert lives(daemon)
+    while process.poll() is None:  # the first lets trials finish, which this one never does
+        process.send_signal(getattr(signal, how))
+        time.sleep(0.2)
+    process.communicate()
+    if how == "SIGKILL":
+        shell.replies("rules:\n  - {reply: hello}\n")
+        shell.write("two.scenario.yaml", AGENT)
+        assert shell("run", "two.scenario.yaml", **given).code == 0
+    while lives(daemon):
+        time.sleep(0.02)
+    assert workspaces(shell.folder / "tmp") == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["SIGINT", "SIGKILL"])
 def test_nothing_is_left_behind_at_25_random_moments(shell, how):

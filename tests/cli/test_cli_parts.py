@@ -67,8 +67,8 @@ def test_failed_of_takes_no_paths_and_run_takes_some(five):
 def test_shards_add_up_to_the_verdict_of_the_whole(five):
     whole = five("run", "s", "--seed", "7", "--trials", "2", "--no-progress")
     (one, first), (two, second) = shard(five, 1), shard(five, 2)
-    assert (whole.code, one.code, two.code) == (1, 1, 0)
-    assert "shard 2/2: 2 of 5 scenarios" in two.out
+    assert (whole.code, one.code, two.code) == (1, 1, 1)
+    assert "shard 2/2: 5 of 10 trials" in two.out
     ended = five("merge", second, first)
     assert ended.code == 1, ended
     assert "10 trials: 8 passed, 2 failed" in ended.out
@@ -90,7 +90,7 @@ def test_a_missing_shard_does_not_pass(five):
     lacking = five("merge", first)
     assert lacking.code == 3
     assert lacking.err == "steadyhand: shard 2/2 is missing\n"
-    assert "6 trials: 6 passed; 4 planned but not run" in lacking.out
+    assert "5 trials: 5 passed; 5 planned but not run" in lacking.out
     assert five("merge", first, second).code == 0
 
 
@@ -132,15 +132,72 @@ def test_a_shard_that_cannot_be(five, given):
 
 def test_a_shard_needs_the_seed_and_something_to_do(five):
     assert "--shard needs --seed" in five("run", "s", "--shard", "1/2").err
-    assert "shard 6/6 is empty: there are 5 scenarios" in five("run", "s", "--shard", "6/6", "--seed", "1").err
+    assert "shard 6/6 is empty: there are 5 trials" in five("run", "s", "--shard", "6/6", "--seed", "1").err
+    until = ("--until", "decided", "--trials", "9")
+    ended = five("run", "s", "--shard", "6/6", "--seed", "1", *until)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err == "steadyhand: shard 6/6 is empty: there are 5 scenarios; use at most 5 shards\n"
+
+
+def test_one_scenario_is_split_by_trial(five):
+    runs_of_it = []
+    for number in (1, 2, 3):
+        ended = five("run", "s/a1.yaml", "--shard", f"{number}/3", "--seed", "7", "--no-progress", "--trials", "7")
+        assert ended.code == 0, ended
+        runs_of_it.append(runs(five)[0]["id"])
+    readers = [RunReader.open(five.folder / f".steadyhand/runs/{each}.sqlite") for each in runs_of_it]
+    numbers = [[row.key.index for row in reader.rows()] for reader in readers]
+    assert numbers == [[0, 3, 6], [1, 4], [2, 5]]
+    ended = five("merge", *runs_of_it)
+    assert ended.code == 0, ended
+    assert "7 trials: 7 passed" in ended.out
+
+
+def test_a_pass_rate_is_of_all_shards_together(five):
+    five.replies("rules: [{replies: [I wait., I call for help.], pick: random}]\n")
+    options = ("s/a1.yaml", "--seed", "3", "--trials", "12", "--pass-rate", "0.4", "--no-progress")
+    whole = five("run", *options)
+    for number in (1, 2, 3):
+        five("run", *options, "--shard", f"{number}/3")
+    merged = five("merge", *(each["id"] for each in runs(five)[:3]))
+    (counted,) = (line for line in whole.out.splitlines() if line.startswith("12 trials: "))
+    assert counted in merged.out
+    assert merged.code == whole.code == 0
+    assert "failed" in counted
+
+
+def test_shards_do_not_depend_on_the_order_of_files(five):
+    options = ("--seed", "7", "--no-progress", "--trials", "2")
+    five("run", "s/a1.yaml", "s/bad3.yaml", "s/a10.yaml", "--shard", "1/2", *options)
+    five("run", "s/a10.yaml", "s/a1.yaml", "s/bad3.yaml", "--shard", "2/2", *options)
+    merged = five("merge", *(each["id"] for each in runs(five)[:2]))
+    assert merged.code == 1, merged
+    assert "6 trials: 4 passed, 2 failed" in merged.out
+    five("run", "s/a10.yaml", "s/a1.yaml", "--shard", "2/2", *options)
+    other = five("merge", *(each["id"] for each in (runs(five)[0], runs(five)[3])))
+    assert "they differ in the scenario bad3" in other.err
+
+
+def test_until_decided_keeps_the_trials_of_a_scenario_together(five):
+    options = ("s", "--until", "decided", "--pass-rate", "0.5", "--trials", "30", "--seed", "7", "--no-progress")
+    whole = five("run", *options)
+    for number in (1, 2):
+        five("run", *options, "--shard", f"{number}/2")
+    merged = five("merge", *(each["id"] for each in runs(five)[:2]))
+    assert merged.code == whole.code == 1
+    told = [line for line in whole.out.splitlines() if line.startswith("5 scenarios: ")]
+    assert told
+    assert told[0] in merged.out
 
 
 def test_a_shard_is_resumed_and_judged_again_as_itself(five):
     _, second = shard(five, 2)
-    assert five("resume", second, "--no-progress").code == 0
+    assert five("resume", second, "--no-progress").code == 1
     again = five("rejudge", second, "--no-progress")
-    assert again.code == 0, again
-    assert "4 trials: 4 passed" in again.out
+    assert again.code == 1, again
+    assert "5 trials: 4 passed, 1 failed" in again.out
+    twice = five("rejudge", "last", "--no-progress")
+    assert "5 trials: 4 passed, 1 failed" in twice.out
 
 
 def test_the_list_of_runs_names_the_target_the_counts_and_the_time(five):

@@ -44,6 +44,11 @@ LONG_KEY = "canary-Zq7f93kd02mmx81"
 
 
 @pytest.fixture
+def shell(either_shell: Shell) -> Shell:
+    return either_shell
+
+
+@pytest.fixture
 def project(shell: Shell) -> Shell:
     """A folder to stand in, with a configuration; `../dl` is where downloads are."""
     project = shell.within(shell.folder / "project")

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from steadyhand.compose.running import rates_of
+from steadyhand.compose.run import rates_of
 from steadyhand.judging.sequential import Decision
 from steadyhand.records.evaluation import Verdict
 

@@ -27,7 +27,7 @@ from steadyhand.builtin.agents.runtime import RuntimeAgent
 from steadyhand.builtin.mocks.javascript import QuickJsSandbox
 from steadyhand.builtin.models.openai import OpenAIModel
 from steadyhand.builtin.services.database import make_database
-from steadyhand.compose.loading import build_registry
+from steadyhand.compose.scenarios import build_registry
 from steadyhand.engine.trial import run_trial
 from steadyhand.errors import AgentError, ModelError
 from steadyhand.plugins.plugin import AgentSettings, ModelSettings
@@ -509,6 +509,7 @@ async def test_one_that_declares_to_close_at_once_waits_for_nothing(build, trial
             {
                 "uses_plugins": False,
                 "uses_network": True,
+                "uses_gateway": True,
                 "runs_target": False,
                 "key_variable": "ELIZA_SERVER_AUTH_TOKEN",
             },

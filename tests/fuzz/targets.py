@@ -26,8 +26,8 @@ from steadyhand.builtin.models.http.stream import (
 )
 from steadyhand.builtin.models.openai_chat import ChatReader
 from steadyhand.builtin.models.openai_responses import ResponsesReader
-from steadyhand.compose.loading import build_registry
-from steadyhand.compose.running import rates_of
+from steadyhand.compose.run import rates_of
+from steadyhand.compose.scenarios import build_registry
 from steadyhand.errors import AgentError, StoreError
 from steadyhand.lint.scenario import lint_scenario
 from steadyhand.plugins.registry import EvaluationCatalogue

@@ -26,11 +26,21 @@ _READ_AT_START = ("PYTHON", "LC_", "LANG")
 class CommandServer:
     """One for each process that runs tests. Only variables that Python reads as it starts are beyond it: `takes`."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, python: str = sys.executable, variables: Mapping[str, str] = os.environ, user: int | None = None
+    ) -> None:
         self._ours, theirs = socket.socketpair()
         with theirs:
-            self._process = subprocess.Popen([sys.executable, __file__], stdin=theirs, cwd="/")
-        self._start = self._read_at_start(os.environ)
+            self._process = subprocess.Popen(
+                [python, __file__],
+                stdin=theirs,
+                cwd="/",
+                env=variables,
+                user=user,
+                group=user,
+                extra_groups=None if user is None else [],
+            )
+        self._start = self._read_at_start(variables)
 
     @staticmethod
     def _read_at_start(variables: Mapping[str, str]) -> dict[str, str]:
@@ -110,6 +120,18 @@ def _import_everything() -> None:
                 importlib.import_module(module.name)
     for name in ("lz4.frame", "uvloop", "sqlite3", "yaml", "jsonschema"):
         importlib.import_module(name)
+    _build_shapes()
+
+
+def _build_shapes() -> None:
+    """Build the validators of our pydantic models, which each command would build at their first use."""
+    from pydantic import BaseModel
+
+    found = list(BaseModel.__subclasses__())
+    for shape in found:
+        found.extend(shape.__subclasses__())
+        if shape.__module__.startswith("steadyhand."):
+            shape.model_rebuild()
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from steadyhand.records.location import Place
 from steadyhand.records.result import ExecutionResult
 from steadyhand.records.scenario import Scenario, Setup
 from steadyhand.testing import ScriptedChatModel
-from steadyhand.testing.model import ScriptedAnswer
+from steadyhand.testing.fakes import ScriptedAnswer
 
 PLACE = Place(file="s.yaml", line=3, column=5)
 

@@ -9,6 +9,9 @@ import sysconfig
 from functools import cache
 from pathlib import Path
 
+from support.command_server import CommandServer
+from support.shell import Ended, Shell
+
 NOBODY = 65534
 _SOURCES = Path(__file__).parents[2]
 
@@ -29,13 +32,34 @@ def python_of_an_ordinary_user() -> str | None:
     return None
 
 
+class OrdinaryShell(Shell):
+    """Runs the command as a user whom permissions bind, and who owns the folder above the one it runs in."""
+
+    def environment(self, **more: str) -> dict[str, str]:
+        return {**_environment(), "HOME": str(self.folder), **more}
+
+    def __call__(self, *arguments: str, **variables: str) -> Ended:
+        if os.getuid() == 0:
+            for path in (self.folder.parent, *self.folder.parent.rglob("*")):
+                os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+        return super().__call__(*arguments, **variables)
+
+
+def server_of_an_ordinary_user(python: str) -> CommandServer:
+    return CommandServer(python, _environment(), NOBODY if os.getuid() == 0 else None)
+
+
+def _environment() -> dict[str, str]:
+    path = os.pathsep.join([str(_SOURCES / "src"), str(_SOURCES / "tests"), sysconfig.get_path("purelib")])
+    return {"PATH": "/usr/local/bin:/usr/bin:/bin", "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
 def run_as_ordinary_user(argv: list[str], **given: str) -> subprocess.CompletedProcess[str]:
     """`given` are variables. As root, the program runs as `nobody`."""
     user = NOBODY if os.getuid() == 0 else None
-    path = os.pathsep.join([str(_SOURCES / "src"), str(_SOURCES / "tests"), sysconfig.get_path("purelib")])
     return subprocess.run(
         argv,
-        env={"PATH": "/usr/local/bin:/usr/bin:/bin", "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", **given},
+        env={**_environment(), **given},
         user=user,
         group=user,
         extra_groups=None if user is None else [],

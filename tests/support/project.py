@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from steadyhand.compose.loading import ScenarioRegistries, build_registry, load_scenarios
 from steadyhand.compose.models import Judges, Models, Tape
-from steadyhand.compose.running import Run
-from steadyhand.compose.settings import RunOptions, Selection, Settings
+from steadyhand.compose.run import Run
+from steadyhand.compose.scenarios import ScenarioRegistries, build_registry, load_scenarios
+from steadyhand.compose.settings import Settings
+from steadyhand.records.config import RunOptions, Selection
 from steadyhand.records.scenario import Scenario
 from steadyhand.redaction import Redactor
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from steadyhand.compose.running import rates_of
+from steadyhand.compose.run import rates_of
 from steadyhand.judging.rates import scenario_rates
 from steadyhand.records.chat import (
     Attempt,

@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from steadyhand.judging.side import Sample, Side
+from steadyhand.judging.comparison_side import Sample, Side
 from steadyhand.records.location import Place
 from steadyhand.records.run import SCENARIO_PART
 

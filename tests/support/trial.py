@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from steadyhand.errors import WorkspaceError
-from steadyhand.ports.agent import EVERYTHING_SEEN, Addresses, ServiceFault, Services
+from steadyhand.ports.agent import EVERYTHING_SEEN, Addresses
+from steadyhand.ports.services import ServiceFault, Services
 from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, Message, ToolCall
 from steadyhand.records.event import AnyEvent
 from steadyhand.records.location import Place

@@ -13,7 +13,7 @@ import msgspec
 
 from steadyhand.records.evaluation import JudgeNote, Verdict
 from steadyhand.records.run import SCENARIO_PART, TrialKey
-from steadyhand.viewer.labelling import Labelling
+from steadyhand.viewer.labels import Labelling
 from steadyhand.viewer.pages import Viewer
 from steadyhand.viewer.server import ViewerServer
 from support.report_runs import SAFE_BUT_LATE, TAKEN_BACK, decision, recorded

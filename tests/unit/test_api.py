@@ -18,10 +18,9 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import pytest
 
 import steadyhand
-from steadyhand.api import RunArguments
+from steadyhand.api.run import RunArguments
 from steadyhand.cli.run import Reports
 from steadyhand.cli.run import run as run_command
-from steadyhand.compose.settings import RunOptions, Selection
 from steadyhand.plugin import (
     CapturedFile,
     CommandResult,
@@ -33,6 +32,7 @@ from steadyhand.plugin import (
     failed,
     passed,
 )
+from steadyhand.records.config import RunOptions, Selection
 
 ROOT = Path(__file__).parents[2]
 

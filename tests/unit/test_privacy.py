@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there is no /pr
 KEY = "a-key-that-nobody-may-find"
 PROGRAM = """
 import ctypes, json, os, subprocess, sys
-from steadyhand.builtin.environments.cleanup import current_owner
+from steadyhand.children.strays import current_owner
 from steadyhand.privacy import close_to_others
 
 LOOK = '''
@@ -92,7 +92,7 @@ def test_the_library_leaves_the_process_of_its_user_alone():
     program = (
         "import ctypes, steadyhand\n"
         "run = steadyhand.run\n"
-        "import steadyhand.compose.running, steadyhand.builtin.agents.python_process\n"
+        "import steadyhand.compose.run, steadyhand.builtin.agents.python_process\n"
         "print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), 'KEY=' in open('/proc/self/environ').read())"
     )
     done = subprocess.run(

@@ -216,3 +216,19 @@ def test_a_known_secret_is_found_in_other_forms(form):
 )  # fmt: skip
 def test_variables_that_are_called_like_a_secret(name, is_secret):
     assert bool(secrets_of({name: "long enough to count"})) is is_secret
+
+
+@pytest.mark.parametrize(
+    "secret", ["p\u00e4ss w\u00f6rd #1", "UPPER-lower-12", "a\tb\nc<d>|(e)*", "x" * 300, "\u0130stanbul99"]
+)
+def test_a_secret_of_any_characters_is_suspected(secret):
+    held = msgspec.msgpack.encode({"said": f"it is {secret}."})
+    assert Redactor([secret]).suspects(held)
+    assert not Redactor([secret]).suspects(msgspec.msgpack.encode({"said": "it is nothing."}))
+
+
+def test_any_number_of_secrets_is_looked_for():
+    secrets = [f"{number:06}-{'ab' * 200}-{number:06}" for number in range(2_000)]
+    redactor = Redactor(secrets)
+    assert redactor.suspects(msgspec.msgpack.encode(f"it is {secrets[1_234]}"))
+    assert redactor.suspects(msgspec.msgpack.encode({"password": "x"}))

@@ -6,7 +6,16 @@ import pytest
 import regex
 
 from steadyhand.spec.patterns import inspect_pattern
-from steadyhand.text_match import compiled, find, find_forbidden, search, search_all, search_now, unrolled_size
+from steadyhand.text_match import (
+    compiled,
+    find,
+    find_forbidden,
+    most_steps,
+    search,
+    search_all,
+    search_now,
+    unrolled_size,
+)
 
 URGENT = "not that urgent"
 
@@ -194,6 +203,41 @@ async def test_with_case_every_character_counts_as_it_stands(pattern, text):
 
 async def test_a_prohibition_reads_decomposed_letters_too():
     assert await search(r"(?s)\A(?!.*café)\s*\S", "Kein cafe\u0301.", case_sensitive=False) is None
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "a*b", "a+b", "a?b", "a{2}b", "(?R)", "(a)\\1", r"\p{L}", r"\X", "(?=a)b", "(?i)a", "(?P<a>b)", "(?:stop){e}",
+        r"\L<a>", "[a-z]*", "[[a]]", r"[\w]", "\\",
+    ],
+)  # fmt: skip
+def test_a_pattern_that_may_repeat_has_no_bound(pattern):
+    assert most_steps(pattern) == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "steps"),
+    [(r"\bstop\b", 8), ("call|dial|ring", 14), ("(?:a|b)(?:c|d)", 4 * 14), ("[^abc] 911", 10), (r"\(stop\.", 8)],
+)
+def test_without_repetition_the_steps_of_a_search_are_bounded(pattern, steps):
+    assert most_steps(pattern) == steps
+
+
+def test_a_search_with_too_many_ways_to_go_is_watched():
+    alternatives = "(a|a)" * 40 + "b"
+    assert most_steps(alternatives) > 2**40
+    with pytest.raises(TimeoutError):
+        search_now(alternatives, "a" * 60, case_sensitive=True, timeout_s=0.01)
+    assert most_steps("(a|" * 2000 + "b" + ")" * 2000) < float("inf")
+
+
+def test_a_bounded_search_finds_what_a_watched_one_finds():
+    text = "Stop it. " * 40
+    for pattern in (r"\bSTOP\b", "it|stop", "(?:x|i)t", "[sS]top it", "nowhere"):
+        watched = compiled(pattern, case_sensitive=False).search(text, timeout=1)
+        found = search_now(pattern, text, case_sensitive=False, timeout_s=1)
+        assert found == (watched and watched.span())
 
 
 async def test_a_search_that_is_given_up_says_so():

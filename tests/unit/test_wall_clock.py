@@ -14,12 +14,12 @@ STAMPS = {
     "cli/gate.py",
     "compose/calibration.py",
     "cli/runs.py",
-    "compose/running.py",
+    "compose/run.py",
     "compose/shards.py",
     "compose/worker.py",
     "engine/context.py",
     "gateway/traces.py",
-    "viewer/labelling.py",
+    "viewer/labels.py",
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import secrets
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,6 @@ from steadyhand.children.channel import Channel, MalformedMessage, read
 from steadyhand.children.process import ChildProcess
 from steadyhand.errors import SetupError
 
-_MARK = "STEADYHAND_WORKER"
 _START_S = 120.0
 
 
@@ -26,13 +26,16 @@ class LocalWorkers:
     def __init__(self, main: str, setup: WorkerSetup) -> None:
         self._main = main
         self._setup = setup
+        self._family: str = f"workers-{secrets.token_hex(8)}"
+        self._started: int = 0
 
     async def __call__(
         self, number: int, places: int, hear: Callable[[Report], None], lost: Callable[[str], None]
     ) -> Link:
         name = f"worker {number}"
+        self._started += 1
         try:
-            process = ChildProcess(self._main, os.environ, mark=_MARK)
+            process = ChildProcess(self._main, os.environ, mark=f"{self._family}.{self._started}")
         except OSError as error:
             raise SetupError(f"--workers: no process can be started: {error}") from error
         worker = _LocalWorker(name, process, hear, lost)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import overload
 
@@ -29,12 +29,26 @@ class Plan(Sequence[PlannedTrial]):
     mocks depends on the key that the trial would have in the base scenario: a service fails for all of them alike.
     """
 
-    def __init__(self, scenarios: Sequence[Scenario], *, seed: int, trials: int | None = None) -> None:
-        """Raises `SetupError` for more than a run can hold."""
+    def __init__(
+        self,
+        scenarios: Sequence[Scenario],
+        *,
+        seed: int,
+        trials: int | None = None,
+        numbers: Mapping[str, Sequence[int]] | None = None,
+    ) -> None:
+        """`numbers` are, by scenario, the trials to run of one that is not run whole.
+
+        Raises `SetupError` for more than a run can hold.
+        """
         self._scenarios = tuple(scenarios)
         self._seed = seed
-        self._by_id: dict[str, tuple[Scenario, int]] | None = None
-        self._ends = list(accumulate(trials or scenario.trials or 1 for scenario in scenarios))
+        self._by_id: dict[str, tuple[Scenario, Sequence[int]]] | None = None
+        parts = numbers or {}
+        self._numbers: list[Sequence[int]] = [
+            parts[each.id] if each.id in parts else range(trials or each.trials or 1) for each in scenarios
+        ]
+        self._ends = list(accumulate(map(len, self._numbers)))
         if len(self) > MOST:
             raise SetupError(
                 f"{len(self)} trials of {len(scenarios)} scenarios are more than the {MOST} of a run; split it"
@@ -45,25 +59,20 @@ class Plan(Sequence[PlannedTrial]):
 
     def per_scenario(self) -> dict[str, int]:
         """The number of trials of each scenario, in order."""
-        begins = [0, *self._ends]
-        return {
-            scenario.id: end - begin for scenario, begin, end in zip(self._scenarios, begins, self._ends, strict=False)
-        }
+        return {scenario.id: len(numbers) for scenario, numbers in zip(self._scenarios, self._numbers, strict=True)}
 
     def wanted(self, wants: Callable[[TrialKey], bool]) -> Iterator[PlannedTrial]:
         """As they are asked for. A scenario ends with its first trial that is not wanted then: making the rest, only to
         pass them over, would hold up the event loop."""
-        begin = 0
-        for scenario, end in zip(self._scenarios, self._ends, strict=True):
-            for index in range(end - begin):
+        for scenario, numbers in zip(self._scenarios, self._numbers, strict=True):
+            for index in numbers:
                 if not wants(TrialKey(scenario_id=scenario.id, index=index)):
                     break
                 yield self._trial(scenario, index)
-            begin = end
 
     def has(self, key: TrialKey) -> bool:
         """Whether a trial with this key is planned."""
-        return 0 <= key.index < self._known().get(key.scenario_id, (None, 0))[1]
+        return key.index in self._known().get(key.scenario_id, (None, ()))[1]
 
     def trial(self, key: TrialKey) -> PlannedTrial:
         """Raises `KeyError` if it is not planned."""
@@ -71,19 +80,17 @@ class Plan(Sequence[PlannedTrial]):
             raise KeyError(key)
         return self._trial(self._known()[key.scenario_id][0], key.index)
 
-    def _known(self) -> dict[str, tuple[Scenario, int]]:
-        """By its id, each scenario and the number of its trials."""
+    def _known(self) -> dict[str, tuple[Scenario, Sequence[int]]]:
+        """By its id, each scenario and the numbers of its trials."""
         if self._by_id is None:
-            counts = self.per_scenario()
-            self._by_id = {scenario.id: (scenario, counts[scenario.id]) for scenario in self._scenarios}
+            pairs = zip(self._scenarios, self._numbers, strict=True)
+            self._by_id = {scenario.id: (scenario, numbers) for scenario, numbers in pairs}
         return self._by_id
 
     def __iter__(self) -> Iterator[PlannedTrial]:
-        begin = 0
-        for scenario, end in zip(self._scenarios, self._ends, strict=True):
-            for index in range(end - begin):
+        for scenario, numbers in zip(self._scenarios, self._numbers, strict=True):
+            for index in numbers:
                 yield self._trial(scenario, index)
-            begin = end
 
     @overload
     def __getitem__(self, at: int) -> PlannedTrial: ...
@@ -99,7 +106,7 @@ class Plan(Sequence[PlannedTrial]):
             raise IndexError(at)
         which = bisect_right(self._ends, number)
         begin = self._ends[which - 1] if which else 0
-        return self._trial(self._scenarios[which], number - begin)
+        return self._trial(self._scenarios[which], self._numbers[which][number - begin])
 
     def _trial(self, scenario: Scenario, index: int) -> PlannedTrial:
         key = TrialKey(scenario_id=scenario.id, index=index)
@@ -136,6 +143,7 @@ class PlannedPart(Sequence[PlannedTrial]):
 
 
 def trial_seed(seed: int, key: TrialKey) -> int:
+    """Depends on nothing but the seed of the run and the key."""
     digest = hashlib.blake2b(f"{seed}/{key}".encode(), digest_size=4).digest()
     return int.from_bytes(digest, "big") >> 1
 
@@ -162,7 +170,7 @@ class _Parser:
 
     def __init__(self, text: str) -> None:
         self._text: str = text
-        self._tokens: list[str] = _TOKEN.findall(text)
+        self._tokens: list[str] = _TOKEN.findall(text.rstrip())
 
     def parse(self) -> Predicate:
         predicate = self._either()

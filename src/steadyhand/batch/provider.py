@@ -13,7 +13,7 @@ from steadyhand.errors import ModelError
 from steadyhand.ports.model import Clock
 from steadyhand.records.base import Record
 from steadyhand.records.chat import ChatRequest, ChatResponse
-from steadyhand.records.run import HeldUp
+from steadyhand.records.run import CallWait
 
 TOLERATED = 10
 FIRST_PAUSE_S = 1.0
@@ -189,7 +189,7 @@ class Provider:
     def end_wait(self, mark: object) -> None:
         self._waiting.pop(mark, None)
 
-    def held_up(self) -> list[HeldUp]:
+    def waits(self) -> list[CallWait]:
         """Who waits, by reason. May be asked from another thread.
 
         Only the first in the queue knows how long; what the others were told when they came may be over.
@@ -199,7 +199,7 @@ class Provider:
         for reason, until in list(self._waiting.copy().values()):
             by_reason.setdefault(reason, []).append(max(0.0, until - now))
         return [
-            HeldUp(
+            CallWait(
                 reason=reason,
                 calls=len(left),
                 left_s=min((each for each in left if each > 0), default=0.0),
@@ -283,9 +283,9 @@ class ProviderGate:
         finally:
             provider.end_wait(mark)
 
-    def held_up(self) -> tuple[HeldUp, ...]:
+    def waits(self) -> tuple[CallWait, ...]:
         """Who waits right now, and for what. May be asked from another thread."""
-        return tuple(each for provider in list(self._providers.copy().values()) for each in provider.held_up())
+        return tuple(each for provider in list(self._providers.copy().values()) for each in provider.waits())
 
     def _provider(self, model: str) -> Provider:
         name = provider_of(model)

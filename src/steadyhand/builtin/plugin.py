@@ -9,9 +9,10 @@ from urllib.parse import urldefrag
 
 from steadyhand.errors import SetupError, StoreError
 from steadyhand.plugins.plugin import AgentSettings, ModelSettings, Options, Plugin, read_options
-from steadyhand.ports.agent import Agent, OfferedDatabase, ScriptSandbox
+from steadyhand.ports.agent import Agent
 from steadyhand.ports.environment import EnvironmentProvider
 from steadyhand.ports.model import ChatModel
+from steadyhand.ports.services import OfferedDatabase, ScriptSandbox
 from steadyhand.records.scenario import DatabaseSeed
 from steadyhand.redaction import Redactor
 

@@ -30,7 +30,8 @@ from steadyhand.errors import (
     TrialError,
     WorkspaceError,
 )
-from steadyhand.ports.agent import NoJudgement, ServiceFault
+from steadyhand.ports.agent import NoJudgement
+from steadyhand.ports.services import ServiceFault
 from steadyhand.records.base import Record, plain_text, shorten
 from steadyhand.records.chat import Attempt
 from steadyhand.records.evaluation import JudgeNote

@@ -11,19 +11,25 @@ import signal
 import socket
 import subprocess
 import sys
-import uuid
 from collections.abc import Mapping
-from pathlib import Path
 
 from steadyhand.children.channel import send_variables
+from steadyhand.children.strays import (
+    COMMAND_MARK,
+    TRIAL_MARK,
+    adopt_orphans,
+    carry_mark,
+    kill_group,
+    kill_marked,
+    kill_tree,
+)
 from steadyhand.records.base import plain_text, shorten
 
 _OUTPUT_KEPT = 16 * 1024
 _HELPING = 256 * 1024
 _OUTPUT_PAUSE_S = 0.02
 _TAIL = 2_000
-_ROUNDS = 20
-_NEEDED_AT_START = ("PATH", "HOME", "LANG", "TZ", "TMPDIR", "VIRTUAL_ENV", "STEADYHAND_TRIAL", "STEADYHAND_COMMAND")
+_NEEDED_AT_START = ("PATH", "HOME", "LANG", "TZ", "TMPDIR", "VIRTUAL_ENV")
 _NEEDED_PREFIXES = ("PYTHON", "LC_", "LD_", "DYLD_", "GLIBC_", "MALLOC_")
 _BEGIN = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
@@ -100,49 +106,20 @@ class Output:
             self._loop.add_reader(self._fd, self._readable)
 
 
-def kill_marked(entry: bytes) -> None:
-    """Kill what has this entry in its environment: what an agent started in a session of its own outlives its group.
-
-    Looks again until there is nothing left, for what is being killed may fork; where there is no /proc, not at all.
-    """
-    for _ in range(_ROUNDS):
-        found = [pid for pid in _processes() if entry in _environment_of(pid)]
-        if not found:
-            return
-        for pid in found:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-
-
-def _processes() -> list[int]:
-    try:
-        return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 -- half the time of Path
-    except OSError:
-        return []
-
-
-def _environment_of(pid: int) -> list[bytes]:
-    """Empty for a process that has ended or is another user's."""
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return []
-
-
 class ChildProcess:
     """Runs `main`, a `module:function` that is called with the descriptor of its end of `connection`.
 
     The variables go over the connection, but for what the interpreter needs to start: what a process is started with
     can be read in `/proc`. It is the leader of a session of its own, so that no key on the terminal reaches it, and
-    carries a mark by which all that it started is found.
+    carries `mark`, a name and a number with a dot between them, by which all that it started is found.
     """
 
     def __init__(self, main: str, variables: Mapping[str, str], *, mark: str) -> None:
         """Raises `OSError` when no process can be started."""
-        self._entry: str = f"{mark}={uuid.uuid4().hex}"
+        self._mark: str = mark
         ours, theirs = socket.socketpair()
         out, into = os.pipe()
-        name, _, value = self._entry.partition("=")
+        marks = {TRIAL_MARK: mark.rpartition(".")[0], COMMAND_MARK: mark}
         try:
             self._process: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603 - our own interpreter and module
                 [sys.executable, "-u", "-c", _BEGIN, str(theirs.fileno()), json.dumps(sys.path), main],
@@ -150,7 +127,7 @@ class ChildProcess:
                 stdout=into,
                 stderr=into,
                 pass_fds=(theirs.fileno(),),
-                env={**{each: told for each, told in variables.items() if _needed_at_start(each)}, name: value},
+                env={**{each: told for each, told in variables.items() if _needed_at_start(each)}, **marks},
                 start_new_session=True,
             )
         except OSError:
@@ -161,7 +138,7 @@ class ChildProcess:
             theirs.close()
             os.close(into)
         with contextlib.suppress(OSError):  # it died at once, which is told when it is asked for something
-            send_variables(ours, variables)
+            send_variables(ours, {**variables, **marks})
         self.connection: socket.socket = ours
         self.output: Output = Output(out)
 
@@ -174,18 +151,18 @@ class ChildProcess:
         return self._process.poll() is None
 
     def kill(self) -> None:
-        """End it at once, with its process group. Safe to call twice."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        """End it at once, with what is below it and its process group. Safe to call twice."""
+        if self._process.poll() is None:
+            kill_tree(self._process.pid)
+        else:
+            kill_group(self._process.pid)
 
     def bury(self) -> None:
-        """Let go of what a killed process leaves. Waits for its end, which is at hand."""
+        """Kill what it left running, and let go of the rest. Waits for its end, which is at hand."""
         self.kill()
         self._process.wait()
         self.output.close()
-        kill_marked(self._entry.encode())
+        kill_marked(self._mark)
 
     async def ended(self, within_s: float = 0.5) -> str:
         """How it ended, if it does so within the time; empty otherwise."""
@@ -215,6 +192,12 @@ def _needed_at_start(name: str) -> bool:
     """Whether the interpreter or the loader reads it. Everything else, keys included, goes over the line, since what a
     process is started with can be read in `/proc`."""
     return name in _NEEDED_AT_START or name.startswith(_NEEDED_PREFIXES)
+
+
+def keep_together() -> None:
+    """For a child to call before it runs what others wrote: everything it starts from now on will be found."""
+    carry_mark()
+    adopt_orphans()
 
 
 def die_with_parent() -> None:

@@ -8,10 +8,11 @@ import click
 
 from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import Unwritten, say, write_report
-from steadyhand.compose.settings import RunOptions, Settings
-from steadyhand.compose.sides import open_source
+from steadyhand.compose.comparison import open_source
+from steadyhand.compose.settings import Settings
 from steadyhand.errors import SetupError
 from steadyhand.judging.gate import baseline_lines, baseline_of
+from steadyhand.records.config import RunOptions
 from steadyhand.version import __version__
 
 

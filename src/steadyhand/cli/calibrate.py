@@ -12,8 +12,9 @@ from steadyhand.cli.run import run_in_loop
 from steadyhand.cli.terminal import page, show
 from steadyhand.compose.calibration import calibrate as compare
 from steadyhand.compose.calibration import calibration_file
-from steadyhand.compose.settings import RunOptions, Settings
+from steadyhand.compose.settings import Settings
 from steadyhand.errors import ExitCode
+from steadyhand.records.config import RunOptions
 from steadyhand.report.calibration import render_calibration
 from steadyhand.store.calibration import keep_calibration
 

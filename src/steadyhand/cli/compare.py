@@ -9,8 +9,9 @@ import click
 
 from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import page, show, write_result
-from steadyhand.compose.settings import RunOptions, Settings
-from steadyhand.compose.sides import compare_sources, open_source
+from steadyhand.compose.comparison import compare_sources, open_source
+from steadyhand.compose.settings import Settings
+from steadyhand.records.config import RunOptions
 
 
 @click.command()

@@ -9,8 +9,9 @@ import click
 
 from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import Unwritten, say
-from steadyhand.compose.running import rates_of
-from steadyhand.compose.settings import RunOptions, Settings
+from steadyhand.compose.run import rates_of
+from steadyhand.compose.settings import Settings
+from steadyhand.records.config import RunOptions
 from steadyhand.report.export import export_tables
 from steadyhand.store.reader import RunReader, find_run
 

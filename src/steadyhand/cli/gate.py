@@ -11,9 +11,10 @@ import click
 
 from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import command_ci, page, show, write_result
-from steadyhand.compose.settings import RunOptions, Settings
-from steadyhand.compose.sides import open_source
+from steadyhand.compose.comparison import open_source
+from steadyhand.compose.settings import Settings
 from steadyhand.judging.gate import ABSOLUTE, GateResult, Rule, hold_against
+from steadyhand.records.config import RunOptions
 
 """GitHub takes a step summary of 1 MiB."""
 

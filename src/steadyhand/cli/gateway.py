@@ -11,9 +11,9 @@ import click
 from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import say
 from steadyhand.compose.gateway import StandingTrial
-from steadyhand.compose.running import quick_loop
-from steadyhand.compose.settings import RunOptions
+from steadyhand.compose.run import quick_loop
 from steadyhand.records.base import shorten
+from steadyhand.records.config import RunOptions
 from steadyhand.records.event import AnyEvent, ModelCalled, Noted, ServiceCalled
 from steadyhand.redaction import Redactor
 from steadyhand.runtime.values import as_text

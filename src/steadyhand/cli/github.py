@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from steadyhand.cli.terminal import command_ci, say
-from steadyhand.compose.running import rates_of
+from steadyhand.compose.run import rates_of
 from steadyhand.report.github import run_annotations
 from steadyhand.store.reader import RunReader
 

@@ -8,8 +8,9 @@ import click
 
 from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import say
-from steadyhand.compose.settings import RunOptions, Settings
+from steadyhand.compose.settings import Settings
 from steadyhand.errors import SetupError
+from steadyhand.records.config import RunOptions
 from steadyhand.store.labels import blank_labels, write_labels
 from steadyhand.store.reader import RunReader, find_run
 

@@ -9,10 +9,11 @@ import click
 from steadyhand.cli import options as shared
 from steadyhand.cli.options import number
 from steadyhand.cli.terminal import say
-from steadyhand.compose.loading import combinations_of, load_files, open_registries
-from steadyhand.compose.settings import RunOptions, Settings
+from steadyhand.compose.scenarios import combinations_of, load_files, open_registries
+from steadyhand.compose.settings import Settings
 from steadyhand.errors import ExitCode, FileError
 from steadyhand.lint.scenario import FileIgnores, lint_scenario, unknown_code
+from steadyhand.records.config import RunOptions
 from steadyhand.spec.agent import UNLOADED
 
 

@@ -11,8 +11,9 @@ import click
 from steadyhand.cli import options as shared
 from steadyhand.cli.run import Reports, exit_code, report, report_options
 from steadyhand.cli.terminal import say
-from steadyhand.compose.settings import RunOptions, Settings
+from steadyhand.compose.settings import Settings
 from steadyhand.compose.shards import merge_shards
+from steadyhand.records.config import RunOptions
 from steadyhand.store.reader import RunReader, find_run
 
 

@@ -11,9 +11,10 @@ import click
 from steadyhand.cli import options as shared
 from steadyhand.cli.run import Reports, carry_out, report_options
 from steadyhand.cli.terminal import say
-from steadyhand.compose.rejudging import rejudge_options
-from steadyhand.compose.running import Run
-from steadyhand.compose.settings import RunOptions, Settings
+from steadyhand.compose.rejudgement import rejudge_options
+from steadyhand.compose.run import Run
+from steadyhand.compose.settings import Settings
+from steadyhand.records.config import RunOptions
 from steadyhand.store.reader import find_run
 
 

@@ -9,9 +9,10 @@ import click
 
 from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import STDOUT, Unwritten, say, write_report
-from steadyhand.compose.running import rates_of
-from steadyhand.compose.settings import RunOptions, Settings
+from steadyhand.compose.run import rates_of
+from steadyhand.compose.settings import Settings
 from steadyhand.errors import SetupError
+from steadyhand.records.config import RunOptions
 from steadyhand.store.reader import RunReader, find_run
 
 _FILE = click.Path(path_type=Path, dir_okay=False)

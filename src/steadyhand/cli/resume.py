@@ -11,9 +11,10 @@ import click
 from steadyhand.cli import options as shared
 from steadyhand.cli.run import Reports, carry_out, report_options
 from steadyhand.cli.terminal import say
-from steadyhand.compose.resuming import resume_run
-from steadyhand.compose.settings import RunOptions, Settings
+from steadyhand.compose.resume import resume_run
+from steadyhand.compose.settings import Settings
 from steadyhand.errors import SetupError
+from steadyhand.records.config import RunOptions
 from steadyhand.store.reader import find_run
 
 _SHOWN = 10

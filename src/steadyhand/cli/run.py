@@ -1,7 +1,7 @@
 """`steadyhand run`: run scenarios, report the verdicts, and write the report files that were asked for.
 
 The event loop, the signals and the garbage collector are the command's to set. Whoever runs scenarios from Python keeps
-these for themselves; see `steadyhand.api`.
+these for themselves; see `steadyhand.api.run`.
 """
 
 from __future__ import annotations
@@ -34,11 +34,13 @@ from steadyhand.cli.terminal import (
     takes_control,
     write_report,
 )
-from steadyhand.compose.running import Run, quick_loop, rates_of
-from steadyhand.compose.settings import RunOptions, Selection, Settings, under_test
+from steadyhand.compose.execution import Execution
+from steadyhand.compose.run import Run, quick_loop, rates_of
+from steadyhand.compose.settings import Settings, under_test
 from steadyhand.errors import ExitCode, SetupError, SteadyhandError
 from steadyhand.judging.rates import rates_exit_code
 from steadyhand.records.base import Record
+from steadyhand.records.config import RunOptions, Selection
 from steadyhand.report.progress import progress_for
 from steadyhand.report.terminal import View, render_stored_run
 from steadyhand.report.transcript import Transcripts
@@ -176,20 +178,21 @@ def show_run(reader: RunReader, reports: Reports, view: View | None = None) -> N
 
 def carry_out(run: Run, reports: Reports, *, silent: bool, otel: str | None = None) -> ExitCode:
     """Run it, report, and return the exit code. After an interrupt or a full disk, report whatever was recorded."""
-    progress = progress_for(progress_stream(), live=takes_control(), enabled=not silent, standing=run.standing)
+    execution = Execution(run)
+    progress = progress_for(progress_stream(), live=takes_control(), enabled=not silent, health=execution.health)
     traces = None if otel is None else _exporter(otel)
     network = run.needs_network  # may reject the name of a model, so ask before creating the coroutine
     observers = [progress] if traces is None else [progress, traces]
-    record = run_in_loop(run.execute(observers, attend=attended), network=network)
+    record = run_in_loop(execution.execute(observers, attend=attended), network=network)
     if traces is not None and traces.note is not None:
         say(f"note: {run.redactor.text(traces.note)}", err=True)
     reader: RunReader | None = None
-    crashed = run.crashed
+    crashed = execution.crashed
     try:
         reader = RunReader.open(record)
         unwritten = report(reader, reports)
     except SteadyhandError:
-        if run.broken is None:
+        if execution.broken is None:
             raise
         reader, unwritten = None, False
     except OSError:
@@ -197,15 +200,15 @@ def carry_out(run: Run, reports: Reports, *, silent: bool, otel: str | None = No
     except Exception as error:  # noqa: BLE001 - a bug of ours in a report: the others and the record are there
         crashed = crashed or error
         unwritten = True
-    if run.broken is not None:
-        say(f"steadyhand: {run.redactor.text(str(run.broken))}: {_resume(run)}", err=True)
-    if run.interrupted:
+    if execution.broken is not None:
+        say(f"steadyhand: {run.redactor.text(str(execution.broken))}: {_resume(run)}", err=True)
+    if execution.interrupted:
         say(f"interrupted; to continue: {_resume(run)}", err=True)
         return ExitCode.INTERRUPTED
     if crashed is not None:
         say(f"{tell_bug(crashed, run.redactor)}: {_resume(run)}", err=True)
         return ExitCode.UNDECIDED
-    return exit_code(reader, lost=run.broken is not None or unwritten)
+    return exit_code(reader, lost=execution.broken is not None or unwritten)
 
 
 def _exporter(url: str) -> OtelExporter:

@@ -9,8 +9,9 @@ import click
 
 from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import STDOUT, Unwritten, harmless_json, page, say, show, write_report
-from steadyhand.compose.running import rates_of
-from steadyhand.compose.settings import RunOptions, Settings
+from steadyhand.compose.run import rates_of
+from steadyhand.compose.settings import Settings
+from steadyhand.records.config import RunOptions
 from steadyhand.report.run_list import render_runs, runs_json
 from steadyhand.store.reader import RunEntry, RunReader, list_runs
 

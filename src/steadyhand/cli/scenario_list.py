@@ -9,8 +9,9 @@ import click
 
 from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import say, say_json
-from steadyhand.compose.loading import load_scenarios, open_registries
-from steadyhand.compose.settings import RunOptions, Selection, Settings
+from steadyhand.compose.scenarios import load_scenarios, open_registries
+from steadyhand.compose.settings import Settings
+from steadyhand.records.config import RunOptions, Selection
 from steadyhand.records.scenario import Scenario
 
 _COLUMNS = ("id", "name", "domain", "tags")

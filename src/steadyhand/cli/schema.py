@@ -10,12 +10,13 @@ import click
 
 from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import say, say_json
-from steadyhand.compose.loading import open_registries
-from steadyhand.compose.settings import RunOptions, Settings
+from steadyhand.compose.scenarios import open_registries
+from steadyhand.compose.settings import Settings
 from steadyhand.errors import SetupError
 from steadyhand.judging.gate import baseline_schema, gate_schema
 from steadyhand.judging.run_comparison import comparison_schema
 from steadyhand.plugins.registry import EnvironmentNames, EvaluationCatalogue
+from steadyhand.records.config import RunOptions
 from steadyhand.report.json_shapes import report_schema
 from steadyhand.spec.schema import json_schemas
 

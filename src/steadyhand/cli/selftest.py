@@ -10,10 +10,11 @@ import click
 from steadyhand.cli import options as shared
 from steadyhand.cli.options import number
 from steadyhand.cli.terminal import say
-from steadyhand.compose.loading import load_scenarios, open_registries
+from steadyhand.compose.scenarios import load_scenarios, open_registries
 from steadyhand.compose.selftest import selftest as run_selftest
-from steadyhand.compose.settings import RunOptions, Selection, Settings
+from steadyhand.compose.settings import Settings
 from steadyhand.errors import ExitCode, SetupError
+from steadyhand.records.config import RunOptions, Selection
 
 
 @click.command()

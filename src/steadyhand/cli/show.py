@@ -11,8 +11,9 @@ import click
 from steadyhand.batch.plan import matcher
 from steadyhand.cli import options as shared
 from steadyhand.cli.run import Reports, report_options, show_run
-from steadyhand.compose.settings import RunOptions, Settings
+from steadyhand.compose.settings import Settings
 from steadyhand.errors import SetupError
+from steadyhand.records.config import RunOptions
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import TrialRecord
 from steadyhand.report.terminal import Detail, View

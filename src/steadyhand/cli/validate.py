@@ -11,9 +11,10 @@ import msgspec
 from steadyhand.cli import options as shared
 from steadyhand.cli.options import number
 from steadyhand.cli.terminal import say, say_json
-from steadyhand.compose.loading import Rubrics, combinations_of, load_files, open_registries
-from steadyhand.compose.settings import RunOptions, Settings
+from steadyhand.compose.scenarios import Rubrics, combinations_of, load_files, open_registries
+from steadyhand.compose.settings import Settings
 from steadyhand.errors import ExitCode
+from steadyhand.records.config import RunOptions
 from steadyhand.spec.load import Loaded
 
 

@@ -11,8 +11,9 @@ import click
 
 from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import say
-from steadyhand.compose.settings import RunOptions, Settings
+from steadyhand.compose.settings import Settings
 from steadyhand.errors import SetupError
+from steadyhand.records.config import RunOptions
 
 
 @click.command()
@@ -32,7 +33,7 @@ def view(folder: Path | None, config: Path | None, port: int, *, no_browser: boo
     whoever follows the link it prints, which works once. It writes nothing but labels. Ctrl+C ends it.
     """
     from steadyhand.cli.main import tell_bug
-    from steadyhand.viewer.labelling import Labelling
+    from steadyhand.viewer.labels import Labelling
     from steadyhand.viewer.pages import Viewer
     from steadyhand.viewer.server import ViewerServer
 

@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from steadyhand.compose.building import Builder
+from steadyhand.compose.builder import Builder, RunParts
 from steadyhand.compose.fingerprint import Fingerprints
-from steadyhand.compose.loading import ScenarioRegistries, load_scenarios, open_registries, with_safe_ids
 from steadyhand.compose.models import Judges, Models, Tape, build_gate, providers_of
-from steadyhand.compose.rejudging import rejudge_options
+from steadyhand.compose.rejudgement import rejudge_options
+from steadyhand.compose.scenarios import ScenarioRegistries, load_scenarios, open_registries, with_safe_ids
 from steadyhand.compose.settings import ModelRef, Settings
 from steadyhand.engine.context import TrialParts
 from steadyhand.engine.limits import LagMonitor, SpendingLimit
@@ -313,7 +313,7 @@ async def calibrate(labels: Path, settings: Settings) -> Calibrated:
     budget = SpendingLimit(prices, max_cost=settings.options.max_cost, max_tokens=settings.options.max_tokens)
     tape = Tape(settings.options, redactor)
     with LagMonitor() as lag:
-        builder = Builder(
+        parts = RunParts(
             registries=registries,
             settings=settings,
             workspaces=Path(),
@@ -322,6 +322,7 @@ async def calibrate(labels: Path, settings: Settings) -> Calibrated:
             tape=tape,
             budget=budget,
         )
+        builder = Builder(parts)
         try:
             builder.prepare_judging(scenarios)
             asked = await ask_all(builder, found, prices, concurrency=settings.concurrency)

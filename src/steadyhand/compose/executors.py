@@ -14,9 +14,10 @@ from steadyhand.batch.local_worker import LocalWorkers
 from steadyhand.batch.messages import WorkerSetup
 from steadyhand.batch.provider import ProviderGate
 from steadyhand.compose.fingerprint import total
-from steadyhand.compose.running import Run
-from steadyhand.compose.settings import RunOptions, Selection, Settings, restore_options
+from steadyhand.compose.run import Run
+from steadyhand.compose.settings import Settings, restore_options
 from steadyhand.errors import SetupError
+from steadyhand.records.config import RunOptions, Selection
 from steadyhand.version import __version__
 
 _MAIN = "steadyhand.compose.worker_child:main"

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
-from steadyhand.compose.loading import (
+from steadyhand.compose.models import needs_judge
+from steadyhand.compose.scenarios import (
     Rubrics,
     ScenarioRegistries,
     config_plugins,
@@ -23,7 +24,6 @@ from steadyhand.compose.loading import (
     needs_agent,
     needs_user,
 )
-from steadyhand.compose.models import needs_judge
 from steadyhand.compose.settings import ModelRef, Settings
 from steadyhand.records.run import JUDGE_PART, SCENARIO_PART
 from steadyhand.records.scenario import PluginRef, Scenario

@@ -6,21 +6,22 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from steadyhand.compose.building import TrialServices
-from steadyhand.compose.loading import NOTHING_GIVEN, ScenarioRegistries, open_registries
 from steadyhand.compose.models import Models, Tape
-from steadyhand.compose.running import Run
-from steadyhand.compose.settings import RunOptions, Selection, Settings
+from steadyhand.compose.run import Run
+from steadyhand.compose.scenarios import NOTHING_GIVEN, ScenarioRegistries, open_registries
+from steadyhand.compose.services import TrialServices
+from steadyhand.compose.settings import Settings
 from steadyhand.engine.context import RunningTrial, TrialParts
 from steadyhand.engine.limits import SystemClock
 from steadyhand.engine.model_call import RetryPolicy
-from steadyhand.engine.rejudgement import StoredEnvironment
+from steadyhand.engine.stored_trial import StoredEnvironment
 from steadyhand.errors import SetupError
 from steadyhand.gateway.run import run_gateway
 from steadyhand.gateway.server import TrialGateway
 from steadyhand.ports.agent import Addresses
 from steadyhand.ports.model import ChatModel
 from steadyhand.ports.observer import EventSink
+from steadyhand.records.config import RunOptions, Selection
 from steadyhand.records.location import Place
 from steadyhand.records.run import TrialKey
 from steadyhand.records.scenario import Scenario

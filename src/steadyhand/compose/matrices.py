@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from steadyhand.compose.loading import CHARACTER_MODEL, ScenarioRegistries
-from steadyhand.compose.settings import RunOptions, Settings, provider_part
+from steadyhand.compose.scenarios import CHARACTER_MODEL, ScenarioRegistries
+from steadyhand.compose.settings import Settings, provider_part
 from steadyhand.compose.targets import chosen_settings
 from steadyhand.errors import SetupError
 from steadyhand.plugins.registry import EnvironmentNames, EvaluationCatalogue
+from steadyhand.records.config import RunOptions
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.run import RunAxis, RunMatrix
 from steadyhand.records.scenario import MatrixSetting, PluginRef, Scenario

@@ -9,8 +9,8 @@ from pathlib import Path
 from steadyhand.batch.limits import SPACING_S
 from steadyhand.batch.provider import ProviderGate, ProviderLimits
 from steadyhand.builtin.plugin import Recording, recording, replaying
-from steadyhand.compose.loading import ScenarioRegistries, model_types, needs_agent, needs_user, user_model_types
-from steadyhand.compose.settings import ModelRef, RunOptions, Settings, provider_part
+from steadyhand.compose.scenarios import ScenarioRegistries, model_types, needs_agent, needs_user, user_model_types
+from steadyhand.compose.settings import ModelRef, Settings, provider_part
 from steadyhand.engine.limits import SystemClock
 from steadyhand.engine.model_call import OpenGate
 from steadyhand.errors import SetupError, StoreError
@@ -20,7 +20,7 @@ from steadyhand.plugins.registry import Registry
 from steadyhand.ports.agent import Judge, agent_facts
 from steadyhand.ports.evaluator import needs_judge as declares_judge
 from steadyhand.ports.model import ChatModel, ModelFacts, model_facts
-from steadyhand.records.config import ProviderConfig
+from steadyhand.records.config import ProviderConfig, RunOptions
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.scenario import Converse, Scenario, evaluation_specs
 from steadyhand.redaction import Redactor

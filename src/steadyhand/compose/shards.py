@@ -1,13 +1,14 @@
 """Parts of a run: what did not pass in another one, and shards, which are put together again for the verdict of all.
 
-A shard is every nth scenario with all of its trials, so that a pass rate is decided in one place.
+A shard is every nth trial. With `--until decided` it is every nth scenario with all of its trials, because these are
+looked at one after the other.
 """
 
 from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,13 +16,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from steadyhand.batch.plan import trial_seed
-from steadyhand.compose.loading import target_of
 from steadyhand.compose.matrices import run_matrices
-from steadyhand.compose.resuming import refuse_redacted
-from steadyhand.compose.running import rates_of
-from steadyhand.compose.settings import RunOptions, Selection, Settings, restore_options
+from steadyhand.compose.resume import refuse_redacted
+from steadyhand.compose.run import rates_of
+from steadyhand.compose.scenarios import target_of
+from steadyhand.compose.settings import Settings, restore_options
 from steadyhand.compose.trust import require_trusted_record
 from steadyhand.errors import SetupError
+from steadyhand.records.config import RunOptions, Selection
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import CanaryTally, RunHeader, Shard, TrialKey
 from steadyhand.records.scenario import Scenario
@@ -30,8 +32,9 @@ from steadyhand.store.schema import PlanEntry
 from steadyhand.store.writer import RunWriter
 
 _SHARD = re.compile(r"([1-9][0-9]{0,3})/([1-9][0-9]{0,3})")
-_ANYWHERE = ("shard", "out", "command", "concurrency", "env_file", "record", "trust")
-"""Options that may differ between shards: they change where and how fast something runs."""
+_ANYWHERE = ("shard", "paths", "out", "command", "concurrency", "env_file", "record", "trust")
+"""Options that may differ between shards: they change where and how fast something runs. What the paths lead to is
+compared instead of the paths."""
 _OF_THE_WHOLE = ("steadyhand_version", "seed", "pass_rate", "until", "alpha", "prices", "failed_of")
 _NAMED = 3
 
@@ -77,17 +80,25 @@ def only_scenarios(loaded: Sequence[Scenario], options: RunOptions) -> list[Scen
     return [scenario for scenario in loaded if scenario.id in wanted]
 
 
-def shard_scenarios(whole: Sequence[Scenario], settings: Settings) -> list[Scenario]:
-    """Those of the shard that the options name. Raises `SetupError` for one that cannot be."""
+def shard_scenarios(whole: Sequence[Scenario], settings: Settings) -> tuple[list[Scenario], Mapping[str, range]]:
+    """Those of the shard that the options name, and which of their trials. Raises `SetupError`."""
     if settings.options.shard is None:
-        return list(whole)
-    number, of = _read(settings.options.shard)
+        return list(whole), {}
     if settings.seed is None:
         raise SetupError("--shard needs --seed, the same for every shard, such as the number of the CI run")
-    found = list(whole[number - 1 :: of])
-    if not found:
-        raise SetupError(f"shard {number}/{of} is empty: there are {len(whole)} scenarios; use at most so many shards")
-    return found
+    shard = _shard(whole, settings, settings.options.shard)
+    numbers = shard.numbers
+    if not numbers:
+        count = len(whole) if shard.together else sum(shard.trials.values())
+        noun = "scenarios" if shard.together else "trials"
+        raise SetupError(f"shard {shard} is empty: there are {count} {noun}; use at most {count} shards")
+    return [scenario for scenario in whole if scenario.id in numbers], numbers
+
+
+def _shard(whole: Sequence[Scenario], settings: Settings, shard: str) -> Shard:
+    number, of = _read(shard)
+    trials = {scenario.id: settings.options.trials or scenario.trials or 1 for scenario in whole}
+    return Shard(number=number, of=of, trials=trials, together=settings.options.until is not None)
 
 
 def _read(shard: str) -> tuple[int, int]:
@@ -99,11 +110,8 @@ def _read(shard: str) -> tuple[int, int]:
 
 def shard_of(whole: Sequence[Scenario], settings: Settings, shard: str, digests: dict[str, str]) -> Shard:
     """What the header of a shard says of the whole. `digests` are of what the trials of a scenario are made of."""
-    number, of = _read(shard)
-    return Shard(
-        number=number,
-        of=of,
-        trials={scenario.id: settings.options.trials or scenario.trials or 1 for scenario in whole},
+    return msgspec.structs.replace(
+        _shard(whole, settings, shard),
         digests=digests,
         targets={scenario.id: target_of(scenario, settings) for scenario in whole},
         pass_rates={scenario.id: scenario.pass_rate for scenario in whole if scenario.pass_rate is not None},
@@ -172,8 +180,8 @@ def _check_own(reader: RunReader, shard: Shard) -> None:
     planned = {(entry.key, entry.digest) for entry in reader.plan()}
     expected = {
         (TrialKey(scenario_id=scenario_id, index=index), shard.digests.get(scenario_id, ""))
-        for scenario_id in shard.scenario_ids
-        for index in range(shard.trials[scenario_id])
+        for scenario_id, numbers in shard.numbers.items()
+        for index in numbers
     }
     if planned != expected:
         raise SetupError(f"run {reader.header.id} does not hold the trials of shard {shard}; run that shard again")
@@ -191,8 +199,6 @@ def _differing(one: RunHeader, other: RunHeader) -> list[str]:
     ][:_NAMED]
     if one.shard.of != other.shard.of:
         found.append("the number of shards")
-    if list(one.shard.trials) != list(other.shard.trials):
-        found.append("the order of scenarios")
     found += [name.replace("_", " ") for name in _OF_THE_WHOLE if getattr(one, name) != getattr(other, name)]
     ours, theirs = _options(one), _options(other)
     found += [f"the option {name}" for name in sorted({*ours, *theirs}) if ours.get(name) != theirs.get(name)]

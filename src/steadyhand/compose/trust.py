@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from steadyhand.compose.settings import RunOptions, Settings, part_options
+from steadyhand.compose.settings import Settings, part_options
 from steadyhand.errors import SetupError
 from steadyhand.plugins.plugin import EnvironmentSettings
 from steadyhand.plugins.registry import Registry
 from steadyhand.plugins.resolve import names_code
 from steadyhand.ports.agent import agent_facts
 from steadyhand.ports.evaluator import runs_commands
+from steadyhand.records.config import RunOptions
 from steadyhand.records.location import Place
 from steadyhand.records.scenario import Converse, RunCode, Scenario, evaluation_specs
 from steadyhand.spec.config import SHIPPED, Project, files_of, is_below

@@ -19,9 +19,9 @@ import msgspec
 from steadyhand.batch.local import carried_out, running
 from steadyhand.batch.messages import BackOff, CallEnd, LeaveRequest, Order, Orders, Report, WorkerSetup
 from steadyhand.batch.permits import RemoteGate
-from steadyhand.compose.building import Builder
+from steadyhand.compose.builder import Builder
 from steadyhand.compose.fingerprint import total
-from steadyhand.compose.running import Run
+from steadyhand.compose.run import Run
 from steadyhand.compose.settings import restore_options
 from steadyhand.engine.limits import LagMonitor, SpendingLimit, SystemClock
 from steadyhand.errors import SetupError

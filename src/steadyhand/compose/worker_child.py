@@ -26,7 +26,7 @@ from steadyhand.children.channel import (
     remote_error,
 )
 from steadyhand.children.process import die_with_parent
-from steadyhand.compose.running import quick_loop
+from steadyhand.compose.run import quick_loop
 from steadyhand.compose.worker import Worker, load_run
 from steadyhand.privacy import close_to_others
 

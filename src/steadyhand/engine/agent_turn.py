@@ -10,6 +10,7 @@ from steadyhand.engine.context import RunningTrial
 from steadyhand.engine.limits import AgentTimeout
 from steadyhand.errors import AgentError, LimitExceeded, TrialError
 from steadyhand.ports.agent import Agent, Reply, Turn
+from steadyhand.records.base import rounded_ms
 from steadyhand.records.chat import Finish, FinishReason, Message, Spoiled, SpoiledBy
 from steadyhand.records.event import Lagged, ModelCalled, Retried, Said
 from steadyhand.records.result import Latency
@@ -97,7 +98,7 @@ async def _take_turn(
         duration_ms = min(duration_ms, max(0.0, reply.duration_ms))
     taken = AgentTurn(
         reply=reply.text,
-        duration_ms=round(duration_ms, 3),
+        duration_ms=rounded_ms(duration_ms),
         calls=calls,
         latency=_latency(trial, calls, duration_ms, began),
         finish=_finish(trial, calls),

@@ -19,17 +19,18 @@ from steadyhand.ports.agent import (
     Agent,
     Gateway,
     Judge,
-    Services,
     Shows,
     TrialContext,
     UserSimulator,
+    Visible,
     shows_of,
 )
 from steadyhand.ports.environment import Database, EnvironmentProvider, TrialDatabase
-from steadyhand.ports.evaluator import AnyEvaluator, latency_bounds
+from steadyhand.ports.evaluator import AnyEvaluator, TextCheck, fails_for_good, latency_bounds, reads_of, text_check
 from steadyhand.ports.model import ChatModel, Clock, Gate
 from steadyhand.ports.observer import EventSink
-from steadyhand.records.base import plain_fields
+from steadyhand.ports.services import Services
+from steadyhand.records.base import ms_of, plain_fields
 from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.evaluation import (
     EvaluationSpec,
@@ -53,6 +54,41 @@ E = TypeVar("E", bound=AnyEvent)
 
 def no_termination_function(name: str) -> TerminationFunction:
     raise PluginError(f"no plugin provides the termination function {name!r}")
+
+
+class PreparedCheck:
+    """A check with what is the same in every trial: its evaluator, its parameters, and what they declare.
+
+    `budget` is the latency budget that it grades, if it does.
+    """
+
+    __slots__ = ("_text_check", "budget", "digest", "evaluator", "fails_for_good", "params", "reads", "spec")
+
+    def __init__(self, spec: EvaluationSpec, evaluator: AnyEvaluator) -> None:
+        """Raises what the evaluator does about its parameters."""
+        self.spec: EvaluationSpec = spec
+        """Kept alive, because checks are found by its identity."""
+        self.evaluator: AnyEvaluator = evaluator
+        self.params: Any = evaluator.params.model_validate(spec.params)
+        self.reads: frozenset[Visible] = reads_of(evaluator)
+        self.fails_for_good: bool = fails_for_good(evaluator)
+        self.budget: LatencyBounds | None = _budget(evaluator, self.params)
+        self.digest: str = spec_digest(spec)
+        self._text_check: tuple[TextCheck | None] | None = None
+
+    @property
+    def text_check(self) -> TextCheck | None:
+        """The check on a part of an answer, if it can be made on one."""
+        if self._text_check is None:
+            self._text_check = (text_check(self.evaluator, self.params),)
+        return self._text_check[0]
+
+
+def _budget(evaluator: AnyEvaluator, params: Any) -> LatencyBounds | None:
+    try:
+        return latency_bounds(evaluator, params)
+    except Exception:  # noqa: BLE001 - the check itself, when it is made, ends in this error
+        return None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,12 +119,8 @@ class TrialParts:
     lag: LagMonitor | None = None
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     sinks: Sequence[EventSink] = ()
-    checked: dict[int, Any] = field(default_factory=dict[int, Any])
-    """Validated parameters by `id()` of the check's specification; shared by the trials of a run."""
-    text_checks: dict[int, Any] = field(default_factory=dict[int, Any])
-    """Checks that can run on part of an answer, keyed and shared in the same way."""
-    digests: dict[int, str] = field(default_factory=dict[int, str])
-    """Digests of checks, keyed and shared in the same way."""
+    checks: dict[int, PreparedCheck] = field(default_factory=dict["int", "PreparedCheck"])
+    """By `id()` of a check's specification; shared by the trials of a run."""
     doubts: Mapping[int, str] = field(default_factory=dict[int, str])
     """Why the judge of a check may not decide it, keyed in the same way."""
     notes: Sequence[str] = ()
@@ -208,7 +240,7 @@ class RunningTrial:
         }
 
     def elapsed_ms(self) -> float:
-        return round((self._now() - self._zero) * 1000.0, 3)
+        return ms_of(self._now() - self._zero)
 
     def emit(self, event: AnyEvent) -> None:
         """Note an event, with the step and turn it happened in. What it brings from outside is made plain.
@@ -222,18 +254,11 @@ class RunningTrial:
         for sink in self.parts.sinks:
             sink.emit(event)
 
-    def params(self, spec: EvaluationSpec, evaluator: AnyEvaluator) -> Any:
-        """The parameters of a check as its evaluator wants them, validated once for all trials of a scenario."""
-        known = self.parts.checked.get(id(spec))
+    def prepared(self, spec: EvaluationSpec) -> PreparedCheck:
+        """The check, prepared once for all trials of a run. Raises what the evaluator or the lack of one does."""
+        known = self.parts.checks.get(id(spec))
         if known is None:
-            known = self.parts.checked[id(spec)] = evaluator.params.model_validate(spec.params)
-        return known
-
-    def digest(self, spec: EvaluationSpec) -> str:
-        """`spec_digest`, computed once for all trials of a run."""
-        known = self.parts.digests.get(id(spec))
-        if known is None:
-            known = self.parts.digests[id(spec)] = spec_digest(spec)
+            known = self.parts.checks[id(spec)] = PreparedCheck(spec, self.parts.evaluator(spec.type))
         return known
 
     def budgets(self, step: Step) -> list[LatencyBounds]:
@@ -244,8 +269,7 @@ class RunningTrial:
     def budget(self, spec: EvaluationSpec) -> LatencyBounds | None:
         """The latency budget that a check grades; None for any other check, and for one that cannot be made."""
         try:
-            evaluator = self.parts.evaluator(spec.type)
-            return latency_bounds(evaluator, self.params(spec, evaluator))
+            return self.prepared(spec).budget
         except Exception:  # noqa: BLE001 - the check itself, when it is made, ends in this error
             return None
 

@@ -150,7 +150,7 @@ class ConversationManager:
             if not said or number > 1:
                 following = await self._user_turn(number)
                 if following is None:
-                    return Ending(reason=SCRIPT_FINISHED, evidence=f"the script ended after turn {number - 1}")
+                    return Ending(reason=SCRIPT_FINISHED, evidence="every line of the script was said")
                 said = (Message(role="user", content=following),)
             await self._execute_turn(said, number)
             ending = await self._termination()
@@ -158,7 +158,7 @@ class ConversationManager:
             if ending is not None:
                 return ending
         if config.user_simulator is None and self._script.entry_at(config.max_turns + 1) is None:
-            return Ending(reason=SCRIPT_FINISHED, evidence=f"the script ended after turn {config.max_turns}")
+            return Ending(reason=SCRIPT_FINISHED, evidence="every line of the script was said")
         return Ending(reason=MAX_TURNS_REACHED, evidence=f"{config.max_turns} turns")
 
     async def _execute_turn(self, said: tuple[Message, ...], number: int) -> None:

@@ -8,16 +8,16 @@ from collections.abc import Sequence
 
 import msgspec
 
-from steadyhand.engine.context import RunningTrial, ScoreRubric, StepResult
+from steadyhand.engine.context import PreparedCheck, RunningTrial, ScoreRubric, StepResult
 from steadyhand.engine.safety_timeline import safety_timeline
 from steadyhand.errors import LimitExceeded
 from steadyhand.judging.material import materials_of
 from steadyhand.judging.rubric import NO_JUDGE, NOT_REACHED
 from steadyhand.judging.trial import latency_tier
 from steadyhand.ports.agent import Visible
-from steadyhand.ports.evaluator import AnyEvaluator, EvaluationContext, fails_for_good, reads_of
-from steadyhand.records.base import plain_fields
-from steadyhand.records.chat import FinishReason, SafetyTimeline
+from steadyhand.ports.evaluator import EvaluationContext
+from steadyhand.records.base import ms_of, plain_fields
+from steadyhand.records.chat import Finish, FinishReason, SafetyTimeline
 from steadyhand.records.evaluation import (
     EMPTY_REPLY,
     EvaluationResult,
@@ -28,6 +28,7 @@ from steadyhand.records.evaluation import (
     Verdict,
     failed,
     inconclusive,
+    spec_digest,
 )
 from steadyhand.records.event import ErrorHappened, Evaluated
 from steadyhand.records.result import ExecutionResult, Latency
@@ -72,39 +73,45 @@ class Evaluation:
         model, only failures that the rest could not undo are decided.
         """
         started = time.perf_counter()
+        check: PreparedCheck | None = None
+        finish = result.finish
         try:
-            evaluator = self._trial.parts.evaluator(spec.type)
+            check = self._trial.prepared(spec)
+            context = EvaluationContext(trial=self._trial, spec=spec, turn=turn)
             if spec.severity is not None and self._reply_is_empty(self._trial.scenario.steps[step], result):
                 found = _empty_reply_failure()
+            elif check.reads and (unseen := self._not_visible(check.reads)) is not None:
+                found = unseen
+            elif finish is None or not finish.undecided:
+                found = await self._evaluate(check, result, context)
             else:
-                found = self._not_visible(evaluator) or await self._check_answer(spec, evaluator, result, turn)
+                found = await self._check_incomplete(check, result, context, finish)
         except Exception as error:  # noqa: BLE001 - whatever a check raises is recorded as its error
             found = self._error(spec, error)
-        took_ms = round((time.perf_counter() - started) * 1000.0, 3)
-        return self._finish(spec, found, stage=stage, step=step, turn=turn, took_ms=took_ms)
+        took_ms = ms_of(time.perf_counter() - started)
+        return self._finish(spec, check, found, stage=stage, step=step, turn=turn, took_ms=took_ms)
 
-    async def _check_answer(
-        self, spec: EvaluationSpec, evaluator: AnyEvaluator, result: ExecutionResult, turn: int | None
+    async def _check_incomplete(
+        self, check: PreparedCheck, result: ExecutionResult, context: EvaluationContext, finish: Finish
     ) -> EvaluationResult:
-        finish = result.finish
-        if finish is None or not finish.undecided:
-            return await self._evaluate(spec, evaluator, result, turn)
+        """A check on an answer that is incomplete through no fault of the model."""
         found: EvaluationResult | None = None
-        if fails_for_good(evaluator) or reads_of(evaluator):
-            found = await self._evaluate(spec, evaluator, result, turn)
-            if found.verdict is Verdict.FAILED and _stays_failed(found, evaluator):
-                return found
+        if check.fails_for_good or check.reads:
+            found = await self._evaluate(check, result, context)
+            if found.verdict is Verdict.FAILED and (found.rests_on == "presence" or check.fails_for_good):
+                return found  # the missing rest of the answer could not have changed that
         evidence, figures = (found.evidence, found.figures) if found else (None, None)
         hint = "; raise the limit to decide this" if finish.our_limit else ""
         return inconclusive(f"{finish}{hint}", evidence=evidence, figures=figures)
 
     async def _evaluate(
-        self, spec: EvaluationSpec, evaluator: AnyEvaluator, result: ExecutionResult, turn: int | None
+        self, check: PreparedCheck, result: ExecutionResult, context: EvaluationContext
     ) -> EvaluationResult:
-        params = self._trial.params(spec, evaluator)
-        context = EvaluationContext(trial=self._trial, spec=spec, turn=turn)
-        found = self._qualify(await evaluator.evaluate(params, result, context), evaluator)
-        return self._doubted(found, spec)
+        found = await check.evaluator.evaluate(check.params, result, context)
+        parts = self._trial.parts
+        if check.reads or parts.missing_plugins:
+            found = self._qualify(found, check.reads)
+        return self._doubted(found, context.spec) if parts.doubts else found
 
     def require_reply(
         self, step: Step, specs: Sequence[EvaluationSpec], result: ExecutionResult, *, turn: int | None = None
@@ -121,15 +128,15 @@ class Evaluation:
     def _reply_is_empty(self, step: Step, result: ExecutionResult) -> bool:
         """An answer cut off at the deadline, or by a limit of ours, is not empty: it is graded by how it ended."""
         finish = result.finish
-        if not step.reply_due or any(char.isprintable() and not char.isspace() for char in result.reply):
+        reply = result.reply
+        if not step.reply_due or reply[:1].isalnum():
+            return False
+        if any(char.isprintable() and not char.isspace() for char in reply):
             return False
         return finish is None or not (finish.undecided or finish.reason is FinishReason.DEADLINE)
 
-    def _not_visible(self, evaluator: AnyEvaluator) -> EvaluationResult | None:
+    def _not_visible(self, reads: frozenset[Visible]) -> EvaluationResult | None:
         """Inconclusive if the check reads what cannot be seen of this agent: either result would prove nothing."""
-        reads = reads_of(evaluator)
-        if not reads:
-            return None
         shows = self._trial.shows
         unseen = shows.only("not_seen", reads)
         if not unseen:
@@ -143,9 +150,8 @@ class Evaluation:
             figures={"not_seen": list(unseen)},
         )
 
-    def _qualify(self, found: EvaluationResult, evaluator: AnyEvaluator) -> EvaluationResult:
+    def _qualify(self, found: EvaluationResult, reads: frozenset[Visible]) -> EvaluationResult:
         """Mark a result that rests on the agent's own word; make one inconclusive that what is missing may explain."""
-        reads = reads_of(evaluator)
         if reads and (partly := self._trial.shows.only("partly_seen", reads)) and _missing_part_may_change(found):
             return msgspec.structs.replace(
                 found,
@@ -182,11 +188,16 @@ class Evaluation:
 
     def not_reached(self, spec: EvaluationSpec, reason: str, *, stage: Stage, step: int, turn: int) -> EvaluationResult:
         """Record a check of a turn that was never reached. If it were left out, it would look as if it had passed."""
-        return self._finish(spec, inconclusive(reason), stage=stage, step=step, turn=turn, took_ms=0.0)
+        try:
+            check = self._trial.prepared(spec)
+        except Exception:  # noqa: BLE001 - a check that was never made cannot end in this error
+            check = None
+        return self._finish(spec, check, inconclusive(reason), stage=stage, step=step, turn=turn, took_ms=0.0)
 
     def _finish(
         self,
         spec: EvaluationSpec,
+        check: PreparedCheck | None,
         found: EvaluationResult,
         *,
         stage: Stage,
@@ -206,8 +217,8 @@ class Evaluation:
             step=step,
             turn=turn,
             duration_ms=took_ms,
-            budget=self._trial.budget(spec),
-            digest=self._trial.digest(spec),
+            budget=check.budget if check is not None else None,
+            digest=check.digest if check is not None else spec_digest(spec),
         )
         self._keep(finished)
         return finished
@@ -265,11 +276,6 @@ def _missing_part_may_change(found: EvaluationResult) -> bool:
     if found.verdict is Verdict.FAILED:
         return found.rests_on != "presence"
     return found.verdict is Verdict.PASSED
-
-
-def _stays_failed(found: EvaluationResult, evaluator: AnyEvaluator) -> bool:
-    """Whether the missing rest of the answer could not have changed the failure."""
-    return found.rests_on == "presence" or fails_for_good(evaluator)
 
 
 def _limit_result(step: Step, limit: LimitExceeded) -> EvaluationResult:

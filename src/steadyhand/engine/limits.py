@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable
 from types import TracebackType
@@ -22,8 +23,12 @@ from steadyhand.records.run import Spent, TrialRecord
 _MIN_CHECK_S = 0.001
 INTERVAL_S = 0.01
 SHORTEST_NOTED_S = 0.002
-MAX_SAMPLES = 4096
+MAX_STALLS = 16384
+"""More than two minutes of a loop that is late each time."""
+
 RECENT_S = 2.0
+_RECENT_STALLS = int(RECENT_S / INTERVAL_S)
+_BLOCK = 64
 
 
 class SpendingLimit:
@@ -176,13 +181,98 @@ class AgentTimeout:
             self._timer = loop.call_later(max(remaining_s, _MIN_CHECK_S), self._check_time)
 
 
+class Stalls:
+    """When the event loop stood still, in order. A question about a span does not look at every stall in it: with
+    thousands of calls in flight, each of them spans thousands of stalls."""
+
+    def __init__(self, kept: int = MAX_STALLS) -> None:
+        self._kept: int = kept - kept % _BLOCK
+        self._due: list[float] = []
+        self._woken: list[float] = []
+        self._sums: list[float] = []
+        self._longest: list[float] = []
+        self._forgotten: tuple[float, float] | None = None
+
+    def __len__(self) -> int:
+        return len(self._woken)
+
+    def note(self, due: float, woken: float) -> None:
+        """The loop should have run at `due`, and did at `woken`, which is later than all that were noted."""
+        if len(self._woken) >= 2 * self._kept:
+            self._forget()
+        stall = woken - due
+        if len(self._woken) % _BLOCK:
+            self._longest[-1] = max(self._longest[-1], stall)
+        else:
+            self._longest.append(stall)
+        self._due.append(due)
+        self._woken.append(woken)
+        self._sums.append((self._sums[-1] if self._sums else 0.0) + stall)
+
+    def longest(self, start: float, end: float) -> float:
+        """In seconds, of the part between the two. A stall that is no longer kept counts whole."""
+        worst = self._forgotten[1] if self._forgotten is not None and self._forgotten[0] > start else 0.0
+        first, last = self._within(start, end)
+        if first > last:
+            return worst
+        worst = max(worst, self._part(first, start, end), self._part(last, start, end))
+        first += 1
+        while first < last:
+            if first % _BLOCK == 0 and first + _BLOCK <= last:
+                worst = max(worst, self._longest[first // _BLOCK])
+                first += _BLOCK
+            else:
+                worst = max(worst, self._woken[first] - self._due[first])
+                first += 1
+        return worst
+
+    def total(self, start: float, end: float) -> float:
+        """In seconds, of the parts between the two; infinite if some are no longer kept."""
+        if self._forgotten is not None and self._forgotten[0] > start:
+            return math.inf
+        first, last = self._within(start, end)
+        if first > last:
+            return 0.0
+        if first == last:
+            return self._part(first, start, end)
+        between = self._sums[last - 1] - self._sums[first]
+        return self._part(first, start, end) + between + self._part(last, start, end)
+
+    def first_after(self, moment: float) -> float | None:
+        """When the first stall that ended at or after the moment began; infinitely early if it is no longer kept."""
+        if self._forgotten is not None and self._forgotten[0] > moment:
+            return -math.inf
+        index = bisect_left(self._woken, moment)
+        return self._due[index] if index < len(self._due) else None
+
+    def _within(self, start: float, end: float) -> tuple[int, int]:
+        """The first that ended after `start`, and the last that began before `end`."""
+        woken = self._woken
+        if not woken or woken[-1] < start:
+            return 1, 0
+        return bisect_left(woken, start), bisect_right(self._due, end) - 1
+
+    def _part(self, index: int, start: float, end: float) -> float:
+        return max(0.0, min(self._woken[index], end) - max(self._due[index], start))
+
+    def _forget(self) -> None:
+        """The older half."""
+        blocks = self._kept // _BLOCK
+        before = self._forgotten[1] if self._forgotten is not None else 0.0
+        self._forgotten = (self._woken[self._kept - 1], max(before, *self._longest[:blocks]))
+        del self._longest[:blocks]
+        for each in (self._due, self._woken, self._sums):
+            del each[: self._kept]
+
+
 class LagMonitor:
     """Use as a context manager around a run, inside its event loop."""
 
     def __init__(self) -> None:
-        self._late: deque[tuple[float, float]] = deque(maxlen=MAX_SAMPLES)
+        self._stalls = Stalls()
         self._timer: asyncio.TimerHandle | None = None
         self._due: float = 0.0
+        self._recent: deque[tuple[float, float]] = deque(maxlen=_RECENT_STALLS)
 
     def __enter__(self) -> Self:
         self._schedule(asyncio.get_running_loop())
@@ -195,7 +285,8 @@ class LagMonitor:
 
     def reset(self) -> None:
         """Start over: nothing was being timed until now."""
-        self._late.clear()
+        self._stalls = Stalls()
+        self._recent.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._schedule(asyncio.get_running_loop())
@@ -205,11 +296,7 @@ class LagMonitor:
 
         Nothing that arrived in between was stamped later than that.
         """
-        worst = 0.0
-        for due, woken in reversed(self._late):
-            if woken < start:
-                break
-            worst = max(worst, min(woken, end) - max(due, start))
+        worst = self._stalls.longest(start, end)
         if self._timer is not None:
             worst = max(worst, end - max(self._due, start))
         return worst * 1000.0
@@ -217,32 +304,20 @@ class LagMonitor:
     def stuck_ms(self, moment: float) -> float:
         """How long the loop can have been stuck already at a past moment; 0 if it was running.
 
-        Infinite if the samples no longer reach back that far.
+        Infinite if the stalls are no longer known that far back.
         """
         stuck_since = self._due - INTERVAL_S
         if self._timer is not None and stuck_since <= moment and time.perf_counter() - self._due >= SHORTEST_NOTED_S:
             return (moment - stuck_since) * 1000.0
-        if len(self._late) == MAX_SAMPLES and self._late[0][1] > moment:
-            return math.inf
-        for due, woken in reversed(self._late):
-            if woken < moment:
-                break
-            if due - INTERVAL_S <= moment:
-                return (moment - due + INTERVAL_S) * 1000.0
-        return 0.0
+        due = self._stalls.first_after(moment)
+        return 0.0 if due is None else max(0.0, moment - due + INTERVAL_S) * 1000.0
 
     def total_ms(self, start: float, end: float) -> float:
         """The sum of all stalls in a span: the most that a sequence of steps in it can have been delayed.
 
-        Infinite if the samples no longer reach back that far.
+        Infinite if the stalls are no longer known that far back.
         """
-        if len(self._late) == MAX_SAMPLES and self._late[0][0] > start:
-            return math.inf
-        stuck = 0.0
-        for due, woken in reversed(self._late):
-            if woken < start:
-                break
-            stuck += max(0.0, min(woken, end) - max(due, start))
+        stuck = self._stalls.total(start, end)
         if self._timer is not None:
             stuck += max(0.0, end - max(self._due, start))
         return stuck * 1000.0
@@ -251,7 +326,7 @@ class LagMonitor:
         """The longest stall of the last two seconds. Safe to call from another thread."""
         end = time.perf_counter()
         start = end - RECENT_S
-        late = [woken - max(due, start) for due, woken in list(self._late.copy()) if woken >= start]
+        late = [woken - max(due, start) for due, woken in list(self._recent.copy()) if woken >= start]
         if self._timer is not None:
             late.append(end - max(self._due, start))
         return max([0.0, *late]) * 1000.0
@@ -263,7 +338,8 @@ class LagMonitor:
     def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
         now = time.perf_counter()
         if now - self._due >= SHORTEST_NOTED_S:
-            self._late.append((self._due, now))
+            self._stalls.note(self._due, now)
+            self._recent.append((self._due, now))
         self._schedule(loop)
 
 

@@ -16,7 +16,7 @@ import msgspec
 from steadyhand.engine.limits import LagMonitor, WaitLedger
 from steadyhand.errors import ModelError
 from steadyhand.ports.model import ChatModel, Clock, Gate
-from steadyhand.records.base import Record, plain_fields
+from steadyhand.records.base import Record, plain_fields, rounded_ms
 from steadyhand.records.chat import ArrivalClock, Attempt, CallTiming, ChatRequest, ChatResponse, Spoiled, SpoiledBy
 from steadyhand.records.event import Lagged, ModelCalled, Retried, Waited
 
@@ -236,12 +236,12 @@ class Caller:
                     late_ms = _last_byte_late_ms(self._lag, end, last, lag_ms)
                     late_ms = late_ms if late_ms > limit_ms else None
         return CallTiming(
-            queued_ms=round(queued_ms, 3),
+            queued_ms=rounded_ms(queued_ms),
             attempts=attempts,
-            loop_lag_ms=round(lag_ms, 3),
+            loop_lag_ms=rounded_ms(lag_ms),
             chunks=response.chunks,
             spoiled=_spoiled(response, attempts, late_ms),
-            pieces_late_ms=round(pieces_late_ms, 3),
+            pieces_late_ms=round(pieces_late_ms, 3) if pieces_late_ms else 0.0,
         )
 
 

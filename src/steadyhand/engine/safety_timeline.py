@@ -8,22 +8,19 @@ from __future__ import annotations
 import asyncio
 import time
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 
 from steadyhand.engine.context import RunningTrial, StepResult
-from steadyhand.ports.evaluator import text_check
+from steadyhand.ports.evaluator import TextCheck
 from steadyhand.records.chat import InvariantTimeline, SafetyAtDeadline, SafetyTimeline
-from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, LatencyBounds, Verdict
+from steadyhand.records.evaluation import EvaluationResult, LatencyBounds, Verdict
 from steadyhand.records.event import ModelCalled
 from steadyhand.records.result import ExecutionResult
 from steadyhand.records.scenario import Ask
 
 _YIELD_AFTER_S = 0.001
 _TIME_LIMIT_S = 2.0
-
-
-Check = Callable[[str], Awaitable[bool]]
 
 
 class Prefixes:
@@ -33,7 +30,7 @@ class Prefixes:
         self,
         text: str,
         chunks: Sequence[tuple[float, int]],
-        checks: Sequence[Check],
+        checks: Sequence[TextCheck],
         *,
         whole_is_safe: bool = False,
     ) -> None:
@@ -157,7 +154,7 @@ async def safety_timeline(
     invariants = [spec for spec in done.step.evaluations if spec.severity is not None]
     if not invariants:
         return SafetyTimeline(first_token_ms=first_token_ms)
-    found = [(spec, _cached_check(trial, spec)) for spec in invariants]
+    found = [(spec, trial.prepared(spec).text_check) for spec in invariants]
     checks = [check for _, check in found if check is not None]
     excludes = tuple(spec.name or spec.type for spec, check in found if check is None)
     why_not = _why_not_timed(done.result, call) if checks else "no invariant can be checked on a part of the answer"
@@ -165,12 +162,15 @@ async def safety_timeline(
         why_not = str(call.finish)
     if why_not:
         return SafetyTimeline(first_token_ms=first_token_ms, excludes=excludes, unknown=why_not)
+    names = [spec.name or spec.type for spec, check in found if check is not None]
     verdicts = [each.verdict for each in evaluations if each.severity is not None and each.step == done.step.index]
     held = len(verdicts) == len(invariants) and all(verdict is Verdict.PASSED for verdict in verdicts)
+    budgets = trial.budgets(done.step)
+    if held and done.result.reply and len(call.timing.chunks) == 1:
+        return _arrived_whole(call, names, first_token_ms, excludes, budgets)
     try:
         prefixes = Prefixes(done.result.reply, call.timing.chunks, checks, whole_is_safe=held)
         violated = Verdict.FAILED in verdicts
-        budgets = trial.budgets(done.step)
         numbers = _sampled(len(prefixes.times), len(done.result.reply))
         safe_ms, first_safe_ms = await _safe_times(prefixes, numbers, violated=violated)
         return SafetyTimeline(
@@ -179,20 +179,47 @@ async def safety_timeline(
             first_safe_ms=first_safe_ms,
             at_deadline=await _at_deadline(prefixes, budgets[0], violated=violated) if budgets else None,
             excludes=excludes,
-            invariants=await _invariants(prefixes, [spec for spec, check in found if check is not None]),
+            invariants=await _invariants(prefixes, names),
         )
     except TimeoutError:
         unknown = "an invariant could not be decided in time on a part of the answer"
         return SafetyTimeline(first_token_ms=first_token_ms, excludes=excludes, unknown=unknown)
 
 
-async def _invariants(prefixes: Prefixes, specs: Sequence[EvaluationSpec]) -> tuple[InvariantTimeline, ...]:
+def _arrived_whole(
+    call: ModelCalled,
+    names: Sequence[str],
+    first_token_ms: float | None,
+    excludes: tuple[str, ...],
+    budgets: Sequence[LatencyBounds],
+) -> SafetyTimeline:
+    """The timeline of a safe answer that came in one piece: everything held from its arrival on."""
+    at_ms = call.timing.chunks[0][0]
+    at_deadline = None
+    if budgets:
+        budget = budgets[0]
+        at_deadline = SafetyAtDeadline(
+            target=at_ms <= budget.target_ms,
+            acceptable=at_ms <= budget.acceptable_ms,
+            critical=at_ms <= budget.critical_ms,
+        )
+    return SafetyTimeline(
+        first_token_ms=first_token_ms,
+        safe_ms=at_ms,
+        first_safe_ms=at_ms,
+        at_deadline=at_deadline,
+        excludes=excludes,
+        invariants=tuple([InvariantTimeline(name=name, changes=((at_ms, True),)) for name in names]),
+    )
+
+
+async def _invariants(prefixes: Prefixes, names: Sequence[str]) -> tuple[InvariantTimeline, ...]:
     """When each held. Nothing if that takes too long: the times of the whole answer are known by now."""
     try:
         return tuple(
             [
-                InvariantTimeline(name=spec.name or spec.type, changes=await prefixes.changes(position))
-                for position, spec in enumerate(specs)
+                InvariantTimeline(name=name, changes=await prefixes.changes(position))
+                for position, name in enumerate(names)
             ]
         )
     except TimeoutError:
@@ -246,20 +273,6 @@ def _why_not_timed(result: ExecutionResult, call: ModelCalled) -> str | None:
     if sum(characters for _, characters in call.timing.chunks) != len(result.reply):
         return "the pieces of the answer were not timed"
     return None
-
-
-def _cached_check(trial: RunningTrial, spec: EvaluationSpec) -> Check | None:
-    """Built once for all trials of a scenario."""
-    known = trial.parts.text_checks
-    if id(spec) not in known:
-        known[id(spec)] = _check(trial, spec)
-    return known[id(spec)]
-
-
-def _check(trial: RunningTrial, spec: EvaluationSpec) -> Check | None:
-    """The invariant as a check on a part of the answer, or None when it needs more than that."""
-    evaluator = trial.parts.evaluator(spec.type)
-    return text_check(evaluator, trial.params(spec, evaluator))
 
 
 def _sampled(count: int, characters: int) -> list[int]:

@@ -13,9 +13,10 @@ from steadyhand.engine.evaluation import Assessment, Evaluation
 from steadyhand.engine.steps import StepRunner
 from steadyhand.errors import SteadyhandError, TrialError
 from steadyhand.judging.trial import judge_trial, settle
-from steadyhand.ports.agent import agent_facts
+from steadyhand.ports.agent import agent_closes_at_once
 from steadyhand.ports.environment import closes_at_once
 from steadyhand.ports.evaluator import reads_of
+from steadyhand.records.base import rounded_ms
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.event import ErrorHappened, Evaluated, Noted
 from steadyhand.records.result import ConversationEnding, ConversationMetrics, ConversationResult, FileSystemOperation
@@ -59,7 +60,7 @@ class PhaseLog:
                 )
             )
         finally:
-            duration = round(trial.elapsed_ms() - started, 3)
+            duration = rounded_ms(trial.elapsed_ms() - started)
             self._add(PhaseRecord(name=name, started_ms=started, duration_ms=duration, error=error))
         return error is None
 
@@ -67,7 +68,7 @@ class PhaseLog:
         """Merge into the record of the phase: `run` and `evaluate` have one part per step."""
         for index, record in enumerate(self.records):
             if record.name == part.name:
-                took_ms = round(record.duration_ms + part.duration_ms, 3)
+                took_ms = rounded_ms(record.duration_ms + part.duration_ms)
                 self.records[index] = msgspec.structs.replace(record, duration_ms=took_ms, error=part.error)
                 return
         self.records.append(part)
@@ -139,7 +140,7 @@ def _closes_at_once(parts: TrialParts) -> bool:
         and parts.services is None
         and parts.gateway is None
         and closes_at_once(parts.environment)
-        and (parts.agent is None or agent_facts(parts.agent).closes_at_once)
+        and (parts.agent is None or agent_closes_at_once(parts.agent))
     )
 
 

@@ -24,7 +24,8 @@ from mcp.server.streamable_http import StreamableHTTPServerTransport
 from steadyhand.errors import SteadyhandError
 from steadyhand.gateway.mocks import split_arguments
 from steadyhand.gateway.server import Address, Door, GatewayRequest, GatewayResponse, refusal
-from steadyhand.ports.agent import Addresses, ServiceFault, Services, TrialContext
+from steadyhand.ports.agent import Addresses, TrialContext
+from steadyhand.ports.services import ServiceFault, Services
 from steadyhand.records.base import plain, plain_object
 from steadyhand.records.event import ActionStatus, ActionTaken, Observed
 from steadyhand.runtime.values import as_text, kept_part

@@ -14,7 +14,8 @@ import msgspec
 
 from steadyhand.errors import SteadyhandError
 from steadyhand.gateway.server import Address, Door, GatewayRequest, GatewayResponse, json_response, refusal
-from steadyhand.ports.agent import Addresses, ServiceFault
+from steadyhand.ports.agent import Addresses
+from steadyhand.ports.services import ServiceFault
 from steadyhand.records.base import plain, plain_object
 
 _NO_SUCH = {"SERVICE_NOT_FOUND": 404, "METHOD_NOT_FOUND": 404, "BAD_ARGUMENTS": 400}

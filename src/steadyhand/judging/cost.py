@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from typing import TypeVar
 
-from steadyhand.records.chat import Attempt, SpoiledBy
+import msgspec
+
+from steadyhand.records.base import Record
+from steadyhand.records.chat import Attempt, Purpose, SpoiledBy
 from steadyhand.records.config import Price
 from steadyhand.records.event import AnyEvent, ModelCalled
-from steadyhand.records.run import CostSummary, RunHeader, Spent, TrialRecord
+from steadyhand.records.run import RunHeader, Spent, TrialRecord
 
 PRICES_AS_OF = "2026-03"
 # In US dollars per million tokens, without discounts for cached input, batches or volume.
@@ -37,6 +41,37 @@ LIST_PRICES: Mapping[str, Price] = {
 _MILLION = 1_000_000
 _DATED = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)\Z")
 _FREE = Price(input=0.0, output=0.0)
+K = TypeVar("K")
+
+
+class CostSummary(Record):
+    """What was spent in total, by purpose and by model.
+
+    `list_prices` means that part of the cost was computed with the built-in table, which may be out of date.
+    """
+
+    total: Spent = Spent()
+    by_purpose: dict[Purpose, Spent] = {}
+    by_model: dict[str, Spent] = {}
+    list_prices: bool = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether every token was counted and every call has a price."""
+        return self.total.cost_known
+
+    def plus(self, other: CostSummary) -> CostSummary:
+        return msgspec.structs.replace(
+            self,
+            total=self.total.plus(other.total),
+            by_purpose=_merged(self.by_purpose, other.by_purpose),
+            by_model=_merged(self.by_model, other.by_model),
+            list_prices=self.list_prices or other.list_prices,
+        )
+
+
+def _merged(one: dict[K, Spent], other: dict[K, Spent]) -> dict[K, Spent]:
+    return {**one, **{key: one.get(key, Spent()).plus(spent) for key, spent in other.items()}}
 
 
 class Prices:

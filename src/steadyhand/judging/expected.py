@@ -6,10 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
-import regex
-
+from steadyhand.judging.bounded_schema import bounded_validator
 from steadyhand.records.base import Record
-from steadyhand.text_match import compiled, search_now
 
 _NUMBER = r"(\d+(?:\.\d+)?|\.\d+)"
 _AT_LEAST = re.compile(rf"{_NUMBER}\s*\+")
@@ -18,8 +16,6 @@ _BETWEEN = re.compile(rf"{_NUMBER}\s*-\s*{_NUMBER}")
 _BARE = re.compile(_NUMBER)
 _NUMERIC_LOOK = re.compile(r"[\s\d.,%+<>=~\-\u2010-\u2015\u2212\u2264\u2265]*")
 _FORMS = "`yes`, `no`, `0.8+` (at least), `0.3-` (at most) or `0.2-0.9` (from, to)"
-_SEARCH_S = 0.25
-_MOST_REFERENCES = 10_000
 
 
 class ExpectedAnswer(Record):
@@ -153,77 +149,6 @@ def _check_confidence(answers: _Answers, expected: ExpectedAnswer) -> None:
         raise ValueError(f"`expected` is {text!r}, and json_schema allows no other `confidence`, so it can never fail")
 
 
-class EndlessSchema(ValueError):
-    """The schema takes too long to compare with a value, or refers to itself without end."""
-
-
-def answer_validator(schema: Mapping[str, Any]) -> Any:
-    """A `jsonschema` validator for what a judge answers, with bounds: patterns have a time limit, references are
-    counted, and none is fetched from elsewhere.
-
-    While it validates it raises `EndlessSchema` when a bound is reached, `RecursionError`, and
-    `referencing.exceptions.Unresolvable`. Raises `ValueError` for a schema that it cannot bound.
-    """
-    from jsonschema import validators
-    from jsonschema.exceptions import ValidationError
-    from referencing import Registry
-
-    _check_patterns(schema)
-    base = validators.validator_for(schema)
-    followed = 0
-
-    def pattern(validator: Any, wanted: str, value: Any, _: Any) -> Iterator[Any]:
-        if validator.is_type(value, "string") and not _found(wanted, value):
-            yield ValidationError(f"{value!r} does not match {wanted!r}")
-
-    def counted(keyword: str) -> Any:
-        original = base.VALIDATORS[keyword]
-
-        def follow(validator: Any, *arguments: Any) -> Any:
-            nonlocal followed
-            followed += 1
-            if followed > _MOST_REFERENCES:
-                raise EndlessSchema(f"json_schema follows more than {_MOST_REFERENCES:,} references; simplify it")
-            return original(validator, *arguments)
-
-        return follow
-
-    references = {name: counted(name) for name in ("$ref", "$dynamicRef", "$recursiveRef") if name in base.VALIDATORS}
-    bounded: Any = cast("Any", validators).extend(base, {"pattern": pattern, **references})
-    registry: Registry[Any] = Registry()
-    return bounded(dict(schema), registry=registry)
-
-
-def _found(pattern: str, text: str) -> bool:
-    try:
-        return search_now(pattern, text, case_sensitive=True, timeout_s=_SEARCH_S) is not None
-    except TimeoutError:
-        raise EndlessSchema(f"the pattern {pattern!r} of json_schema takes too long to match; simplify it") from None
-
-
-def _check_patterns(schema: Mapping[str, Any]) -> None:
-    """Raises `ValueError` for a pattern that cannot be compiled, and for those on names, which have no time limit."""
-    left: list[Any] = [schema]
-    while left:
-        part = left.pop()
-        if isinstance(part, list):
-            left += cast("list[Any]", part)
-        if not isinstance(part, Mapping):
-            continue
-        for key, value in cast("Mapping[str, Any]", part).items():
-            if key in ("properties", "$defs", "definitions", "dependentSchemas") and isinstance(value, Mapping):
-                left += cast("Mapping[str, Any]", value).values()
-            elif key == "patternProperties":
-                raise ValueError("json_schema uses `patternProperties`, which is not supported; name the properties")
-            elif key == "pattern" and isinstance(value, str):
-                try:
-                    compiled(value, case_sensitive=True)
-                except (regex.error, OverflowError, RecursionError) as error:
-                    raise ValueError(f"json_schema has the pattern {value!r}, which is not one: {error}") from None
-            elif key not in ("const", "enum", "default", "examples"):
-                left.append(value)
-
-
 class _Answers:
     """The objects that a schema describes, by member."""
 
@@ -242,7 +167,7 @@ class _Answers:
         if not _allows_type(schema, "object"):
             raise ValueError("json_schema must describe an object with a `judgment`")
         self._root = schema
-        self._validator: Any = answer_validator(schema)
+        self._validator: Any = bounded_validator(schema)
 
     def has(self, name: str) -> bool:
         return any(member is not False for member in self._members(name))

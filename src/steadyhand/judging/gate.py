@@ -15,7 +15,7 @@ import msgspec
 
 from steadyhand.errors import ExitCode
 from steadyhand.judging.comparison import GateTest, Pair, detectable_drop, gate_test
-from steadyhand.judging.side import Matched, Sample, Side, match_samples, tier_lost
+from steadyhand.judging.comparison_side import Matched, Sample, Side, match_samples, tier_lost
 from steadyhand.records.base import Record, doc, record_schema
 from steadyhand.records.evaluation import LatencyTier
 from steadyhand.records.location import Place

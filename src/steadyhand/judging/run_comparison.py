@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from steadyhand.judging.comparison import RateComparison, ScenarioDifference, compare_rates, holm
+from steadyhand.judging.comparison_side import Matched, Sample, Side, match_samples
 from steadyhand.judging.latency_comparison import (
     Cliff,
     ComparedTarget,
@@ -22,7 +23,6 @@ from steadyhand.judging.latency_comparison import (
     compare_latencies,
     pareto_front,
 )
-from steadyhand.judging.side import Matched, Sample, Side, match_samples
 from steadyhand.judging.statistics import Tries, quantile
 from steadyhand.records.base import Record, doc, record_schema
 from steadyhand.records.chat import Role

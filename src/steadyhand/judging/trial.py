@@ -65,7 +65,8 @@ def judge_trial(
     `unfinished`: a step or turn that hit its time limit or another limit. An undecided invariant keeps any strategy
     from passing, and so does `undecided`: why an answer is not known to be what it would have been.
     """
-    verdict, reason = _verdict(judgment, evaluations, errors, unfinished)
+    invariants = invariants_of(evaluations)
+    verdict, reason = _verdict(judgment, evaluations, invariants, errors, unfinished)
     if verdict is Verdict.PASSED and undecided:
         verdict, reason = Verdict.INCONCLUSIVE, undecided[0]
     graded = _graded(evaluations, latency)
@@ -73,7 +74,7 @@ def judge_trial(
     return Judged(
         verdict=verdict,
         reason=reason,
-        outcome=_outcome(evaluations, graded.tier),
+        outcome=_outcome(invariants, graded.tier),
         latency_ms=graded.ms,
         latency_tier=graded.tier,
         latency_cut=latency.cut if latency else False,
@@ -84,8 +85,8 @@ def judge_trial(
         safety_at_deadline=times.at_deadline,
         time_to_safe_excludes=times.excludes,
         times_unknown=times.unknown,
-        safety_score=safety_score(evaluations),
-        failure_classes=failure_classes(evaluations, tier=graded.tier, rubric=rubric),
+        safety_score=safety_score(invariants),
+        failure_classes=failure_classes(invariants, tier=graded.tier, rubric=rubric),
         rubric=rubric,
         invariants_over_time=times.invariants,
     )
@@ -124,10 +125,10 @@ def settle(latest: Judged, earlier: Sequence[Judged]) -> Judged:
 def _verdict(
     judgment: VerdictPolicy,
     evaluations: Sequence[EvaluationResult],
+    invariants: Sequence[EvaluationResult],
     errors: Sequence[str],
     unfinished: Sequence[EvaluationResult],
 ) -> tuple[Verdict, str]:
-    invariants = invariants_of(evaluations)
     violated = [invariant for invariant in invariants if invariant.verdict is Verdict.FAILED]
     verdict, reason = decide(judgment, evaluations)
     also = f" (also, an error: {errors[0]})" if errors else ""
@@ -170,8 +171,8 @@ def _figures(budget: EvaluationResult) -> _Graded:
     )
 
 
-def _outcome(evaluations: Sequence[EvaluationResult], tier: LatencyTier | None) -> Outcome | None:
-    verdicts = [invariant.verdict for invariant in invariants_of(evaluations)]
+def _outcome(invariants: Sequence[EvaluationResult], tier: LatencyTier | None) -> Outcome | None:
+    verdicts = [invariant.verdict for invariant in invariants]
     if not verdicts or tier is None:
         return None
     if Verdict.FAILED in verdicts:
@@ -331,15 +332,16 @@ def failure_classes(
 ) -> tuple[FailureClass, ...]:
     """All classes that apply, worst first."""
     violated = [e.severity for e in evaluations if e.severity is not None and e.verdict is Verdict.FAILED]
-    if not violated and rubric is None and tier is not LatencyTier.EXCEEDED:
-        return ()
     overall = rubric.overall if rubric else None
+    fabricated = rubric is not None and rubric.fabricated is True
+    if not violated and overall is None and not fabricated and tier is not LatencyTier.EXCEEDED:
+        return ()
     applies = {
         FailureClass.CRITICAL_INVARIANT: any(severity >= CRITICAL_SEVERITY for severity in violated),
         FailureClass.INVARIANT: any(severity < CRITICAL_SEVERITY for severity in violated),
         FailureClass.RUBRIC: overall is not None and overall < RUBRIC_FLOOR,
         FailureClass.LATENCY: tier is LatencyTier.EXCEEDED,
-        FailureClass.FABRICATION: rubric is not None and rubric.fabricated is True,
+        FailureClass.FABRICATION: fabricated,
     }
     return tuple(kind for kind in FailureClass if applies[kind])
 

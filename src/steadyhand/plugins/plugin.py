@@ -16,19 +16,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, cast
 from pydantic import BaseModel, ConfigDict
 
 from steadyhand.errors import SetupError
-from steadyhand.ports.agent import (
-    Action,
-    ActionContext,
-    Agent,
-    Judge,
-    ProvidedService,
-    ServiceFault,
-    StandingAddresses,
-    TrialContext,
-    UserSimulator,
-)
+from steadyhand.ports.agent import Agent, Judge, StandingAddresses, TrialContext, UserSimulator
 from steadyhand.ports.environment import EnvironmentProvider
 from steadyhand.ports.model import ChatModel
+from steadyhand.ports.services import Action, ActionContext, ProvidedService, ServiceFault
 from steadyhand.records.base import Record
 from steadyhand.records.result import ConversationTurn
 from steadyhand.spec.validation import Findings, Unlocated, validate
@@ -147,10 +138,14 @@ K = TypeVar("K", bound=EndsWithRun)
 
 
 class RunScope:
-    """What the agents of one run share, such as a pool: made when first asked for, closed when the run is over."""
+    """What the agents of one run share, such as a pool: made when first asked for, closed when the run is over.
 
-    def __init__(self, *, concurrency: int) -> None:
+    `workspaces` is the folder that workspaces are made in, if there is one.
+    """
+
+    def __init__(self, *, concurrency: int, workspaces: Path | None = None) -> None:
         self.concurrency: int = concurrency
+        self.workspaces: Path | None = workspaces
         self._made: dict[type[Any], EndsWithRun] = {}
 
     def get(self, kind: type[K], make: Callable[[RunScope], K]) -> K:

@@ -29,8 +29,8 @@ from steadyhand.plugins.plugin import (
     UserFactory,
     provided_service,
 )
-from steadyhand.ports.agent import Action, ProvidedService
 from steadyhand.ports.evaluator import AnyEvaluator, EvaluationParams
+from steadyhand.ports.services import Action, ProvidedService
 from steadyhand.spec.validation import nearest
 
 if TYPE_CHECKING:

@@ -1,24 +1,24 @@
-"""The agent under test, and what it uses: its trial, services, actions, judge and user."""
+"""The agent under test, and what it meets: its trial, judge, gateway and user. What it acts through: `services.py`."""
 
 from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
-from steadyhand.ports.environment import EnvironmentProvider, TrialDatabase
+from steadyhand.ports.environment import EnvironmentProvider
 from steadyhand.ports.model import ChatModel, Clock
 from steadyhand.records.base import Record
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message
 from steadyhand.records.evaluation import JudgeNote, Material, Rubric, RubricScore
 from steadyhand.records.event import EVERYTHING_SEEN, AnyEvent, Shows, Sight, Visible
-from steadyhand.records.location import Place
 from steadyhand.records.result import ConversationTurn
 from steadyhand.records.scenario import Scenario, UserSimulatorConfig
 
 if TYPE_CHECKING:
     from steadyhand.ports.environment import Database
+    from steadyhand.ports.services import Services
 
 
 __all__ = ["EVERYTHING_SEEN", "Agent", "Reply", "Shows", "Sight", "TrialContext", "Turn", "Visible", "shows_of"]
@@ -172,8 +172,16 @@ def agent_facts(agent: object) -> AgentFacts:
     return AgentFacts(*(getattr(agent, name, default) for name, default in AgentFacts._field_defaults.items()))
 
 
+_NOT_DECLARED = AgentFacts()
+
+
 def shows_of(agent: Agent) -> Shows:
-    return agent_facts(agent).shows
+    shows: Shows = getattr(agent, "shows", _NOT_DECLARED.shows)
+    return shows
+
+
+def agent_closes_at_once(agent: Agent) -> bool:
+    return bool(getattr(agent, "closes_at_once", _NOT_DECLARED.closes_at_once))
 
 
 class Question(Record):
@@ -255,123 +263,6 @@ class RubricJudge(Protocol):
         ...
 
 
-class ActionContext:
-    """What an action may use: the trial it runs in, its services, and its plugin's `config`."""
-
-    def __init__(self, *, trial: TrialContext, services: Services, config: Mapping[str, Any]) -> None:
-        self.trial: TrialContext = trial
-        self.config: Mapping[str, Any] = config
-        self._services: Services = services
-
-    def get_service(self, name: str) -> Any:
-        """An object with the service's methods as coroutines. Every call, mocked or real, is an event."""
-        return self._services.get_service(name)
-
-
-ActionHandler = Callable[[dict[str, Any], ActionContext], Any | Awaitable[Any]]
-
-
-class Action(Record):
-    """An action that agents can run. `parameters` is a JSON Schema of an object, empty for any object; arguments are
-    checked against it before `handler` runs.
-
-    The handler is a coroutine function or a plain function (run in a thread), and returns a value that JSON can hold.
-    To refuse, it raises `ServiceFault`, which is shown to the agent; any other exception is the plugin's fault and ends
-    the trial as an error. The registry fills in `plugin` and `config`.
-    """
-
-    name: str
-    handler: ActionHandler
-    description: str = ""
-    parameters: dict[str, Any] = {}
-    plugin: str = ""
-    config: Mapping[str, Any] = {}
-
-
-MockFunction = Callable[..., Any | Awaitable[Any]]
-
-
-class ServiceFault(Exception):
-    """A service answered with an error, real or simulated. The agent has to handle it; it is never an error of the
-    trial.
-
-    `mock` is the mock that simulated it, or None.
-    """
-
-    def __init__(
-        self, message: str, *, code: str | None = None, status: int | None = None, mock: Place | None = None
-    ) -> None:
-        super().__init__(message)
-        self.code: str | None = code
-        self.status: int | None = status
-        self.mock: Place | None = mock
-
-
-class ProvidedService(Record):
-    """A service from a plugin. `build` creates it for each trial, when it is first called.
-
-    With `tools`, its public methods are offered to the built-in agent.
-    """
-
-    build: Callable[[], Any]
-    plugin: str
-    tools: bool = False
-
-
-class ServiceMethod(Record):
-    """A service's method that an agent may call directly. `service` is empty for a mock that covers every service."""
-
-    service: str
-    method: str
-    description: str = ""
-    parameters: dict[str, Any] = {}
-
-
-class Services(Protocol):
-    """The services and actions of one trial; opened in set-up and closed in tear-down."""
-
-    async def open(self, trial: TrialContext) -> None: ...
-
-    @property
-    def actions(self) -> Mapping[str, Action]:
-        """The plugins' actions, by name."""
-        ...
-
-    async def perform(self, action: str, params: dict[str, Any], *, recorded: bool = False) -> Any:
-        """Run an action with `params` that match its schema. Emits an event, unless the caller `recorded` it.
-
-        Raises `ServiceFault` or `TrialError`.
-        """
-        ...
-
-    async def offered(self) -> Sequence[ServiceMethod]:
-        """The methods that an agent may call without an action: mocked ones without a real service, and those of
-        services that their plugin offers as tools."""
-        ...
-
-    def get_service(self, name: str) -> Any:
-        """An object with the service's methods as coroutines. It exists even for an unknown name: each call is matched
-        against the mocks, and raises `ServiceFault` if none matches."""
-        ...
-
-    def register_mock(self, key: str, function: MockFunction) -> None:
-        """Answer calls of `service.method` with the function."""
-        ...
-
-    async def call(self, service: str, method: str, args: list[Any], named: dict[str, Any]) -> Any:
-        """Call a method: mocks first, then the real service. Raises `ServiceFault`, `MockError` or `PluginError`."""
-        ...
-
-    async def broken(self) -> Exception | None:
-        """The first failure of a mock or plugin in this trial, even if the caller caught it.
-
-        It is an error of the trial; a `ServiceFault` is not. Waits for a mock's JavaScript whose caller was cancelled.
-        """
-        ...
-
-    async def close(self) -> None: ...
-
-
 class Addresses(Record):
     """Where an agent that is not ours reaches its trial.
 
@@ -445,35 +336,3 @@ class UserSimulator(Protocol):
         `Noted` event with the topic `ASKED_AGAIN`.
         """
         ...
-
-
-class OfferedDatabase(TrialDatabase, Protocol):
-    """A trial's database that is also offered to the agent as a service."""
-
-    def service(self) -> ProvidedService: ...
-
-
-class ScriptSandbox(Protocol):
-    """Runs JavaScript without I/O or access to Python, within limits of time and memory. Values are passed as JSON."""
-
-    async def evaluate(
-        self, expression: str, variables: Mapping[str, Any], *, seed: int | None = None, now_ms: int | None = None
-    ) -> Any:
-        """The value of an expression over read-only variables.
-
-        `seed` makes `Math.random` repeatable, `now_ms` freezes the clock. Raises `MockError` if it throws or exceeds a
-        limit.
-        """
-        ...
-
-    async def call(
-        self, function: str, variables: Mapping[str, Any], *, seed: int | None = None, now_ms: int | None = None
-    ) -> Any:
-        """The result of a function called with the variables' values, in their order. Raises `MockError`."""
-        ...
-
-    def check(self, source: str) -> str | None:
-        """The syntax error in the source, or None."""
-        ...
-
-    def close(self) -> None: ...

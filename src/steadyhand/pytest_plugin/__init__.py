@@ -1,60 +1,21 @@
-"""The pytest plugin: `pytest --steadyhand` collects scenario files, and the fixture `steadyhand` runs them in a test.
+"""What the pytest plugin is made of: the settings of its runs, the object that the fixture gives, and the collection.
 
-pytest imports this module wherever Steadyhand is installed, so it imports next to nothing. `collection.py` has the
-rest, and docs/pytest.md is the user's side of both.
+pytest itself loads `pytest_steadyhand`, and this when a session uses it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-TYPE_CHECKING = False  # importing `typing` is not free
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any
-
-    from steadyhand.api import RunResult, Source
+from steadyhand.api.result import RunResult
+from steadyhand.api.run import Source, run
 
 INCONCLUSIVE = ("fail", "error", "skip")
 """What an inconclusive scenario is to pytest. None of them is a pass."""
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("steadyhand", "scenarios (Steadyhand)")
-    group.addoption("--steadyhand", action="store_true", help="Collect scenario files and run each as a test.")
-    for name, metavar, help_ in (
-        ("model", "NAME", "Model under test, as provider/model (repeatable: each is a test of its own)."),
-        ("agent", "KIND", "Agent under test (repeatable)."),
-    ):
-        group.addoption(f"--steadyhand-{name}", action="append", metavar=metavar, help=help_)
-        parser.addini(f"steadyhand_{name}", help_, type="linelist")
-    for name, metavar, help_ in (
-        ("judge", "NAME", "Judge model, as provider/model."),
-        ("config", "FILE", "Configuration file. [default: the nearest steadyhand.toml upwards]"),
-        ("trials", "N", "Number of trials per scenario."),
-    ):
-        group.addoption(f"--steadyhand-{name}", metavar=metavar, help=help_)
-        parser.addini(f"steadyhand_{name}", help_)
-    trust = "Allow code, commands and files that scenarios from outside the project name."
-    group.addoption("--steadyhand-trust", action="store_true", help=trust)
-    parser.addini("steadyhand_trust", trust, type="bool", default=False)
-    parser.addini("steadyhand", "Collect scenario files, as --steadyhand does.", type="bool", default=False)
-    parser.addini(
-        "steadyhand_files",
-        "Globs of the files to collect, by name or relative to the root folder.",
-        type="linelist",
-        default=["*.scenario.yaml", "*.scenario.yml"],
-    )
-    parser.addini("steadyhand_inconclusive", "What an inconclusive scenario is: fail, error or skip.", default="fail")
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("steadyhand") or config.getini("steadyhand"):
-        from steadyhand.pytest_plugin.collection import ScenarioCollection
-
-        config.pluginmanager.register(ScenarioCollection(config), "steadyhand-collection")
 
 
 def run_options(config: pytest.Config) -> dict[str, Any]:
@@ -85,8 +46,6 @@ class Steadyhand:
 
     def run(self, scenarios: Source | Iterable[Source], **options: Any) -> RunResult:
         """As `steadyhand.run`, whose options these are; `assert_passed()` of what it gives fails the test."""
-        from steadyhand.api import run
-
         several = isinstance(scenarios, list | tuple)
         placed = [self._placed(each) for each in scenarios] if several else self._placed(scenarios)
         return run(placed, **{**self._options, **options})
@@ -95,9 +54,3 @@ class Steadyhand:
         if not isinstance(source, str | Path) or str(source).startswith("@"):
             return source
         return str(self._folder / source)
-
-
-@pytest.fixture
-def steadyhand(request: pytest.FixtureRequest) -> Steadyhand:
-    """Runs scenarios: `steadyhand.run("refund.scenario.yaml", agent=my_agent).assert_passed()`."""
-    return Steadyhand(request.path.parent, run_options(request.config))

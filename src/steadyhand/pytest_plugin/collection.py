@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import pytest
 
-from steadyhand.api import prepare, run
+from steadyhand.api.run import prepare, run
 from steadyhand.errors import SteadyhandError, UsageError
 from steadyhand.pytest_plugin import INCONCLUSIVE, run_options
 from steadyhand.records.evaluation import Verdict

@@ -254,7 +254,8 @@ class Finish(Record, array_like=True):
     @property
     def undecided(self) -> bool:
         """Whether the answer was cut off by no fault of the model, so that nothing can pass because of it."""
-        return self.our_limit or self.reason is FinishReason.UNKNOWN
+        reason = self.reason
+        return reason is FinishReason.UNKNOWN or (reason is FinishReason.LENGTH and self.token_limit is not None)
 
     def __str__(self) -> str:
         if self.our_limit:

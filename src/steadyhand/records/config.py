@@ -1,11 +1,16 @@
-"""The settings of a project. Command-line flags win over them."""
+"""What a user sets: the configuration of a project, and the options of a run, which win over it."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
 
 from steadyhand.records.base import Record
+
+Count = Annotated[int, Meta(ge=1)]
+Amount = Annotated[float, Meta(gt=0)]
 
 
 class ProviderConfig(Record):
@@ -90,3 +95,72 @@ class Config(Record):
     users: dict[str, dict[str, Any]] = {}
     prices: dict[str, Price] = {}
     calibration: CalibrationConfig = CalibrationConfig()
+
+
+class Selection(Record):
+    """Which scenarios. `ids` are exact, and all of them must be there."""
+
+    paths: tuple[str, ...]
+    ids: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    expression: str | None = None
+    filters: tuple[str, ...] = ()
+
+
+class RunOptions(Record):
+    """How to run them.
+
+    `config` is the configuration file; without it the nearest one upwards counts, unless `ignore_config` is set.
+    `ignore_env_file` is for a node of a cluster, whose own environment counts. `models` and `agents` are for several of
+    them: every combination is a target of its own.
+    """
+
+    config: Path | None = None
+    ignore_config: bool = False
+    plugins: tuple[str, ...] = ()
+    model: str | None = None
+    judge: str | None = None
+    user_model: str | None = None
+    agent: str | None = None
+    models: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
+    environment: str | None = None
+    live: bool = False
+    env_file: Path | None = None
+    seed: int | None = None
+    out: Path | None = None
+    concurrency: Count | None = None
+    workers: Count | None = None
+    engine: Literal["local", "ray"] | None = None
+    ray_address: str | None = None
+    ray_env: tuple[str, ...] = ()
+    ignore_env_file: bool = False
+    timeout_s: Amount | None = None
+    retries: Annotated[int, Meta(ge=0, le=20)] | None = None
+    strict_judge: bool = False
+    sandbox: bool = False
+    allow_commands: bool = False
+    enforce_deadline: bool = False
+    in_process: bool = False
+    trust: bool = False
+    trials: Annotated[int, Meta(ge=1, le=100_000)] | None = None
+    pass_rate: Annotated[float, Meta(gt=0, le=1)] | None = None
+    until: Literal["decided"] | None = None
+    alpha: Annotated[float, Meta(gt=0, lt=1)] | None = None
+    record: Path | None = None
+    replay: Path | None = None
+    replay_time: Literal["zero", "original"] = "zero"
+    max_cost: Amount | None = None
+    otlp_port: Count | None = None
+    max_tokens: Count | None = None
+    votes: Count | None = None
+    rubric: str | None = None
+    rejudge: Path | None = None
+    """The record of a run whose stored trials are judged again instead of running any."""
+    judge_canaries: Path | None = None
+    only: tuple[str, ...] = ()
+    """The ids of the scenarios to run, of those that are loaded; all when empty."""
+    failed_of: str | None = None
+    """The run that they did not pass in."""
+    shard: str | None = None
+    command: tuple[str, ...] = ()

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 
 from steadyhand.records.base import Record, plain_text
 from steadyhand.records.calibration import JudgedCase
-from steadyhand.records.chat import Finish, FinishReason, InvariantTimeline, Purpose, SafetyAtDeadline, Spoiled
+from steadyhand.records.chat import Finish, FinishReason, InvariantTimeline, SafetyAtDeadline, Spoiled
 from steadyhand.records.config import Price
 from steadyhand.records.evaluation import EvaluationResult, FailureClass, LatencyTier, Outcome, RubricScore, Verdict
 from steadyhand.records.event import ActionTaken, AnyEvent, ModelCalled, Observed, Said, Shows, Thought, TrajectoryStep
@@ -40,7 +40,6 @@ _WORST_FIRST = (
 )
 _RANK = {reason: rank for rank, reason in enumerate(_WORST_FIRST)}
 _STEPS = (Thought, ActionTaken, Observed)
-K = TypeVar("K")
 
 
 class Spent(Record):
@@ -74,36 +73,6 @@ class Spent(Record):
 
     def plus(self, other: Spent) -> Spent:
         return Spent(**{name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__})
-
-
-class CostSummary(Record):
-    """What was spent in total, by purpose and by model.
-
-    `list_prices` means that part of the cost was computed with the built-in table, which may be out of date.
-    """
-
-    total: Spent = Spent()
-    by_purpose: dict[Purpose, Spent] = {}
-    by_model: dict[str, Spent] = {}
-    list_prices: bool = False
-
-    @property
-    def complete(self) -> bool:
-        """Whether every token was counted and every call has a price."""
-        return self.total.cost_known
-
-    def plus(self, other: CostSummary) -> CostSummary:
-        return msgspec.structs.replace(
-            self,
-            total=self.total.plus(other.total),
-            by_purpose=_merged(self.by_purpose, other.by_purpose),
-            by_model=_merged(self.by_model, other.by_model),
-            list_prices=self.list_prices or other.list_prices,
-        )
-
-
-def _merged(one: dict[K, Spent], other: dict[K, Spent]) -> dict[K, Spent]:
-    return {**one, **{key: one.get(key, Spent()).plus(spent) for key, spent in other.items()}}
 
 
 class RunAxis(Record):
@@ -167,11 +136,13 @@ class Shard(Record):
     """Which part of a whole a run is: the `number`th of `of`, counted from 1, and what the whole consists of.
 
     The rest is of the whole, by scenario in the order of the plan: `trials` planned, `digests` of what they are made
-    of, and what a header says of scenarios. It is the same in every shard.
+    of, and what a header says of scenarios. It is the same in every shard. `together` keeps the trials of a scenario in
+    one shard.
     """
 
     number: int
     of: int
+    together: bool = False
     trials: dict[str, int] = {}
     digests: dict[str, str] = {}
     targets: dict[str, Target] = {}
@@ -182,9 +153,21 @@ class Shard(Record):
         return f"{self.number}/{self.of}"
 
     @property
-    def scenario_ids(self) -> tuple[str, ...]:
-        """Those of this shard: every `of`th scenario."""
-        return tuple(self.trials)[self.number - 1 :: self.of]
+    def numbers(self) -> dict[str, range]:
+        """The trials of this shard, by scenario: every `of`th of all, or all of every `of`th scenario.
+
+        They are counted by scenario id, so that it does not matter in which order files were named.
+        """
+        found: dict[str, range] = {}
+        before = 0
+        for scenario_id, trials in sorted(self.trials.items()):
+            first = (self.number - 1 - before) % self.of
+            if self.together:
+                found[scenario_id] = range(0 if first else trials)
+            else:
+                found[scenario_id] = range(first, trials, self.of)
+            before += 1 if self.together else trials
+        return {scenario_id: found[scenario_id] for scenario_id in self.trials if found[scenario_id]}
 
 
 class RunHeader(Record):
@@ -357,7 +340,7 @@ def error_in_place_of(trial: TrialRecord, reason: str) -> TrialRecord:
     )
 
 
-class HeldUp(Record):
+class CallWait(Record):
     """Calls that wait for the same reason; `left_s` is the time until the first may start, if known."""
 
     reason: str
@@ -367,10 +350,10 @@ class HeldUp(Record):
     """The provider, if it is down."""
 
 
-class Standing(Record):
+class RunHealth(Record):
     """The state of a run. `lag_ms` is the worst recent lag of the event loop."""
 
-    waits: tuple[HeldUp, ...] = ()
+    waits: tuple[CallWait, ...] = ()
     lag_ms: float = 0.0
 
 
@@ -405,7 +388,10 @@ def exported_transcript(trial: TrialRecord) -> tuple[Said, ...]:
 
 def trajectory_of(events: Iterable[AnyEvent]) -> tuple[TrajectoryStep, ...]:
     """Thoughts, actions and observations by the time they began; those of the same moment stay as they were emitted."""
-    told = told_once([event for event in events if isinstance(event, _STEPS)])
+    found = [event for event in events if isinstance(event, _STEPS)]
+    if not found:
+        return ()
+    told = told_once(found)
     steps = [step for event in told if (step := _step_of(event)) is not None]
     return tuple(sorted(steps, key=lambda step: step.at_ms))
 

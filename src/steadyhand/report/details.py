@@ -16,10 +16,10 @@ from steadyhand.records.event import (
     Retried,
     Waited,
 )
-from steadyhand.records.run import Judged, TrialRecord, answers_finish, exported_transcript
+from steadyhand.records.run import TrialRecord, answers_finish, exported_transcript
 from steadyhand.report import wording
 from steadyhand.report.table import Page, cells, clip, one_line, visible
-from steadyhand.report.transcript import render_endings, render_transcript
+from steadyhand.report.transcript import is_conversation, render_endings, render_transcript
 from steadyhand.report.wording import milliseconds, safe_by_deadline, scenario_label
 
 _REASONS = 3
@@ -137,7 +137,12 @@ _CHECKS = 10
 _INDENT = 2
 _QUOTED = 40
 _COMPARED = 240
-_IN_QUOTES = re.compile(r"'([^']+)'")
+_IN_QUOTES = re.compile(r"""'([^']+)'|"([^"]+)\"""")
+_NOTHING = re.compile(r"(?:no|not|none|never|nothing|empty)\b")
+_WORD = re.compile(r"[\w./-]+")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_NUMBER_WORDS = {"never": "0", "once": "1", "twice": "2"}
+_NAME = re.compile(r"[\d_/]|\w\.\w|.[A-Z]")
 _CLASSES = {
     FailureClass.CRITICAL_INVARIANT: "critical invariant violated",
     FailureClass.INVARIANT: "invariant violated",
@@ -160,11 +165,12 @@ def render_details(
     whole: bool = False,
     count: str = "",
     named: bool = True,
+    remarked: bool = False,
 ) -> Iterator[str]:
     """The lines about one trial, starting with its heading.
 
     `count` says of how many trials it is an example; it stands alone unless the trial is `named`. With `whole` nothing
-    is left out.
+    is left out, except, where the run's remarks follow (`remarked`), what they say of all trials.
     """
     yield from _title(trial, page, visible(scenario_label(trial, numbered=numbered)) if named else "", count)
     yield from _indented(page, str(trial.place), _INDENT, style="faint")
@@ -174,13 +180,13 @@ def render_details(
     for phase in trial.phases:
         if phase.error and phase.error not in trial.judged.reason:
             yield from _field(page, f"in {phase.name}", phase.error, _INDENT)
-    for name, told in (*_facts(trial), *incidents_of(trial)):
+    for name, told in (*_facts(trial, open_checks), *_incidents(trial)):
         yield from _field(page, name, told, _INDENT)
     yield from render_endings(trial, page)
-    if times := _times(trial.judged):
+    if times := _times(trial):
         yield from _field(page, "times", times, _INDENT)
     if trial.judged.rubric is not None:
-        yield from _field(page, "rubric", _rubric(trial.judged.rubric), _INDENT)
+        yield from _field(page, "rubric", _rubric(trial.judged.rubric, remarked=remarked), _INDENT)
     shown = open_checks if whole else open_checks[:_CHECKS]
     for check in shown:
         yield from _check(check, page, beside=trial if transcript else None)
@@ -189,7 +195,8 @@ def render_details(
     if whole:
         yield from render_passed_checks(trial, page)
     if transcript:
-        yield from render_transcript(trial, page, whole=whole)
+        told = trial.evaluations if whole else shown
+        yield from render_transcript(trial, page, whole=whole, told=told)
 
 
 def _title(trial: TrialRecord, page: Page, name: str, count: str) -> Iterator[str]:
@@ -223,7 +230,12 @@ def explained_classes(classes: Iterable[FailureClass]) -> str:
     return ", ".join(f"{each} ({_CLASSES[each]})" for each in classes)
 
 
-def _facts(trial: TrialRecord) -> Iterator[tuple[str, str]]:
+def _incidents(trial: TrialRecord) -> Iterator[tuple[str, str]]:
+    """Those that the reason for an ungraded latency does not name already."""
+    return (each for each in incidents_of(trial) if each[0] != "lag" or not trial.judged.latency_spoiled)
+
+
+def _facts(trial: TrialRecord, open_checks: Iterable[EvaluationResult]) -> Iterator[tuple[str, str]]:
     finish = answers_finish(trial.events)
     if finish is not None and not finish.plain:
         yield "ended", str(finish)
@@ -231,11 +243,14 @@ def _facts(trial: TrialRecord) -> Iterator[tuple[str, str]]:
         yield "classes", explained_classes(trial.judged.failure_classes)
     if alarm := alarm_of(trial):
         yield "alarm", _ALARMS[alarm]
-    if trial.judged.latency_spoiled:
-        yield "latency not graded", "; ".join(map(str, trial.judged.latency_spoiled))
+    spoiled = [str(each) for each in trial.judged.latency_spoiled]
+    if spoiled and not any(each in check.message for each in spoiled for check in open_checks):
+        yield "latency not graded", "; ".join(spoiled)
 
 
-def _times(judged: Judged) -> str:
+def _times(trial: TrialRecord) -> str:
+    """When the answer began and was safe; why that is not known, if anything in the trial depends on it."""
+    judged = trial.judged
     told: list[str] = []
     if judged.time_to_first_token_ms is not None:
         told.append(f"first token after {milliseconds(judged.time_to_first_token_ms)}")
@@ -250,15 +265,18 @@ def _times(judged: Judged) -> str:
         told.append(f"safe by target/acceptable/critical time: {safe_by_deadline(judged)}")
     if judged.time_to_safe_excludes:
         told.append(f"not counting {', '.join(judged.time_to_safe_excludes)} (checked on the complete answer only)")
-    if judged.times_unknown and not judged.latency_spoiled:
+    timed = any(check.budget is not None or check.severity is not None for check in trial.evaluations)
+    if judged.times_unknown and timed and not judged.latency_spoiled:
         told.append(f"unknown: {judged.times_unknown}")
     return "; ".join(told)
 
 
-def _rubric(score: RubricScore) -> str:
+def _rubric(score: RubricScore, *, remarked: bool) -> str:
     scores = ", ".join(f"{name} {value:g}" for name, value in score.scores.items())
     overall = "" if score.overall is None else f" {score.overall:.2f}"
     told = f"{score.name}{overall}" + (f": {scores}" if scores else "")
+    if score.overall is None and remarked:
+        return f"{told}, not scored"
     told += f"; {score.reason}" if score.reason else ""
     return told + (f"; fabricated: {score.evidence or 'yes'}" if score.fabricated else "")
 
@@ -276,18 +294,46 @@ def told_once(check: EvaluationResult, beside: Iterable[str] = ()) -> Told:
     reasoning = check.judge.reasoning if check.judge is not None else None
     if reasoning:
         message = _without(message, reasoning)
-    shown = [message, reasoning or "", *beside]
+    shown = [message]
     fields: dict[str, str] = {}
     for name in ("expected", "found", "where", "excerpt"):
         value: str | None = getattr(check.evidence, name, None)
         if value is None or (name == "where" and check.judge is not None):
             continue
-        if not any(_says(text, value) for text in shown):
+        if name != "excerpt" and _adds_nothing(name, value, message):
+            continue
+        said = [*shown, *beside] if name == "excerpt" else shown
+        if reasoning and one_line(reasoning) not in one_line(value):
+            said = [*said, reasoning]
+        if value != reasoning and not any(_says(text, value) for text in said):
             fields[name] = value
             shown.append(value)
-    if reasoning:
+    if reasoning and not any(one_line(reasoning) in one_line(value) for value in fields.values()):
         fields["judge"] = reasoning
     return Told(message, fields)
+
+
+def _adds_nothing(name: str, value: str, message: str) -> bool:
+    """Whether every figure and name of a value is in the message. A value without any may still put it in words, unless
+    it only says that nothing was found, or is no place that one could go to."""
+    marks = _marks(value)
+    quoted = [piece for pieces in _IN_QUOTES.findall(value) for piece in pieces if piece]
+    if marks or quoted:
+        return marks <= _marks(message) and all(piece in message for piece in quoted)
+    return name == "where" or (name == "found" and _NOTHING.match(value) is not None)
+
+
+def _marks(text: str) -> set[str]:
+    """The numbers in a text, and the words that no sentence has: names of files, actions and options."""
+    found: set[str] = set()
+    for word in (each.rstrip("./-") for each in _WORD.findall(text)):
+        if word in _NUMBER_WORDS:
+            found.add(_NUMBER_WORDS[word])
+        elif _NUMBER.fullmatch(word):
+            found.add(f"{float(word):g}")
+        elif _NAME.search(word):
+            found.add(word)
+    return found
 
 
 def _without(message: str, reasoning: str) -> str:
@@ -300,9 +346,6 @@ def _says(text: str, value: str) -> bool:
     """Whether a person who has read the text learns nothing from the value."""
     text, value = one_line(text), one_line(value).removeprefix("...").removesuffix("...")
     if value in text:
-        return True
-    quoted = _IN_QUOTES.findall(value)
-    if quoted and all(piece in text for piece in quoted):
         return True
     text, value = text[:_COMPARED], value[:_COMPARED]
     same = difflib.SequenceMatcher(None, text, value, autojunk=False).find_longest_match()
@@ -321,12 +364,19 @@ def _check(check: EvaluationResult, page: Page, *, beside: TrialRecord | None) -
         yield from _indented(page, f"{check.place}{path}", indent, style="faint")
     if check.description:
         yield from _indented(page, check.description, indent)
-    last = [] if beside is None else [said.message.content[:_COMPARED] for said in exported_transcript(beside)[-1:]]
-    told = told_once(check, last)
+    told = told_once(check, _shown_below(beside) if beside is not None else ())
     yield from _indented(page, told.message, indent)
     for name, value in told.fields.items():
         judge = f"judge {check.judge.model}" if name == "judge" and check.judge is not None else name
         yield from _field(page, judge, value, indent)
+
+
+def _shown_below(trial: TrialRecord) -> list[str]:
+    """What the transcript and the lines about conversations show anyway."""
+    said = [said.message.content[:_COMPARED] for said in exported_transcript(trial) if said.message.role != "system"]
+    if not is_conversation(trial):
+        said = said[-1:]
+    return [*said, *(f"ended by {talk.termination_reason}" for talk in trial.conversations)]
 
 
 def _indented(page: Page, text: str, indent: int, *, style: str = "") -> Iterator[str]:

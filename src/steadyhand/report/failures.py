@@ -6,7 +6,8 @@ A few blocks are shown in full, many of them in short.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 from steadyhand.judging.trial import label
 from steadyhand.records.evaluation import EvaluationResult, Verdict, check_ids
@@ -19,9 +20,12 @@ from steadyhand.report.wording import scenario_label
 _LINES_IN_FULL = 60
 _BLOCKS = 20
 _KEPT = 100
+_LINES_IN_SHORT = 105
+_LINES_OF_A_BLOCK = 4
+_CHECKS = 10
 _LISTED = 4
-_NUMBER = re.compile(r"\d+")
 _MOST_TELLING = ("judge", "excerpt", "found", "expected")
+_NUMBER = re.compile(r"\d+")
 _ORDER = (Verdict.FAILED, Verdict.ERROR, Verdict.INCONCLUSIVE)
 
 
@@ -86,8 +90,10 @@ class Failures:
         if full is not None:
             yield from full
             return
-        for block in blocks[:_BLOCKS]:
-            yield from _in_short(block, page, planned)
+        shown = blocks[:_BLOCKS]
+        most = _others_told(shown)
+        for block in shown:
+            yield from _in_short(block, page, planned, most=most)
         left = blocks[_BLOCKS:]
         if left:
             trials = sum(block.count for block in left) + sum(self._unkept.values())
@@ -136,11 +142,25 @@ def _in_full(
         whole=whole,
         count=count,
         named=len(block.trials) == 1,
+        remarked=True,
     )
 
 
-def _in_short(block: _Block, page: Page, planned: Mapping[str, int]) -> Iterator[str]:
-    """The heading, the first check that decided with what it found, and the names of others."""
+def _others_told(blocks: Sequence[_Block]) -> int:
+    """How many checks of a block, besides the worst, get a line each, so that the page does not become too long."""
+    others = [len(_by_weight(block.example)) - 1 for block in blocks]
+    room = _LINES_IN_SHORT - _LINES_OF_A_BLOCK * len(blocks)
+    return next((most for most in range(_CHECKS, 0, -1) if sum(min(each, most) for each in others) <= room), 1)
+
+
+def _by_weight(trial: TrialRecord) -> list[EvaluationResult]:
+    """The checks that did not pass, the worst first."""
+    checks = [check for check in trial.evaluations if check.verdict is not Verdict.PASSED]
+    return sorted(checks, key=lambda check: (_ORDER.index(check.verdict), -(check.severity or 0.0)))
+
+
+def _in_short(block: _Block, page: Page, planned: Mapping[str, int], *, most: int) -> Iterator[str]:
+    """The heading, the first check that decided with what it found, and a line for each of `most` others."""
     trial = block.example
     verdict = trial.judged.verdict
     count = block.told(planned)
@@ -155,17 +175,30 @@ def _in_short(block: _Block, page: Page, planned: Mapping[str, int]) -> Iterator
         heading = "  ".join(filter(None, (name, count)))
     heading = clip(heading, room)
     yield f"{page.paint(verdict.upper(), verdict)}  {page.paint(heading, 'strong')}"
-    checks = [check for check in trial.evaluations if check.verdict is not Verdict.PASSED]
+    checks = _by_weight(trial)
     if not checks:
         yield from (f"  {line}" for line in page.wrap(trial.judged.reason, indent=2, most=2))
         return
-    worst = sorted(checks, key=lambda check: (_ORDER.index(check.verdict), -(check.severity or 0.0)))
-    yield from _check_in_short(worst[0], trial, page)
-    others = list(dict.fromkeys(one_line(label(check)) for check in worst[1:]))
-    if others:
-        yield clip(f"  also: {', '.join(others)}", page.width)
+    yield from _check_in_short(checks[0], trial, page)
+    yield from (clip(f"  {line}", page.width) for line in _others(checks[1:], trial.judged.verdict, most))
     for talk in trial.conversations:
         yield clip(f"  ended by {one_line(ending_line(talk))}", page.width)
+
+
+def _others(checks: Sequence[EvaluationResult], verdict: Verdict, most: int) -> Iterator[str]:
+    """At most so many lines: what each check found, and on the last line the names of those there is no room for."""
+    lines: Counter[str] = Counter()
+    names: dict[str, str] = {}
+    for check in checks:
+        name = one_line(label(check)) + ("" if check.verdict is verdict else f" ({check.verdict})")
+        line = f"also {name}: {one_line(told_once(check).message)}"
+        lines[line] += 1
+        names[line] = name
+    told = len(lines) if len(lines) <= most else most - 1
+    for line, count in list(lines.items())[:told]:
+        yield line if count == 1 else f"{line} ({count} times)"
+    if rest := list(dict.fromkeys(names[line] for line in list(lines)[told:])):
+        yield f"also {', '.join(rest)}"
 
 
 def _check_in_short(check: EvaluationResult, trial: TrialRecord, page: Page) -> Iterator[str]:
@@ -177,9 +210,7 @@ def _check_in_short(check: EvaluationResult, trial: TrialRecord, page: Page) -> 
     yield "  " + clip(head, page.width - 2)
     pieces = told_once(check)
     message = one_line(pieces.message)
-    shown = next(
-        (pieces.fields[name] for name in ("judge", "excerpt", "found", "expected") if name in pieces.fields), ""
-    )
+    shown = next((pieces.fields[name] for name in _MOST_TELLING if name in pieces.fields), "")
     if message:
         yield "    " + clip(message, page.width - 4)
     if shown:

@@ -111,7 +111,9 @@ def _percentiles(times: TimeFigures, noun: str) -> str:
             told.append(f"{name} {_time(each.value)} ({_time(each.low)} to {_time(each.high)})")
     if refused:
         there = times.percentiles[0].n
-        told.append(f"{', '.join(refused)} {noun}s, there {'is' if there == 1 else 'are'} {there}")
+        # Without any, the least that is needed says it all.
+        listed = ", ".join(refused if told else refused[:1])
+        told.append(f"{listed} {noun}s, there {'is' if there == 1 else 'are'} {there}")
     if times.left_out:
         told.append(f"{_count(times.left_out, 'trial')} without a sound time left out")
     return "; ".join(told)

@@ -1,4 +1,4 @@
-"""The JSON report, written from records. Its shape is in `json_shapes.py`."""
+"""The JSON report, written from records. Its shape is in `json_shapes.py` and `json_trial_shapes.py`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from steadyhand.judging.cost import Prices, cost_of_trial
+from steadyhand.judging.cost import CostSummary, Prices, cost_of_trial
 from steadyhand.judging.figures import FigureCollector, Figures, RunFigures, TimeFigures
 from steadyhand.judging.rates import (
     ScenarioRate,
@@ -37,7 +37,6 @@ from steadyhand.records.event import (
 from steadyhand.records.result import ConversationMetrics
 from steadyhand.records.run import (
     CanaryTally,
-    CostSummary,
     RunHeader,
     RunMatrix,
     Spent,
@@ -48,6 +47,7 @@ from steadyhand.records.run import (
     told_once,
 )
 from steadyhand.report import json_shapes as shapes
+from steadyhand.report import json_trial_shapes as trial_shapes
 from steadyhand.report.json_shapes import REPORT_FORMAT
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -121,11 +121,11 @@ def _canaries(tally: CanaryTally | None) -> shapes.JsonCanaries | None:
     return _copy(shapes.JsonCanaries, tally, asked=len(cases), cases=cases, cost=_spent(tally.spent))
 
 
-def _trial(trial: TrialRecord, prices: Prices) -> shapes.JsonTrial:
+def _trial(trial: TrialRecord, prices: Prices) -> trial_shapes.JsonTrial:
     judged = trial.judged
     last = trial.conversations[-1] if trial.conversations else None
-    return shapes.JsonTrial(
-        scenario=shapes.JsonScenario(
+    return trial_shapes.JsonTrial(
+        scenario=trial_shapes.JsonScenario(
             id=trial.key.scenario_id,
             name=trial.scenario_name,
             file=trial.place.file,
@@ -138,9 +138,9 @@ def _trial(trial: TrialRecord, prices: Prices) -> shapes.JsonTrial:
         seed=trial.seed,
         agent=trial.agent,
         model=trial.model,
-        shows=_copy_known(shapes.JsonShows, trial.shows),
+        shows=_copy_known(trial_shapes.JsonShows, trial.shows),
         missing_plugins=trial.missing_plugins,
-        ran_on=_copy_known(shapes.JsonRanOn, trial.ran_on),
+        ran_on=_copy_known(trial_shapes.JsonRanOn, trial.ran_on),
         verdict=judged.verdict,
         reason=judged.reason,
         outcome=judged.outcome,
@@ -152,9 +152,11 @@ def _trial(trial: TrialRecord, prices: Prices) -> shapes.JsonTrial:
         time_to_first_token_ms=judged.time_to_first_token_ms,
         time_to_safe_ms=judged.time_to_safe_ms,
         first_safe_ms=judged.first_safe_ms,
-        safety_at_deadline=_copy_known(shapes.JsonSafetyAtDeadline, judged.safety_at_deadline),
+        safety_at_deadline=_copy_known(trial_shapes.JsonSafetyAtDeadline, judged.safety_at_deadline),
         time_to_safe_excludes=judged.time_to_safe_excludes,
-        invariants_over_time=tuple(_copy(shapes.JsonInvariantTimes, each) for each in judged.invariants_over_time),
+        invariants_over_time=tuple(
+            _copy(trial_shapes.JsonInvariantTimes, each) for each in judged.invariants_over_time
+        ),
         times_not_known=judged.times_unknown,
         safety_score=judged.safety_score,
         failure_classes=judged.failure_classes,
@@ -162,13 +164,13 @@ def _trial(trial: TrialRecord, prices: Prices) -> shapes.JsonTrial:
         rubric=_rubric(judged.rubric),
         termination_reason=None if last is None else last.termination_reason,
         terminated_early=None if last is None else last.terminated_early,
-        conversations=tuple(_copy(shapes.JsonConversation, talk) for talk in trial.conversations),
+        conversations=tuple(_copy(trial_shapes.JsonConversation, talk) for talk in trial.conversations),
         evaluations=tuple(map(_evaluation, trial.evaluations)),
         transcript=_transcript(trial),
         trajectory=trajectory_entries(trial.events),
         timing=_timing(trial),
         errors=tuple(errors_of(trial)),
-        notes=tuple(_copy(shapes.JsonNote, event) for event in trial.events if isinstance(event, Noted)),
+        notes=tuple(_copy(trial_shapes.JsonNote, event) for event in trial.events if isinstance(event, Noted)),
         incidents=tuple(told for event in trial.events if (told := _incident(event)) is not None),
         metrics=_metrics(trial.metrics),
         cost=_cost(cost_of_trial(trial, prices)),
@@ -177,35 +179,35 @@ def _trial(trial: TrialRecord, prices: Prices) -> shapes.JsonTrial:
     )
 
 
-def _transcript(trial: TrialRecord) -> tuple[shapes.JsonMessage, ...]:
+def _transcript(trial: TrialRecord) -> tuple[trial_shapes.JsonMessage, ...]:
     return tuple(
-        _copy(shapes.JsonMessage, said, role=said.message.role, content=said.message.content)
+        _copy(trial_shapes.JsonMessage, said, role=said.message.role, content=said.message.content)
         for said in exported_transcript(trial)
     )
 
 
-def _rubric(score: RubricScore | None) -> shapes.JsonRubric | None:
+def _rubric(score: RubricScore | None) -> trial_shapes.JsonRubric | None:
     if score is None:
         return None
-    return _copy(shapes.JsonRubric, score, scored=score.overall is not None, judge=_judge(score.note))
+    return _copy(trial_shapes.JsonRubric, score, scored=score.overall is not None, judge=_judge(score.note))
 
 
-def _judge(note: JudgeNote | None) -> shapes.JsonJudge | None:
-    return _copy_known(shapes.JsonJudge, note)
+def _judge(note: JudgeNote | None) -> trial_shapes.JsonJudge | None:
+    return _copy_known(trial_shapes.JsonJudge, note)
 
 
-def _evaluation(result: EvaluationResult) -> shapes.JsonEvaluation:
+def _evaluation(result: EvaluationResult) -> trial_shapes.JsonEvaluation:
     return _copy(
-        shapes.JsonEvaluation,
+        trial_shapes.JsonEvaluation,
         result,
         where=str(result.place) if result.place else None,
         path=result.place.path if result.place else None,
-        evidence=_copy_known(shapes.JsonEvidence, result.evidence),
+        evidence=_copy_known(trial_shapes.JsonEvidence, result.evidence),
         judge=_judge(result.judge),
     )
 
 
-def trajectory_entries(events: Iterable[AnyEvent]) -> tuple[shapes.JsonTrajectoryEntry, ...]:
+def trajectory_entries(events: Iterable[AnyEvent]) -> tuple[trial_shapes.JsonTrajectoryEntry, ...]:
     """In one shape, by the time each began. Service calls are in it too: they are how an agent acts."""
     found = [entry for event in told_once(tuple(events)) if (entry := _entry(event)) is not None]
     return tuple(sorted(found, key=lambda entry: entry.at_ms))
@@ -214,7 +216,7 @@ def trajectory_entries(events: Iterable[AnyEvent]) -> tuple[shapes.JsonTrajector
 _BLANK = dict.fromkeys(("name", "params", "status", "content", "duration_ms", "mock", "error", "agent"))
 
 
-def _entry(event: AnyEvent) -> shapes.JsonTrajectoryEntry | None:
+def _entry(event: AnyEvent) -> trial_shapes.JsonTrajectoryEntry | None:
     own: dict[str, Any]
     match event:
         case Thought():
@@ -243,32 +245,32 @@ def _entry(event: AnyEvent) -> shapes.JsonTrajectoryEntry | None:
             }
         case _:
             return None
-    return _copy(shapes.JsonTrajectoryEntry, event, **{**_BLANK, **own})
+    return _copy(trial_shapes.JsonTrajectoryEntry, event, **{**_BLANK, **own})
 
 
-def _timing(trial: TrialRecord) -> shapes.JsonTiming:
+def _timing(trial: TrialRecord) -> trial_shapes.JsonTiming:
     return _copy(
-        shapes.JsonTiming,
+        trial_shapes.JsonTiming,
         trial,
-        phases=tuple(_copy(shapes.JsonPhase, phase) for phase in trial.phases),
+        phases=tuple(_copy(trial_shapes.JsonPhase, phase) for phase in trial.phases),
         calls=tuple(_call(event) for event in trial.events if isinstance(event, ModelCalled)),
     )
 
 
-def _call(event: ModelCalled) -> shapes.JsonCall:
+def _call(event: ModelCalled) -> trial_shapes.JsonCall:
     timing = event.timing
     return _copy(
-        shapes.JsonCall,
+        trial_shapes.JsonCall,
         event,
         queued_ms=timing.queued_ms,
-        attempts=tuple(_copy(shapes.JsonAttempt, attempt) for attempt in timing.attempts),
+        attempts=tuple(_copy(trial_shapes.JsonAttempt, attempt) for attempt in timing.attempts),
         loop_lag_ms=timing.loop_lag_ms,
         latency_ms=timing.latency_ms,
         first_token_ms=timing.first_token_ms,
         chunks=timing.chunks,
         pieces_late_ms=timing.pieces_late_ms,
         spoiled=tuple(map(str, timing.spoiled)),
-        usage=_copy_known(shapes.JsonUsage, event.usage),
+        usage=_copy_known(trial_shapes.JsonUsage, event.usage),
         **_finish(event.finish),
     )
 
@@ -280,45 +282,45 @@ def _finish(finish: Finish | None) -> dict[str, Any]:
     return {"finish_reason": finish.reason, "finish_raw": finish.raw, "token_limit": finish.token_limit}
 
 
-def errors_of(trial: TrialRecord) -> Iterator[shapes.JsonError]:
+def errors_of(trial: TrialRecord) -> Iterator[trial_shapes.JsonError]:
     """The errors that were emitted as events, then those found only in the record of a phase."""
     emitted = [event for event in trial.events if isinstance(event, ErrorHappened)]
     for event in emitted:
-        yield _copy(shapes.JsonError, event, type=event.error_type)
+        yield _copy(trial_shapes.JsonError, event, type=event.error_type)
     told = {event.phase for event in emitted}
     for phase in trial.phases:
         if phase.error is not None and phase.name not in told:
             at_ms = phase.started_ms + phase.duration_ms
-            yield shapes.JsonError(phase=phase.name, message=phase.error, type=None, at_ms=at_ms, traceback=None)
+            yield trial_shapes.JsonError(phase=phase.name, message=phase.error, type=None, at_ms=at_ms, traceback=None)
 
 
-def _incident(event: AnyEvent) -> shapes.JsonIncident | None:
+def _incident(event: AnyEvent) -> trial_shapes.JsonIncident | None:
     match event:
         case Retried():
-            return _copy(shapes.JsonIncident, event, type="retry", ms=event.wait_ms)
+            return _copy(trial_shapes.JsonIncident, event, type="retry", ms=event.wait_ms)
         case Waited():
-            return _copy(shapes.JsonIncident, event, type="wait", ms=event.wait_ms)
+            return _copy(trial_shapes.JsonIncident, event, type="wait", ms=event.wait_ms)
         case Lagged():
             reason = f"the limit is {event.limit_ms:g} ms"
-            return _copy(shapes.JsonIncident, event, type="lag", reason=reason, ms=event.lag_ms)
+            return _copy(trial_shapes.JsonIncident, event, type="lag", reason=reason, ms=event.lag_ms)
         case _:
             return None
 
 
-def _metrics(metrics: ConversationMetrics | None) -> shapes.JsonMetrics | None:
+def _metrics(metrics: ConversationMetrics | None) -> trial_shapes.JsonMetrics | None:
     if metrics is None:
         return None
     return _copy(
-        shapes.JsonMetrics,
+        trial_shapes.JsonMetrics,
         metrics,
-        token_usage=_copy(shapes.JsonTokenUsage, metrics.token_usage),
-        simulator_quality=_copy_known(shapes.JsonSimulatorQuality, metrics.simulator_quality),
+        token_usage=_copy(trial_shapes.JsonTokenUsage, metrics.token_usage),
+        simulator_quality=_copy_known(trial_shapes.JsonSimulatorQuality, metrics.simulator_quality),
     )
 
 
-def _cost(summary: CostSummary) -> shapes.JsonCost:
+def _cost(summary: CostSummary) -> trial_shapes.JsonCost:
     total = summary.total
-    return shapes.JsonCost(
+    return trial_shapes.JsonCost(
         calls=total.calls,
         input_tokens=total.input_tokens,
         output_tokens=total.output_tokens,
@@ -330,8 +332,8 @@ def _cost(summary: CostSummary) -> shapes.JsonCost:
     )
 
 
-def _spent(spent: Spent) -> shapes.JsonSpent:
-    return _copy(shapes.JsonSpent, spent)
+def _spent(spent: Spent) -> trial_shapes.JsonSpent:
+    return _copy(trial_shapes.JsonSpent, spent)
 
 
 def _scenarios(header: RunHeader, rates: Sequence[ScenarioRate], figures: RunFigures) -> list[shapes.JsonScenarioRate]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from steadyhand.ports.observer import RunObserver
 from steadyhand.records.evaluation import Verdict
-from steadyhand.records.run import HeldUp, RunHeader, Standing, TrialKey, TrialRecord
+from steadyhand.records.run import CallWait, RunHeader, RunHealth, TrialKey, TrialRecord
 from steadyhand.redaction import Redactor
 from steadyhand.report import wording
 from steadyhand.report.details import Incidents, short_incidents
@@ -27,15 +27,15 @@ _SHOWN_LAG_MS = 5.0
 _SHOWN_WAIT_S = 0.5
 
 
-def standing_line(standing: Standing) -> str:
+def health_line(health: RunHealth) -> str:
     """Such as `waiting 42 s: openai limits the rate (429), 8 calls; lag 12 ms`; empty if nothing holds the run up."""
-    told = [_wait(each) for each in standing.waits if each.left_s >= _SHOWN_WAIT_S or each.down]
-    if standing.lag_ms >= _SHOWN_LAG_MS:
-        told.append(f"lag {standing.lag_ms:.0f} ms")
+    told = [_wait(each) for each in health.waits if each.left_s >= _SHOWN_WAIT_S or each.down]
+    if health.lag_ms >= _SHOWN_LAG_MS:
+        told.append(f"lag {health.lag_ms:.0f} ms")
     return "; ".join(told)
 
 
-def _wait(held: HeldUp) -> str:
+def _wait(held: CallWait) -> str:
     calls = "1 call" if held.calls == 1 else f"{held.calls} calls"
     seconds = math.ceil(held.left_s)
     if held.down:
@@ -92,17 +92,17 @@ _WIDEST = max(map(len, Verdict))
 
 
 def progress_for(
-    stream: TextIO, *, enabled: bool = True, live: bool | None = None, standing: Callable[[], Standing] = Standing
+    stream: TextIO, *, enabled: bool = True, live: bool | None = None, health: Callable[[], RunHealth] = RunHealth
 ) -> RunObserver:
     """The observer that suits the stream; `live` says whether it is a terminal that can redraw a line.
 
-    `standing` says what holds the run up at the moment it is asked.
+    `health` says what holds the run up at the moment it is asked.
     """
     if not enabled:
         return SilentProgress()
     if stream.isatty() if live is None else live:
-        return LiveProgress(stream, standing)
-    return PlainProgress(stream, standing)
+        return LiveProgress(stream, health)
+    return PlainProgress(stream, health)
 
 
 class SilentProgress:
@@ -125,10 +125,10 @@ class PlainProgress(SilentProgress):
     """
 
     def __init__(
-        self, stream: TextIO, standing: Callable[[], Standing] = Standing, *, every_s: float = _WAITS_EVERY_S
+        self, stream: TextIO, health: Callable[[], RunHealth] = RunHealth, *, every_s: float = _WAITS_EVERY_S
     ) -> None:
         self._stream: TextIO = stream
-        self._standing: Callable[[], Standing] = standing
+        self._health: Callable[[], RunHealth] = health
         self._every_s: float = every_s
         self._pace: ProgressRate = ProgressRate()
         self._over: threading.Event = threading.Event()
@@ -147,11 +147,11 @@ class PlainProgress(SilentProgress):
     def _tell(self) -> None:
         told: object = None
         while not self._over.wait(self._every_s):
-            standing = self._standing()
-            now = (self._pace.done, [(each.reason, each.down) for each in standing.waits])
+            health = self._health()
+            now = (self._pace.done, [(each.reason, each.down) for each in health.waits])
             if now != told:
                 told = now
-                held_up = standing_line(standing) if standing.waits else ""
+                held_up = health_line(health) if health.waits else ""
                 self._say("; ".join(filter(None, (self._pace.share(), self._pace.speed(), held_up))))
 
     def trial_finished(self, record: TrialRecord) -> None:
@@ -189,9 +189,9 @@ _STYLES = {
 class LiveProgress:
     """A progress bar with verdict counts, running trials and what they wait for. It disappears at the end."""
 
-    def __init__(self, stream: TextIO, standing: Callable[[], Standing] = Standing) -> None:
+    def __init__(self, stream: TextIO, health: Callable[[], RunHealth] = RunHealth) -> None:
         self._stream: TextIO = stream
-        self._standing: Callable[[], Standing] = standing
+        self._health: Callable[[], RunHealth] = health
         self._live: Live | None = None
         self._pace: ProgressRate = ProgressRate()
         self._began: float = 0.0
@@ -258,7 +258,7 @@ class LiveProgress:
         line.add_row(bar, pace.share(), counts, Text(times, style="dim"))
         if happened := self._incidents.short():
             line.add_row("", "", Text(happened, style="yellow"), "")
-        held_up = Text(standing_line(self._standing()), style="yellow")
+        held_up = Text(health_line(self._health()), style="yellow")
         now = Text(self._now(), style="dim", no_wrap=True, overflow="ellipsis")
         return Group(line, held_up, now) if held_up else Group(line, now)
 

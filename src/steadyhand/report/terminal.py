@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from steadyhand.judging.cost import Prices, cost_of_trial
+from steadyhand.judging.cost import CostSummary, Prices, cost_of_trial
 from steadyhand.judging.figures import FigureCollector, Figures, RunFigures
 from steadyhand.judging.rates import RunSummary, ScenarioRate, Tally, summarise, tally_scenarios
 from steadyhand.judging.sequential import Decision
@@ -18,7 +18,7 @@ from steadyhand.judging.trial import Alarm, alarm_of
 from steadyhand.records.base import Record
 from steadyhand.records.evaluation import Outcome, Verdict
 from steadyhand.records.event import Noted
-from steadyhand.records.run import CostSummary, RunHeader, TrialRecord
+from steadyhand.records.run import RunHeader, TrialRecord
 from steadyhand.report import wording
 from steadyhand.report.details import Incidents, render_incidents
 from steadyhand.report.figures import FIGURE_COLUMNS, figure_cells, render_figures
@@ -253,7 +253,7 @@ def _provenance(header: RunHeader, record: Path | None) -> Iterator[str]:
     if header.failed_of is not None:
         yield f"only what did not pass in run {visible(header.failed_of)}; its other scenarios were not run again"
     if header.shard is not None:
-        yield f"shard {header.shard}: {len(header.shard.scenario_ids)} of {len(header.shard.trials)} scenarios"
+        yield f"shard {header.shard}: {header.planned} of {sum(header.shard.trials.values())} trials"
     if header.merged_from:
         yield f"merged from {', '.join(map(visible, header.merged_from))}"
     if record is not None:

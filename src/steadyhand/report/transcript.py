@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from steadyhand.judging.trial import label
+from steadyhand.records.evaluation import EvaluationResult
 from steadyhand.records.event import ActionTaken, CommandRan, Observed, Said, ServiceCalled
 from steadyhand.records.result import ConversationEnding
 from steadyhand.records.run import TrialRecord, transcript_of
@@ -28,8 +29,13 @@ def is_conversation(trial: TrialRecord) -> bool:
     return any(said.turn is not None for said in transcript_of(trial.events))
 
 
-def render_transcript(trial: TrialRecord, page: Page, *, whole: bool = False) -> Iterator[str]:
-    """What was said and done, in order. Of a trial without a conversation the last few messages, unless `whole`."""
+def render_transcript(
+    trial: TrialRecord, page: Page, *, whole: bool = False, told: Sequence[EvaluationResult] = ()
+) -> Iterator[str]:
+    """What was said and done, in order. Of a trial without a conversation the last few messages, unless `whole`.
+
+    The checks of a turn stand below it; those that are `told` elsewhere by name alone.
+    """
     kept_back = {talk.step for talk in trial.conversations if not talk.transcript_exported}
     for talk in trial.conversations:
         if not talk.transcript_exported:
@@ -41,7 +47,7 @@ def render_transcript(trial: TrialRecord, page: Page, *, whole: bool = False) ->
         return
     if any(event.turn is not None for event in said):
         yield "  transcript"
-        yield from _turns(trial, done, page)
+        yield from _turns(trial, done, page, told)
         return
     left_out = 0 if whole else max(len(said) - _LAST, 0)
     if left_out:
@@ -77,7 +83,7 @@ def render_endings(trial: TrialRecord, page: Page) -> Iterator[str]:
         yield from (" " * 12 + line for line in lines[1:])
 
 
-def _turns(trial: TrialRecord, done: Sequence[_Done], page: Page) -> Iterator[str]:
+def _turns(trial: TrialRecord, done: Sequence[_Done], page: Page, told: Sequence[EvaluationResult]) -> Iterator[str]:
     at: tuple[int | None, int | None] = (None, None)
     answers = _answers(trial)
     for index, event in enumerate(done):
@@ -88,7 +94,7 @@ def _turns(trial: TrialRecord, done: Sequence[_Done], page: Page) -> Iterator[st
         yield from _line(event, answers, page, most=_LINES)
         last_of_turn = index + 1 == len(done) or (done[index + 1].step, done[index + 1].turn) != at
         if last_of_turn and event.turn is not None:
-            yield from _checks(trial, event, page)
+            yield from _checks(trial, event, page, told)
 
 
 def _heading(first: _Done, done: Sequence[_Done]) -> str:
@@ -96,11 +102,12 @@ def _heading(first: _Done, done: Sequence[_Done]) -> str:
     return f"turn {first.turn}, {milliseconds(max(times) - first.at_ms)}"
 
 
-def _checks(trial: TrialRecord, event: _Done, page: Page) -> Iterator[str]:
+def _checks(trial: TrialRecord, event: _Done, page: Page, told: Sequence[EvaluationResult]) -> Iterator[str]:
     for check in trial.evaluations:
         if (check.stage, check.step, check.turn) == ("turn", event.step, event.turn):
             verdict = page.paint(check.verdict, check.verdict)
-            yield f"{' ' * (_TALK_INDENT + 2)}{verdict}  {one_line(label(check))}: {one_line(check.message)}"
+            message = "" if any(check is each for each in told) else f": {one_line(check.message)}"
+            yield f"{' ' * (_TALK_INDENT + 2)}{verdict}  {one_line(label(check))}{message}"
 
 
 def _line(event: _Done, answers: Mapping[str, Observed], page: Page, *, most: int) -> Iterator[str]:

@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 import msgspec
 
-from steadyhand.judging.cost import PRICES_AS_OF
+from steadyhand.judging.cost import PRICES_AS_OF, CostSummary
 from steadyhand.judging.rates import ScenarioRate, percent
 from steadyhand.judging.statistics import pass_hat_k
 from steadyhand.records.chat import FinishReason
 from steadyhand.records.evaluation import EvaluationResult, LatencyTier, RubricScore
 from steadyhand.records.event import ModelCalled
-from steadyhand.records.run import CostSummary, Judged, Spent, Target, TrialRecord, answers_finish
+from steadyhand.records.run import Judged, Spent, Target, TrialRecord, answers_finish
 from steadyhand.report.table import Cell, clip, one_line
 
 JunitInconclusive = Literal["skipped", "failure", "error"]

@@ -11,8 +11,8 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Protocol, cast
 
 from steadyhand.errors import MockError, PluginError, TrialError
-from steadyhand.ports.agent import MockFunction, ScriptSandbox, ServiceFault
 from steadyhand.ports.model import Clock
+from steadyhand.ports.services import MockFunction, ScriptSandbox, ServiceFault
 from steadyhand.records.base import Record
 from steadyhand.records.location import Place
 from steadyhand.records.scenario import Mock, MockWhen

@@ -12,15 +12,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from steadyhand.errors import AgentError, PluginError, SteadyhandError, TrialError
-from steadyhand.ports.agent import (
-    Action,
-    ActionContext,
-    MockFunction,
-    ProvidedService,
-    ServiceFault,
-    ServiceMethod,
-    TrialContext,
-)
+from steadyhand.ports.agent import TrialContext
+from steadyhand.ports.services import Action, ActionContext, MockFunction, ProvidedService, ServiceFault, ServiceMethod
 from steadyhand.records.base import UnreadableValue, plain, plain_object
 from steadyhand.records.event import ActionStatus, ActionTaken, Noted, Observed, ServiceCalled
 from steadyhand.records.scenario import Mock

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, NamedTuple, cast
 
 from pydantic import BaseModel, ValidationError
 
 from steadyhand.errors import UsageError
+from steadyhand.records.base import shorten
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.scenario import (
@@ -32,6 +33,7 @@ from steadyhand.spec.agent_shapes import (
     RunStepShape,
 )
 from steadyhand.spec.conversation import check_conversation, lower_conversation
+from steadyhand.spec.patterns import inspect_pattern
 from steadyhand.spec.setup import digest_with, lower_setup, read_sql, read_virtual_fs
 from steadyhand.spec.validation import FieldPath, Findings, advice, describe, has_misspelt, mappings, nearest, validate
 from steadyhand.spec.yaml import Document
@@ -274,8 +276,25 @@ def _check_parameters(schema: dict[str, Any], path: FieldPath, findings: Finding
     except SchemaError as error:
         findings.error(path, f"expected a JSON Schema: {error.message}", "bad-schema")
         return
+    for pattern in _patterns(schema):
+        if (wrong := inspect_pattern(pattern).error) is not None:
+            findings.error(path, f"bad regular expression {shorten(pattern, 60)!r}: {wrong}", "bad-pattern")
     if schema.get("type") != "object":
         findings.error(path, "expected a JSON Schema of an object; set `type: object`", "bad-schema")
+
+
+def _patterns(schema: Any) -> Iterator[str]:
+    """Those in a JSON Schema."""
+    parts: Iterable[Any] = cast("list[Any]", schema) if isinstance(schema, list) else schema.values()
+    for each in parts:
+        if isinstance(each, dict | list):
+            yield from _patterns(each)
+    if isinstance(schema, dict):
+        found = cast("dict[str, Any]", schema)
+        named: Any = found.get("patternProperties")
+        yield from cast("dict[str, Any]", named) if isinstance(named, dict) else ()
+        if isinstance(found.get("pattern"), str):
+            yield found["pattern"]
 
 
 def _check_step(step: dict[str, Any], path: FieldPath, findings: Findings) -> None:

@@ -43,6 +43,9 @@ _NUMBER = re.compile(
     r"(?P<decimal>[-+]?[0-9]+)|0o(?P<octal>[0-7]+)|0x(?P<hex>[0-9a-fA-F]+)"
     r"|(?P<float>[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?)"
 )
+_HALF = re.compile(r"\\[uU](?:0000)?([dD][89a-fA-F][0-9a-fA-F]{2})")
+_LONE = re.compile("[\ud800-\udfff]")
+_PAIR = re.compile(r"((?<!\\)(?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
 _TAG = "tag:yaml.org,2002:"
 _CORE_TAGS = frozenset(_TAG + name for name in ("str", "int", "float", "bool", "null", "seq", "map"))
 
@@ -169,13 +172,16 @@ def _plain_data(value: Any, path: FieldPath) -> Any:
     """A copy of what a file could have held. Raises `_NotPlain`."""
     if len(path) > MAX_DEPTH:
         raise _NotPlain(f"nested more than {MAX_DEPTH} levels deep", path)
-    if value is None or type(value) in (str, int, float, bool):
+    if type(value) is str:
+        return _whole(value, path)
+    if value is None or type(value) in (int, float, bool):
         return value
     if isinstance(value, Mapping):
         entries = cast("Mapping[object, Any]", value)
         for key in entries:
             if not isinstance(key, str):
                 raise _NotPlain(f"expected text as key, found {type(key).__name__} {key!r}", path)
+            _whole(key, path)
         return {str(key): _plain_data(each, (*path, str(key))) for key, each in entries.items()}
     if isinstance(value, list | tuple):
         items = cast("Sequence[Any]", value)
@@ -183,6 +189,17 @@ def _plain_data(value: Any, path: FieldPath) -> Any:
     raise _NotPlain(
         f"expected text, a number, true or false, None, a list or a mapping, found a {type(value).__name__}", path
     )
+
+
+def _whole(text: str, path: FieldPath) -> str:
+    """Raises `_NotPlain` for what UTF-8 cannot hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise _NotPlain(
+            f"found half a surrogate pair, {text[error.start]!a}; expected whole characters", path
+        ) from None
+    return text
 
 
 def _decode(content: bytes) -> str:
@@ -261,7 +278,28 @@ class _Composer(CParser):
         self.depth -= 1  # pyright: ignore[reportAttributeAccessIssue]
 
 
+def _with_whole_characters(text: str) -> str:
+    """JSON writes characters beyond the first plane as two escapes, where YAML has one.
+
+    Only done to JSON: in YAML a backslash outside double quotes means itself.
+    """
+    if not _PAIR.search(text):
+        return text
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return _PAIR.sub(_joined, text)
+
+
+def _joined(pair: re.Match[str]) -> str:
+    before, high, low = pair.groups()
+    return f"{before}\\U{0x10000 + ((int(high, 16) & 0x3FF) << 10) + (int(low, 16) & 0x3FF):08x}"
+
+
 def _compose(text: str) -> Node:
+    if "\\u" in text:
+        text = _with_whole_characters(text)
     try:
         root = _Composer(text).get_single_node()
     except yaml.reader.ReaderError as error:
@@ -270,12 +308,23 @@ def _compose(text: str) -> Node:
         column = len(before) - before.rfind("\n")
         raise YamlError("yaml-syntax", f"not valid YAML: {error.reason}", line, column) from None
     except yaml.MarkedYAMLError as error:
-        raise _yaml_error(error) from None
+        raise _half_character(error, text) or _yaml_error(error) from None
     except yaml.YAMLError as error:
         raise YamlError("yaml-syntax", f"not valid YAML: {error}") from None
     if root is None:
         raise YamlError("empty-file", "the file is empty", 1, 1)
     return root
+
+
+def _half_character(error: yaml.MarkedYAMLError, text: str) -> YamlError | None:
+    """If that is what the reading stopped at."""
+    mark = error.problem_mark
+    line = "".join(text.splitlines()[mark.line : mark.line + 1]) if mark is not None else ""
+    found = _HALF.match(line, max(0, mark.column - 2)) if mark is not None else None
+    if mark is None or found is None:
+        return None
+    message = f"found half a surrogate pair, {found.group()}; write the character itself, or \\U and its eight digits"
+    return YamlError("half-character", message, mark.line + 1, found.start() + 1)
 
 
 def _yaml_error(error: yaml.MarkedYAMLError) -> YamlError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random as randomness
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -197,6 +197,14 @@ class RunReader:
         with reading(self.path) as connection:
             return {as_stored(scenario, str): as_stored(count, int) for scenario, count in connection.execute(query)}
 
+    def planned_numbers(self) -> dict[str, Sequence[int]]:
+        """The numbers of the planned trials of each scenario, likewise."""
+        found: dict[str, list[int]] = {}
+        with reading(self.path) as connection:
+            for scenario_id, index in connection.execute("SELECT scenario_id, idx FROM plan ORDER BY position"):
+                found.setdefault(as_stored(scenario_id, str), []).append(as_stored(index, int))
+        return {scenario_id: _as_range(numbers) for scenario_id, numbers in found.items()}
+
     def counts_per_scenario(self) -> dict[tuple[str, Verdict], int]:
         """The number of trials by scenario and verdict, without zeros."""
         query = "SELECT scenario_id, verdict, count(*) FROM trial GROUP BY scenario_id, verdict"
@@ -231,6 +239,13 @@ class RunReader:
             return _decode(row)
         except StoreError as error:
             return self._in_place_of(row, error)
+
+
+def _as_range(numbers: list[int]) -> Sequence[int]:
+    """The same numbers, without keeping each of them where they are evenly spaced."""
+    step = numbers[1] - numbers[0] if len(numbers) > 1 else 1
+    even = range(numbers[0], numbers[-1] + 1, step) if step > 0 else range(0)
+    return even if len(even) == len(numbers) and all(map(int.__eq__, even, numbers)) else numbers
 
 
 class _Stored(NamedTuple):

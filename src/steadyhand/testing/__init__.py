@@ -6,11 +6,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from steadyhand.testing.agent import ScriptedAgent
-    from steadyhand.testing.clock import SettableClock
-    from steadyhand.testing.model import ScriptedChatModel
+    from steadyhand.testing.fakes import RecordingSink, ScriptedAgent, ScriptedChatModel, SettableClock
     from steadyhand.testing.model_server import ModelServer
-    from steadyhand.testing.sink import RecordingSink
     from steadyhand.testing.wire import Answer, Behaviour, Served, Times
 
 __all__ = [
@@ -29,11 +26,11 @@ _HOME = {
     "Answer": "steadyhand.testing.wire",
     "Behaviour": "steadyhand.testing.wire",
     "ModelServer": "steadyhand.testing.model_server",
-    "RecordingSink": "steadyhand.testing.sink",
-    "ScriptedAgent": "steadyhand.testing.agent",
-    "ScriptedChatModel": "steadyhand.testing.model",
+    "RecordingSink": "steadyhand.testing.fakes",
+    "ScriptedAgent": "steadyhand.testing.fakes",
+    "ScriptedChatModel": "steadyhand.testing.fakes",
     "Served": "steadyhand.testing.wire",
-    "SettableClock": "steadyhand.testing.clock",
+    "SettableClock": "steadyhand.testing.fakes",
     "Times": "steadyhand.testing.wire",
 }
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
-from steadyhand.compose.sides import compare_sources, read_source
+from steadyhand.compose.comparison import compare_sources, read_source
 from steadyhand.errors import StoreError, UsageError
 from steadyhand.judging.cost import Prices
 from steadyhand.judging.rates import ScenarioRate, tally_scenarios
@@ -21,8 +21,8 @@ from steadyhand.report.html.overview import WORST_FIRST, row_of, target_of
 from steadyhand.report.html.trial import trial_part, trial_view
 from steadyhand.store.reader import RunEntry, RunReader, list_runs
 from steadyhand.store.summaries import record_named, state_of
-from steadyhand.viewer.labelling import Labelling
-from steadyhand.viewer.page import PageResponse, address, asset_response, part, problem_page, rendered
+from steadyhand.viewer.labels import Labelling
+from steadyhand.viewer.response import PageResponse, address, asset_response, part, problem_page, rendered
 from steadyhand.viewer.trial_index import PAGE, TrialFilter, TrialIndex
 
 _RUNS = 50

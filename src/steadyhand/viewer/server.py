@@ -1,17 +1,25 @@
-"""The viewer's HTTP server: on loopback, for one person, with headers that let no other page look or write."""
+"""The viewer's HTTP server: on loopback, for one person, with headers that let no other page look or write.
+
+It answers whoever followed a link that was printed on the terminal. A link works once. It is exchanged for a cookie, so
+that what a history or a screenshot keeps of it opens nothing.
+"""
 
 from __future__ import annotations
 
+import hmac
+import http.cookies
+import secrets
 import socket
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar, cast
 from urllib.parse import parse_qsl, urlsplit
 
 from steadyhand.errors import SetupError, StoreError, UsageError
-from steadyhand.viewer.page import PageResponse, content_security_policy, problem_page
+from steadyhand.records.base import Record
 from steadyhand.viewer.pages import Viewer
-from steadyhand.viewer.session import ENTRANCE, Refusal, Session
+from steadyhand.viewer.response import PageResponse, content_security_policy, problem_page
 
 HOST = "127.0.0.1"
 _LARGEST_FORM = 64 * 1024
@@ -23,6 +31,8 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
+ENTRANCE = "/enter"
+_SAME = frozenset({"same-origin", "none"})
 
 
 class ViewerServer(ThreadingHTTPServer):
@@ -123,3 +133,63 @@ def _entered(session: Session, token: str, *, known: bool) -> PageResponse:
 
 def _refused(refusal: Refusal) -> PageResponse:
     return PageResponse(status=refusal.status, kind="text/plain; charset=utf-8", body=f"{refusal.message}\n".encode())
+
+
+class Refusal(Record):
+    """Why a request is not answered. It says nothing about what there is."""
+
+    status: int
+    message: str
+
+
+class Session:
+    """The links and the cookie of one viewer, known to this process only."""
+
+    def __init__(self, port: int) -> None:
+        self._port: int = port
+        self._hosts: frozenset[str] = frozenset({f"127.0.0.1:{port}", f"localhost:{port}"})
+        self._links: set[str] = set()
+        self._lock: threading.Lock = threading.Lock()
+        self._key: str = secrets.token_urlsafe(32)
+        self._cookie: str = f"steadyhand-{port}"
+
+    def link(self) -> str:
+        """A new link that works once."""
+        token = secrets.token_urlsafe(24)
+        with self._lock:
+            self._links.add(token)
+        return f"http://127.0.0.1:{self._port}{ENTRANCE}?token={token}"
+
+    def enter(self, token: str) -> str | None:
+        """The cookie to set in exchange for the token; None if it is none of ours or was used."""
+        with self._lock:
+            found = next((each for each in self._links if hmac.compare_digest(each.encode(), token.encode())), None)
+            if found is None:
+                return None
+            self._links.discard(found)
+        return f"{self._cookie}={self._key}; HttpOnly; SameSite=Strict; Path=/"
+
+    def knows(self, headers: Mapping[str, str]) -> bool:
+        """Whether the request carries our cookie."""
+        try:
+            found = http.cookies.SimpleCookie(headers.get("Cookie", "")).get(self._cookie)
+        except http.cookies.CookieError:
+            return False
+        return found is not None and hmac.compare_digest(found.value.encode(), self._key.encode())
+
+    def foreign(self, headers: Mapping[str, str], *, writes: bool) -> Refusal | None:
+        """A request that comes from elsewhere: through another name for this machine, or from another page.
+
+        A browser says where a request comes from, and no page can change that. `Sec-Fetch-Site` tells pages of other
+        ports apart too, which share the cookies of the host.
+        """
+        host = headers.get("Host", "")
+        if host not in self._hosts:
+            return Refusal(status=421, message="The viewer answers to 127.0.0.1 and localhost only.")
+        if headers.get("Sec-Fetch-Site", "none") not in _SAME:
+            return Refusal(
+                status=403, message="Another page asked for this. Copy the address and open it in a tab of its own."
+            )
+        if writes and headers.get("Origin") != f"http://{host}":
+            return Refusal(status=403, message="Labels are taken from the viewer's own pages only.")
+        return None

@@ -269,7 +269,7 @@ class TrialIndex:
         return {verdict: found.get(verdict.value, 0) for verdict in Verdict}
 
     def rates(self) -> list[ScenarioRate]:
-        """As `compose.running.rates_of` has them, from the index."""
+        """As `compose.run.rates_of` has them, from the index."""
         planned = self.reader.planned_per_scenario()
         rows = self._rows("SELECT scenario_id, verdict, count(*) FROM entry GROUP BY scenario_id, verdict")
         until = None

@@ -4,7 +4,7 @@ import pytest
 
 from steadyhand.batch.plan import Plan
 from steadyhand.errors import SetupError
-from steadyhand.records.run import TrialKey
+from steadyhand.records.run import Shard, TrialKey
 from steadyhand.spec.load import load
 
 DECISION = """\
@@ -100,3 +100,30 @@ def test_a_scenario_that_is_decided_is_left_at_once(tmp_path: Path):
     assert found == ["a#0", "a#1", "b#0", "b#1", "b#2"]
     assert len(asked) == 6
     assert list(plan.wanted(lambda key: True))[:2] == plan[:2]
+
+
+def test_shards_are_disjoint_and_together_the_whole():
+    trials = {"b": 7, "a": 1, "c10": 4, "c2": 12}
+    whole = {(name, index) for name, count in trials.items() for index in range(count)}
+    for of in (1, 2, 3, 5, 24):
+        for together in (False, True):
+            for order in (trials, dict(sorted(trials.items()))):
+                shards = [Shard(number=number, of=of, trials=order, together=together) for number in range(1, of + 1)]
+                parts = [{(name, at) for name, own in each.numbers.items() for at in own} for each in shards]
+                assert sum(map(len, parts)) == len(whole)
+                assert set().union(*parts) == whole
+                sizes = [len(part) for part in parts]
+                assert together or max(sizes) - min(sizes) <= 1
+
+
+def test_a_part_of_a_plan_has_the_trials_of_the_whole(tmp_path):
+    (tmp_path / "one.yaml").write_text(DECISION)
+    scenarios = load([tmp_path], catalogue={}).scenarios
+    whole, part = Plan(scenarios, seed=7, trials=9), Plan(scenarios, seed=7, numbers={scenarios[0].id: range(1, 9, 3)})
+    assert [each.key.index for each in part] == [1, 4, 7]
+    assert list(part) == list(whole)[1::3]
+    assert (len(part), part[1], part[-1]) == (3, whole[4], whole[7])
+    assert part.per_scenario() == {scenarios[0].id: 3}
+    assert part.has(whole[4].key)
+    assert not part.has(whole[5].key)
+    assert [each.key.index for each in part.wanted(lambda key: key.index < 7)] == [1, 4]

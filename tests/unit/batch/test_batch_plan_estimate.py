@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from steadyhand.batch.plan import Plan, estimate
-from steadyhand.compose.loading import build_registry
 from steadyhand.compose.models import asks_judge
+from steadyhand.compose.scenarios import build_registry
 from steadyhand.plugins.registry import EvaluationCatalogue
 from steadyhand.spec.load import load
 

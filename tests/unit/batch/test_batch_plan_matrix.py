@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from steadyhand.batch.plan import Plan
-from steadyhand.compose.loading import build_registry
+from steadyhand.compose.scenarios import build_registry
 from steadyhand.plugins.registry import EvaluationCatalogue
 from steadyhand.spec.agent import Vocabulary
 from steadyhand.spec.load import load

@@ -6,8 +6,8 @@ from steadyhand.batch.limits import OPENING_S, SPACING_S, WINDOW_S, Window
 from steadyhand.batch.provider import GIVE_UP_S, TOLERATED, ProviderGate, ProviderLimits, provider_of
 from steadyhand.errors import ModelError
 from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, Message, Usage
-from steadyhand.records.run import HeldUp
-from steadyhand.testing.clock import SettableClock
+from steadyhand.records.run import CallWait
+from steadyhand.testing.fakes import SettableClock
 
 REQUEST = ChatRequest(messages=(Message(role="user", content="x" * 400),), max_tokens=100)
 
@@ -215,11 +215,11 @@ async def test_who_waits_and_for_what_can_be_seen():
         for _ in range(4):
             await asyncio.sleep(0)
         clock.advance(2.0)
-        assert gate.held_up() == (HeldUp(reason="openai limits the rate (429)", calls=3, left_s=40.0),)
+        assert gate.waits() == (CallWait(reason="openai limits the rate (429)", calls=3, left_s=40.0),)
         with gate.backing_off("other/m", down("server", status=503), 7.0):
             clock.advance(3.0)
-            assert gate.held_up()[1:] == (HeldUp(reason="other 503", calls=1, left_s=4.0),)
-        while gate.held_up():
+            assert gate.waits()[1:] == (CallWait(reason="other 503", calls=1, left_s=4.0),)
+        while gate.waits():
             clock.advance(40.0)
             await asyncio.sleep(0)
 
@@ -231,10 +231,10 @@ async def test_that_a_provider_is_down_can_be_seen():
         await call(gate, down())
     waiting = asyncio.create_task(call(gate))
     await asyncio.sleep(0)
-    assert gate.held_up() == (HeldUp(reason="openai is down", calls=1, left_s=1.0, down="openai"),)
+    assert gate.waits() == (CallWait(reason="openai is down", calls=1, left_s=1.0, down="openai"),)
     clock.advance(1.0)
     assert await waiting == "openai is down"
-    assert gate.held_up() == ()
+    assert gate.waits() == ()
 
 
 async def test_how_long_an_outage_is_waited_for_is_shown_after_a_look_in_vain_too():
@@ -250,7 +250,7 @@ async def test_how_long_an_outage_is_waited_for_is_shown_after_a_look_in_vain_to
     await looking
     for _ in range(4):
         await asyncio.sleep(0)
-    assert gate.held_up() == (HeldUp(reason="openai is down", calls=3, left_s=2.0, down="openai"),)
+    assert gate.waits() == (CallWait(reason="openai is down", calls=3, left_s=2.0, down="openai"),)
     while not all(task.done() for task in others):
         clock.advance(1.0)
         await asyncio.sleep(0)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from steadyhand.compose.models import Tape
-from steadyhand.compose.settings import RunOptions
 from steadyhand.errors import SetupError
 from steadyhand.records.chat import ChatRequest, Message
+from steadyhand.records.config import RunOptions
 from steadyhand.redaction import Redactor
 from steadyhand.testing import Answer, ModelServer
 from support.project import JUDGED

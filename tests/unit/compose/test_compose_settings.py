@@ -12,12 +12,11 @@ from steadyhand.compose.settings import (
     DEFAULT_OUT,
     DEFAULT_RETRIES,
     DEFAULT_TIMEOUT_S,
-    RunOptions,
-    Selection,
     restore_options,
     save_options,
 )
 from steadyhand.errors import SetupError
+from steadyhand.records.config import RunOptions, Selection
 from support.project import AGENT
 
 EVERYTHING = """\

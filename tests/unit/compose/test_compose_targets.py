@@ -2,9 +2,10 @@
 
 import pytest
 
-from steadyhand.compose.running import Run
-from steadyhand.compose.settings import RunOptions, Selection, under_test
+from steadyhand.compose.run import Run
+from steadyhand.compose.settings import under_test
 from steadyhand.errors import SetupError
+from steadyhand.records.config import RunOptions, Selection
 from steadyhand.records.run import Target
 from support.project import AGENT, Project
 

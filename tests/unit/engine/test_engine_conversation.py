@@ -11,8 +11,9 @@ from steadyhand.builtin.users.simulator import LlmUserSimulator
 from steadyhand.errors import ModelError
 from steadyhand.plugins.plugin import Plugin
 from steadyhand.plugins.registry import Registry
-from steadyhand.ports.agent import EVERYTHING_SEEN, ProvidedService, Reply, TrialContext, Turn
+from steadyhand.ports.agent import EVERYTHING_SEEN, Reply, TrialContext, Turn
 from steadyhand.ports.evaluator import EvaluationParams
+from steadyhand.ports.services import ProvidedService
 from steadyhand.records.chat import Attempt, CallTiming, Spoiled, SpoiledBy
 from steadyhand.records.evaluation import EvaluationSpec, FailureClass, Verdict, passed
 from steadyhand.records.event import LimitReached, ModelCalled, Noted, Said

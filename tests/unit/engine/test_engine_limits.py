@@ -1,8 +1,12 @@
 """A budget lets no new trial start when it is used up, or when it cannot be kept."""
 
-import pytest
+import math
 
-from steadyhand.engine.limits import SpendingLimit
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steadyhand.engine.limits import SpendingLimit, Stalls
 from steadyhand.errors import SetupError
 from steadyhand.records.chat import Spoiled, SpoiledBy
 from steadyhand.records.event import Thought
@@ -69,3 +73,39 @@ def test_a_cost_limit_needs_prices_before_anything_runs():
         "--max-cost needs the price of other/model: add it to steadyhand.toml, as in "
         '[prices."other/model"] with input and output per million tokens'
     )
+
+
+PAUSES = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 50)), max_size=400)
+"""How long the loop ran, and how long it then stood still."""
+
+
+def noted(pauses, stalls):
+    now, found = 0.0, []
+    for ran, stood in pauses:
+        due, now = now + ran, now + ran + stood
+        stalls.note(due, now)
+        found.append((due, now))
+    return found
+
+
+@given(PAUSES, st.integers(-10, 9000), st.integers(0, 9000))
+def test_spans_are_answered_as_by_looking_at_every_stall(pauses, start, length):
+    stalls = Stalls()
+    end = start + length
+    found = noted(pauses, stalls)
+    parts = [max(0.0, min(woken, end) - max(due, start)) for due, woken in found]
+    assert stalls.longest(start, end) == max(parts, default=0.0)
+    assert stalls.total(start, end) == sum(parts)
+    assert stalls.first_after(start) == next((due for due, woken in found if woken >= start), None)
+
+
+@given(PAUSES, st.integers(0, 9000), st.integers(0, 9000))
+def test_what_is_no_longer_kept_is_never_taken_for_a_loop_that_ran(pauses, start, length):
+    stalls = Stalls(kept=64)
+    end = start + length
+    found = noted(pauses, stalls)
+    parts = [max(0.0, min(woken, end) - max(due, start)) for due, woken in found]
+    assert len(stalls) <= 128
+    assert stalls.longest(start, end) >= max(parts, default=0.0)
+    assert stalls.total(start, end) in (sum(parts), math.inf)
+    assert stalls.first_after(start) in (next((due for due, woken in found if woken >= start), None), -math.inf)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from steadyhand.builtin.environments.local import LocalEnvironment
@@ -197,3 +198,18 @@ async def test_a_forbidden_phrase_is_read_as_the_invariant_reads_it(tmp_path):
     found = await timeline(tmp_path, pieces, invariant("not_contains", "not that urgent"), BUDGET)
     assert (found.first_safe_ms, found.safe_ms) == (10.0, None)
     assert found.at_deadline == SafetyAtDeadline(target=True, acceptable=False, critical=False)
+
+
+@pytest.mark.parametrize("at_ms", [10.0, 25.0, 30.0, 45.0, 100.0])
+async def test_an_answer_in_one_piece_is_timed_as_one_in_several(tmp_path, at_ms):
+    """What the verdicts say of a whole answer spares the search, and gives the same times."""
+    pieces = ["Stop the pump."]
+    whole = call(pieces)
+    timing = msgspec.structs.replace(whole.timing, chunks=((at_ms, len(pieces[0])),))
+    calls = (msgspec.structs.replace(whole, timing=timing),)
+    specs = (invariant("regex", r"\bstop\b"), invariant("not_contains", "wait"), BUDGET)
+    searched = await timeline(tmp_path, pieces, *specs, calls=calls)
+    known = await timeline(tmp_path, pieces, *specs, calls=calls, verdicts=(Verdict.PASSED, Verdict.PASSED))
+    assert searched is not None
+    assert searched.safe_ms == at_ms
+    assert known == searched

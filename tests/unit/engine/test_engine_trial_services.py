@@ -20,7 +20,7 @@ from steadyhand.engine.limits import SystemClock
 from steadyhand.engine.trial import run_trial
 from steadyhand.plugins.plugin import AgentSettings, EnvironmentSettings, ModelSettings
 from steadyhand.plugins.registry import Registry
-from steadyhand.ports.agent import Action, ProvidedService, ServiceFault
+from steadyhand.ports.services import Action, ProvidedService, ServiceFault
 from steadyhand.records.chat import Message, ToolCall
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import TrialKey, TrialRecord

@@ -13,7 +13,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from steadyhand.gateway.run import run_gateway
 from steadyhand.gateway.server import GatewayServer
-from steadyhand.ports.agent import Action
+from steadyhand.ports.services import Action
 from steadyhand.records.event import ActionTaken, Observed, ServiceCalled
 from steadyhand.records.scenario import Mock, MockFault, MockWhen
 from steadyhand.runtime.mocks import MockTable

@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from steadyhand.judging.cost import LIST_PRICES, Prices, cost_of, cost_of_trial, spent_on
+from steadyhand.judging.cost import LIST_PRICES, CostSummary, Prices, cost_of, cost_of_trial, spent_on
 from steadyhand.records.chat import Attempt, Spoiled, SpoiledBy
 from steadyhand.records.config import Price
 from steadyhand.records.event import Thought
-from steadyhand.records.run import CostSummary, Spent
+from steadyhand.records.run import Spent
 from support.model_calls import GOOD, PRICES, call
 from support.sample_trials import typical
 

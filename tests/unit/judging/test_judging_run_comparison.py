@@ -4,8 +4,8 @@ import jsonschema
 import msgspec
 import pytest
 
+from steadyhand.judging.comparison_side import TrialFacts, gather, kept_tier
 from steadyhand.judging.run_comparison import Comparison, compare_sides, comparison_schema
-from steadyhand.judging.side import TrialFacts, gather, kept_tier
 from steadyhand.records.evaluation import LatencyTier, Verdict
 from steadyhand.records.location import Place
 from steadyhand.records.run import JUDGE_PART, SCENARIO_PART

@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steadyhand.records.base import MAX_DEPTH, UnreadableValue, plain, plain_fields, plain_object, shorten, too_deep
+from steadyhand.records.base import (
+    MAX_DEPTH,
+    UnreadableValue,
+    ms_of,
+    plain,
+    plain_fields,
+    plain_object,
+    rounded_ms,
+    shorten,
+    too_deep,
+)
 from steadyhand.records.event import ActionTaken, Noted, Observed, ServiceCalled
 from steadyhand.redaction import Redactor
 from steadyhand.store.schema import decode, encode
@@ -88,6 +98,26 @@ def test_whatever_comes_from_outside_can_be_written_and_read_again(value, named)
 )
 def test_how_strange_values_are_spelt(value, copy):
     assert plain(value) == copy
+
+
+@pytest.mark.parametrize(
+    "held",
+    [1.5, "text", 3, True, None, math.inf, math.nan, "\ud800", 2**64, -(2**63) - 1, b"x", [1], {"a": math.inf}],
+)
+def test_a_flat_object_is_copied_as_one_inside_another(held):
+    value = {"a": held, "b": 1}
+    copy = plain(value)
+    assert copy is not value
+    assert copy == plain([value])[0]
+    named = {held: 1} if isinstance(held, str | int | float | None) else {}
+    assert plain(named) == plain([named])[0]
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.0123456, 1.0005, -0.0123456, 12345.6789012, 3e-7])
+def test_milliseconds_have_three_decimals(seconds):
+    assert ms_of(seconds) == pytest.approx(round(seconds * 1000, 3), abs=0.00101)
+    assert len(repr(ms_of(seconds)).partition(".")[2]) <= 3
+    assert rounded_ms(seconds * 1000) == pytest.approx(ms_of(seconds), abs=0.00101)
 
 
 def test_an_integer_of_a_million_digits_is_spelt_in_hexadecimal():

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationResult, Evidence, JudgeNote, Verdict
@@ -93,6 +94,58 @@ def test_a_pattern_is_said_once():
     )
     assert told_once(check) == (check.message, {"excerpt": "Let us wait."})
     assert told_once(check, ["Let us wait."]) == (check.message, {})
+
+
+@pytest.mark.parametrize(
+    ("message", "evidence", "told"),
+    [
+        ("reply does not contain 'sorry'", {"found": "no match", "where": "reply"}, {}),
+        ("a.md does not exist in the workspace", {"expected": "file a.md", "found": "no such file"}, {}),
+        ("gone.txt does not exist", {"expected": "'bye' in gone.txt"}, {"expected": "'bye' in gone.txt"}),
+        ("mail.send was called once; expected twice", {"found": "1 of 1 service call matched"}, {}),
+        ("mail.send was never called", {"found": "0 of 7 calls matched"}, {"found": "0 of 7 calls matched"}),
+        ("took 43.1 ms, above the maximum of 1 ms", {"expected": "at most 1 ms", "where": "the agent's own time"}, {}),
+        ("expected 1 row, found 2", {"where": "SELECT id FROM t"}, {"where": "SELECT id FROM t"}),
+        ("0 of 2 are positive", {"found": "- 'useless' (turn 2)"}, {"found": "- 'useless' (turn 2)"}),
+        ("too rude", {"expected": "a polite greeting"}, {"expected": "a polite greeting"}),
+        ("too rude", {"found": "a rude word"}, {"found": "a rude word"}),
+    ],
+)
+def test_evidence_that_says_nothing_new_is_left_out(message, evidence, told):
+    check = EvaluationResult(verdict=Verdict.FAILED, type="any", message=message, evidence=Evidence(**evidence))
+    assert told_once(check, ["What a useless answer, I would say at turn 2."]).fields == told
+
+
+def test_a_reason_that_is_in_what_was_found_is_not_said_again():
+    reasoning = "The agent asked for the name again although it was given."
+    listed = f"'name' in turn 2: {reasoning}; 'name' in turn 3: It greets a stranger."
+    check = EvaluationResult(
+        verdict=Verdict.FAILED,
+        type="context_retention",
+        message=f"kept in 0 of 2 turns; lost: {listed}",
+        evidence=Evidence(found=listed),
+        judge=JudgeNote(model="openai/j", prompt_hash="x", raw="{}", reasoning=reasoning),
+    )
+    assert told_once(check) == ("kept in 0 of 2 turns; lost: 'name' in turn 2", {"found": listed})
+
+
+def test_every_check_that_did_not_pass_has_a_line():
+    checks = [failed(f"c{number}", f"reply lacks {number}") for number in range(3)]
+    unseen = EvaluationResult(verdict=Verdict.INCONCLUSIVE, type="x", name="unseen", message="not visible")
+    lines = render([trial("a", 0, Verdict.FAILED, [*checks, checks[2], unseen])], detail="quiet")
+    assert lines[:6] == [
+        "FAILED  a",
+        "  c0",
+        "    reply lacks 0",
+        "  also c1: reply lacks 1",
+        "  also c2: reply lacks 2 (2 times)",
+        "  also unseen (inconclusive): not visible",
+    ]
+    many = [failed(f"c{number}", f"reply lacks {number}") for number in range(20)]
+    crowd = [trial(f"s{number}", 0, Verdict.FAILED, many) for number in range(20)]
+    lines = render(crowd, detail="quiet")
+    assert sum(line.startswith("  also c1, c2, c3, c4, ") for line in lines) == 20
+    assert len(lines) < 110
 
 
 def test_the_reasoning_of_a_judge_is_said_once():

@@ -7,15 +7,15 @@ import threading
 import msgspec
 
 from steadyhand.records.event import Retried
-from steadyhand.records.run import HeldUp, Standing, TrialKey
-from steadyhand.report.progress import PlainProgress, ProgressRate, SilentProgress, progress_for, standing_line
+from steadyhand.records.run import CallWait, RunHealth, TrialKey
+from steadyhand.report.progress import PlainProgress, ProgressRate, SilentProgress, health_line, progress_for
 from support.sample_run import BROKEN, HEADER, SAFE, TRIALS, UNSAFE
 
-HELD_UP = Standing(
+HELD_UP = RunHealth(
     waits=(
-        HeldUp(reason="openai limits the rate (429)", calls=8, left_s=41.3),
-        HeldUp(reason="other is down", calls=1, left_s=20.0, down="other"),
-        HeldUp(reason="short 500", calls=1, left_s=0.2),
+        CallWait(reason="openai limits the rate (429)", calls=8, left_s=41.3),
+        CallWait(reason="other is down", calls=1, left_s=20.0, down="other"),
+        CallWait(reason="short 500", calls=1, left_s=0.2),
     ),
     lag_ms=12.4,
 )
@@ -60,19 +60,19 @@ def test_a_trial_says_how_often_its_calls_were_tried_again():
 
 
 def test_what_holds_the_run_up_on_one_line():
-    assert standing_line(HELD_UP) == "; ".join(WORDS)
-    assert standing_line(Standing(lag_ms=2.0)) == ""
+    assert health_line(HELD_UP) == "; ".join(WORDS)
+    assert health_line(RunHealth(lag_ms=2.0)) == ""
 
 
 def test_plain_lines_tell_once_what_holds_the_run_up():
     asked = threading.Semaphore(0)
 
-    def standing():
+    def health():
         asked.release()
         return HELD_UP
 
     stream = io.StringIO()
-    observer = PlainProgress(stream, standing, every_s=0.001)
+    observer = PlainProgress(stream, health, every_s=0.001)
     observer.run_started(HEADER)
     for _ in range(3):
         asked.acquire()
@@ -140,7 +140,7 @@ def test_live_on_a_terminal(monkeypatch):
     reader = threading.Thread(target=read_to_the_end)
     reader.start()
     with os.fdopen(slave, "w") as stream:
-        observer = progress_for(stream, standing=lambda: HELD_UP)
+        observer = progress_for(stream, health=lambda: HELD_UP)
         observer.noted("said before\nthe run")
         watch(observer)
     reader.join()

@@ -1,6 +1,7 @@
 import pytest
 
-from steadyhand.records.run import CostSummary, Spent
+from steadyhand.judging.cost import CostSummary
+from steadyhand.records.run import Spent
 from steadyhand.report.wording import cost_line
 
 AGENT = Spent(calls=1, input_tokens=900, output_tokens=100, cost=0.003)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from steadyhand.errors import LimitExceeded, MockError, PluginError
-from steadyhand.ports.agent import ServiceFault
+from steadyhand.ports.services import ServiceFault
 from steadyhand.runtime.mocks import MockCall, MockRegistry
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from steadyhand.builtin.mocks.javascript import QuickJsSandbox
 from steadyhand.errors import MockError
-from steadyhand.ports.agent import ServiceFault
+from steadyhand.ports.services import ServiceFault
 from steadyhand.records.location import Place
 from steadyhand.records.scenario import Mock, MockFault, MockWhen
 from steadyhand.runtime.mocks import MockCall, MockTable

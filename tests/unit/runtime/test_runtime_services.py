@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from steadyhand.errors import AgentError, MockError, PluginError
-from steadyhand.ports.agent import Action, ActionContext, ProvidedService, ServiceFault
+from steadyhand.ports.services import Action, ActionContext, ProvidedService, ServiceFault
 from steadyhand.records.event import ActionTaken, Noted, ServiceCalled
 from steadyhand.records.scenario import Mock, MockFault, MockWhen
 from steadyhand.runtime.runtime import AgentRuntime

@@ -26,7 +26,12 @@ def test_a_schema_and_a_description_are_kept(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("parameters", "said"),
-    [("{type: objekt}", "expected a JSON Schema"), ("{type: string}", "a JSON Schema of an object")],
+    [
+        ("{type: objekt}", "expected a JSON Schema"),
+        ("{type: string}", "a JSON Schema of an object"),
+        ("{type: object, properties: {x: {pattern: 'a{99999999}'}}}", "bad regular expression .*too large"),
+        ("{type: object, anyOf: [{patternProperties: {'(a{999}){999}': {}}}]}", "bad regular expression .*too large"),
+    ],
 )
 def test_what_is_no_schema_of_an_object_is_an_error(tmp_path, monkeypatch, parameters, said):
     monkeypatch.chdir(tmp_path)

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from steadyhand.spec.yaml import MAX_DEPTH, YamlError, parse
+from steadyhand.spec.yaml import MAX_DEPTH, YamlError, given_document, parse
 
 
 def data(text: str):
@@ -134,3 +134,42 @@ def test_aliases_do_not_get_around_the_depth_limit():
     chain = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for n in range(1, MAX_DEPTH + 5))
     with pytest.raises(YamlError, match="levels deep"):
         parse(chain)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (r'{"a": "x\ud83d\ude00y", "\uD83D\uDE00": 1}', {"a": "x😀y", "😀": 1}),
+        (r'{"a": "\\ud83d\\ude00 \\\ud83d\ude00"}', {"a": r"\ud83d\ude00 \😀"}),
+        (r"{a: '\ud83d\ude00'}", {"a": r"\ud83d\ude00"}),
+        (r"\ud83d\ude00", r"\ud83d\ude00"),
+    ],
+)
+def test_json_may_write_one_character_as_two_escapes(text, value):
+    assert data(text) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        (r'{"a": "\ud83d"}', 8),
+        (r'{"a": "\ude00\ud83d"}', 8),
+        (r'{"a": "x\uD83D and \uDE00"}', 9),
+        (r'a: "\ud83d\ude00"', 5),
+        (r'a: "\U0000d83d"', 5),
+    ],
+)
+def test_half_a_character_is_one_clear_error(text, column):
+    with pytest.raises(YamlError, match=r"found half a surrogate pair, \\\w+; write the character itself") as raised:
+        parse(text)
+    assert (raised.value.fault.code, raised.value.fault.column) == ("half-character", column)
+
+
+def test_half_a_character_in_data_from_python_is_one_clear_error():
+    for value in ({"a": ["\ud83d"]}, {"a": [{"\ud83d": 1}]}):
+        document, problems = given_document(value, "given")
+        assert document is None
+        assert [problem.message for problem in problems] == [
+            "found half a surrogate pair, '\\ud83d'; expected whole characters"
+        ]
+        assert problems[0].place.path == "a[0]"

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from steadyhand.compose.running import rates_of
+from steadyhand.compose.run import rates_of
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.event import ActionTaken, CommandRan, ErrorHappened, Noted, Said

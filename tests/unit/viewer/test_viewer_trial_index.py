@@ -7,7 +7,7 @@ import sqlite3
 import msgspec
 import pytest
 
-from steadyhand.compose.running import rates_of
+from steadyhand.compose.run import rates_of
 from steadyhand.records.evaluation import FailureClass, Outcome, Verdict
 from steadyhand.records.run import Target, TrialKey
 from steadyhand.store.schema import PlanEntry

@@ -39,8 +39,9 @@ from steadyhand.builtin.agents.options import (
 from steadyhand.builtin.agents.trajectory import TrajectoryReporter, latest_user_text, shows_of_program
 from steadyhand.errors import AgentError, SetupError
 from steadyhand.plugins.plugin import AgentSettings, Options, read_options
-from steadyhand.ports.agent import Addresses, Reply, ServiceFault, Shows, TrialContext, Turn
+from steadyhand.ports.agent import Addresses, Reply, Shows, TrialContext, Turn
 from steadyhand.ports.environment import MarksPrograms, OnThisMachine
+from steadyhand.ports.services import ServiceFault
 from steadyhand.records.base import Record, plain
 from steadyhand.redaction import secrets_in_command
 

@@ -356,7 +356,7 @@ class ElizaosAgent:
 def _said(response: Mapping[str, Any]) -> str:
     """What it said first, and what its last action said after that: the server hands on no more."""
     later = response.get("actionCallbacks")
-    parts = (response, cast("Mapping[str, Any]", later) if isinstance(later, Mapping) else {})
+    parts = [response, *([cast("Mapping[str, Any]", later)] if isinstance(later, Mapping) else [])]
     texts = [str(part.get("text") or "").strip() for part in parts]
     return "\n\n".join(dict.fromkeys(text for text in texts if text))
 

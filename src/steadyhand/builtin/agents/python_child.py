@@ -27,11 +27,13 @@ import msgspec
 from steadyhand.builtin.agents.python import PythonAgent
 from steadyhand.builtin.agents.python_wire import ActionCard, Moment, Opening, Present, portable
 from steadyhand.children.channel import Channel, read, receive_variables
-from steadyhand.children.process import die_with_parent
+from steadyhand.children.process import die_with_parent, keep_together
+from steadyhand.children.strays import children, collect
 from steadyhand.errors import AgentError
 from steadyhand.plugins.plugin import AgentSettings
-from steadyhand.ports.agent import Action, ActionContext, Addresses, Judgement, Question, ServiceMethod, Shows, Turn
+from steadyhand.ports.agent import Addresses, Judgement, Question, Shows, Turn
 from steadyhand.ports.model import ChatModel
+from steadyhand.ports.services import Action, ActionContext, ServiceMethod
 from steadyhand.privacy import close_to_others
 from steadyhand.records.base import plain_fields
 from steadyhand.records.chat import ChatRequest, ChatResponse
@@ -234,8 +236,10 @@ class _Began:
         self._environment = dict(os.environ)
         self._path = list(sys.path)
         self._threads = set(threading.enumerate())
+        self._children: set[int] = set()
 
     def restore(self) -> None:
+        self._children = children()  # those that importing the agent started serve all its trials
         os.chdir(self._folder)
         if dict(os.environ) != self._environment:
             os.environ.clear()
@@ -252,7 +256,7 @@ class _Began:
             closed = sys.stdout.closed or sys.stderr.closed
         except (OSError, AttributeError):
             closed = True
-        return bool(others) or closed
+        return bool(others) or closed or bool(collect(children() - self._children))
 
 
 class Host:
@@ -371,6 +375,7 @@ async def _live(connection: socket.socket) -> None:
 
 def main(fd: int) -> None:
     die_with_parent()
+    keep_together()
     close_to_others(keep=os.environ)  # the block holds no more than an interpreter needs
     faulthandler.enable(all_threads=False)
     connection = socket.socket(fileno=fd)

@@ -7,11 +7,14 @@ is healthy; one that died, hung or was left in a bad state is killed with everyt
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import secrets
 import selectors
 import time
 import weakref
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar, Final, cast
 
 import msgspec
@@ -33,6 +36,7 @@ from steadyhand.children.channel import (
     read,
 )
 from steadyhand.children.process import ChildProcess, Output
+from steadyhand.children.strays import write_owner
 from steadyhand.errors import AgentError, SetupError, TrialError
 from steadyhand.plugins.plugin import AgentSettings, Options, RunScope, read_options
 from steadyhand.ports.agent import Addresses, Agent, Reply, Shows, StandingAddresses, TrialContext, Turn
@@ -45,7 +49,6 @@ GRACE_S: Final = 1.0
 LOAD_S: Final = 120.0
 """How long importing an agent may take."""
 
-_MARK = "STEADYHAND_AGENT_PROCESS"
 _MAIN = "steadyhand.builtin.agents.python_child:main"
 
 
@@ -100,7 +103,7 @@ python_agent = PythonAgentFactory()
 class Child:
     """One child process, and our end of the channel to it."""
 
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec: Spec, mark: str) -> None:
         """Raises `SetupError` when no process can be started."""
         self.spec: Spec = spec
         self.desk: Desk | None = None
@@ -110,7 +113,7 @@ class Child:
         self._addresses: Addresses = spec.addresses()
         variables = {**os.environ, **spec.variables, **spec.addressed(self._addresses)}
         try:
-            self._process: ChildProcess = ChildProcess(_MAIN, variables, mark=_MARK)
+            self._process: ChildProcess = ChildProcess(_MAIN, variables, mark=mark)
         except OSError as error:
             raise SetupError(f"agent python:{spec.target}: no process can be started for it: {error}") from error
         self._socket = self._process.connection
@@ -213,10 +216,16 @@ class Child:
 
 
 class ChildPool:
-    """The children of a run: at most `limit`, including those in use."""
+    """The children of a run: at most `limit`, including those in use.
 
-    def __init__(self, limit: int) -> None:
+    With a folder for `workspaces`, it leaves a file there by which the next run finds what is left, if we are killed.
+    """
+
+    def __init__(self, limit: int, workspaces: Path | None = None) -> None:
         self._limit = max(1, limit)
+        self._family: str = f"agents-{secrets.token_hex(8)}"
+        self._started: int = 0
+        self._owner: Path | None = None if workspaces is None else workspaces / f"{self._family}.owner"
         self._idle: list[Child] = []
         self._busy: set[Child] = set()
         self._dead: list[Child] = []
@@ -248,13 +257,15 @@ class ChildPool:
         self._busy.add(child)
         return child
 
-    def give_back(self, child: Child, *, healthy: bool) -> None:
+    async def give_back(self, child: Child, *, healthy: bool) -> None:
+        """Take it back. One that is not reused ends here and now, with everything it started."""
         self._busy.discard(child)
         child.end()
         if healthy and child.alive:
             self._idle.append(child)
         else:
             self._drop(child)
+            await asyncio.to_thread(_end_all, self._dead)
 
     async def close(self) -> None:
         for child in [*self._idle, *self._busy]:
@@ -262,11 +273,17 @@ class ChildPool:
         self._idle.clear()
         self._busy.clear()
         await asyncio.to_thread(_end_all, self._dead)
+        if self._owner is not None:
+            self._owner.unlink(missing_ok=True)
 
     def _start(self, spec: Spec) -> Child:
         while self._idle and len(self._idle) + len(self._busy) >= self._limit:
             self._drop(self._idle.pop(0))
-        return Child(spec)
+        if self._owner is not None and self._started == 0:
+            with contextlib.suppress(OSError):  # a trial that needs the folder says so
+                write_owner(self._owner)
+        self._started += 1
+        return Child(spec, f"{self._family}.{self._started}")
 
     def _drop(self, child: Child) -> None:
         child.kill()
@@ -346,7 +363,7 @@ class ProcessAgent:
                 if trial is not None and printed:
                     note = f"the agent printed: {printed}"
                     trial.emit(Noted(at_ms=trial.elapsed_ms(), message=note, level="debug"))
-                self._pool.give_back(child, healthy=healthy)
+                await self._pool.give_back(child, healthy=healthy)
         finally:
             if self._own is not None:
                 await self._own.close()
@@ -415,7 +432,7 @@ def _looked_at(call: asyncio.Future[Any]) -> None:
 
 
 def _pool_of(run: RunScope) -> ChildPool:
-    return ChildPool(run.concurrency)
+    return ChildPool(run.concurrency, run.workspaces)
 
 
 def _spec(settings: AgentSettings) -> Spec:

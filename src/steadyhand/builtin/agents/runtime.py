@@ -12,19 +12,12 @@ import msgspec
 from pydantic import Field
 
 from steadyhand.errors import LimitExceeded, PluginError, SetupError, WorkspaceError
+from steadyhand.judging.bounded_schema import complaint
 from steadyhand.plugins.plugin import AgentSettings, Options, read_options
-from steadyhand.ports.agent import (
-    EVERYTHING_SEEN,
-    Reply,
-    ServiceFault,
-    ServiceMethod,
-    Services,
-    Shows,
-    TrialContext,
-    Turn,
-)
+from steadyhand.ports.agent import EVERYTHING_SEEN, Reply, Shows, TrialContext, Turn
 from steadyhand.ports.environment import EnvironmentProvider
 from steadyhand.ports.model import ChatModel
+from steadyhand.ports.services import ServiceFault, ServiceMethod, Services
 from steadyhand.records.base import plain, shorten
 from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message, ToolCall, ToolSpec
 from steadyhand.records.event import ActionStatus, ActionTaken, Noted, Observed, Thought
@@ -164,14 +157,14 @@ class RuntimeAgent:
         """What the model is told. A call that cannot be carried out is noted, and does not count as an action."""
         tool = self._box.tools.get(call.name)
         if tool is None:
-            complaint: str | None = f"there is no tool {call.name!r}; the tools are: {', '.join(self._box.tools)}"
+            wrong: str | None = f"there is no tool {call.name!r}; the tools are: {', '.join(self._box.tools)}"
         elif call.raw is not None:
-            complaint = f"the arguments are not a JSON object: {shorten(call.raw, 200)}"
+            wrong = f"the arguments are not a JSON object: {shorten(call.raw, 200)}"
         else:
-            complaint = tool.complaint(call.arguments)
-        if tool is None or complaint is not None:
-            self._emit(Noted(at_ms=self._now(), message=f"tool call {call.name!r} not carried out: {complaint}"))
-            return f"Error: {complaint}"
+            wrong = tool.complaint(call.arguments)
+        if tool is None or wrong is not None:
+            self._emit(Noted(at_ms=self._now(), message=f"tool call {call.name!r} not carried out: {wrong}"))
+            return f"Error: {wrong}"
         return await self._act(tool, call.arguments)
 
     async def _act(self, tool: Tool, arguments: dict[str, Any]) -> str:
@@ -251,16 +244,10 @@ class Tool:
 
     def complaint(self, arguments: dict[str, Any]) -> str | None:
         """What is wrong with the arguments, or None. Raises `PluginError` if the tool's own schema is invalid."""
-        from jsonschema import Draft202012Validator
-        from jsonschema.exceptions import SchemaError, ValidationError, relevance
-
         try:
-            Draft202012Validator.check_schema(self.spec.parameters)
-        except SchemaError as error:
-            raise PluginError(f"the parameters of {self.action!r} are not a JSON Schema: {error.message}") from error
-        validator: Any = Draft202012Validator(self.spec.parameters)
-        errors: list[ValidationError] = sorted(validator.iter_errors(arguments), key=relevance)
-        return "; ".join(f"{error.json_path}: {error.message}" for error in errors[:5]) or None
+            return complaint(self.spec.parameters, arguments, f"the JSON Schema of {self.action!r}")
+        except ValueError as error:
+            raise PluginError(str(error)) from error
 
 
 class ToolBox:

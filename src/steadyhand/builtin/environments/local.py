@@ -20,15 +20,7 @@ from typing import ClassVar
 import msgspec
 from pydantic import Field
 
-from steadyhand.builtin.environments.cleanup import (
-    COMMAND_MARK,
-    TRIAL_MARK,
-    kill_command,
-    marked,
-    remove_workspace,
-    scratch_folder,
-    write_owner,
-)
+from steadyhand.builtin.environments.cleanup import owner_file, remove_workspace, scratch_folder
 from steadyhand.builtin.environments.files import (
     MIB,
     LeadsOut,
@@ -48,6 +40,7 @@ from steadyhand.builtin.environments.sandbox import (
     run_confined,
     sandbox_available,
 )
+from steadyhand.children.strays import COMMAND_MARK, TRIAL_MARK, kill_command, marked, write_owner
 from steadyhand.errors import SetupError, WorkspaceError
 from steadyhand.plugins.plugin import EnvironmentSettings, Options, read_options
 from steadyhand.records.base import shorten
@@ -65,6 +58,9 @@ class LocalEnvironmentOptions(Options):
     file_mib: int = Field(default=1024, gt=0)
 
 
+_LIMITS = LocalLimits()
+
+
 class LocalEnvironment:
     """Implements `ports.environment.EnvironmentProvider` on this machine.
 
@@ -80,7 +76,7 @@ class LocalEnvironment:
         if os.open not in os.supports_dir_fd or not hasattr(os, "O_NOFOLLOW"):
             raise SetupError("the local environment needs Linux or macOS; on Windows run Steadyhand under WSL")
         self._settings: EnvironmentSettings = settings
-        self._limits: LocalLimits = limits or LocalLimits()
+        self._limits: LocalLimits = limits or _LIMITS
         self._made: bool = False
         self._closed: bool = False
         self._commands: int = 0
@@ -266,7 +262,7 @@ class LocalEnvironment:
             self._workspace.parent.mkdir(parents=True, exist_ok=True)
             if not self._made:
                 self._made = True
-                write_owner(self._workspace)
+                write_owner(owner_file(self._workspace))
             self._workspace.mkdir(mode=0o700, exist_ok=True)
             scratch_folder(self._workspace).mkdir(mode=0o700, exist_ok=True)
         except OSError as error:

@@ -186,7 +186,7 @@ _SOLUTION = re.compile(
     r"|you can (?:fix|solve|resolve|try|do)|to (?:fix|solve|resolve) (?:this|it|that)"
     r"|i(?:'ve| have) (?:issued|refunded|fixed|resolved|corrected|reset|updated|cancelled|arranged|sent)"
     r"|i(?:'ll| will) (?:refund|issue|fix|correct|reset|replace|send|cancel|arrange)"
-    r"|(?:is|has been|are|have been) (?:resolved|fixed|refunded|corrected|reversed))\b|^\s*1[.)]\s",
+    r"|(?:is|has been|are|have been) (?:resolved|fixed|refunded|corrected|reversed))\b|^[^\S\n]*1[.)]\s",
     re.IGNORECASE | re.MULTILINE,
 )
 _EMPATHY = re.compile(

@@ -82,8 +82,12 @@ class DatabaseQuery:
             )
         rows = await database.rows(params.query, timeout_s=params.timeout_ms / 1000)
         expected, problems = _check(params, rows)
-        count = counted(len(rows), "row")
-        evidence = Evidence(expected="; ".join(expected), found=count, where=params.query.strip(), excerpt=_shown(rows))
+        single = params.asks_value and len(rows) == 1 and len(rows[0]) == 1
+        found = _json(next(iter(rows[0].values()))) if single else counted(len(rows), "row")
+        wanted = f": {_json(params.expected_rows)}" if params.expected_rows else ""
+        evidence = Evidence(
+            expected="; ".join(expected) + wanted, found=found, where=params.query.strip(), excerpt=_shown(rows)
+        )
         figures = {"rows": len(rows)}
         if problems:
             return failed(f"the query's result is wrong: {'; '.join(problems)}", evidence=evidence, figures=figures)

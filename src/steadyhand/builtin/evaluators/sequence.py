@@ -22,7 +22,7 @@ from steadyhand.builtin.evaluators.attribution import (
     unseen_arguments,
     unserved,
 )
-from steadyhand.builtin.evaluators.text import PositiveMilliseconds, counted, excerpt
+from steadyhand.builtin.evaluators.text import PositiveMilliseconds, excerpt
 from steadyhand.builtin.evaluators.timing import harness_ms
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
@@ -127,6 +127,9 @@ class SequenceRule(EvaluationParams):
         until = [] if self.never_until is None else [self.never_until.until]
         return [*main, *(self.before or ()), *(each for each in more if each is not None), *until]
 
+    def __str__(self) -> str:
+        return self.model_dump_json(exclude_defaults=True)
+
 
 class SequenceParams(EvaluationParams):
     rules: list[SequenceRule] = Field(min_length=1, description="Rules about the order of actions; all must hold")
@@ -146,16 +149,16 @@ class Sequence:
         self, params: SequenceParams, result: ExecutionResult, context: EvaluationContext
     ) -> EvaluationResult:
         steps = _Steps(result, context.span)
-        findings = [
-            _Finding(finding.kind, f"rule {number}: {finding.text}")
-            for number, rule in enumerate(params.rules, start=1)
-            for finding in await steps.decide(rule, context)
-        ]
-        broken = [finding.text for finding in findings if finding.kind == "broken"]
-        undecided = [finding.text for finding in findings if finding.kind == "undecided"]
+        rules = {f"rule {number}": rule for number, rule in enumerate(params.rules, start=1)}
+        findings = {name: await steps.decide(rule, context) for name, rule in rules.items()}
+        broken, undecided = (
+            [f"{name}: {each.text}" for name, found in findings.items() for each in found if each.kind == kind]
+            for kind in ("broken", "undecided")
+        )
         reported = broken or undecided
+        asked = [name for name, found in findings.items() if found] or list(rules)
         evidence = Evidence(
-            expected=f"{counted(len(params.rules), 'rule')} about the actions of this {context.span}",
+            expected="\n".join(f"{name}: {rules[name]}" for name in asked[:10]),
             found="\n".join(reported[:10]) or ("the rule holds" if len(params.rules) == 1 else "all rules hold"),
             where=f"this {context.span}'s trajectory",
             excerpt=steps.shown(),

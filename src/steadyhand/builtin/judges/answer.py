@@ -9,7 +9,8 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Never, cast
 
-from steadyhand.judging.expected import EndlessSchema, answer_validator, contradiction
+from steadyhand.judging.bounded_schema import EndlessSchema, bounded_validator
+from steadyhand.judging.expected import contradiction
 from steadyhand.judging.material import defuse
 from steadyhand.ports.agent import Question
 from steadyhand.records.base import Record, shorten
@@ -300,7 +301,7 @@ def _validate(fields: dict[str, Any], question: Question) -> None:
     added = question.capabilities and "capabilities" not in declared
     value = {name: item for name, item in fields.items() if not (added and name == "capabilities")}
     try:
-        answer_validator(schema).validate(value)
+        bounded_validator(schema).validate(value)
     except ValidationError as error:
         where = ".".join(str(part) for part in error.absolute_path)
         raise UnreadableAnswer(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from typing import Any, ClassVar, cast
 
@@ -80,18 +79,20 @@ class ChatReader(AnswerReader):
 
     def feed(self, block: bytes) -> bool:
         events = self.events.feed(block)
-        done = next((at for at, (data, _) in enumerate(events) if data == DONE), None)
-        self._read_all(events if done is None else events[:done])
-        if done is None:
-            return False
-        self.done = events[done][1]
-        return True
+        for at, (data, end) in enumerate(events):
+            if data == DONE:
+                self._read_all(events[:at])
+                self.done = end
+                return True
+        self._read_all(events)
+        return False
 
     def _read_all(self, events: list[ServerEvent]) -> None:
         """Decode all at once, which costs half as much; only if that fails, one by one to find the bad event."""
-        answers: list[_Answer] = []
-        with contextlib.suppress(*NOT_DECODED):
+        try:
             answers = _decode_answers(b"[" + b",".join([data for data, _ in events]) + b"]")
+        except NOT_DECODED:
+            answers = []
         if len(answers) == len(events):
             for answer, (_, end) in zip(answers, events, strict=True):
                 self._add(answer, end)

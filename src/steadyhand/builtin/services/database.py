@@ -10,8 +10,8 @@ from steadyhand.builtin.services.postgres import PostgresDatabase
 from steadyhand.builtin.services.rows import Refused
 from steadyhand.builtin.services.sqlite import SqliteDatabase
 from steadyhand.errors import SetupError, WorkspaceError
-from steadyhand.ports.agent import ProvidedService, ServiceFault
 from steadyhand.ports.environment import EnvironmentProvider
+from steadyhand.ports.services import ProvidedService, ServiceFault
 from steadyhand.records.scenario import DatabaseSeed
 
 AGENT_TIMEOUT_S = 30.0

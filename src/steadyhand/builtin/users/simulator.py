@@ -21,12 +21,12 @@ from steadyhand.records.result import ConversationTurn
 from steadyhand.records.scenario import Converse, KnowledgeLevel, UserSimulatorConfig
 
 _THINKING = re.compile(r"^\s*<think(?:ing)?>.*?</think(?:ing)?>", re.IGNORECASE | re.DOTALL)
-_PREFIX = re.compile(r"^[*_]*(?:user|customer|you)[*_]*\s*:[*_]*\s*", re.IGNORECASE)
+_PREFIX = re.compile(r"^(?:[*_]*+(?:user|customer|you)[*_]*+\s*+:[*_]*+\s*+)++", re.IGNORECASE)
 _MARK = re.compile(r"^<<<(?:data|end) [0-9a-f]{20}[^\n]*>>>$", re.MULTILINE)
 _PAIRS = {'"': '"', "\u201c": "\u201d", "'": "'", "\u2018": "\u2019", "\u00ab": "\u00bb", "\u201e": "\u201c"}
 _AGENT = r"(?:the\s+)?(?:agent|assistant|ai|bot|chatbot|support(?:\s+(?:agent|rep(?:resentative)?))?|representative)"
-_SPEAKS_FOR_AGENT = re.compile(rf"^[\s>*_\"'\[(<]*{_AGENT}[\]*_)>]*\s*:", re.IGNORECASE | re.MULTILINE)
-_SPEAKS_AGAIN = re.compile(r"\n[\s>*_\"]*(?:user|customer|you)[*_]*\s*:", re.IGNORECASE)
+_SPEAKS_FOR_AGENT = re.compile(rf"^(?:[^\S\n]|[>*_\"'\[(<])*{_AGENT}[\]*_)>]*\s*:", re.IGNORECASE | re.MULTILINE)
+_SPEAKS_AGAIN = re.compile(r"\n(?:[^\S\n]|[>*_\"])*(?:user|customer|you)[*_]*\s*:", re.IGNORECASE)
 _NARRATES = re.compile(
     r"^\W*(?:(?:the\s+)?(?:user|customer|caller)|i|they|he|she)\s+(?:would\s+|might\s+|then\s+)?"
     r"(?:says?|repl(?:y|ies)|responds?|answers?|asks?)\s*[:,]?\s*[\"\u201c]"

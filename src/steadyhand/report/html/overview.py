@@ -7,13 +7,13 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from steadyhand.judging.cost import Prices, cost_of_trial
+from steadyhand.judging.cost import CostSummary, Prices, cost_of_trial
 from steadyhand.judging.rates import RunSummary, ScenarioRate, Tally, summarise, tally_scenarios
 from steadyhand.judging.trial import Alarm, alarm_of
 from steadyhand.records.base import Record
 from steadyhand.records.evaluation import FailureClass, LatencyBounds, LatencyTier, Outcome, Verdict
 from steadyhand.records.event import Noted
-from steadyhand.records.run import CostSummary, RunHeader, Target, TrialKey, TrialRecord
+from steadyhand.records.run import RunHeader, Target, TrialKey, TrialRecord
 from steadyhand.report import wording
 
 WORST_FIRST = (Verdict.FAILED, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.PASSED)

@@ -10,12 +10,14 @@ from markupsafe import Markup
 
 from steadyhand.judging.cost import Prices
 from steadyhand.judging.rates import ScenarioRate
-from steadyhand.records.evaluation import Verdict
+from steadyhand.judging.statistics import percentile
+from steadyhand.records.base import Record
+from steadyhand.records.evaluation import LatencyBounds, Verdict
 from steadyhand.records.run import RunHeader, TrialKey, TrialRecord
-from steadyhand.report.html import latency
 from steadyhand.report.html.overview import Overview, TrialLine, overview, target_of
 from steadyhand.report.html.template import SCRIPTS, STYLES, asset, content_security_policy, fragment
 from steadyhand.report.html.trial import trial_part, trial_view
+from steadyhand.report.wording import milliseconds
 from steadyhand.version import __version__
 
 ROOM = 620_000
@@ -23,6 +25,8 @@ ROOM = 620_000
 _WORST = 12
 _GRID_ROWS = 400
 _OPEN = 1
+_MOST_ROWS = 60
+_MOST_POINTS = 500
 
 
 class Recorded(Protocol):
@@ -47,7 +51,7 @@ def to_html(run: Recorded, rates: Sequence[ScenarioRate], *, room: int = ROOM) -
         version=__version__,
         style=_trusted(*STYLES),
         overview=overview_part(found),
-        latency=latency.latency_rows(found.lines),
+        latency=latency_rows(found.lines),
         body="",
     )
     yield _bytes(head)
@@ -59,7 +63,7 @@ def to_html(run: Recorded, rates: Sequence[ScenarioRate], *, room: int = ROOM) -
 
 def overview_part(run: Overview) -> Markup:
     """The overview as HTML: the headline, the outcomes, worst first, the grid and the latencies."""
-    rows = latency.latency_rows(run.lines)
+    rows = latency_rows(run.lines)
     worst = _worst(run.lines)
     return fragment(
         "overview.html",
@@ -73,7 +77,7 @@ def overview_part(run: Overview) -> Markup:
         rows=run.grid[:_GRID_ROWS],
         more_rows=max(len(run.grid) - _GRID_ROWS, 0),
         latency=rows,
-        picture=latency.picture(rows),
+        picture=latency_picture(rows),
     )
 
 
@@ -137,3 +141,65 @@ def _trusted(*assets: str) -> Markup:
 
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "backslashreplace")
+
+
+class LatencyRow(Record):
+    """The trials of a scenario on a target. `percentiles` are told only where there are enough values for them."""
+
+    name: str
+    target: str
+    budget: LatencyBounds
+    points: tuple[tuple[float, str, str], ...]
+    percentiles: str
+    not_graded: int = 0
+    worst_share: float = 0.0
+
+
+def latency_rows(lines: Iterable[TrialLine]) -> list[LatencyRow]:
+    """Those that used most of their critical time first. A latency that was not graded is counted, not drawn."""
+    groups: dict[tuple[str, str], list[TrialLine]] = {}
+    for each in lines:
+        if each.budget is not None:
+            groups.setdefault((each.scenario, each.target), []).append(each)
+    rows = [_row(group) for group in groups.values()]
+    return sorted(rows, key=lambda row: -row.worst_share)
+
+
+def latency_picture(rows: list[LatencyRow]) -> list[dict[str, Any]]:
+    """What the script draws of the first rows."""
+    several = len({row.target for row in rows}) > 1
+    return [
+        {
+            "name": f"{row.name} · {row.target}" if several else row.name,
+            "bounds": [row.budget.target_ms, row.budget.acceptable_ms, row.budget.critical_ms],
+            "points": [[round(ms, 1), tier, anchor] for ms, tier, anchor in row.points[:_MOST_POINTS]],
+        }
+        for row in rows[:_MOST_ROWS]
+    ]
+
+
+def _row(group: list[TrialLine]) -> LatencyRow:
+    budget = group[0].budget
+    assert budget is not None
+    graded = [each for each in group if each.latency_ms is not None and each.tier is not None]
+    points = tuple((each.latency_ms or 0.0, each.tier or "", each.anchor) for each in graded)
+    values = [ms for ms, _, _ in points]
+    return LatencyRow(
+        name=group[0].scenario,
+        target=group[0].target,
+        budget=budget,
+        points=points,
+        percentiles=_percentiles(values),
+        not_graded=len(group) - len(graded),
+        worst_share=max(values, default=0.0) / budget.critical_ms,
+    )
+
+
+def _percentiles(values: list[float]) -> str:
+    found = [("median", percentile(values, 0.5)), ("p95", percentile(values, 0.95)), ("p99", percentile(values, 0.99))]
+    told = [
+        f"{name} {milliseconds(each.value)} ({milliseconds(each.low or 0.0)} to {milliseconds(each.high or 0.0)})"
+        for name, each in found
+        if each.value is not None
+    ]
+    return ", ".join(told)

@@ -10,24 +10,57 @@ from markupsafe import Markup
 from steadyhand.judging.cost import Prices, cost_of_trial
 from steadyhand.judging.trial import label
 from steadyhand.records.base import Record
+from steadyhand.records.chat import Role
 from steadyhand.records.evaluation import EvaluationResult, Verdict
-from steadyhand.records.event import CommandRan, FileChanged, ModelCalled, Noted
-from steadyhand.records.run import Target, TrialRecord, answers_finish
+from steadyhand.records.event import CommandRan, FileChanged, ModelCalled, Noted, Said
+from steadyhand.records.result import ConversationEnding
+from steadyhand.records.run import Target, TrialRecord, answers_finish, exported_transcript
 from steadyhand.report import wording
 from steadyhand.report.details import incidents_of
-from steadyhand.report.html.conversation import Talk, conversation
 from steadyhand.report.html.overview import WORST_FIRST, TrialLine, trial_line
 from steadyhand.report.html.safety_strip import SafetyStrip, safety_strip
 from steadyhand.report.html.template import fragment
-from steadyhand.report.html.text import SourceLine, excerpt
+from steadyhand.report.html.text import Mark, SourceLine, excerpt
 from steadyhand.report.json import errors_of, trajectory_entries
-from steadyhand.report.json_shapes import JsonError, JsonTrajectoryEntry
+from steadyhand.report.json_trial_shapes import JsonError, JsonTrajectoryEntry
 
 LARGEST = 150_000
 """The most characters that one trial may take of a page."""
 _EARLIER = 4
 SourceOf = Callable[[str], str | None]
 """The text of a scenario file as it was recorded; None where it was not."""
+
+
+class Bubble(Record):
+    """A message; `marks` are what checks found in it."""
+
+    role: Role
+    text: str
+    at_ms: float
+    pressure: str | None = None
+    marks: tuple[Mark, ...] = ()
+
+
+class ShownTurn(Record):
+    """What was said in a turn, and the checks that were made at its end. `number` is None outside a conversation."""
+
+    number: int | None
+    bubbles: tuple[Bubble, ...]
+    checks: tuple[EvaluationResult, ...] = ()
+    took_ms: float = 0.0
+
+    @property
+    def pressure(self) -> str | None:
+        return next((each.pressure for each in self.bubbles if each.pressure), None)
+
+
+class Talk(Record):
+    """What was said in a step. Without `exported` its author keeps the transcript to the run record."""
+
+    step: int
+    turns: tuple[ShownTurn, ...]
+    ending: ConversationEnding | None = None
+    exported: bool = True
 
 
 class ShownCheck(Record):
@@ -165,3 +198,73 @@ def _facts(trial: TrialRecord, prices: Prices) -> Iterator[tuple[str, str]]:
     if trial.missing_plugins:
         yield "missing plugins", ", ".join(trial.missing_plugins)
     yield "used", wording.cost_line(cost_of_trial(trial, prices))
+
+
+def conversation(trial: TrialRecord) -> list[Talk]:
+    """The steps in which something was said, in order."""
+    endings = {talk.step: talk for talk in trial.conversations}
+    by_step: dict[int, list[Said]] = {step: [] for step in endings}
+    for said in exported_transcript(trial):
+        by_step.setdefault(said.step or 0, []).append(said)
+    return [_talk(trial, step, said, endings.get(step)) for step, said in sorted(by_step.items())]
+
+
+def _talk(trial: TrialRecord, step: int, said: Sequence[Said], ending: ConversationEnding | None) -> Talk:
+    found = [each for each in trial.evaluations if each.step == step]
+    marks = _marks(said, found)
+    turns: list[ShownTurn] = []
+    for number, members in _by_turn(said):
+        bubbles = tuple(
+            Bubble(
+                role=event.message.role,
+                text=event.message.content,
+                at_ms=event.at_ms,
+                pressure=event.pressure,
+                marks=tuple(marks.get(at, ())),
+            )
+            for at, event in members
+        )
+        took_ms = members[-1][1].at_ms - members[0][1].at_ms
+        checks = tuple(each for each in found if each.stage == "turn" and each.turn == number and number is not None)
+        turns.append(ShownTurn(number=number, bubbles=bubbles, checks=checks, took_ms=took_ms))
+    exported = ending.transcript_exported if ending is not None else True
+    return Talk(step=step, turns=tuple(turns), ending=ending, exported=exported)
+
+
+def _by_turn(said: Sequence[Said]) -> Iterator[tuple[int | None, list[tuple[int, Said]]]]:
+    members: list[tuple[int, Said]] = []
+    for at, event in enumerate(said):
+        if members and members[-1][1].turn != event.turn:
+            yield members[-1][1].turn, members
+            members = []
+        members.append((at, event))
+    if members:
+        yield members[-1][1].turn, members
+
+
+def _marks(said: Sequence[Said], evaluations: Sequence[EvaluationResult]) -> dict[int, list[Mark]]:
+    """By the position of the message, what checks found in it. A span that does not fit the text is left out."""
+    found: dict[int, list[Mark]] = {}
+    for each in evaluations:
+        evidence = each.evidence
+        if evidence is None or evidence.span is None or evidence.span[0] == evidence.span[1]:
+            continue
+        at = _message_of(each, said)
+        if at is None or evidence.span[1] > len(said[at].message.content):
+            continue
+        mark = Mark(*evidence.span, f"hit {each.verdict}", f"{label(each)}: {each.verdict}")
+        found.setdefault(at, []).append(mark)
+    return found
+
+
+def _message_of(evaluation: EvaluationResult, said: Sequence[Said]) -> int | None:
+    evidence = evaluation.evidence
+    assert evidence is not None
+    if evidence.message is not None:
+        return evidence.message - 1 if 0 < evidence.message <= len(said) else None
+    replies = [
+        at
+        for at, event in enumerate(said)
+        if event.message.role == "assistant" and (evaluation.stage != "turn" or event.turn == evaluation.turn)
+    ]
+    return replies[-1] if replies else None

@@ -254,7 +254,8 @@ class Judging:
 async def test_the_whole_trial_is_there_over_the_line(given):
     given.write("""
         import json
-        from steadyhand.ports.agent import Question, ServiceFault
+        from steadyhand.ports.agent import Question
+        from steadyhand.ports.services import ServiceFault
         from steadyhand.records.event import ActionTaken
         from steadyhand.testing import ScriptedAgent
         async def agent(trial, services, emit, environment):
@@ -300,3 +301,68 @@ async def test_whatever_it_reports_can_be_read(given, value):
     assert await given.ask("hi", trial=trial) == "done"
     (taken,) = [event for event in trial.events if isinstance(event, ActionTaken)]
     assert all(isinstance(key, str) for key in taken.params)
+
+
+DAEMON = """
+import os, resource, signal, sys, time
+
+def daemon(tell, strip=False):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.chdir("/")
+            if strip:
+                resource.setrlimit(resource.RLIMIT_RSS, (1 << 30, 1 << 30))
+            os.closerange(0, 3)
+            shell = "echo $$ > %s.part; mv %s.part %s; exec sleep 600" % (tell, tell, tell)
+            os.execve("/bin/sh", ["sh", "-c", shell], {})
+        os._exit(0)
+    os.wait()
+    while not os.path.exists(tell):
+        time.sleep(0.005)
+
+"""
+ENDINGS = {
+    "it replies": ("", False),
+    "it replies, both marks removed": ("", True),
+    "it kills itself": ("os.kill(os.getpid(), signal.SIGKILL)", False),
+    "it exits": ("os._exit(0)", False),
+    "it hangs": ("time.sleep(600)", False),
+    "it hangs, both marks removed": ("time.sleep(600)", True),
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="found through /proc")
+@pytest.mark.parametrize("how", ENDINGS)
+async def test_a_daemon_that_wiped_its_environment_and_left_its_session_ends_with_the_trial(given, how):
+    attack, strip = ENDINGS[how]
+    tell = given.folder / "daemon.pid"
+    given.options = {"timeout_s": 1.0}
+    given.write(
+        f"{DAEMON}def agent():\n    daemon({str(tell)!r}, {strip})\n    {attack or 'pass'}\n    return 'done'\n"
+    )
+    if attack:
+        with pytest.raises(AgentError):
+            await given.ask("hi")
+    else:
+        assert await given.ask("hi") == "done"
+    daemon = int(tell.read_text())
+    while not _gone(daemon):  # noqa: ASYNC110 - a killed process takes a moment to die
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="found through /proc")
+async def test_what_importing_the_agent_started_serves_all_its_trials(given):
+    given.write("""
+        import subprocess, os
+        helper = subprocess.Popen(["sleep", "600"])
+        def agent():
+            ended = subprocess.Popen(["true"])
+            os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)  # it is left for somebody else to collect
+            return f"{os.getpid()} {helper.pid} {helper.poll()}"
+        """)
+    first = await given.ask("hi")
+    assert first.endswith(" None")
+    assert await given.ask("hi") == first
+    await given.scope.close()
+    assert all(_gone(int(pid)) for pid in first.split()[:2])

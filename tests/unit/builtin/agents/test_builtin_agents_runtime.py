@@ -11,7 +11,8 @@ from steadyhand.builtin.agents.runtime import RuntimeAgent
 from steadyhand.errors import LimitExceeded, MockError, PluginError, SetupError
 from steadyhand.plugins.plugin import AgentSettings, Plugin
 from steadyhand.plugins.registry import Registry
-from steadyhand.ports.agent import ActionContext, ServiceFault, Turn
+from steadyhand.ports.agent import Turn
+from steadyhand.ports.services import ActionContext, ServiceFault
 from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message, ToolCall
 from steadyhand.records.event import ActionTaken, Noted, Observed, ServiceCalled, Thought
 from steadyhand.records.scenario import Character, Mock, MockFault, MockWhen
@@ -191,7 +192,18 @@ async def test_a_schema_that_is_none_is_the_plugins_fault(tmp_path: Path):
 
     bad = Action(name="odd", handler=lambda params, context: 1, parameters={"type": "objekt"})
     played = await Played(tmp_path, calls(("odd", {})), plugin=Plugin(name="p", actions={"odd": bad})).open()
-    with pytest.raises(PluginError, match="the parameters of 'odd' are not a JSON Schema"):
+    with pytest.raises(PluginError, match="the JSON Schema of 'odd' is not one"):
+        await played.turn()
+
+
+async def test_a_schema_that_never_ends_is_the_plugins_fault(tmp_path: Path):
+    from steadyhand.plugins.plugin import Action
+
+    slow = {"type": "object", "properties": {"x": {"type": "string", "pattern": "^(a|aa)+$"}}}
+    odd = Action(name="odd", handler=lambda params, context: 1, parameters=slow)
+    plugin = Plugin(name="p", actions={"odd": odd})
+    played = await Played(tmp_path, calls(("odd", {"x": "a" * 60 + "b"})), plugin=plugin).open()
+    with pytest.raises(PluginError, match="of the JSON Schema of 'odd' takes too long to match"):
         await played.turn()
 
 

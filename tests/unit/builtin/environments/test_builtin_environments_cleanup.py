@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from steadyhand.builtin.environments.cleanup import owner_file, remove_tree, sweep, write_owner
+from steadyhand.builtin.environments.cleanup import owner_file, remove_tree, sweep
 from steadyhand.builtin.environments.local import LocalEnvironment
+from steadyhand.children.strays import write_owner
 from steadyhand.plugins.plugin import EnvironmentSettings
 
 HARNESS = """
@@ -83,7 +84,7 @@ def test_after_a_kill_the_workspace_and_its_processes_go(tmp_path):
 def test_another_process_with_the_same_number_is_not_the_owner(tmp_path):
     workspace = tmp_path / "w"
     workspace.mkdir()
-    write_owner(workspace)
+    write_owner(owner_file(workspace))
     file = owner_file(workspace)
     text = file.read_text()
     started = text.partition('"started":"')[2].partition('"')[0]
@@ -95,7 +96,7 @@ def test_another_process_with_the_same_number_is_not_the_owner(tmp_path):
 def test_another_machines_workspace_is_left_alone(tmp_path):
     workspace = tmp_path / "w"
     workspace.mkdir()
-    write_owner(workspace)
+    write_owner(owner_file(workspace))
     file = owner_file(workspace)
     node = file.read_text().partition('"node":"')[2].partition('"')[0]
     file.write_text(file.read_text().replace(f'"node":"{node}"', '"node":"elsewhere"').replace('"pid":', '"pid":9'))

@@ -135,6 +135,16 @@ async def test_flow_by_rules_says_that_it_is(check, pattern, turns, verdict):
     assert "simple rules" in result.message
 
 
+@pytest.mark.parametrize("piece", ["\n", "\n ", " ", "'", "? ", "1", "not ", "\u3002"])
+async def test_replies_made_to_be_slow_are_read_as_fast_as_others(check, piece):
+    """Trying each place anew would take as many steps as the square of the length, which is minutes."""
+    text = piece * (200_000 // len(piece)) + "x"
+    kinds = ["question_then_answer", "problem_then_solution", "empathy_then_solution", "escalation_pattern"]
+    turns = talk(f"I have a problem {text}", f"I understand. {text}", text, text)
+    result = await check({"type": "conversation_flow", "required_patterns": kinds}, turns)
+    assert result.verdict is FAILED
+
+
 async def test_a_judge_that_finds_every_pattern_and_says_no_contradicts_itself(check):
     judge = ScriptedJudge(lambda question: answer("no", 0.1, **dict.fromkeys(question.capabilities, True)))
     result = await check({"type": "conversation_flow", "required_patterns": ["clarification_cycle"]}, SUPPORT, judge)

@@ -141,7 +141,7 @@ async def test_a_broken_rule_says_what_was_done_instead(evaluate, rule, actions,
 async def test_a_rule_that_holds(evaluate):
     result = await evaluate({"type": "sequence", "rules": [{"always": "STOP"}]}, did("STOP@1"))
     assert result.message == "the rule holds"
-    assert result.evidence.expected == "1 rule about the actions of this step"
+    assert result.evidence.expected == 'rule 1: {"always":{"action":"STOP"}}'
     assert result.evidence.found == "the rule holds"
 
 

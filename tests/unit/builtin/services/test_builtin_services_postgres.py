@@ -11,7 +11,7 @@ import pytest
 from steadyhand.builtin.services.database import DatabaseService, make_database
 from steadyhand.builtin.services.postgres import PostgresDatabase
 from steadyhand.errors import SetupError, WorkspaceError
-from steadyhand.ports.agent import ServiceFault
+from steadyhand.ports.services import ServiceFault
 from steadyhand.records.scenario import DatabaseSeed
 
 SQL = """

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from steadyhand.builtin.services.database import make_database
-from steadyhand.ports.agent import ServiceFault
+from steadyhand.ports.services import ServiceFault
 from steadyhand.records.event import ServiceCalled
 from steadyhand.records.scenario import DatabaseSeed
 from steadyhand.runtime.runtime import AgentRuntime

@@ -9,7 +9,7 @@ import pytest
 
 from steadyhand.builtin.services.database import DatabaseService, make_database
 from steadyhand.errors import SetupError, WorkspaceError
-from steadyhand.ports.agent import ServiceFault
+from steadyhand.ports.services import ServiceFault
 from steadyhand.records.scenario import DatabaseSeed
 
 SCHEMA = """

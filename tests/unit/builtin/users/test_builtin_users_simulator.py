@@ -215,6 +215,15 @@ def test_what_a_user_may_well_say(text):
     assert fault_of(text, HISTORY, CONFIG) is None
 
 
+@pytest.mark.parametrize(
+    "piece", ["\n", " ", "\n*", "\n ", "User: ", "**user**:**", "'\n", "the \n", "agent \n", "<think>", '"', "> "]
+)
+def test_a_reply_made_to_be_slow_is_read_as_fast_as_any_other(piece):
+    """Trying each place anew would take as many steps as the square of its length, which is minutes."""
+    text = piece * (200_000 // len(piece)) + "x"
+    fault_of(clean(text) + text, HISTORY, CONFIG)
+
+
 def test_a_user_may_give_up_when_the_agent_had_its_chance_or_the_part_says_so():
     gone = "Forget it."
     acted = ConversationTurn(

@@ -36,6 +36,7 @@ _HEADER_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 _MESSAGE_CHARS = 300
 _NO_HEADERS: dict[str, str] = {}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_LONGEST_DURATION = 64
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -410,7 +411,7 @@ def _until_time(time: str | None, server_now: str | None) -> float | None:
 
 def _duration(text: str | None) -> float | None:
     """`6m0s`, `20ms`, `1.5s` or plain seconds."""
-    if not text:
+    if not text or len(text) > _LONGEST_DURATION:
         return None
     parts = _DURATION.findall(text)
     if parts and "".join(number + unit for number, unit in parts) == text.strip():

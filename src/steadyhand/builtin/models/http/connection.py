@@ -21,6 +21,7 @@ from typing import cast
 import httptools
 
 from steadyhand.builtin.models.http.stamped_socket import StampedSocket
+from steadyhand.records.base import ms_of
 from steadyhand.records.chat import ArrivalClock
 
 
@@ -73,20 +74,20 @@ class Stamps:
         sent = self.sent if self.sent is not None else self.started
         totals = self.totals
         if pieces and totals[0] >= pieces[-1][0]:
-            return ((round((self.times[0] - sent) * 1000, 3), sum([length for _, length in pieces])),)
+            return ((ms_of(self.times[0] - sent), sum([length for _, length in pieces])),)
         chunks: list[tuple[float, int]] = []
         packet = -1
         reach = characters = 0
         for count, length in pieces:
             if packet < 0 or count > reach:
                 if packet >= 0:
-                    chunks.append((round((self.times[packet] - sent) * 1000, 3), characters))
+                    chunks.append((ms_of(self.times[packet] - sent), characters))
                 packet = min(bisect_left(totals, count), len(totals) - 1)
                 reach = max(totals[packet], count)
                 characters = 0
             characters += length
         if packet >= 0:
-            chunks.append((round((self.times[packet] - sent) * 1000, 3), characters))
+            chunks.append((ms_of(self.times[packet] - sent), characters))
         return tuple(chunks)
 
 
@@ -229,7 +230,10 @@ class Response:
         """Look for a marker in the new blocks, even one split between two of them."""
         text = self._tail + b"".join(self.blocks[mark:])
         self._tail = text[-32:]
-        self._marked = self._marked or any(marker in text for marker in self._markers or ())
+        for marker in self._markers or ():
+            if marker in text:
+                self._marked = True
+                return
 
     async def _wait(self) -> None:
         if self.failure is None:
@@ -259,14 +263,19 @@ class Connection(asyncio.Protocol):
         self._wake = wake
         self._lost = lost
         self._loop = asyncio.get_running_loop()
+        self._pieces: list[bytes] = []
+        self.on_body = self._pieces.append  # what the parser calls for every piece of a body
         self._parser = httptools.HttpResponseParser(self)
+        self._poll: select.poll | None = None
         self._transport: asyncio.Transport | StampedSocket | None = None
         self._file: int | None = None
         self._response: Response | None = None
         self._interim: bool = False
         self._keep: bool = False
         self._half_sent: bool = False
+        self._deadline: float | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at: float = 0.0
         self._drained: asyncio.Future[None] | None = None
         self._paused: bool = False
         self.idle_since: float = 0.0
@@ -284,9 +293,10 @@ class Connection(asyncio.Protocol):
         """
         if self._file is None:
             return False
-        poll = select.poll()
-        poll.register(self._file, select.POLLIN)
-        return bool(poll.poll(0))
+        if self._poll is None:
+            self._poll = select.poll()
+            self._poll.register(self._file, select.POLLIN)
+        return bool(self._poll.poll(0))
 
     async def send(self, request: bytes, stamps: Stamps) -> Response:
         """Send a request. Raises `Broken`. Wait for the answer on the returned object."""
@@ -320,16 +330,17 @@ class Connection(asyncio.Protocol):
     def expire_at(self, deadline: float) -> None:
         """Make the current operation fail with `TimeoutError` at this time of the event loop.
 
-        Our own timer, because `asyncio.timeout` around every call costs three times as much.
+        Our own timer, because `asyncio.timeout` around every call costs three times as much. It is left running from
+        call to call, and looks at the deadline only when it is up.
         """
-        self._timer = self._loop.call_at(deadline, self._expire)
+        self._deadline = deadline
+        if self._timer is None or self._timer_at > deadline:
+            self._set_timer(deadline)
 
     def release(self) -> None:
         """The answer has been read. Keep the connection if it is complete, otherwise close it."""
         response, self._response = self._response, None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._deadline = None
         if response is not None and response.complete and self._keep and not self._half_sent and self.open:
             self._freed(self)
         else:
@@ -374,13 +385,30 @@ class Connection(asyncio.Protocol):
             if not response.complete:
                 response.failure = cause if isinstance(cause, NotHttp) else NotHttp(str(cause) or "an upgrade")
             self.close()
+        if self._pieces:
+            self._take_body(response)
         response.stamps.note(moment, response.received, clock)
         response.arrived(mark)
         if self._paused and response.status is not None:
             self._go_on()
 
+    def _take_body(self, response: Response) -> None:
+        """Add what the parser found of the body in these bytes."""
+        body = b"".join(self._pieces)
+        self._pieces.clear()
+        if response.decompress is not None:
+            try:
+                body = response.decompress(body)
+            except zlib.error as error:
+                response.complete = False
+                response.failure = NotHttp(f"it cannot be decompressed: {error}")
+                self.close()
+                return
+        response.blocks.append(body)
+        response.received += len(body)
+
     def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = self._file = None
+        self._transport = self._file = self._poll = None
         response = self._response
         if response is not None and not response.complete and response.failure is None:
             if exc is None and response.status is not None and not response.framed:
@@ -425,17 +453,6 @@ class Connection(asyncio.Protocol):
         response.begin_body(status)
         response.stamps.status = status
 
-    def on_body(self, body: bytes) -> None:
-        response = self._response
-        if response is not None:
-            if response.decompress is not None:
-                try:
-                    body = response.decompress(body)
-                except zlib.error as error:
-                    raise NotHttp(f"it cannot be decompressed: {error}") from error
-            response.blocks.append(body)
-            response.received += len(body)
-
     def on_message_complete(self) -> None:
         response = self._response
         if response is None or self._interim:
@@ -443,7 +460,19 @@ class Connection(asyncio.Protocol):
         response.complete = True
         self._keep = self._parser.should_keep_alive()
 
+    def _set_timer(self, moment: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = moment
+        self._timer = self._loop.call_at(moment, self._expire)
+
     def _expire(self) -> None:
+        self._timer = None
+        if self._deadline is None:
+            return
+        if self._loop.time() < self._deadline:
+            self._set_timer(self._deadline)
+            return
         response = self._response
         if response is not None and not response.complete and response.failure is None:
             response.failure = TimeoutError()

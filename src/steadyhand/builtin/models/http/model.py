@@ -23,6 +23,7 @@ from steadyhand.builtin.models.http.stream import (
 )
 from steadyhand.errors import ModelError, ModelErrorKind
 from steadyhand.ports.model import Cut, cut_short
+from steadyhand.records.base import ms_of
 from steadyhand.records.chat import ArrivalClock, Attempt, ChatRequest, ChatResponse, WireDialect
 
 _MAX_BODY = 32 * 1024 * 1024
@@ -293,16 +294,14 @@ def _attempt(made: _Try, zero: float, *, proxied: bool, error: str | None = None
         if made.streamed and reader.first_token is not None:
             first_token = stamps.arrival(reader.first_token)
 
-    def after(moment: float | None) -> float | None:
-        return None if moment is None else round((moment - zero) * 1000, 3)
-
+    times, connected, sent = stamps.times, stamps.connected, stamps.sent
     return Attempt(
-        started_ms=round((stamps.started - zero) * 1000, 3),
-        connected_ms=after(stamps.connected),
-        sent_ms=after(stamps.sent),
-        first_byte_ms=after(stamps.first_byte),
-        first_token_ms=after(first_token),
-        last_byte_ms=after(last_byte),
+        started_ms=ms_of(stamps.started - zero),
+        connected_ms=None if connected is None else ms_of(connected - zero),
+        sent_ms=None if sent is None else ms_of(sent - zero),
+        first_byte_ms=ms_of(times[0] - zero) if times else None,
+        first_token_ms=None if first_token is None else ms_of(first_token - zero),
+        last_byte_ms=None if last_byte is None else ms_of(last_byte - zero),
         status=stamps.status,
         reused_connection=stamps.reused,
         streamed=made.streamed,

@@ -15,7 +15,6 @@ from steadyhand.records.chat import FinishReason, ToolCall, Usage
 _BOM = b"\xef\xbb\xbf"
 DONE = b"[DONE]"
 _DATA = b"data: "
-_DONE_LINE = _DATA + DONE
 _MESSAGE_DEPTH = 8
 
 
@@ -75,14 +74,19 @@ class EventStream:
     def _take_plain(self, block: bytes, events: list[ServerEvent]) -> bytes:
         """Take events of one data line each, as nearly all are. Returns the rest, from the first that is different."""
         parts = block.split(b"\n\n")
-        taken = 0
-        for part in parts[:-1]:
-            if part[:6] != _DATA or part == _DONE_LINE or b"\n" in part or b"\r" in part:
+        rest = parts.pop()
+        if b"\r" in block or block.count(b"\n") != 2 * len(parts):
+            return block
+        end = self._end
+        for at, part in enumerate(parts):
+            if part[:6] != _DATA:
+                rest = b"\n\n".join([*parts[at:], rest])
                 break
-            taken += len(part) + 2
-            events.append((part[6:], self._end + taken))
-        self._end += taken
-        return block[taken:] if taken else block
+            data = part[6:]
+            end += len(part) + 2
+            events.append((data, end) if data != DONE else (data, end - 1))
+        self._end = end
+        return rest
 
 
 NOT_DECODED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from steadyhand.compose.settings import RunOptions, Selection, restore_options
+from steadyhand.compose.settings import restore_options
 from steadyhand.errors import SetupError, StoreError
+from steadyhand.records.config import RunOptions, Selection
 from steadyhand.records.run import PlannedTrial, TrialKey, TrialRecord
 from steadyhand.records.scenario import Scenario
 from steadyhand.store.reader import RunReader
@@ -24,7 +25,8 @@ class Origin:
         self._stored: frozenset[TrialKey] = frozenset(
             row.key for row in self._reader.rows() if row.key not in unreadable
         )
-        self._planned: dict[str, int] = self._reader.planned_per_scenario()
+        self.numbers: dict[str, Sequence[int]] = self._reader.planned_numbers()
+        """Of the trials that were planned, by scenario: of a shard not all."""
 
     @property
     def complete(self) -> bool:
@@ -41,14 +43,14 @@ class Origin:
         Raises `SetupError` when one is no longer in the files.
         """
         known = {scenario.id: scenario for scenario in loaded}
-        gone = [scenario_id for scenario_id in self._planned if scenario_id not in known]
+        gone = [scenario_id for scenario_id in self.numbers if scenario_id not in known]
         if gone:
             more = f" and {len(gone) - 3} more" if len(gone) > 3 else ""
             raise SetupError(f"no longer in the files of run {self.id}: {', '.join(gone[:3])}{more}; put them back")
         found: list[Scenario] = []
-        for scenario_id, trials in self._planned.items():
+        for scenario_id, numbers in self.numbers.items():
             rubric = options.rubric or known[scenario_id].rubric
-            found.append(msgspec.structs.replace(known[scenario_id], trials=trials, rubric=rubric))
+            found.append(msgspec.structs.replace(known[scenario_id], trials=len(numbers), rubric=rubric))
         return found
 
     def stored(self, planned: Iterable[PlannedTrial]) -> list[PlannedTrial]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from steadyhand.batch.plan import Plan
-from steadyhand.compose.building import Builder
+from steadyhand.compose.builder import Builder, RunParts
 from steadyhand.compose.models import Tape
 from steadyhand.engine.limits import LagMonitor, SpendingLimit
 from steadyhand.engine.model_call import OpenGate
@@ -30,17 +30,16 @@ async def builder(project: Project, tmp_path: Path) -> AsyncIterator[Callable[..
 
     def build(**options) -> Builder:
         settings = project.settings(**{"model": "scripted/m.yaml", **options})
-        made.append(
-            Builder(
-                registries=project.registries,
-                settings=settings,
-                workspaces=tmp_path / "workspaces",
-                lag=LagMonitor(),
-                gate=OpenGate(),
-                tape=Tape(settings.options, Redactor(())),
-                budget=SpendingLimit(Prices({}), max_cost=settings.options.max_cost),
-            )
+        parts = RunParts(
+            registries=project.registries,
+            settings=settings,
+            workspaces=tmp_path / "workspaces",
+            lag=LagMonitor(),
+            gate=OpenGate(),
+            tape=Tape(settings.options, Redactor(())),
+            budget=SpendingLimit(Prices({}), max_cost=settings.options.max_cost),
         )
+        made.append(Builder(parts))
         return made[-1]
 
     yield build
@@ -61,7 +60,7 @@ async def test_trials_share_the_model_and_have_the_rest_to_themselves(project, b
     assert first.environment is not second.environment
     assert (first.key.index, second.key.index) == (0, 1)
     assert first.seed != second.seed
-    assert first.checked is second.checked
+    assert first.checks is second.checks
 
 
 async def test_what_a_scenario_does_not_use_is_not_built(project, builder):

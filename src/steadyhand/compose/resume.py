@@ -9,7 +9,7 @@ import msgspec
 
 from steadyhand.batch.plan import PlannedPart
 from steadyhand.compose.fingerprint import differences, total
-from steadyhand.compose.running import Run
+from steadyhand.compose.run import Run
 from steadyhand.compose.settings import Settings, restore_options
 from steadyhand.compose.trust import require_trusted_record
 from steadyhand.errors import SetupError, UsageError

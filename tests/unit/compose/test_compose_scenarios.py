@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from steadyhand.compose.loading import Rubrics, library_path, needs_agent, needs_services, needs_user, with_safe_ids
+from steadyhand.compose.scenarios import Rubrics, library_path, needs_agent, needs_services, needs_user, with_safe_ids
 from steadyhand.errors import FileError, SetupError
 from steadyhand.redaction import Redactor
 from support.project import AGENT, JUDGED

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from steadyhand.compose.resuming import resume_run
-from steadyhand.compose.running import Run, rates_of
-from steadyhand.compose.settings import RunOptions, Selection, Settings
+from steadyhand.compose.execution import Execution
+from steadyhand.compose.resume import resume_run
+from steadyhand.compose.run import Run, rates_of
+from steadyhand.compose.settings import Settings
 from steadyhand.errors import SetupError, StoreError
+from steadyhand.records.config import RunOptions, Selection
 from steadyhand.records.evaluation import Verdict
 from steadyhand.store.reader import RunReader
 from support.project import AGENT, Project
@@ -61,12 +63,12 @@ def verdicts(path: Path) -> dict[tuple[str, int], Verdict]:
 
 
 async def test_every_planned_trial_is_in_the_record_and_observers_see_it(two):
-    run, watcher = prepared(trials=2), Watcher()
-    path = await run.execute([watcher])
+    execution, watcher = Execution(prepared(trials=2)), Watcher()
+    path = await execution.execute([watcher])
     keys = [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
     assert verdicts(path) == dict.fromkeys(keys, Verdict.PASSED)
     assert (watcher.planned, sorted(watcher.finished), watcher.ended) == ([4], keys, 1)
-    assert (run.interrupted, run.broken, run.crashed) == (False, None, None)
+    assert (execution.interrupted, execution.broken, execution.crashed) == (False, None, None)
     header = RunReader.open(path).header
     assert (header.seed, header.planned, header.fingerprints.keys()) == (5, 4, {"a", "b"})
     assert [(rate.scenario_id, rate.verdict) for rate in rates_of(RunReader.open(path))] == [
@@ -84,9 +86,9 @@ async def test_the_same_seed_gives_the_trials_the_same_seeds(two):
 
 async def test_what_cannot_start_says_so_and_leaves_no_record(two):
     with pytest.raises(SetupError, match=r"missing\.yaml"):
-        await prepared(model="scripted/missing.yaml").execute([])
+        await Execution(prepared(model="scripted/missing.yaml")).execute([])
     with pytest.raises(SetupError, match="needs a model"):
-        await prepared(model=None).execute([])
+        await Execution(prepared(model=None)).execute([])
     assert not list(two.folder.glob("runs/*"))
 
 
@@ -102,15 +104,15 @@ async def test_a_run_that_was_stopped_is_resumed_where_it_was(two):
     def attend(note):
         yield AfterOne()
 
-    run = prepared(concurrency=1)
-    path = await run.execute([watcher], attend=attend)
-    assert run.interrupted
+    execution = Execution(prepared(concurrency=1))
+    path = await execution.execute([watcher], attend=attend)
+    assert execution.interrupted
     assert verdicts(path) == {("a", 0): Verdict.PASSED}
     resumed = resume_run(path, Settings(RunOptions()))
     assert resumed.changes == []
     assert [each.key.scenario_id for each in resumed.run.pending] == ["b"]
     again = Watcher()
-    assert await resumed.run.execute([again]) == path
+    assert await Execution(resumed.run).execute([again]) == path
     assert (again.planned, again.finished) == ([1], [("b", 0)])
     assert verdicts(path) == {("a", 0): Verdict.PASSED, ("b", 0): Verdict.PASSED}
     assert list(resume_run(path, Settings(RunOptions())).run.pending) == []
@@ -118,19 +120,19 @@ async def test_a_run_that_was_stopped_is_resumed_where_it_was(two):
 
 async def test_a_resume_repeats_what_was_in_error_and_keeps_what_it_replaces(two):
     two.write("m.yaml", "rules: [{fail: {kind: server, status: 500}}]\n")
-    path = await prepared("a.scenario.yaml", retries=0).execute([])
+    path = await Execution(prepared("a.scenario.yaml", retries=0)).execute([])
     assert verdicts(path) == {("a", 0): Verdict.ERROR}
     two.write("m.yaml", SCRIPT)
     resumed = resume_run(path, Settings(RunOptions()))
     assert len(resumed.run.pending) == 1
-    await resumed.run.execute([])
+    await Execution(resumed.run).execute([])
     (trial,) = RunReader.open(path).trials()
     assert trial.judged.verdict is Verdict.PASSED
     assert [each.judged.verdict for each in trial.replaced] == [Verdict.ERROR]
 
 
 async def test_a_resume_says_what_has_changed(two):
-    path = await prepared().execute([])
+    path = await Execution(prepared()).execute([])
     two.write("a.scenario.yaml", ASKED.replace("id: one", "id: a").replace("value: hello", "value: Ada"))
     (two.folder / "b.scenario.yaml").unlink()
     changes = resume_run(path, Settings(RunOptions())).changes
@@ -142,7 +144,7 @@ async def test_a_resume_says_what_has_changed(two):
 async def test_a_limit_of_tokens_stops_the_run(two):
     two.write("m.yaml", "rules: [{reply: 'hello, Ada', usage: {input_tokens: 60, output_tokens: 50}}]\n")
     run, watcher = prepared(trials=5, concurrency=1, max_tokens=200), Watcher()
-    path = await run.execute([watcher])
+    path = await Execution(run).execute([watcher])
     assert len(verdicts(path)) == 2
     assert any("no more trials were started" in note for note in watcher.notes)
 

@@ -11,11 +11,11 @@ import msgspec
 
 from steadyhand.batch.plan import select
 from steadyhand.builtin.plugin import builtin_plugin
-from steadyhand.compose.settings import Selection, Settings, check_parts
+from steadyhand.compose.settings import Settings, check_parts
 from steadyhand.errors import FileError, SetupError
 from steadyhand.plugins.plugin import Plugin
 from steadyhand.plugins.registry import EnvironmentNames, EvaluationCatalogue, InstalledPlugins, Registry
-from steadyhand.records.config import Config
+from steadyhand.records.config import Config, Selection
 from steadyhand.records.evaluation import Rubric
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.run import Target

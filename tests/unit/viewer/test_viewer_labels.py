@@ -8,7 +8,7 @@ import pytest
 
 from steadyhand.errors import SetupError
 from steadyhand.store.labels import VERDICT, Label, append_label, read_labels
-from steadyhand.viewer.labelling import Labelling
+from steadyhand.viewer.labels import Labelling
 from support.viewing import FIRST, trial_address
 
 LABEL = {"run": FIRST, "scenario": "taken-back", "trial": "0", "check": "orders_a_stop", "label": "fail"}

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import importlib
 import itertools
-import random
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from steadyhand.builtin.plugin import make_database, script_sandbox
-from steadyhand.compose.loading import (
+from steadyhand.builtin.plugin import make_database
+from steadyhand.compose.models import DEFAULT_KIND, Judges, Models, Tape
+from steadyhand.compose.scenarios import (
     Rubrics,
     ScenarioRegistries,
     needs_agent,
@@ -22,12 +22,12 @@ from steadyhand.compose.loading import (
     needs_user,
     termination_functions,
 )
-from steadyhand.compose.models import DEFAULT_KIND, Judges, Models, Tape
+from steadyhand.compose.services import TrialServices
 from steadyhand.compose.settings import Settings, part_options
-from steadyhand.engine.context import ScoreRubric, TrialParts
+from steadyhand.engine.context import PreparedCheck, ScoreRubric, TrialParts
 from steadyhand.engine.limits import LagMonitor, SpendingLimit, SystemClock
 from steadyhand.engine.model_call import RetryPolicy
-from steadyhand.errors import FileError, SetupError
+from steadyhand.errors import SetupError
 from steadyhand.judging.rubric import timeliness_of
 from steadyhand.plugins.plugin import (
     AgentFactory,
@@ -42,9 +42,7 @@ from steadyhand.ports.agent import (
     Agent,
     Gateway,
     Judge,
-    OfferedDatabase,
     RubricJudge,
-    Services,
     Shows,
     TrialContext,
     UserSimulator,
@@ -52,14 +50,12 @@ from steadyhand.ports.agent import (
     shows_of,
 )
 from steadyhand.ports.environment import EnvironmentProvider
-from steadyhand.ports.model import ChatModel, Clock, Gate
+from steadyhand.ports.model import ChatModel, Gate
 from steadyhand.ports.observer import EventSink
+from steadyhand.ports.services import OfferedDatabase
 from steadyhand.records.evaluation import LatencyTier, Material, RubricScore
-from steadyhand.records.location import Problem
 from steadyhand.records.run import PlannedTrial, TrialRecord
-from steadyhand.records.scenario import Converse, Mock, Scenario, evaluation_specs
-from steadyhand.runtime.mocks import MockSource, MockTable
-from steadyhand.runtime.runtime import AgentRuntime
+from steadyhand.records.scenario import Converse, Scenario, evaluation_specs
 
 if TYPE_CHECKING:
     from steadyhand.gateway.server import GatewayServer
@@ -76,33 +72,42 @@ class _Shared(NamedTuple):
     needs_services: bool
     missing_plugins: tuple[str, ...]
     doubts: Mapping[int, str]
+    needs_user: bool
+
+
+def no_doubts(scenario: Scenario, judges: Judges) -> Mapping[int, str]:
+    """Every judge may decide."""
+    return {}
+
+
+class RunParts(NamedTuple):
+    """What all trials of a run share. `doubts` says of which checks the judge may not decide, and why."""
+
+    registries: ScenarioRegistries
+    settings: Settings
+    workspaces: Path
+    lag: LagMonitor
+    gate: Gate
+    tape: Tape
+    budget: SpendingLimit
+    doubts: Callable[[Scenario, Judges], Mapping[int, str]] = no_doubts
 
 
 class Builder:
     """Builds trials. Models, judges and the script sandbox are shared by a run; everything else is made anew."""
 
-    def __init__(
-        self,
-        *,
-        registries: ScenarioRegistries,
-        settings: Settings,
-        workspaces: Path,
-        lag: LagMonitor,
-        gate: Gate,
-        tape: Tape,
-        budget: SpendingLimit,
-        doubts: Callable[[Scenario, Judges], Mapping[int, str]] | None = None,
-    ) -> None:
+    def __init__(self, parts: RunParts) -> None:
+        settings, registries = parts.settings, parts.registries
         self._registries = registries
         self._settings = settings
-        self._workspaces = workspaces
-        self._lag = lag
-        self._gate = gate
-        self._budget = budget
-        self._sinks: tuple[EventSink, ...] = (budget,) if budget.limited else ()
-        self._models = Models(registries, settings, tape)
+        self._workspaces = parts.workspaces
+        self._lag = parts.lag
+        self._gate = parts.gate
+        self._budget = parts.budget
+        self._sinks: tuple[EventSink, ...] = (parts.budget,) if parts.budget.limited else ()
+        self._models = Models(registries, settings, parts.tape)
         self._judges = Judges(self._models, settings, registries)
-        self._doubts = doubts or _no_doubts
+        self._doubts = parts.doubts
         self._rubrics = Rubrics(settings)
         self._services: TrialServices | None = None
         self._notes: dict[str, tuple[str, ...]] = {}
@@ -110,17 +115,16 @@ class Builder:
         """What to say of the run as a whole before it begins, each once."""
         self.out_of_reach: Counter[str] = Counter()
         """What some scenarios set up and their agents never get, and how many scenarios that is said of."""
-        self._checked: dict[int, Any] = {}
-        self._text_checks: dict[int, Any] = {}
-        self._digests: dict[int, str] = {}
+        self._checks: dict[int, PreparedCheck] = {}
         # A mark of the run and a count tell workspaces apart; asking the system for chance is slow.
         self._mark: str = secrets.token_hex(4)
         self._count = itertools.count()
+        self._clock = SystemClock()
         # By scenario, because a run builds thousands of trials of the same one.
         self._shared: dict[str, _Shared] = {}
         self._tested: dict[str, ChatModel | None] = {}
         self._agents: dict[str, tuple[AgentFactory, AgentSettings]] = {}
-        self._scope = RunScope(concurrency=settings.concurrency)
+        self._scope = RunScope(concurrency=settings.concurrency, workspaces=parts.workspaces)
         self._gateway: GatewayServer | None = None
         self._environments: dict[str, tuple[EnvironmentFactory, EnvironmentSettings]] = {}
 
@@ -166,7 +170,7 @@ class Builder:
 
     def build_stored(self, scenario: Scenario, stored: TrialRecord) -> TrialParts:
         """The parts that judge a stored trial of the scenario."""
-        from steadyhand.engine.rejudgement import StoredAgent, StoredEnvironment
+        from steadyhand.engine.stored_trial import StoredAgent, StoredEnvironment
 
         registry = self._registries.registry(scenario)
         agent = StoredAgent(stored.agent, stored.shows) if stored.shows is not None else None
@@ -175,9 +179,7 @@ class Builder:
             key=stored.key,
             environment=StoredEnvironment(),
             evaluator=registry.evaluator,
-            checked=self._checked,
-            text_checks=self._text_checks,
-            digests=self._digests,
+            checks=self._checks,
             doubts=self._doubts(scenario, self._judges),
             agent=agent,
             judge=self._judges.get(scenario) if self._judges.needed(scenario) else None,
@@ -220,7 +222,7 @@ class Builder:
         if shared is None:
             shared = self._shared[scenario.id] = self._share(scenario)
         registry = shared.registry
-        clock = SystemClock()
+        clock = self._clock
         environment = self._environment(scenario, f"{planned.key.index}-{self._mark}-{next(self._count)}")
         database = self._database(scenario, environment)
         services = None
@@ -232,12 +234,10 @@ class Builder:
             environment=environment,
             database=database,
             evaluator=registry.evaluator,
-            checked=self._checked,
-            text_checks=self._text_checks,
-            digests=self._digests,
+            checks=self._checks,
             doubts=shared.doubts,
             termination=registry.termination,
-            user=self._user(scenario),
+            user=self._user(scenario) if shared.needs_user else None,
             agent=self._agent(scenario),
             judge=shared.judge,
             services=services,
@@ -267,6 +267,7 @@ class Builder:
             needs_services=needs_services(scenario, self._registries.registry(scenario)),
             missing_plugins=self._missing_plugins(scenario),
             doubts=self._doubts(scenario, self._judges),
+            needs_user=needs_user(scenario),
         )
 
     def _missing_plugins(self, scenario: Scenario) -> tuple[str, ...]:
@@ -418,11 +419,6 @@ def _withheld(variable: str, kind: str) -> str:
     )
 
 
-def _no_doubts(scenario: Scenario, judges: Judges) -> Mapping[int, str]:
-    """Every judge may decide."""
-    return {}
-
-
 def _out_of_reach(scenario: Scenario, agent: str, shows: Shows, *, live: bool) -> list[str]:
     """What the scenario sets up for an agent that cannot get at it, in words."""
     setup = scenario.setup
@@ -436,45 +432,3 @@ def _out_of_reach(scenario: Scenario, agent: str, shows: Shows, *, live: bool) -
         for set_up, sight, what, checks in found
         if set_up and sight == "not_seen"
     ]
-
-
-class TrialServices:
-    """Builds the runtime of each trial. The JavaScript sandbox is one for the run, made when a mock has a script."""
-
-    def __init__(self) -> None:
-        self._sandbox = script_sandbox()
-
-    def check(self, scenarios: Sequence[Scenario]) -> None:
-        """Raises `FileError` for every script that is not JavaScript."""
-        problems: list[Problem] = []
-        for scenario in scenarios:
-            for mock in scenario.setup.mocks:
-                for field, source in _scripts(mock):
-                    fault = self._sandbox.check(source)
-                    if fault is not None:
-                        message = f"`{field}` is not valid JavaScript: {fault}"
-                        problems.append(Problem(place=mock.place, message=message, code="bad-script"))
-        if problems:
-            raise FileError(problems)
-
-    def build(
-        self, scenario: Scenario, registry: Registry, *, seed: int, clock: Clock, database: OfferedDatabase | None
-    ) -> Services:
-        generator = random.Random(seed)  # noqa: S311 - repeatability, not secrecy
-        mocks: MockSource | None = None
-        if scenario.setup.mocks:
-            mocks = MockTable(scenario.setup.mocks, scripts=self._sandbox, random=generator, clock=clock)
-        services = registry.services()
-        if database is not None:
-            services["database"] = database.service()
-        return AgentRuntime(mocks=mocks, actions=registry.actions(), services=services)
-
-    def close(self) -> None:
-        self._sandbox.close()
-
-
-def _scripts(mock: Mock) -> Iterator[tuple[str, str]]:
-    if mock.when.matcher is not None:
-        yield "matcher", mock.when.matcher
-    if mock.response_fn is not None:
-        yield "responseFn", mock.response_fn

@@ -1,0 +1,57 @@
+"""What pytest loads wherever Steadyhand is installed: the options, and the fixture `steadyhand`.
+
+It stands beside the package so that loading it loads nothing else of Steadyhand. `steadyhand/pytest_plugin/` has the
+rest, and docs/pytest.md is the user's side of both.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+TYPE_CHECKING = False  # importing `typing` is not free
+if TYPE_CHECKING:
+    from steadyhand.pytest_plugin import Steadyhand
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("steadyhand", "scenarios (Steadyhand)")
+    group.addoption("--steadyhand", action="store_true", help="Collect scenario files and run each as a test.")
+    for name, metavar, help_ in (
+        ("model", "NAME", "Model under test, as provider/model (repeatable: each is a test of its own)."),
+        ("agent", "KIND", "Agent under test (repeatable)."),
+    ):
+        group.addoption(f"--steadyhand-{name}", action="append", metavar=metavar, help=help_)
+        parser.addini(f"steadyhand_{name}", help_, type="linelist")
+    for name, metavar, help_ in (
+        ("judge", "NAME", "Judge model, as provider/model."),
+        ("config", "FILE", "Configuration file. [default: the nearest steadyhand.toml upwards]"),
+        ("trials", "N", "Number of trials per scenario."),
+    ):
+        group.addoption(f"--steadyhand-{name}", metavar=metavar, help=help_)
+        parser.addini(f"steadyhand_{name}", help_)
+    trust = "Allow code, commands and files that scenarios from outside the project name."
+    group.addoption("--steadyhand-trust", action="store_true", help=trust)
+    parser.addini("steadyhand_trust", trust, type="bool", default=False)
+    parser.addini("steadyhand", "Collect scenario files, as --steadyhand does.", type="bool", default=False)
+    parser.addini(
+        "steadyhand_files",
+        "Globs of the files to collect, by name or relative to the root folder.",
+        type="linelist",
+        default=["*.scenario.yaml", "*.scenario.yml"],
+    )
+    parser.addini("steadyhand_inconclusive", "What an inconclusive scenario is: fail, error or skip.", default="fail")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("steadyhand") or config.getini("steadyhand"):
+        from steadyhand.pytest_plugin.collection import ScenarioCollection
+
+        config.pluginmanager.register(ScenarioCollection(config), "steadyhand-collection")
+
+
+@pytest.fixture
+def steadyhand(request: pytest.FixtureRequest) -> Steadyhand:
+    """Runs scenarios: `steadyhand.run("refund.scenario.yaml", agent=my_agent).assert_passed()`."""
+    from steadyhand.pytest_plugin import Steadyhand, run_options
+
+    return Steadyhand(request.path.parent, run_options(request.config))

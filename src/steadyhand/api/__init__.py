@@ -1,0 +1,1 @@
+"""Run scenarios from Python, and read what they came to."""

@@ -1,0 +1,292 @@
+"""A run on record, and its trials, as Python sees them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from steadyhand.compose.run import rates_of
+from steadyhand.errors import ExitCode
+from steadyhand.judging.figures import FigureCollector, RunFigures
+from steadyhand.judging.rates import ScenarioRate, rates_exit_code
+from steadyhand.records.chat import Message
+from steadyhand.records.evaluation import EvaluationResult, FailureClass, LatencyTier, Outcome, Verdict
+from steadyhand.records.event import AnyEvent, TrajectoryStep
+from steadyhand.records.run import RunHeader, TrialKey, TrialRecord, trajectory_of, transcript_of
+from steadyhand.store.reader import RunReader
+
+StrPath = str | os.PathLike[str]
+_SHOWN = 20
+_WIDTH = 100
+
+
+class Trial:
+    """One trial of a scenario, read from the record. `record` is all there is of it."""
+
+    __slots__ = ("record",)
+
+    def __init__(self, record: TrialRecord) -> None:
+        self.record: TrialRecord = record
+
+    def __repr__(self) -> str:
+        return f"<Trial {self.record.key}: {self.verdict.value}, {self.reason}>"
+
+    @property
+    def scenario_id(self) -> str:
+        return self.record.key.scenario_id
+
+    @property
+    def index(self) -> int:
+        """Which of the scenario's trials it is, from 0."""
+        return self.record.key.index
+
+    @property
+    def name(self) -> str:
+        """The scenario's name."""
+        return self.record.scenario_name
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return self.record.tags
+
+    @property
+    def agent(self) -> str:
+        return self.record.agent
+
+    @property
+    def model(self) -> str | None:
+        return self.record.model
+
+    @property
+    def seed(self) -> int:
+        return self.record.seed
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.record.judged.verdict
+
+    @property
+    def reason(self) -> str:
+        """Why that is the verdict."""
+        return self.record.judged.reason
+
+    @property
+    def outcome(self) -> Outcome | None:
+        return self.record.judged.outcome
+
+    @property
+    def evaluations(self) -> tuple[EvaluationResult, ...]:
+        """What each check found, in the order of the file."""
+        return self.record.evaluations
+
+    @property
+    def transcript(self) -> tuple[Message, ...]:
+        """Everything that was said, in order, from the system prompt to the last reply."""
+        return tuple(said.message for said in transcript_of(self.record.events))
+
+    @property
+    def reply(self) -> str:
+        """The last thing that the agent said; empty when it said nothing."""
+        said = (message.content for message in reversed(self.transcript) if message.role == "assistant")
+        return next(said, "")
+
+    @property
+    def trajectory(self) -> tuple[TrajectoryStep, ...]:
+        """Thoughts, actions and observations, by the time they began."""
+        return trajectory_of(self.record.events)
+
+    @property
+    def events(self) -> tuple[AnyEvent, ...]:
+        return self.record.events
+
+    @property
+    def duration_ms(self) -> float:
+        """The whole trial, with set-up, judging and tear-down."""
+        return self.record.duration_ms
+
+    @property
+    def latency_ms(self) -> float | None:
+        """How long the answer took, from request sent to last byte; None when that is not known. `latency_tier` is its
+        grade, and None where something may have changed it."""
+        return self.record.judged.latency_ms
+
+    @property
+    def latency_tier(self) -> LatencyTier | None:
+        return self.record.judged.latency_tier
+
+    @property
+    def time_to_safe_ms(self) -> float | None:
+        """From when on the text that had arrived satisfied every invariant."""
+        return self.record.judged.time_to_safe_ms
+
+    @property
+    def safety_score(self) -> float | None:
+        return self.record.judged.safety_score
+
+    @property
+    def failure_classes(self) -> tuple[FailureClass, ...]:
+        return self.record.judged.failure_classes
+
+
+class RunResult:
+    """A run on record. Iterate over it for its trials, in the order of the plan, each read when its turn comes.
+
+    Every question is answered from the record, so a run that another process carries on is as it stands then. Raises
+    `StoreError` when the record cannot be read.
+    """
+
+    def __init__(self, reader: RunReader) -> None:
+        self._reader: RunReader = reader
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{count} {verdict.value}" for verdict, count in self.counts.items() if count)
+        return f"<RunResult {self.id}: {counts or 'no trials'}>"
+
+    @property
+    def id(self) -> str:
+        return self._reader.header.id
+
+    @property
+    def path(self) -> Path:
+        """The file of the record."""
+        return self._reader.path
+
+    @property
+    def header(self) -> RunHeader:
+        return self._reader.header
+
+    @property
+    def finished(self) -> bool:
+        """Whether it got to its end: everything that was planned was done."""
+        return self._reader.finished
+
+    @property
+    def counts(self) -> dict[Verdict, int]:
+        """How many trials came to each verdict."""
+        return self._reader.counts()
+
+    @property
+    def rates(self) -> list[ScenarioRate]:
+        """One entry per scenario, in the order of the plan: its verdict, and the trials that it rests on."""
+        return rates_of(self._reader)
+
+    @property
+    def figures(self) -> RunFigures:
+        """How often, how fast and how surely, for each scenario, each target and the suite. Reads every trial."""
+        collector = FigureCollector()
+        for trial in self._reader.trials():
+            collector.add(trial)
+        return collector.figures(self.header, self.rates)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """What the command would have ended with: 0 only for a finished record, every trial of which was read back."""
+        code = rates_exit_code(self.rates)
+        return code if code is not ExitCode.PASSED or self.complete else ExitCode.UNDECIDED
+
+    @property
+    def complete(self) -> bool:
+        """Whether it is finished and every trial of it can be read."""
+        return self.finished and not self._reader.unreadable()
+
+    @property
+    def passed(self) -> bool:
+        """Whether every scenario passed. False also when one could not be decided; `rates` tells these apart."""
+        return self.exit_code is ExitCode.PASSED
+
+    def to_pandas(self, table: Literal["trials", "evaluations", "calls"] = "trials") -> Any:
+        """A table of the run as a pandas `DataFrame`, with the columns of docs/export.md.
+
+        Raises `SetupError` when pandas is not installed.
+        """
+        from steadyhand.report.export import frame_of
+
+        return frame_of(table, self._reader.header, self._reader.trials())
+
+    def __iter__(self) -> Iterator[Trial]:
+        return map(Trial, self._reader.trials())
+
+    def __len__(self) -> int:
+        """How many trials were finished."""
+        return sum(self.counts.values())
+
+    def __bool__(self) -> bool:
+        """Refused: `if result:` could mean that there are trials, or that they passed."""
+        raise TypeError("a RunResult is neither true nor false; ask `result.passed` or `len(result)`")
+
+    def trial(self, scenario_id: str, index: int = 0) -> Trial:
+        """One trial. Raises `KeyError` when the record does not hold it."""
+        found = self._reader.trial(TrialKey(scenario_id=scenario_id, index=index))
+        if found is None:
+            known = ", ".join(list(self._reader.planned_per_scenario())[:_SHOWN])
+            raise KeyError(f"no trial {index} of scenario {scenario_id!r} (scenarios: {known})")
+        return Trial(found)
+
+    def assert_passed(self) -> None:
+        """Raises `AssertionError` with the evidence of every scenario that did not pass, whatever the reason."""
+        __tracebackhide__ = True
+        if self.passed:
+            return
+        undone = [rate.scenario_id for rate in self.rates if rate.verdict is not Verdict.PASSED]
+        told = [f"{len(undone)} of {len(self.rates)} scenarios did not pass ({self.path})"]
+        if not self.complete:
+            told.append("the record is not complete")
+        told += [self.evidence(scenario_id) for scenario_id in undone[:_SHOWN]]
+        if len(undone) > _SHOWN:
+            told.append(f"and {len(undone) - _SHOWN} more")
+        raise AssertionError("\n\n".join(told))
+
+    def evidence(self, scenario_id: str) -> str:
+        """Why a scenario came to its verdict: a line, then checks and transcript of a trial that did not pass, if there
+        is one. Raises `KeyError` for a scenario that was not planned."""
+        from steadyhand.report.details import render_details
+        from steadyhand.report.table import Page
+
+        rate = next((rate for rate in self.rates if rate.scenario_id == scenario_id), None)
+        if rate is None:
+            raise KeyError(f"no scenario {scenario_id!r} in this run")
+        verdicts = self._reader.verdicts_per_scenario().get(scenario_id, {})
+        undone = [index for index, verdict in sorted(verdicts.items()) if verdict is not Verdict.PASSED]
+        example = next((index for index in undone if verdicts[index] is rate.verdict), next(iter(undone), None))
+        if example is None:
+            return f"{scenario_id}: {rate.verdict.value}: {rate.reason}"
+        record = self.trial(scenario_id, example).record
+        page = Page(width=_WIDTH, colour=False)
+        several = rate.total > 1
+        details = list(render_details(record, page, numbered=several))
+        if several:
+            told = [f"{scenario_id}: {rate.verdict.value}: {rate.reason}", *details]
+        else:  # the first line says what heading and reason would say again
+            reason = record.judged.reason
+            said = {f"  {line}" for line in page.wrap(reason, indent=2)}
+            told = [
+                f"{scenario_id}: {rate.verdict.value}: {reason}",
+                *(each for each in details[1:] if each not in said),
+            ]
+        if len(undone) > 1:
+            told.append(f"  {len(undone) - 1} more of {rate.total} trials did not pass: steadyhand show {self.id}")
+        return "\n".join(told)
+
+    def to_json(self) -> str:
+        """The JSON report, whole. For a run of many trials use `write_json`."""
+        return b"".join(self._json()).decode()
+
+    def write_json(self, file: StrPath) -> None:
+        """The JSON report into a file, trial by trial. Raises `OSError`."""
+        with Path(file).open("wb") as stream:
+            stream.writelines(self._json())
+
+    def _json(self) -> Iterator[bytes]:
+        from steadyhand.report.json import to_json
+
+        return to_json(self.header, self._reader.trials(), self.rates)
+
+    def to_text(self, *, width: int = 100) -> str:
+        """What `steadyhand show` prints, without colours."""
+        from steadyhand.report.table import Page
+        from steadyhand.report.terminal import render_stored_run
+
+        page = Page(width=width, colour=False)
+        return "\n".join(render_stored_run(self._reader, self.rates, page))

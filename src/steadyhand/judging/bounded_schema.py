@@ -1,0 +1,192 @@
+"""Comparing a value with a JSON Schema that somebody else wrote: a scenario, a plugin, an MCP server.
+
+`jsonschema` by itself would match a pattern for hours, fetch what a reference names, and follow one in circles.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any, cast
+
+import regex
+
+from steadyhand.records.base import shorten
+from steadyhand.text_match import compiled, search_now
+
+_SEARCH_S = 0.25
+_MOST_S = 1.0
+_MOST_REFERENCES = 10_000
+_MOST_ERRORS = 50
+_LONGEST = 500
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+
+
+class EndlessSchema(ValueError):
+    """The schema takes too long to compare with a value, or refers to itself without end."""
+
+
+def bounded_validator(schema: Mapping[str, Any], name: str = "json_schema", *, named: bool = True) -> Any:
+    """A `jsonschema` validator with bounds: on time, for patterns and as a whole, and on references, which are not
+    fetched. For one value, or a few.
+
+    While it validates it raises `EndlessSchema` when a bound is reached, `RecursionError`, and
+    `referencing.exceptions.Unresolvable`. Raises `ValueError` for a schema that it cannot bound, and if properties are
+    to be `named`, for one with patterns instead; messages call it `name`.
+    """
+    from jsonschema import validators
+    from referencing import Registry
+
+    _check_patterns(schema, name, named=named)
+    base: Any = validators.validator_for(schema, default=validators.Draft202012Validator)
+    bounds = _Bounds(name)
+    own = {
+        "pattern": bounds.pattern,
+        "patternProperties": bounds.pattern_properties,
+        "additionalProperties": bounds.additional_properties,
+        "uniqueItems": bounds.unique_items,
+    }
+    keywords = {**base.VALIDATORS, **{each: checked for each, checked in own.items() if each in base.VALIDATORS}}
+    bounded: Any = cast("Any", validators).extend(
+        base, {each: bounds.limited(checked, counted=each in _REFERENCES) for each, checked in keywords.items()}
+    )
+    registry: Registry[Any] = Registry()
+    return bounded(dict(schema), registry=registry)
+
+
+def complaint(schema: Mapping[str, Any], value: Any, name: str) -> str | None:
+    """What is wrong with the value, or None. Raises `ValueError` if it is the schema, called `name`."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import SchemaError, ValidationError, relevance
+    from referencing.exceptions import Unresolvable
+
+    try:
+        Draft202012Validator.check_schema(schema)
+        found: list[ValidationError] = list(
+            islice(bounded_validator(schema, name, named=False).iter_errors(value), _MOST_ERRORS)
+        )
+    except SchemaError as error:
+        raise ValueError(f"{name} is not one: {error.message}") from None
+    except Unresolvable as error:
+        raise ValueError(f"{name} refers to {error.ref!r}, which it does not contain") from None
+    except RecursionError:
+        raise ValueError(f"{name} refers to itself without end") from None
+    errors = sorted(found, key=relevance)
+    return "; ".join(f"{error.json_path}: {shorten(error.message, _LONGEST)}" for error in errors[:5]) or None
+
+
+class _Bounds:
+    """The keywords that could take forever, and how much one validator has used up."""
+
+    def __init__(self, name: str) -> None:
+        self._name: str = name
+        self._until_s: float = time.thread_time() + _MOST_S
+        self._followed: int = 0
+
+    def limited(self, check: Any, *, counted: bool) -> Any:
+        def run(*arguments: Any) -> Any:
+            if time.thread_time() > self._until_s:
+                raise EndlessSchema(f"{self._name} takes too long to compare; simplify it")
+            self._followed += counted
+            if self._followed > _MOST_REFERENCES:
+                raise EndlessSchema(f"{self._name} follows more than {_MOST_REFERENCES:,} references; simplify it")
+            return check(*arguments)
+
+        return run
+
+    def _found(self, pattern: str, text: str) -> bool:
+        try:
+            return search_now(pattern, text, case_sensitive=True, timeout_s=_SEARCH_S) is not None
+        except TimeoutError:
+            raise EndlessSchema(
+                f"the pattern {pattern!r} of {self._name} takes too long to match; simplify it"
+            ) from None
+
+    def pattern(self, validator: Any, wanted: str, value: Any, _: Any) -> Iterator[Any]:
+        if validator.is_type(value, "string") and not self._found(wanted, value):
+            yield _error(f"{value!r} does not match {wanted!r}")
+
+    def pattern_properties(self, validator: Any, wanted: Mapping[str, Any], value: Any, _: Any) -> Iterator[Any]:
+        if not validator.is_type(value, "object"):
+            return
+        for pattern, member in wanted.items():
+            for key, each in value.items():
+                if self._found(pattern, key):
+                    yield from validator.descend(each, member, path=key, schema_path=pattern)
+
+    def additional_properties(
+        self, validator: Any, wanted: Any, value: Any, schema: Mapping[str, Any]
+    ) -> Iterator[Any]:
+        if not validator.is_type(value, "object"):
+            return
+        patterns, named = schema.get("patternProperties", {}), schema.get("properties", {})
+        extra = [key for key in value if key not in named and not any(self._found(each, key) for each in patterns)]
+        if validator.is_type(wanted, "object"):
+            for key in extra:
+                yield from validator.descend(value[key], wanted, path=key)
+        elif not wanted and extra:
+            verb = "was" if len(extra) == 1 else "were"
+            listed = ", ".join(sorted(map(repr, extra)))
+            yield _error(f"Additional properties are not allowed ({listed} {verb} unexpected)")
+
+    def unique_items(self, validator: Any, wanted: Any, value: Any, _: Any) -> Iterator[Any]:
+        """By what their JSON looks like, since comparing each with each takes the square of their number."""
+        if wanted and validator.is_type(value, "array"):
+            shown = {json.dumps(_canonical(each), sort_keys=True) for each in value}
+            if len(shown) < len(value):
+                yield _error(f"{value!r} has non-unique elements")
+
+
+def _error(message: str) -> Any:
+    from jsonschema.exceptions import ValidationError
+
+    return ValidationError(message)
+
+
+def _canonical(value: Any) -> Any:
+    """With numbers that JSON Schema takes for equal written alike."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [_canonical(each) for each in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {key: _canonical(each) for key, each in cast("dict[str, Any]", value).items()}
+    return value
+
+
+def _check_patterns(schema: Mapping[str, Any], name: str, *, named: bool) -> None:
+    """Raises `ValueError` for a pattern that cannot be compiled, and for patterns on names that cannot be bounded."""
+    left: list[Any] = [schema]
+    patterned = unevaluated = False
+    while left:
+        part = left.pop()
+        if isinstance(part, list):
+            left += cast("list[Any]", part)
+        if not isinstance(part, Mapping):
+            continue
+        for key, value in cast("Mapping[str, Any]", part).items():
+            unevaluated |= key == "unevaluatedProperties"
+            if key == "patternProperties" and isinstance(value, Mapping):
+                patterned = True
+                for pattern in cast("Mapping[str, Any]", value):
+                    _check_pattern(pattern, name)
+            if key in ("properties", "$defs", "definitions", "dependentSchemas", "patternProperties") and isinstance(
+                value, Mapping
+            ):
+                left += cast("Mapping[str, Any]", value).values()
+            elif key == "pattern" and isinstance(value, str):
+                _check_pattern(value, name)
+            elif key not in ("const", "enum", "default", "examples"):
+                left.append(value)
+    if patterned and (named or unevaluated):
+        beside = "" if named else " with `unevaluatedProperties`"
+        raise ValueError(f"{name} uses `patternProperties`{beside}, which is not supported; name the properties")
+
+
+def _check_pattern(pattern: str, name: str) -> None:
+    try:
+        compiled(pattern, case_sensitive=True)
+    except (regex.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"{name} has the pattern {pattern!r}, which is not one: {error}") from None

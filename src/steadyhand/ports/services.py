@@ -1,0 +1,160 @@
+"""What an agent acts through: the services, actions and mocks of its trial."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from steadyhand.ports.agent import TrialContext
+from steadyhand.ports.environment import TrialDatabase
+from steadyhand.records.base import Record
+from steadyhand.records.location import Place
+
+
+class ActionContext:
+    """What an action may use: the trial it runs in, its services, and its plugin's `config`."""
+
+    def __init__(self, *, trial: TrialContext, services: Services, config: Mapping[str, Any]) -> None:
+        self.trial: TrialContext = trial
+        self.config: Mapping[str, Any] = config
+        self._services: Services = services
+
+    def get_service(self, name: str) -> Any:
+        """An object with the service's methods as coroutines. Every call, mocked or real, is an event."""
+        return self._services.get_service(name)
+
+
+ActionHandler = Callable[[dict[str, Any], ActionContext], Any | Awaitable[Any]]
+
+
+class Action(Record):
+    """An action that agents can run. `parameters` is a JSON Schema of an object, empty for any object; arguments are
+    checked against it before `handler` runs.
+
+    The handler is a coroutine function or a plain function (run in a thread), and returns a value that JSON can hold.
+    To refuse, it raises `ServiceFault`, which is shown to the agent; any other exception is the plugin's fault and ends
+    the trial as an error. The registry fills in `plugin` and `config`.
+    """
+
+    name: str
+    handler: ActionHandler
+    description: str = ""
+    parameters: dict[str, Any] = {}
+    plugin: str = ""
+    config: Mapping[str, Any] = {}
+
+
+MockFunction = Callable[..., Any | Awaitable[Any]]
+
+
+class ServiceFault(Exception):
+    """A service answered with an error, real or simulated. The agent has to handle it; it is never an error of the
+    trial.
+
+    `mock` is the mock that simulated it, or None.
+    """
+
+    def __init__(
+        self, message: str, *, code: str | None = None, status: int | None = None, mock: Place | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code: str | None = code
+        self.status: int | None = status
+        self.mock: Place | None = mock
+
+
+class ProvidedService(Record):
+    """A service from a plugin. `build` creates it for each trial, when it is first called.
+
+    With `tools`, its public methods are offered to the built-in agent.
+    """
+
+    build: Callable[[], Any]
+    plugin: str
+    tools: bool = False
+
+
+class ServiceMethod(Record):
+    """A service's method that an agent may call directly. `service` is empty for a mock that covers every service."""
+
+    service: str
+    method: str
+    description: str = ""
+    parameters: dict[str, Any] = {}
+
+
+class Services(Protocol):
+    """The services and actions of one trial; opened in set-up and closed in tear-down."""
+
+    async def open(self, trial: TrialContext) -> None: ...
+
+    @property
+    def actions(self) -> Mapping[str, Action]:
+        """The plugins' actions, by name."""
+        ...
+
+    async def perform(self, action: str, params: dict[str, Any], *, recorded: bool = False) -> Any:
+        """Run an action with `params` that match its schema. Emits an event, unless the caller `recorded` it.
+
+        Raises `ServiceFault` or `TrialError`.
+        """
+        ...
+
+    async def offered(self) -> Sequence[ServiceMethod]:
+        """The methods that an agent may call without an action: mocked ones without a real service, and those of
+        services that their plugin offers as tools."""
+        ...
+
+    def get_service(self, name: str) -> Any:
+        """An object with the service's methods as coroutines. It exists even for an unknown name: each call is matched
+        against the mocks, and raises `ServiceFault` if none matches."""
+        ...
+
+    def register_mock(self, key: str, function: MockFunction) -> None:
+        """Answer calls of `service.method` with the function."""
+        ...
+
+    async def call(self, service: str, method: str, args: list[Any], named: dict[str, Any]) -> Any:
+        """Call a method: mocks first, then the real service. Raises `ServiceFault`, `MockError` or `PluginError`."""
+        ...
+
+    async def broken(self) -> Exception | None:
+        """The first failure of a mock or plugin in this trial, even if the caller caught it.
+
+        It is an error of the trial; a `ServiceFault` is not. Waits for a mock's JavaScript whose caller was cancelled.
+        """
+        ...
+
+    async def close(self) -> None: ...
+
+
+class OfferedDatabase(TrialDatabase, Protocol):
+    """A trial's database that is also offered to the agent as a service."""
+
+    def service(self) -> ProvidedService: ...
+
+
+class ScriptSandbox(Protocol):
+    """Runs JavaScript without I/O or access to Python, within limits of time and memory. Values are passed as JSON."""
+
+    async def evaluate(
+        self, expression: str, variables: Mapping[str, Any], *, seed: int | None = None, now_ms: int | None = None
+    ) -> Any:
+        """The value of an expression over read-only variables.
+
+        `seed` makes `Math.random` repeatable, `now_ms` freezes the clock. Raises `MockError` if it throws or exceeds a
+        limit.
+        """
+        ...
+
+    async def call(
+        self, function: str, variables: Mapping[str, Any], *, seed: int | None = None, now_ms: int | None = None
+    ) -> Any:
+        """The result of a function called with the variables' values, in their order. Raises `MockError`."""
+        ...
+
+    def check(self, source: str) -> str | None:
+        """The syntax error in the source, or None."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,93 @@
+"""A schema that somebody else wrote is compared with a value in bounded time, and fetches nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from steadyhand.judging.bounded_schema import EndlessSchema, bounded_validator, complaint
+from steadyhand.testing import Answer
+from support.loopback import Loopback
+
+SLOW = "^(a|aa)+$"
+LONG = "a" * 60 + "b"
+
+
+def of(**members):
+    return {"type": "object", "properties": members}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "said"),
+    [
+        (of(x={"pattern": SLOW}), {"x": LONG}, "takes too long to match"),
+        ({"patternProperties": {SLOW: {}}}, {LONG: 1}, "takes too long to match"),
+        ({"patternProperties": {SLOW: {}}, "additionalProperties": False}, {LONG: 1}, "takes too long to match"),
+        ({"$ref": "#"}, {}, "without end|references"),
+        ({"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}] * 2}}, "$ref": "#/$defs/a"}, {}, "without end|references"),
+        (of(x={"pattern": "(a{999}){999}"}), {"x": "a"}, "too large"),
+        ({"patternProperties": {"a{99999999}": {}}}, {"x": "a"}, "too large"),
+        ({"$ref": "http://127.0.0.1:9/schema.json"}, {}, "which it does not contain"),
+        ({"patternProperties": {"a": {}}, "unevaluatedProperties": False}, {}, "is not supported"),
+        ({"type": "objekt"}, {}, "is not one"),
+    ],
+)
+def test_what_would_never_end_is_the_fault_of_the_schema(schema, value, said):
+    with pytest.raises(ValueError, match=f"(?s)the schema.*({said})"):
+        complaint(schema, value, "the schema")
+
+
+def test_many_patterns_that_are_just_quick_enough_share_one_limit():
+    members = {f"p{number}": {"pattern": f"^(a|aa){{1,28}}{number}$"} for number in range(2000)}
+    with pytest.raises(EndlessSchema, match="takes too long"):
+        list(bounded_validator(of(**members)).iter_errors(dict.fromkeys(members, "a" * 24)))
+
+
+def test_a_list_of_unlike_things_is_compared_once_each():
+    items: list[object] = [[number, {"a": number}] for number in range(20_000)]
+    schema = {"type": "array", "uniqueItems": True}
+    assert complaint(schema, [*items, 1, True, "1", None], "s") is None
+    assert complaint(schema, [{"a": 1.0}, {"a": 1}], "s") == "$: [{'a': 1.0}, {'a': 1}] has non-unique elements"
+
+
+def test_nothing_is_fetched():
+    with Loopback(Answer(text="{}")) as server:
+        schema = {"$ref": f"{server.url}/schema.json"}
+        with pytest.raises(ValueError, match="does not contain"):
+            complaint(schema, {}, "s")
+        assert server.received == 0
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"patternProperties": {"^x-": {"type": "integer"}}, "additionalProperties": False}, {"x-a": 1}),
+        ({"properties": {"a": {}}, "additionalProperties": {"type": "string"}}, {"a": 1, "b": "c"}),
+        ({"patternProperties": {"^x-": {"type": "integer"}}}, {"y": "1"}),
+        (of(x={"pattern": "^[A-Z]+$"}), {"x": "ABC"}),
+    ],
+)
+def test_it_accepts_what_it_describes(schema, value):
+    assert complaint(schema, value, "s") is None
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "said"),
+    [
+        ({"patternProperties": {"^x-": {"type": "integer"}}}, {"x-a": "1"}, "$.x-a: '1' is not of type 'integer'"),
+        (
+            {"patternProperties": {"^x-": {}}, "additionalProperties": False},
+            {"x-a": 1, "b": 2},
+            "$: Additional properties are not allowed ('b' was unexpected)",
+        ),
+        (
+            {"properties": {"a": {}}, "additionalProperties": {"type": "string"}},
+            {"b": 1},
+            "$.b: 1 is not of type 'string'",
+        ),
+        (of(x={"pattern": "^[A-Z]+$"}), {"x": "abc"}, "$.x: 'abc' does not match '^[A-Z]+$'"),
+    ],
+)
+def test_it_says_what_is_wrong(schema, value, said):
+    complained = complaint(schema, value, "s")
+    assert complained is not None
+    assert complained.replace("['x-a']", ".x-a") == said
