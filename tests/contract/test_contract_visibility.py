@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from steadyhand.builtin.mocks.javascript import QuickJsSandbox
 from steadyhand.builtin.plugin import EVALUATORS
 from steadyhand.builtin.services.database import make_database
-from steadyhand.compose.loading import build_registry
+from steadyhand.compose.scenarios import build_registry
 from steadyhand.engine.trial import run_trial
 from steadyhand.ports.agent import Reply, Shows, shows_of
 from steadyhand.ports.evaluator import reads_of
