@@ -50,7 +50,7 @@ test-local: $(LOCAL) ## run the tests that need the real model
 # Many tests wait for a process, a browser or a time-out, so there are half as many workers again as processors.
 WORKERS := $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 2) * 3 // 2)')
 test: $(READY) ## run the tests, and measure branch coverage against the floor in pyproject.toml
-	$(BIN)/python -m pytest -q -n $(WORKERS) --cov --cov-report= -m "not slow and not local"
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --cov --cov-report= -m "not slow and not local"
 
 FRAMEWORKS := $(VENV)/.frameworks
 $(FRAMEWORKS): $(READY)
@@ -132,7 +132,11 @@ $(PEERS)/.ready: benchmarks/peers.txt
 bench: $(READY) ## measure speed, as ratios to a bare client and the bare interpreter
 	$(BIN)/python -m benchmarks
 
-.PHONY: bench-scale bench-store
+.PHONY: bench-scale bench-store bench-gateway
+bench-gateway: $(READY) ## what the gateway adds to a call, and 10,000 trials at 64 a time checked against the agents' logs
+	$(BIN)/python -m benchmarks gateway
+	$(BIN)/python -m pytest -q --no-cov -m slow tests/slow/test_slow_gateway.py -k ten_thousand --durations=1
+
 bench-scale: $(RAY) ## trials a second and CPU a trial: one process, two workers, two actors of a local Ray
 	$(BIN)/python -m benchmarks scale
 

@@ -1,6 +1,7 @@
 """What the gateway adds to a model call: the same client asks the same server directly and through it, by turns.
 
-Server, client and gateway are three processes. The client keeps its connections, as every vendor's does.
+Server, client and gateway are three processes. The client keeps its connections, as every vendor's does. A streamed
+answer has four pieces, two milliseconds apart; what counts is when the first is there, and when the last is.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from benchmarks.agents import a_trial
 from benchmarks.figures import Figure
 
 CALLS = 600
+Ways = list[list[tuple[float, float]]]
+"""For both ways, the milliseconds until the first piece and the last of every call."""
 CLIENT = """
 import http.client, json, sys, time
 from urllib.parse import urlsplit
@@ -34,8 +37,10 @@ for number in range(calls):
         began = time.perf_counter()
         connection.request("POST", path, body, headers)
         answer = connection.getresponse()
-        text = answer.read()
-        took.append((time.perf_counter() - began) * 1000)
+        text = answer.read1()
+        first = (time.perf_counter() - began) * 1000
+        text += answer.read()
+        took.append((first, (time.perf_counter() - began) * 1000))
         assert answer.status == 200 and b'"stop"' in text, text
 print(json.dumps([took[50:] for _, _, took in ways]))
 """
@@ -43,7 +48,17 @@ print(json.dumps([took[50:] for _, _, took in ways]))
 
 def measure() -> list[Figure]:
     server = subprocess.Popen(
-        [sys.executable, "-m", "steadyhand.testing.model_server", "--text", "Stop the pump.", "--piece-chars", "4"],
+        [
+            sys.executable,
+            "-m",
+            "steadyhand.testing.model_server",
+            "--text",
+            "Stop the pump.",
+            "--piece-chars",
+            "4",
+            "--piece-ms",
+            "2",
+        ],
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -52,29 +67,35 @@ def measure() -> list[Figure]:
         url = json.loads(server.stdout.readline())["base_url"]
         figures: list[Figure] = []
         with tempfile.TemporaryDirectory() as folder:
-            for how in ("whole", "streamed"):
-                direct, through = _run(_ask(url, Path(folder), how))
-                direct_ms, through_ms = statistics.median(direct), statistics.median(through)
-                added = through_ms - direct_ms
-                figures += [
-                    Figure(name=f"a call without the gateway, {how}, median", value=direct_ms, unit="ms"),
-                    Figure(name=f"a call through the gateway, {how}, median", value=through_ms, unit="ms"),
-                    Figure(name=f"what the gateway adds, {how}, of 1 ms", value=added, unit="x", at_most=1),
-                ]
+            whole = _run(_ask(url, Path(folder), "whole"))
+            figures += _figures("whole answer", whole, 1)
+            streamed = _run(_ask(url, Path(folder), "streamed"))
+            figures += _figures("first piece of a stream", streamed, 0)
+            figures += _figures("end of a stream", streamed, 1)
         return figures
     finally:
         server.kill()
         server.wait()
 
 
-def _run(work: Coroutine[Any, Any, list[list[float]]]) -> list[list[float]]:
+def _figures(what: str, ways: Ways, moment: int) -> list[Figure]:
+    direct, through = ([each[moment] for each in way] for way in ways)
+    added = statistics.median(through) - statistics.median(direct)
+    return [
+        Figure(name=f"{what}, without the gateway, median", value=statistics.median(direct), unit="ms"),
+        Figure(name=f"{what}, through the gateway, median", value=statistics.median(through), unit="ms"),
+        Figure(name=f"{what}: what the gateway adds, of 1 ms", value=added, unit="x", at_most=1),
+    ]
+
+
+def _run(work: Coroutine[Any, Any, Ways]) -> Ways:
     from steadyhand.compose.run import quick_loop
 
     with asyncio.Runner(loop_factory=quick_loop()) as runner:
         return runner.run(work)
 
 
-async def _ask(url: str, folder: Path, how: str) -> list[list[float]]:
+async def _ask(url: str, folder: Path, how: str) -> Ways:
     from steadyhand.builtin.models.openai import OpenAIModel
     from steadyhand.gateway.run import run_gateway
     from steadyhand.plugins.plugin import ModelSettings

@@ -9,6 +9,7 @@
     |   +-- AgentError          the agent under test raised, died, or answered nonsense
     |   +-- WorkspaceError      the workspace, sandbox or database failed
     |   +-- MockError           a mock's JavaScript threw, looped or ran out of memory
+    |   +-- ServiceError        a real service behind the mocks is not there, died or does not answer
     |   +-- PluginError         a plugin raised where it should have answered
     |   +-- LimitExceeded       a limit on time, steps or tokens was reached
     +-- StoreError              the run record cannot be read or written
@@ -22,7 +23,7 @@ import enum
 from collections.abc import Sequence
 from typing import Literal
 
-from steadyhand.records.chat import Attempt
+from steadyhand.records.chat import Attempt, ServerAnswer
 from steadyhand.records.location import Problem
 
 ModelErrorKind = Literal["connect", "timeout", "rate_limit", "auth", "refused", "server", "stream", "malformed"]
@@ -64,7 +65,10 @@ class TrialError(SteadyhandError):
 
 
 class ModelError(TrialError):
-    """A model call failed. `retryable` says whether the same call may succeed later."""
+    """A model call failed. `retryable` says whether the same call may succeed later.
+
+    `answer` is the server's own, where the question was sent as an agent's client put it.
+    """
 
     def __init__(
         self,
@@ -81,6 +85,7 @@ class ModelError(TrialError):
         self.status: int | None = status
         self.retry_after_s: float | None = retry_after_s
         self.attempt: Attempt | None = None
+        self.answer: ServerAnswer | None = None
 
 
 class AgentError(TrialError):
@@ -93,6 +98,10 @@ class WorkspaceError(TrialError):
 
 class MockError(TrialError):
     """A mock could not answer; the message names it."""
+
+
+class ServiceError(TrialError):
+    """A real service behind the mocks failed: it is not there, died, hangs, or says what cannot be read."""
 
 
 class PluginError(TrialError):

@@ -16,7 +16,7 @@ from enum import Enum
 from functools import cache
 from itertools import pairwise
 from typing import Any, Literal, TypeVar, cast, get_args, get_origin
-from urllib.parse import parse_qsl, quote, quote_plus
+from urllib.parse import parse_qsl, quote, quote_plus, unquote
 
 import msgspec
 
@@ -115,9 +115,44 @@ def secrets_among(entries: Mapping[str, object]) -> frozenset[str]:
 
 
 def secrets_in_url(url: str) -> frozenset[str]:
-    """The values in its query that must not be shown."""
+    """The password, and the values in its query, that must not be shown."""
     query = url.partition("?")[2].partition("#")[0]
-    return secrets_among(dict(parse_qsl(query))) | secrets_among(dict(part.split("=", 1) for part in _pairs(query)))
+    named = secrets_among(dict(parse_qsl(query))) | secrets_among(dict(part.split("=", 1) for part in _pairs(query)))
+    return named | password_in_url(url)
+
+
+def password_in_url(url: str) -> frozenset[str]:
+    """As it is written, and decoded."""
+    user = re.split(r"[/?#]", url.partition("://")[2], maxsplit=1)[0].rpartition("@")[0]
+    password = user.partition(":")[2]
+    return frozenset(value for value in (password, unquote(password)) if len(value) >= SHORTEST)
+
+
+def secrets_of_process(variables: Mapping[str, str], named: Iterable[str] = ()) -> frozenset[str]:
+    """As `secrets_of`, with those in variables that hold a URL: any password, and the query of a `..._URL`."""
+    found = secrets_of(variables, named)
+    for name, value in variables.items():
+        if "://" in value:
+            found |= secrets_in_url(value) if name.upper().endswith("_URL") else password_in_url(value)
+    return found
+
+
+def secrets_in_table(table: Mapping[str, Any]) -> frozenset[str]:
+    """What a table of options says outright: headers, variables, URLs, and entries that are called like a secret."""
+    found: frozenset[str] = frozenset()
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            inner = cast("Mapping[str, Any]", value)
+            found |= secrets_among(inner) if name == "headers" else secrets_in_table(inner)
+            if name == "env":
+                found |= secrets_of({key: each for key, each in inner.items() if isinstance(each, str)})
+        elif isinstance(value, list):
+            found |= secrets_in_table({name: {str(index): each for index, each in enumerate(cast("list[Any]", value))}})
+        elif isinstance(value, str):
+            if names_secret(name) and len(value) >= SHORTEST:
+                found |= {value}
+            found |= secrets_in_url(value) if "://" in value else frozenset()
+    return frozenset(value for value in found if not value.startswith(("$", "{")))
 
 
 def _pairs(query: str) -> list[str]:
@@ -226,7 +261,7 @@ class Redactor:
         """Whether encoded msgpack may hold a secret. A quick test with false positives but no false negatives."""
         if self._has_trace is None:
             self._has_trace = _finder_of_any([*self._parts, *(trace.anchor for trace in TRACES)])
-        if not self._has_trace(data.lower().decode("latin-1")):
+        if not self._has_trace(data.translate(_LOWERED_ASCII).decode("ascii")):
             return False
         for part in self._parts:
             if part in data:
@@ -298,14 +333,18 @@ class Redactor:
         return value if same else redacted
 
 
+_LOWERED_ASCII = bytes(range(128)).lower() + bytes(128)
+"""Bytes in lower case, with one for all that are not ASCII: only an ASCII text is searched without a copy."""
+
+
 def _finder_of_any(words: Iterable[bytes]) -> Callable[[str], bool]:
-    """Whether a text in lower case contains one of the words, all of which are looked for at once.
+    """Whether a text of `_LOWERED_ASCII` contains one of the words, all of which are looked for at once.
 
     The regular expressions of pydantic are Rust's, which compile alternatives to an automaton.
     """
     from pydantic_core import SchemaError, SchemaValidator, core_schema  # not needed to show help
 
-    pattern = "|".join("".join([rf"\x{{{byte:x}}}" for byte in word.lower()]) for word in words)
+    pattern = "|".join("".join([rf"\x{{{byte:x}}}" for byte in word.translate(_LOWERED_ASCII)]) for word in words)
     try:
         return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex")).isinstance_python
     except SchemaError:  # too many words

@@ -67,7 +67,7 @@ def test_what_is_wrong_with_a_matrix_or_a_filter_is_said_before_anything_runs(ba
     batch.write("sweep.matrix.yaml", MATRIX)
     for given, said in (
         ("modl=x", "no matrix varies 'modl'"),
-        ("model=x", "model is never that"),
+        ("model=x", "model never has that value"),
         ("model", "parameter=value"),
     ):
         ended = batch("run", "sweep.matrix.yaml", "--filter", given)

@@ -310,7 +310,7 @@ def test_a_matrix_is_resumed_where_it_broke(sweep):
     sweep.write("sweep.matrix.yaml", SWEEP.replace('"c"', '"d"'))
     changed = sweep("resume", "last")
     assert changed.code == 2
-    assert "--filter 'run[0].input=c': run[0].input is never that; it is" in changed.err
+    assert "--filter 'run[0].input=c': run[0].input never has that value; its values are" in changed.err
 
 
 def test_the_same_combination_twice_in_a_run(sweep):

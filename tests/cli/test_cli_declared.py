@@ -246,16 +246,30 @@ def test_a_decision_scenario_uses_a_plugin(shell, way):
 
 
 def test_a_third_partys_parts_behave_like_ours(shell):
-    """It is free, not paced, tried by selftest, and has a time from which on it held."""
+    """It is free, not paced, tried by selftest, has a time from which on it held, and can be judged again, compared and
+    shown as a page."""
     shell.write("manners.py", POLITE)
+    shell.write("steadyhand.toml", 'plugins = ["./manners.py"]\n')
     text = shell.decision("a.yaml").read_text().replace(CHECK, POLITE_CHECK)
     shell.write("a.yaml", text + "examples: {good: [Call for help please.], bad: [No.]}\n")
-    tested = shell("selftest", "a.yaml", "--plugin", "./manners.py")
+    tested = shell("selftest", "a.yaml")
     assert (tested.code, "1 scenario, 2 answers: 0 defects" in tested.err) == (0, True)
-    shell("run", "a.yaml", "--plugin", "./manners.py", "--model", "echo/any", "--json", "r.json")
-    report = json.loads((shell.folder / "r.json").read_text())
-    (trial,) = report["trials"]
-    assert trial["time_to_safe_excludes"] == [] if "time_to_safe_excludes" in trial else True
+    ended = shell("run", "a.yaml", "--model", "echo/any", "--json", "r.json", "--html", "r.html")
+    assert ended.code == 0, ended.out + ended.err
+    (trial,) = trials(shell)
+    assert (trial["verdict"], trial["time_to_safe_ms"], trial["time_to_safe_excludes"]) == ("passed", 1.0, [])
+    assert (trial["latency_tier"], trial["cost"]["cost"]) == ("target", 0.0)
+    assert json.loads((shell.folder / "r.json").read_text())["run"]["free_providers"] == ["echo"]
+    page = (shell.folder / "r.html").read_text()
+    assert "looked for please" in page
+    again = shell("rejudge", "last", "--json", "again.json")
+    assert again.code == 0, again.out + again.err
+    (rejudged,) = json.loads((shell.folder / "again.json").read_text())["trials"]
+    assert [check["verdict"] for check in rejudged["evaluations"]] == [
+        check["verdict"] for check in trial["evaluations"]
+    ]
+    compared = shell("compare", "r.json", "again.json")
+    assert compared.code == 0, compared.out + compared.err
 
 
 def test_an_unknown_check_type_names_the_nearest(shell):

@@ -6,6 +6,9 @@ import json
 
 import pytest
 
+from steadyhand.compose.scenarios import build_registry
+from steadyhand.plugins.plugin import options_of
+from steadyhand.ports.agent import agent_facts
 from steadyhand.spec.config import ConfigShape
 from support.shell import AGENT, Shell
 
@@ -67,6 +70,7 @@ REFUSED = {
     "environments": ("[environments.local]\nx = 1", AGENT, "unknown key `x`"),
     "calibration": ('[calibration]\nfile = "none.json"\nrequired = true\nmin_kappa = 2', JUDGED, "min_kappa"),
     "judges": ("[judges.llm]\nx = 1", AGENT, "unknown key `x`"),
+    "agents.elizaos": ('[agents.elizaos]\ntraces = "tools"', AGENT, "unknown key `traces`"),
     "users": ("[users.llm]\nx = 1", AGENT, "unknown key `x`"),
 }
 OTHERWISE = {"concurrency", "sandbox"}
@@ -85,7 +89,17 @@ def ready(shell: Shell) -> Shell:
 
 
 def test_no_key_is_left_out():
-    assert {*SEEN, *REFUSED, *OTHERWISE} == set(ConfigShape.model_fields)
+    assert {key.partition(".")[0] for key in (*SEEN, *REFUSED, *OTHERWISE)} == set(ConfigShape.model_fields)
+
+
+def test_only_agents_whose_spans_reach_us_take_traces():
+    registry = build_registry()
+    taken = {}
+    for kind in registry.names("agents"):
+        options = options_of(registry.part("agents", kind))
+        taken[kind] = options is not None and "traces" in options.model_fields
+    assert sum(taken.values()) == 3
+    assert taken == {kind: agent_facts(registry.part("agents", kind)).uses_gateway for kind in taken}
 
 
 @pytest.mark.parametrize("key", SEEN)

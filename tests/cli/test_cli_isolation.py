@@ -14,12 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from steadyhand.batch.local import Batch, InProcess, running
+from steadyhand.batch.local import Batch, InProcess, trial_runner
 from steadyhand.batch.plan import Plan
 from steadyhand.cli.main import explain
 from steadyhand.cli.run import Reports, carry_out
 from steadyhand.compose.run import Run
+from steadyhand.engine.limits import SpendingLimit
 from steadyhand.errors import ExitCode
+from steadyhand.judging.cost import Prices
 from steadyhand.records.config import RunOptions, Selection
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import TrialRecord
@@ -177,19 +179,27 @@ def test_a_bug_is_one_line_a_file_and_three(capsys):
     path.unlink()
 
 
-class Crashing(Run):
-    """Something that nobody expected is raised when the trials are done."""
+class CrashingLimit(SpendingLimit):
+    """Raises something that nobody expected, once, when the trials are done."""
 
-    async def execute(self, observers, **how):
-        record = await super().execute(observers, **how)
-        self.crashed = ZeroDivisionError("ours")
-        return record
+    crashed: bool = False
+
+    def may_start(self) -> bool:
+        return True
+
+    @property
+    def exhausted(self) -> str | None:
+        if not self.crashed:
+            self.crashed = True
+            raise ZeroDivisionError("ours")
+        return None
 
 
 def test_a_run_that_crashes_is_reported_as_far_as_it_came(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write(tmp_path, "a", "b")
-    run = Crashing(Selection(paths=(".",)), RunOptions(agent="python:./mine.py:agent", in_process=True))
+    run = Run(Selection(paths=(".",)), RunOptions(agent="python:./mine.py:agent", in_process=True))
+    run.budget = CrashingLimit(Prices())
     assert carry_out(run, Reports(), silent=True) == ExitCode.UNDECIDED
     told = capsys.readouterr()
     assert "2 passed" in told.out
@@ -208,7 +218,7 @@ def test_what_a_trial_raises_is_its_own_error(raised):
         kept.append(record)
         return record
 
-    batch = Batch(InProcess(running(build), places=2), keep=keep)
+    batch = Batch(InProcess(trial_runner(build), places=2), keep=keep)
     asyncio.run(batch.run(Plan([a_scenario()], seed=1, trials=5)))
     assert [record.judged.verdict for record in kept] == [Verdict.ERROR] * 5
     assert type(raised).__name__ in kept[0].judged.reason

@@ -42,7 +42,7 @@ def test_a_call_without_a_recording_is_named_and_an_error(shell):
 def test_recording_and_replaying_at_once_or_over_a_recording_does_not_start(shell):
     shell.replies(SAFE)
     shell.decision("a.yaml")
-    assert "exclude each other" in shell("run", "a.yaml", "--record", "x", "--replay", "y").err
+    assert "cannot be used together" in shell("run", "a.yaml", "--record", "x", "--replay", "y").err
     assert "holds no recording" in shell("run", "a.yaml", "--replay", "none").err
     shell("run", "a.yaml", "--record", "tape")
     again = shell("run", "a.yaml", "--record", "tape")

@@ -63,7 +63,7 @@ def test_undecided_at_the_ceiling_is_inconclusive(batch):
     ended = batch("run", "untimed.yaml", "--until", "decided", "--trials", "10", "--pass-rate", "0.9")
     assert ended.code == 3, ended
     assert "1 scenario: 1 inconclusive (until decided at alpha 0.05: 1 undecided)\n" in ended.out
-    assert "can never say passed with 10 trials: 90% at alpha 0.05 takes at least 4" in ended.err
+    assert "can never say passed with 10 trials: 90% at alpha 0.05 needs at least 4" in ended.err
     (found,) = rates_of(batch.reader())
     assert (found.verdict, found.passed, found.saved) == (Verdict.INCONCLUSIVE, 10, 0)
     assert "undecided at alpha 0.05" in found.reason

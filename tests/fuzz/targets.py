@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from steadyhand.builtin.agents.command_process import is_report, read_line_of
+from steadyhand.builtin.agents.command_lines import is_report, read_line_of
 from steadyhand.builtin.judges.answer import UnreadableAnswer, answer_schema, read_answer, read_object
 from steadyhand.builtin.models.anthropic import MessagesReader
 from steadyhand.builtin.models.http.stream import (

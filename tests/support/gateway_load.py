@@ -11,8 +11,9 @@ from typing import Any
 
 from steadyhand.gateway.run import run_gateway
 from steadyhand.gateway.server import GatewayServer, TrialGateway
+from steadyhand.ports.model import Listener
 from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, FinishReason
-from steadyhand.records.event import ServiceCalled
+from steadyhand.records.event import ActionTaken, ServiceCalled
 from steadyhand.runtime.runtime import AgentRuntime
 from support.trial import TrialStandIn
 
@@ -32,6 +33,13 @@ class Echo:
         self.asked.append(request.messages[-1].content)
         text = f"model {request.messages[-1].content}"
         return ChatResponse(text=text, attempt=Attempt(started_ms=0.0), finish_reason=FinishReason.STOP)
+
+    async def relay(self, request: ChatRequest, listener: Listener, *, zero: float) -> ChatResponse:
+        answer = await self.attempt(request, zero=zero)
+        for character in answer.text:
+            listener.say(character)
+            await asyncio.sleep(0)
+        return answer
 
     async def close(self) -> None: ...
 
@@ -103,15 +111,20 @@ async def _as_logged(server: GatewayServer, worker: Worker, number: int, folder:
     runtime.register_mock("shop.say", lambda text: f"service {text}")
     gateway = TrialGateway(server, model)
     told = (await gateway.open(trial)).names
-    log = await worker.ask(number, {"openai": told["openai_base_url"], "mocks": told["mocks_url"], "calls": CALLS})
+    job = {"openai": told["openai_base_url"], "mocks": told["mocks_url"], "otlp": told["otlp_endpoint"]}
+    log = await worker.ask(number, {**job, "calls": CALLS})
+    await gateway.settle()
     await gateway.close()
     said = [f"{number}:{turn}" for turn in range(CALLS)]
     return (
         log
         == [
-            entry for each in said for entry in (["model", each, f"model {each}"], ["service", each, f"service {each}"])
+            entry
+            for each in said
+            for entry in (["model", each, f"model {each}"], ["service", each, f"service {each}"], ["span", each, ""])
         ]
         and model.asked == said
         and [event.input["text"] for event in trial.of(ServiceCalled)] == said
-        and len(trial.events) == CALLS
+        and [event.name for event in trial.of(ActionTaken)] == said
+        and len(trial.events) == 2 * CALLS
     )

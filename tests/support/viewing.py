@@ -13,7 +13,7 @@ import msgspec
 
 from steadyhand.records.evaluation import JudgeNote, Verdict
 from steadyhand.records.run import SCENARIO_PART, TrialKey
-from steadyhand.viewer.labels import Labelling
+from steadyhand.viewer.labels import LabelBook
 from steadyhand.viewer.pages import Viewer
 from steadyhand.viewer.server import ViewerServer
 from support.report_runs import SAFE_BUT_LATE, TAKEN_BACK, decision, recorded
@@ -38,7 +38,7 @@ class Viewing:
     cookie: str = ""
 
     def __post_init__(self) -> None:
-        viewer = Viewer(self.folder, Labelling(self.folder / "labels.jsonl", "ada"))
+        viewer = Viewer(self.folder, LabelBook(self.folder / "labels.jsonl", "ada"))
         self.server = ViewerServer(viewer, on_bug=self.bugs.append)
         self.host = f"127.0.0.1:{self.server.server_port}"
         self._thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01})

@@ -189,7 +189,7 @@ class Crew:
         if error is None or self._closing:
             return
         if self._hands or self._starting:
-            self._note(f"a worker could not be started, the run goes on with the others: {error}")
+            self._note(f"a worker could not be started; the run continues with the others: {error}")
             return
         self.failure = f"there is no worker left, and none could be started: {error}"
         for job in self._waiting:
@@ -287,7 +287,7 @@ class Crew:
         name = hand.link.name if hand.link is not None else f"worker {hand.number}"
         hand.link = None
         told = f"{name} was lost: {reason}"
-        self._note(f"{told}; {len(again)} trials are done again by another" if again else told)
+        self._note(f"{told}; {len(again)} trials will be run again by another" if again else told)
         for job in reversed(again):
             job.losses += 1
             if job.losses >= MOST_LOSSES:

@@ -33,7 +33,7 @@ class InProcess:
         self.perform: Perform = perform
 
 
-class Preceded:
+class PrecededExecutor:
     """Implements `Executor`: another one, with something done before each trial."""
 
     def __init__(self, executor: Executor, before: Callable[[], Awaitable[None]]) -> None:
@@ -99,7 +99,7 @@ class Batch:
                 return
             for observer in self._observers:
                 observer.trial_started(planned.key, planned.scenario.name)
-            record = await carried_out(executor.perform, planned, self._ending)
+            record = await perform_contained(executor.perform, planned, self._ending)
             try:
                 kept = self._keep(record)
                 for observer in self._observers:
@@ -125,7 +125,7 @@ class Batch:
         return (each for each in trials if wanted(each.key))
 
 
-async def carried_out(perform: Perform, planned: PlannedTrial, ending: Callable[[], bool]) -> TrialRecord:
+async def perform_contained(perform: Perform, planned: PlannedTrial, ending: Callable[[], bool]) -> TrialRecord:
     """Raises nothing but the cancellation of everything, when it is `ending`: what one trial does must not take others
     along."""
     try:
@@ -142,7 +142,7 @@ async def carried_out(perform: Perform, planned: PlannedTrial, ending: Callable[
         return _broken_off(planned, error, f"unexpected {type(error).__name__}: {error}")
 
 
-def running(build: Build) -> Perform:
+def trial_runner(build: Build) -> Perform:
     """Runs what `build` makes, again where only its latency could not be graded."""
 
     async def perform(planned: PlannedTrial) -> TrialRecord:

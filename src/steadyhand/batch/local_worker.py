@@ -91,7 +91,7 @@ class _LocalWorker:
 
     async def _tell(self, reason: str) -> None:
         ended = await self._process.ended()
-        told = f"its process ended{ended}" if ended else f"it closed the line{f' ({reason})' if reason else ''}"
+        told = f"its process ended{ended}" if ended else f"it closed the connection{f' ({reason})' if reason else ''}"
         told += self._process.last_words()
         self._process.kill()
         await asyncio.to_thread(self._process.bury)

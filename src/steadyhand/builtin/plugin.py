@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from urllib.parse import urldefrag
 
 from steadyhand.errors import SetupError, StoreError
+from steadyhand.plugins.extras import missing_extra
 from steadyhand.plugins.plugin import AgentSettings, ModelSettings, Options, Plugin, read_options
 from steadyhand.ports.agent import Agent
 from steadyhand.ports.environment import EnvironmentProvider
 from steadyhand.ports.model import ChatModel
-from steadyhand.ports.services import OfferedDatabase, ScriptSandbox
-from steadyhand.records.scenario import DatabaseSeed
+from steadyhand.ports.services import OfferedDatabase, ProvidedService, ScriptSandbox
+from steadyhand.records.scenario import DatabaseSeed, RealService
 from steadyhand.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ def builtin_plugin() -> Plugin:
             "anthropic": "steadyhand.builtin.models.anthropic:AnthropicModel",
             "local": "steadyhand.builtin.models.local:LocalModel",
             "openai": "steadyhand.builtin.models.openai:OpenAIModel",
-            "replay": "steadyhand.builtin.models.cassette:ReplayProvider",
+            "replay": "steadyhand.builtin.models.replay:ReplayProvider",
             "pydantic-ai": "steadyhand.builtin.models.pydantic_ai:PydanticAIModel",
             "scripted": "steadyhand.builtin.models.scripted:ScriptedModel",
         },
@@ -63,6 +65,7 @@ def builtin_plugin() -> Plugin:
             "http": "steadyhand.builtin.plugin:agent_over_http",
             "command": "steadyhand.builtin.agents.command:CommandAgent",
             "elizaos": "steadyhand.builtin.agents.elizaos:ElizaosAgent",
+            "a2a": "steadyhand.builtin.plugin:agent_over_a2a",
         },
         environments={
             "local": "steadyhand.builtin.environments.local:LocalEnvironment",
@@ -141,7 +144,7 @@ def _templated(settings: AgentSettings, options: HttpAgentOptions, url: str, nam
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     fixed = {header: value for header, value in options.headers.items() if "{" not in value}
     headers |= check_headers(name, fixed)
-    addresses = {} if settings.gateway is None else settings.gateway.standing(None).names
+    addresses = {} if settings.gateway is None else settings.gateway.reusable(None).names
 
     def endpoint(call: SessionCall, reply: str | None, where: str) -> TemplateModel:
         check_names(call.body, {**VALUES, **addresses}, f"{name}: option {where}")
@@ -165,6 +168,45 @@ def _templated(settings: AgentSettings, options: HttpAgentOptions, url: str, nam
 agent_over_http = HttpAgentFactory()
 
 
+class A2aAgentFactory:
+    """`a2a:URL`: the agent's address, below which its card is, or the URL of the card. The bearer token comes from
+    `STEADYHAND_AGENT_KEY`, or from the variable that the option `api_key_env` names."""
+
+    uses_network: ClassVar[bool] = True
+    uses_gateway: ClassVar[bool] = True
+    runs_target: ClassVar[bool] = False
+    key_variable: ClassVar[str] = KEY_VARIABLE
+
+    @property
+    def options(self) -> type[Options]:
+        from steadyhand.builtin.agents.options import A2aOptions
+
+        return A2aOptions
+
+    def __call__(self, settings: AgentSettings) -> Agent:
+        """Raises `SetupError` without the extra `a2a`, for something that is not a URL, or an option that is wrong."""
+        from steadyhand.builtin.agents.options import A2aOptions, shown_url
+        from steadyhand.builtin.models.http.client import check_headers, read_key
+        from steadyhand.builtin.models.http.proxy import proxy_for
+
+        name = f"agent a2a:{shown_url(settings.target)}"
+        if (missing := missing_extra("a2a")) is not None:
+            raise SetupError(f"{name}: {missing}")
+        from steadyhand.builtin.agents.a2a import A2aAgent
+
+        options = read_options(A2aOptions, settings.options, name)
+        check_headers(name, {header: value for header, value in options.headers.items() if "{" not in value})
+        variable = options.api_key_env or KEY_VARIABLE
+        may_have_key = settings.default_key or options.api_key_env is not None
+        key = read_key(name, variable, settings.variables if may_have_key else {})
+        found = proxy_for(settings.target, os.environ)
+        proxy = None if found is None else (f"http://{found}", found.authorization)
+        return A2aAgent(settings.target, options, key=key, proxy=proxy)
+
+
+agent_over_a2a = A2aAgentFactory()
+
+
 # What every run may need and nobody names: compose comes by it here, and imports no built-in part itself.
 
 
@@ -182,6 +224,18 @@ def make_database(
     from steadyhand.builtin.services import database
 
     return database.make_database(seed, environment=environment, folder=folder, live=live)
+
+
+def real_service(
+    service: RealService, *, folder: Path, variables: Mapping[str, str], options: Mapping[str, Any]
+) -> ProvidedService:
+    """What `setup.services` names, not started yet. Raises `SetupError` without the extra `mcp`, for a program that is
+    not there and for a wrong option."""
+    if (missing := missing_extra("mcp")) is not None:
+        raise SetupError(f"the service {service.name!r} is an MCP server, and {missing}")
+    from steadyhand.builtin.services.mcp_connection import mcp_service
+
+    return mcp_service(service, folder=folder, variables=variables, options=options)
 
 
 def sweep_workspaces(folder: Path) -> None:
@@ -207,7 +261,7 @@ def recording(folder: Path, redactor: Redactor, *, add: bool) -> Recording:
 
 def replaying(folder: Path, redactor: Redactor, *, time: Literal["zero", "original"]) -> Callable[[str], ChatModel]:
     """From a model's name to its recorded answers. Raises `SetupError` when there is no recording."""
-    from steadyhand.builtin.models.cassette import Cassette, ReplayedModel
+    from steadyhand.builtin.models.replay import Cassette, ReplayedModel
 
     cassette = Cassette(folder, redactor, time=time)
     return lambda name: ReplayedModel(name, cassette)

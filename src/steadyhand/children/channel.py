@@ -26,6 +26,7 @@ from steadyhand.errors import (
     MockError,
     ModelError,
     PluginError,
+    ServiceError,
     SetupError,
     TrialError,
     WorkspaceError,
@@ -68,7 +69,8 @@ class RemoteError(Record):
 
 
 _FAULTS: dict[str, type[TrialError | SetupError]] = {
-    each.__name__: each for each in (AgentError, WorkspaceError, MockError, PluginError, TrialError, SetupError)
+    each.__name__: each
+    for each in (AgentError, WorkspaceError, MockError, ServiceError, PluginError, TrialError, SetupError)
 }
 
 

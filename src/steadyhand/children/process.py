@@ -122,7 +122,7 @@ class ChildProcess:
         marks = {TRIAL_MARK: mark.rpartition(".")[0], COMMAND_MARK: mark}
         try:
             self._process: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                [sys.executable, "-u", "-c", _BEGIN, str(theirs.fileno()), json.dumps(sys.path), main],
+                [sys.executable, "-P", "-u", "-c", _BEGIN, str(theirs.fileno()), json.dumps(sys.path), main],
                 stdin=subprocess.DEVNULL,
                 stdout=into,
                 stderr=into,

@@ -29,7 +29,7 @@ def baseline(run: str, file: Path, runs: Path | None, config: Path | None) -> No
     """
     side = open_source(Settings(RunOptions(config=config, out=runs)).out, run).side
     if not any(each.decided for each in side.samples):
-        raise SetupError(f"run {side.run_id} has no trial that passed or failed, so it is no baseline")
+        raise SetupError(f"run {side.run_id} has no trial that passed or failed, so it cannot be a baseline")
     undecided = sum(each.undecided for each in side.samples)
     if unwritten := write_report(file, baseline_lines(baseline_of(side, __version__))):
         raise Unwritten("; ".join(unwritten))

@@ -26,7 +26,7 @@ from steadyhand.store.calibration import keep_calibration
 @click.option(
     "--votes",
     type=click.IntRange(min=1),
-    help="How often to ask, for checks that do not say. [default: configured, or 1]",
+    help="Number of times to ask, for checks that do not set it. [default: as configured, or 1]",
 )
 @click.option("--runs", "out", type=click.Path(path_type=Path, file_okay=False), help="Folder of run records.")
 @click.option(

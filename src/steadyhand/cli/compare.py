@@ -24,7 +24,7 @@ from steadyhand.records.config import RunOptions
     help="Confidence of intervals; a difference counts when its p-value is at most 1 minus this.",
 )
 @click.option(
-    "--pair-changed", is_flag=True, help="Compare scenarios too whose scenario or judge is not the same in all runs."
+    "--pair-changed", is_flag=True, help="Also compare scenarios whose file or judge differs between the runs."
 )
 @shared.config
 @shared.out

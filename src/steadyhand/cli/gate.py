@@ -42,7 +42,7 @@ from steadyhand.records.config import RunOptions
     default=90,
     show_default=True,
     metavar="DAYS",
-    help="Age from which a baseline is stale.",
+    help="Age at which a baseline counts as stale.",
 )
 @shared.config
 @shared.out

@@ -10,9 +10,10 @@ import click
 
 from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import say
-from steadyhand.compose.gateway import StandingTrial
+from steadyhand.compose.gateway import ManualTrial
 from steadyhand.compose.run import quick_loop
 from steadyhand.records.base import shorten
+from steadyhand.records.chat import FinishReason
 from steadyhand.records.config import RunOptions
 from steadyhand.records.event import AnyEvent, ModelCalled, Noted, ServiceCalled
 from steadyhand.redaction import Redactor
@@ -48,18 +49,18 @@ def gateway(
     Prints the environment variables that point an agent at it.
     """
     options = RunOptions(config=config, plugins=plugins, model=model, env_file=env_file, trust=trust)
-    trial = StandingTrial(file, options)
+    trial = ManualTrial(file, options)
     with asyncio.Runner(loop_factory=quick_loop()) as runner:
         runner.run(_serve(trial, port))
 
 
-async def _serve(trial: StandingTrial, port: int) -> None:
+async def _serve(trial: ManualTrial, port: int) -> None:
     shown = _Shown(trial.settings.redactor([trial.scenario]))
     async with trial.served(port, [shown]) as addresses:
         for name, value in addresses.variables.items():
             say(f"export {name}={value}")
         sys.stdout.flush()
-        say("serving; Ctrl-C ends it", err=True)
+        say("serving; press Ctrl-C to stop", err=True)
         await asyncio.Event().wait()
 
 
@@ -79,7 +80,9 @@ def _line(event: AnyEvent) -> str | None:
         case ModelCalled():
             answered = event.error or event.text or ", ".join(call.name for call in event.tool_calls)
             tokens = "" if event.usage is None else f", {event.usage.input_tokens}+{event.usage.output_tokens} tokens"
-            return f"model    {event.model}{tokens}: {shorten(answered, _SHOWN)}"
+            hung_up = event.finish is not None and event.finish.reason is FinishReason.HUNG_UP
+            ended = " (the agent hung up)" if hung_up else ""
+            return f"model    {event.model}{tokens}: {shorten(answered, _SHOWN)}{ended}"
         case ServiceCalled():
             given = ", ".join([*map(as_text, event.args), *(f"{k}={as_text(v)}" for k, v in event.input.items())])
             answered = f"error: {event.error}" if event.error else as_text(event.result)

@@ -5,13 +5,17 @@ The module of a subcommand is imported only when it is called, so that `steadyha
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
+import io
 import os
 import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -20,7 +24,7 @@ from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import Unwritten, leave_with, say, take_over
 from steadyhand.errors import ExitCode, FileError, SetupError, StoreError, UsageError
 from steadyhand.privacy import close_to_others
-from steadyhand.redaction import Redactor, secrets_in_command, secrets_of
+from steadyhand.redaction import Redactor, secrets_in_command, secrets_of_process
 from steadyhand.version import __version__
 
 _COMMANDS = {
@@ -30,22 +34,22 @@ _COMMANDS = {
     "lint": ("steadyhand.cli.lint:lint", "Find checks that are valid but probably wrong."),
     "selftest": ("steadyhand.cli.selftest:selftest", "Test a scenario's checks against its own example answers."),
     "list": ("steadyhand.cli.scenario_list:list_scenarios", "List scenarios."),
-    "plan": ("steadyhand.cli.plan:plan", "Say how many trials a bound on the failure rate takes."),
+    "plan": ("steadyhand.cli.plan:plan", "Work out how many trials a bound on the failure rate needs."),
     "resume": ("steadyhand.cli.resume:resume", "Finish an interrupted run and retry its errors."),
-    "merge": ("steadyhand.cli.merge:merge", "Put the shards of a run together."),
+    "merge": ("steadyhand.cli.merge:merge", "Merge the shards of a run into one."),
     "rejudge": ("steadyhand.cli.rejudge:rejudge", "Judge the stored trials of a run again."),
-    "labels": ("steadyhand.cli.labels:labels", "Write a file for people to label a run's judged checks in."),
+    "labels": ("steadyhand.cli.labels:labels", "Write a file in which people label a run's judged checks."),
     "calibrate": ("steadyhand.cli.calibrate:calibrate", "Compare a judge with people's labels."),
     "export": ("steadyhand.cli.export:export", "Export a run as tables or as an Inspect log."),
     "matrix": ("steadyhand.cli.run:run", "Run every combination of a matrix (same as `run`)."),
     "runs": ("steadyhand.cli.runs:runs", "List recorded runs."),
     "show": ("steadyhand.cli.show:show", "Show the report of a recorded run."),
     "report": ("steadyhand.cli.report:report", "Write the report of a run as HTML, Markdown or PDF."),
-    "view": ("steadyhand.cli.view:view", "Look at runs in a browser, compare them, and label trials."),
+    "view": ("steadyhand.cli.view:view", "View runs in a browser, compare them and label trials."),
     "compare": ("steadyhand.cli.compare:compare", "Compare runs or targets: what differs, and is it chance?"),
-    "gate": ("steadyhand.cli.gate:gate", "Hold a run against a baseline, for CI."),
+    "gate": ("steadyhand.cli.gate:gate", "Check a run against a baseline, for CI."),
     "baseline": ("steadyhand.cli.baseline:baseline", "Write a run's results to a small file, for `gate`."),
-    "gateway": ("steadyhand.cli.gateway:gateway", "Serve a model and a scenario's mocks, for trying an agent out."),
+    "gateway": ("steadyhand.cli.gateway:gateway", "Serve a model and a scenario's mocks, to try out an agent."),
     "mcp": ("steadyhand.cli.mcp:mcp", "Serve a trial's MCP tools over stdin and stdout."),
     "import": ("steadyhand.cli.importer:import_scenarios", "Convert scenarios from other benchmarks."),
     "schema": ("steadyhand.cli.schema:schema", "Print JSON Schemas, for editors and other tools."),
@@ -131,13 +135,18 @@ def _require_folder() -> None:
 
 def explain(error: BaseException) -> int:
     """Print the error to stderr and return the exit code. A bug in Steadyhand is never a failed scenario."""
-    redact = _redactor().text
+
+    def redact(text: str) -> str:
+        return _redactor().text(text)
+
     match error:
         case click.Abort() | KeyboardInterrupt():
             say("interrupted", err=True)
             return ExitCode.INTERRUPTED
         case click.ClickException():
-            error.show(sys.stderr)
+            shown = io.StringIO()
+            error.show(shown)
+            say(redact(shown.getvalue().rstrip("\n")), err=True)
             return ExitCode.USAGE
         case FileError():
             say(redact(str(error)), err=True)
@@ -155,10 +164,21 @@ def explain(error: BaseException) -> int:
 
 def _redactor() -> Redactor:
     """Knows the secrets of the environment and of the command line. A run knows more."""
-    found = secrets_of(os.environ)
+    found = secrets_of_process(os.environ)
     for word in sys.argv[1:]:
-        found |= secrets_in_command(word.partition(":")[2])
-    return Redactor(found)
+        found |= secrets_in_command(word) | secrets_in_command(word.partition(":")[2])
+    return Redactor(found | _configured_secrets())
+
+
+def _configured_secrets() -> frozenset[str]:
+    """Those in the configuration that would hold here. Whatever is wrong with it was told, or is what is being told."""
+    with contextlib.suppress(Exception):
+        from steadyhand.compose.settings import RunOptions, Settings
+
+        given = {option: Path(file) for option, file in pairwise(sys.argv[1:])}
+        options = RunOptions(config=given.get("--config"), env_file=given.get("--env-file"))
+        return Settings(options).secrets()
+    return frozenset()
 
 
 def tell_bug(error: BaseException, redactor: Redactor | None = None) -> str:

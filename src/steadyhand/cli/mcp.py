@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 
 import click
 
 from steadyhand.errors import SetupError
+from steadyhand.plugins.extras import missing_extra
 
 
 @click.command()
@@ -17,8 +17,8 @@ def mcp(*, url: str) -> None:
 
     Without URL, those of the trial that STEADYHAND_MCP_URL leads to.
     """
-    if importlib.util.find_spec("mcp") is None:
-        raise SetupError("MCP needs a package that is not installed: pip install 'steadyhand[mcp]'")
+    if (missing := missing_extra("mcp")) is not None:
+        raise SetupError(missing)
     if not url.startswith(("http://", "https://")):
         raise SetupError(f"expected a URL such as http://127.0.0.1:4000/TOKEN/mcp, found {url!r}")
     from steadyhand.gateway.mcp_bridge import bridge

@@ -26,7 +26,7 @@ from steadyhand.store.reader import find_run
 @click.option(
     "--votes",
     type=click.IntRange(min=1),
-    help="How often to ask, for checks that do not say. [default: configured, or 1]",
+    help="Number of times to ask, for checks that do not set it. [default: as configured, or 1]",
 )
 @click.option(
     "--strict-judge", is_flag=True, help="Refuse to let a model be judged by itself or by a model of the same vendor."

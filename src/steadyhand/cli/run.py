@@ -11,7 +11,7 @@ import gc
 import os
 import shlex
 import sys
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -121,11 +121,9 @@ class Reports(Record):
         if len(dashed) > 1:
             raise SetupError(f"only one of {' and '.join(dashed)} can be written to stdout; give the other a file")
         if self.html_file == STDOUT and read_by_ci():
-            raise SetupError(
-                "--html - would put what agents said into the log of the CI service, unmarked; give it a file"
-            )
+            raise SetupError("--html - would write what agents said to the CI log unmarked; give it a file")
         if self.quiet and self.verbose:
-            raise SetupError("-q and -v exclude each other")
+            raise SetupError("-q and -v cannot be used together")
         return self
 
 
@@ -180,7 +178,7 @@ def carry_out(run: Run, reports: Reports, *, silent: bool, otel: str | None = No
     """Run it, report, and return the exit code. After an interrupt or a full disk, report whatever was recorded."""
     execution = Execution(run)
     progress = progress_for(progress_stream(), live=takes_control(), enabled=not silent, health=execution.health)
-    traces = None if otel is None else _exporter(otel)
+    traces = None if otel is None else _exporter(otel, run.settings.variables)
     network = run.needs_network  # may reject the name of a model, so ask before creating the coroutine
     observers = [progress] if traces is None else [progress, traces]
     record = run_in_loop(execution.execute(observers, attend=attended), network=network)
@@ -211,10 +209,10 @@ def carry_out(run: Run, reports: Reports, *, silent: bool, otel: str | None = No
     return exit_code(reader, lost=execution.broken is not None or unwritten)
 
 
-def _exporter(url: str) -> OtelExporter:
+def _exporter(url: str, variables: Mapping[str, str]) -> OtelExporter:
     from steadyhand.report.otel import OtelExporter, target_of  # few runs export traces
 
-    return OtelExporter(target_of(url, os.environ))
+    return OtelExporter(target_of(url, variables))
 
 
 def exit_code(reader: RunReader | None, *, lost: bool) -> ExitCode:
@@ -251,8 +249,8 @@ def _resume(run: Run) -> str:
 @shared.optional_paths
 @shared.filters
 @shared.project
-@click.option("--failed-of", metavar="RUN", help="Run again the scenarios of RUN that did not pass, as it was started.")
-@click.option("--shard", metavar="N/TOTAL", help="Run only this part; `steadyhand merge` puts the parts together.")
+@click.option("--failed-of", metavar="RUN", help="Rerun the scenarios of RUN that did not pass, with its options.")
+@click.option("--shard", metavar="N/TOTAL", help="Run only this shard; `steadyhand merge` joins the shards.")
 @click.option(
     "--model",
     multiple=True,
@@ -293,7 +291,7 @@ def _resume(run: Run) -> str:
 @click.option(
     "--until",
     type=click.Choice(["decided"]),
-    help="Run a scenario's trials only until its pass rate is decided; --trials is the most.",
+    help="Stop a scenario's trials once its pass rate is decided; --trials is the maximum.",
 )
 @click.option(
     "--alpha",
@@ -326,7 +324,7 @@ def _resume(run: Run) -> str:
 @click.option(
     "--otlp-port",
     type=click.IntRange(1, 65535),
-    help="Receive spans from services that are already running, as OTLP over HTTP on this port of the loopback.",
+    help="Receive spans from services that are already running, as OTLP over HTTP on this loopback port.",
 )
 @click.option(
     "--otel",
@@ -380,8 +378,9 @@ def _refuse_reports(reports: Reports) -> None:
 
 def show_plan(run: Run) -> None:
     """One line per scenario or combination, then the estimate."""
+    redact = run.redactor.text
     for scenario_id, trials in run.planned.per_scenario().items():
-        say(f"{trials} x {scenario_id}" if trials > 1 else scenario_id)
+        say(redact(f"{trials} x {scenario_id}" if trials > 1 else scenario_id))
     settings = run.settings
     found = estimate(
         run.planned,
@@ -391,8 +390,8 @@ def show_plan(run: Run) -> None:
     )
     say(f"would run {'at most ' if run.header.until else ''}{found}")
     targets = list(dict.fromkeys(target.name for target in run.header.targets.values()))
-    say(f"{'target' if len(targets) == 1 else 'targets'}: {'; '.join(targets)}")
+    say(redact(f"{'target' if len(targets) == 1 else 'targets'}: {'; '.join(targets)}"))
     if found.judge_checks:
         judges = {ref.name if (ref := settings.judge(each)) else "none named" for each in run.scenarios}
-        say(f"judge: {', '.join(sorted(judges))}")
+        say(redact(f"judge: {', '.join(sorted(judges))}"))
     say(f"up to {settings.concurrency} trials at once")

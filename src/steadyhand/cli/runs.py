@@ -27,16 +27,22 @@ from steadyhand.store.reader import RunEntry, RunReader, list_runs
     is_flag=True,
     help="List the runs that are older than --older-than and not among the newest --keep; with --yes, remove them.",
 )
-@click.option("--keep", type=click.IntRange(min=1), default=20, show_default=True, help="With --prune, runs to keep.")
+@click.option(
+    "--keep",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="With --prune, number of newest runs to keep.",
+)
 @click.option(
     "--older-than",
     type=click.IntRange(min=0),
     default=30,
     show_default=True,
     metavar="DAYS",
-    help="With --prune, the age from which runs may be removed.",
+    help="With --prune, minimum age of the runs to remove.",
 )
-@click.option("--yes", is_flag=True, help="With --prune, remove what it lists.")
+@click.option("--yes", is_flag=True, help="With --prune, remove the runs that it lists.")
 def runs(
     config: Path | None,
     out: Path | None,

@@ -50,7 +50,7 @@ def selftest(
         err=True,
     )
     for spec in found.untested:
-        say(f"{spec.place}: not tested: {spec.type} is a plugin's; name the plugin with --plugin", err=True)
+        say(f"{spec.place}: not tested: {spec.type} comes from a plugin; name it with --plugin", err=True)
     if found.without_examples:
         say(f"no examples in: {', '.join(found.without_examples)}", err=True)
     ctx.exit(ExitCode.FAILED if found.defects else ExitCode.PASSED)

@@ -33,18 +33,18 @@ def view(folder: Path | None, config: Path | None, port: int, *, no_browser: boo
     whoever follows the link it prints, which works once. It writes nothing but labels. Ctrl+C ends it.
     """
     from steadyhand.cli.main import tell_bug
-    from steadyhand.viewer.labels import Labelling
+    from steadyhand.viewer.labels import LabelBook
     from steadyhand.viewer.pages import Viewer
     from steadyhand.viewer.server import ViewerServer
 
     folder = Settings(RunOptions(config=config, out=folder)).out
     if not folder.is_dir():
-        raise SetupError(f"there is no folder {folder}; `steadyhand run` makes one, and another is named as DIR")
-    viewer = Viewer(folder, Labelling(labels or folder / "labels.jsonl", _user()))
+        raise SetupError(f"there is no folder {folder}; `steadyhand run` creates one, or give another as DIR")
+    viewer = Viewer(folder, LabelBook(labels or folder / "labels.jsonl", _user()))
     server = ViewerServer(viewer, port=port, on_bug=lambda error: say(tell_bug(error), err=True))
     try:
         say(f"viewer of {folder}: {server.session.link()}")
-        say("the link works once; Ctrl+C ends the viewer")
+        say("the link works once; press Ctrl+C to stop the viewer")
         sys.stdout.flush()  # a program that starts the viewer waits for the link
         if not no_browser and not webbrowser.open(server.session.link()):
             say("no browser could be opened; follow the link")

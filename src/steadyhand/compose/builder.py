@@ -134,7 +134,7 @@ class Builder:
         Raises `UsageError`.
         """
         if any(needs_services(scenario, self._registries.registry(scenario)) for scenario in scenarios):
-            self._services = TrialServices()
+            self._services = TrialServices(self._settings)
             self._services.check(scenarios)
         # An import in the middle of a run holds up the event loop, and spoils what is being timed.
         if self._services is not None or any(self._judges.needed(each) for each in scenarios):
@@ -209,6 +209,8 @@ class Builder:
             self._doubts(scenario, self._judges)
         self._rubric_scorer(scenario)
         self._user(scenario)
+        if self._services is not None:
+            self._services.prepare(scenario, self._registries.registry(scenario))
         self._database(scenario, self._environment(scenario, "prepare"))
         for name in termination_functions(scenario):
             self._registries.registry(scenario).termination(name)
@@ -285,7 +287,7 @@ class Builder:
 
         async def score(materials: Sequence[Material], tier: LatencyTier | None, trial: TrialContext) -> RubricScore:
             if not isinstance(judge, RubricJudge):
-                return RubricScore(name=rubric.name, reason=f"the judge {ref.name} scores no rubrics")
+                return RubricScore(name=rubric.name, reason=f"the judge {ref.name} cannot score rubrics")
             return await judge.score(rubric, materials, trial, timeliness=timeliness_of(tier))
 
         return score
@@ -346,7 +348,7 @@ class Builder:
             options=part_options(factory, table, {"sandbox": True} if self._settings.sandbox else {}),
         )
         if self._settings.sandbox and not factory(settings).sandboxed:
-            raise SetupError(f"--sandbox: the environment {type_!r} does not keep commands from this machine")
+            raise SetupError(f"--sandbox: the environment {type_!r} does not isolate commands from this machine")
         return factory, settings
 
     def _database(self, scenario: Scenario, environment: EnvironmentProvider) -> OfferedDatabase | None:
@@ -424,6 +426,7 @@ def _out_of_reach(scenario: Scenario, agent: str, shows: Shows, *, live: bool) -
     setup = scenario.setup
     found = [
         (bool(setup.mocks) and not live, shows.services, "mocks do", "service calls"),
+        (bool(setup.services), shows.services, "`services` do", "service calls"),
         (bool(setup.virtual_fs), shows.files, "`virtual_fs` does", "files"),
         (setup.database is not None and not live, shows.database, "database does", "the database"),
     ]

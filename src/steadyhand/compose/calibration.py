@@ -309,7 +309,7 @@ async def calibrate(labels: Path, settings: Settings) -> Calibrated:
         raise SetupError("no judge is set; name one with `--judge provider/model` or `judge` in steadyhand.toml")
     providers = providers_of(scenarios, settings, registries)
     free = tuple(sorted(name for name, facts in providers.items() if facts.free))
-    prices = Prices(dict(settings.config.prices), elsewhere=settings.own_servers(), free=free)
+    prices = Prices(dict(settings.config.prices), elsewhere=settings.own_servers(providers), free=free)
     budget = SpendingLimit(prices, max_cost=settings.options.max_cost, max_tokens=settings.options.max_tokens)
     tape = Tape(settings.options, redactor)
     with LagMonitor() as lag:

@@ -293,9 +293,9 @@ def _of_file(path: Path) -> ComparedSource:
             return _of_report(msgspec.json.decode(data, type=_Report))
     except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
         raise StoreError(
-            f"{path} is no run record, JSON report or baseline that this version reads: {error}"
+            f"{path} is not a run record, JSON report or baseline that this version reads: {error}"
         ) from error
-    raise StoreError(f"{path} is no run record, JSON report or baseline: it has neither `format` nor `baseline`")
+    raise StoreError(f"{path} is not a run record, JSON report or baseline: it has neither `format` nor `baseline`")
 
 
 def _no_trial(scenario_id: str, index: int, target: str) -> ToldTrial | None:

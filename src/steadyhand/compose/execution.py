@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from steadyhand.batch.local import Batch, InProcess, Perform, Preceded, running
+from steadyhand.batch.local import Batch, InProcess, Perform, PrecededExecutor, trial_runner
 from steadyhand.batch.plan import PlannedPart
 from steadyhand.batch.provider import ProviderGate
 from steadyhand.compose.builder import Builder
@@ -151,7 +151,7 @@ class Execution:
             needed = fewest_passes(required, self._header.alpha)
             if needed is not None and trials < needed:
                 told = f"--until decided can never say passed with {trials} trials: {percent(required)} at alpha "
-                told += f"{self._header.alpha:g} takes at least {needed}, all passed"
+                told += f"{self._header.alpha:g} needs at least {needed}, all passed"
                 short[told] = short.get(told, 0) + 1
         return [f"{message} ({count} scenarios)" if count > 1 else message for message, count in short.items()]
 
@@ -272,12 +272,12 @@ class Execution:
             if not interrupts.stopping:
                 await canaries.before_trial(builder, prices)
 
-        return Preceded(executor, before)
+        return PrecededExecutor(executor, before)
 
     def _performing(self, builder: Builder) -> Perform:
         origin = self._run.origin
         if origin is None:
-            return running(builder.build)
+            return trial_runner(builder.build)
 
         async def perform(planned: PlannedTrial) -> TrialRecord:
             from steadyhand.engine.rejudgement import rejudge

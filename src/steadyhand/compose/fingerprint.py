@@ -25,6 +25,7 @@ from steadyhand.compose.scenarios import (
     needs_user,
 )
 from steadyhand.compose.settings import ModelRef, Settings
+from steadyhand.ports.agent import agent_facts
 from steadyhand.records.run import JUDGE_PART, SCENARIO_PART
 from steadyhand.records.scenario import PluginRef, Scenario
 from steadyhand.redaction import Redactor
@@ -169,6 +170,7 @@ class Fingerprints:
             JUDGE_PART: self._judge(scenario),
             "the model that plays the user": self._user(scenario),
             "a model that the scenario names": self._named(scenario),
+            "a real service": self._real_services(scenario),
             "the rubric": self._rubric(scenario),
             "a plugin": self._plugins(scenario),
             "the environment": [
@@ -214,7 +216,7 @@ class Fingerprints:
             self._clean(sorted(options.items())),
             config.type if config else None,
             self._sources.digest(ref.folder / name),
-            self._replayed(ref.folder / name) if provider == "replay" else None,
+            self._replayed(ref.folder / name),
         ]
 
     def _base_url(self, provider: str, name: str) -> str | None:
@@ -228,20 +230,28 @@ class Fingerprints:
         given = self._settings.agent(scenario)
         kind, _, target = given.partition(":")
         folder = self._settings.agent_folder(scenario)
-        match kind:
-            case "python":
-                place = target.rpartition(":")[0]
-                return [given, self._python(place, folder)]
-            case "command":
-                return [self._clean(given), [self._beside(word, folder) for word in _files_in(target)]]
-            case "http" | "elizaos":
-                return [kind, self._address(target)]
-            case _:
-                return [self._clean(given)]
+        registry = self._registries.registry(scenario)
+        facts = agent_facts(registry.agent(kind) if registry.has("agents", kind) else None)
+        if not target:
+            return [self._clean(given)]
+        if not facts.runs_target:
+            return [kind, self._address(target)]
+        if facts.names_python:
+            return [given, self._python(target.rpartition(":")[0], folder)]
+        return [self._clean(given), [self._beside(word, folder) for word in _files_in(target)]]
 
     def _agent_options(self, scenario: Scenario) -> str:
         table = self._settings.config.agents.get(self._settings.agent(scenario).partition(":")[0], {})
         return self._clean(sorted((key, value) for key, value in table.items() if key not in _NOT_OF_THE_TRIAL))
+
+    def _real_services(self, scenario: Scenario) -> list[Any]:
+        """The files beside the scenario that their command lines name; the lines themselves are the scenario's."""
+        folder = Path(scenario.place.file).absolute().parent
+        return [
+            [self._beside(word, folder) for word in _files_in(service.mcp)]
+            for service in scenario.setup.services
+            if not service.has_url
+        ]
 
     def _judge(self, scenario: Scenario) -> list[Any] | None:
         """The one that was named, where it has something to judge; else it is the model that is tested, or nobody."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ from steadyhand.compose.models import Models, Tape
 from steadyhand.compose.run import Run
 from steadyhand.compose.scenarios import NOTHING_GIVEN, ScenarioRegistries, open_registries
 from steadyhand.compose.services import TrialServices
-from steadyhand.compose.settings import Settings
+from steadyhand.compose.settings import DEFAULT_ENVIRONMENT, Settings
 from steadyhand.engine.context import RunningTrial, TrialParts
 from steadyhand.engine.limits import SystemClock
 from steadyhand.engine.model_call import RetryPolicy
@@ -18,7 +19,9 @@ from steadyhand.engine.stored_trial import StoredEnvironment
 from steadyhand.errors import SetupError
 from steadyhand.gateway.run import run_gateway
 from steadyhand.gateway.server import TrialGateway
+from steadyhand.plugins.plugin import EnvironmentSettings
 from steadyhand.ports.agent import Addresses
+from steadyhand.ports.environment import EnvironmentProvider
 from steadyhand.ports.model import ChatModel
 from steadyhand.ports.observer import EventSink
 from steadyhand.records.config import RunOptions, Selection
@@ -27,7 +30,7 @@ from steadyhand.records.run import TrialKey
 from steadyhand.records.scenario import Scenario
 
 
-class StandingTrial:
+class ManualTrial:
     """What serves somebody who tries the gateway out: a scenario's mocks, and a model."""
 
     def __init__(self, file: Path | None, options: RunOptions) -> None:
@@ -49,8 +52,17 @@ class StandingTrial:
         self._models = Models(self._registries, self.settings, self._tape)
         ref = self.settings.model(self.scenario)
         self.model: ChatModel | None = None if ref is None else self._models.get(ref, self.scenario)
-        self._services = TrialServices()
+        self._services = TrialServices(self.settings)
         self._services.check([self.scenario])
+        self._services.prepare(self.scenario, self._registries.registry(self.scenario))
+
+    def _environment(self) -> EnvironmentProvider:
+        """A workspace only for the programs of real services; nothing else here uses one."""
+        if not self.scenario.setup.services:
+            return StoredEnvironment()
+        factory = self._registries.registry(self.scenario).environment(DEFAULT_ENVIRONMENT)
+        root = Path(tempfile.mkdtemp(prefix="steadyhand-gateway-"))
+        return factory(EnvironmentSettings(root=root, trial_id="gateway", variables=self.settings.variables))
 
     @asynccontextmanager
     async def served(self, port: int, sinks: Sequence[EventSink]) -> AsyncGenerator[Addresses]:
@@ -58,13 +70,14 @@ class StandingTrial:
         clock = SystemClock()
         registry = self._registries.registry(self.scenario)
         services = self._services.build(self.scenario, registry, seed=0, clock=clock, database=None)
+        environment = self._environment()
         server = run_gateway(port)
         gateway = TrialGateway(server, self.model)
         trial = RunningTrial(
             TrialParts(
                 scenario=self.scenario,
                 key=TrialKey(scenario_id=self.scenario.id),
-                environment=StoredEnvironment(),
+                environment=environment,
                 evaluator=registry.evaluator,
                 services=services,
                 gateway=gateway,
@@ -75,11 +88,13 @@ class StandingTrial:
             )
         )
         try:
+            await environment.setup([])
             await services.open(trial)
             yield await gateway.open(trial)
         finally:
             await server.close()
             await services.close()
+            await environment.teardown()
             self._services.close()
             await self._models.close()
             self._tape.close()

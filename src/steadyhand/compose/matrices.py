@@ -75,7 +75,9 @@ def _check(text: str, parameter: str, value: str, scenarios: Sequence[Scenario])
     for shown in (value, show_value(value)):
         if shown in varied[parameter]:
             return shown
-    raise SetupError(f"--filter {text!r}: {parameter} is never that; it is {', '.join(varied[parameter])}")
+    raise SetupError(
+        f"--filter {text!r}: {parameter} never has that value; its values are {', '.join(varied[parameter])}"
+    )
 
 
 def _matches(scenario: Scenario, wanted: dict[str, set[str]]) -> bool:

@@ -35,7 +35,7 @@ class Tape:
     def __init__(self, options: RunOptions, redactor: Redactor, *, add: bool = False) -> None:
         """With `add` an existing recording is carried on. Raises `SetupError` when it cannot be made or read."""
         if options.record is not None and options.replay is not None:
-            raise SetupError("--record and --replay exclude each other: give one of them")
+            raise SetupError("--record and --replay cannot be used together; give one of them")
         self._recording: Recording | None = None
         self._replayed: Callable[[str], ChatModel] | None = None
         if options.record is not None:

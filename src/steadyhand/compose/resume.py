@@ -91,4 +91,4 @@ def _version(header: RunHeader) -> list[str]:
     """Checks and prompts are part of Steadyhand, and may be others in another version."""
     if header.steadyhand_version == __version__:
         return []
-    return [f"Steadyhand has changed: the run was begun with {header.steadyhand_version}, this is {__version__}"]
+    return [f"Steadyhand has changed: the run was started with {header.steadyhand_version}, this is {__version__}"]

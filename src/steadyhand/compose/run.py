@@ -178,7 +178,7 @@ class Run:
             planned=len(self.planned),
             options=self.saved,
             prices=dict(self.settings.config.prices),
-            own_servers=self.settings.own_servers(),
+            own_servers=self.settings.own_servers(self._providers),
             free_providers=tuple(sorted(name for name, facts in self._providers.items() if facts.free)),
             pass_rate=options.pass_rate,
             matrices=self._matrices(),

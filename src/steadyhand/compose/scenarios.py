@@ -397,6 +397,7 @@ def needs_services(scenario: Scenario, registry: Registry) -> bool:
     """A plain question to a plain model has no use for them."""
     return bool(
         scenario.setup.mocks
+        or scenario.setup.services
         or scenario.setup.database
         or scenario.default_agent != "model"
         or registry.names("actions")

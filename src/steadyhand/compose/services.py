@@ -1,15 +1,17 @@
-"""The services of trials: mocks, actions and what plugins bring, with one sandbox for the scripts of a run."""
+"""What a trial's agent can call: mocks, plugins' services and actions, and the real services behind the mocks."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
-from steadyhand.builtin.plugin import script_sandbox
-from steadyhand.errors import FileError
+from steadyhand.builtin.plugin import real_service, script_sandbox
+from steadyhand.compose.settings import Settings
+from steadyhand.errors import FileError, SetupError
 from steadyhand.plugins.registry import Registry
 from steadyhand.ports.model import Clock
-from steadyhand.ports.services import OfferedDatabase, Services
+from steadyhand.ports.services import OfferedDatabase, ProvidedService, Services
 from steadyhand.records.location import Problem
 from steadyhand.records.scenario import Mock, Scenario
 from steadyhand.runtime.mocks import MockSource, MockTable
@@ -19,8 +21,10 @@ from steadyhand.runtime.runtime import AgentRuntime
 class TrialServices:
     """Builds the runtime of each trial. The JavaScript sandbox is one for the run, made when a mock has a script."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._sandbox = script_sandbox()
+        self._real: dict[str, dict[str, ProvidedService]] = {}
 
     def check(self, scenarios: Sequence[Scenario]) -> None:
         """Raises `FileError` for every script that is not JavaScript."""
@@ -35,6 +39,30 @@ class TrialServices:
         if problems:
             raise FileError(problems)
 
+    def prepare(self, scenario: Scenario, registry: Registry) -> None:
+        """Find the real services of the scenario, without starting any. Raises `SetupError`."""
+        if not scenario.setup.services or scenario.id in self._real:
+            return
+        settings = self._settings
+        # Keys and variables of the user's go nowhere that a scenario from outside the project chose.
+        own = settings.project.trusts_scenario(scenario)
+        found: dict[str, ProvidedService] = {}
+        for service in scenario.setup.services:
+            if registry.has("services", service.name):
+                raise SetupError(
+                    f"{service.place}: a plugin provides the service {service.name!r} too; rename this one"
+                )
+            try:
+                found[service.name] = real_service(
+                    service,
+                    folder=Path(scenario.place.file).absolute().parent,
+                    variables=settings.variables if own else {},
+                    options=settings.config.services.get(service.name, {}) if own else {},
+                )
+            except SetupError as error:
+                raise SetupError(f"{service.place}: {error}") from error
+        self._real[scenario.id] = found
+
     def build(
         self, scenario: Scenario, registry: Registry, *, seed: int, clock: Clock, database: OfferedDatabase | None
     ) -> Services:
@@ -42,7 +70,8 @@ class TrialServices:
         mocks: MockSource | None = None
         if scenario.setup.mocks:
             mocks = MockTable(scenario.setup.mocks, scripts=self._sandbox, random=generator, clock=clock)
-        services = registry.services()
+        self.prepare(scenario, registry)
+        services = {**registry.services(), **self._real.get(scenario.id, {})}
         if database is not None:
             services["database"] = database.service()
         return AgentRuntime(mocks=mocks, actions=registry.actions(), services=services)

@@ -9,7 +9,7 @@ import difflib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from pydantic import BaseModel
@@ -17,11 +17,19 @@ from pydantic import BaseModel
 from steadyhand.errors import FileError, SetupError
 from steadyhand.plugins.plugin import ModelFactory, Options, options_of
 from steadyhand.plugins.registry import ExtensionPoint, Registry, unknown_part
+from steadyhand.ports.model import ModelFacts
 from steadyhand.records.base import Record
 from steadyhand.records.config import Config, ProviderConfig, RunOptions, Selection
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Scenario
-from steadyhand.redaction import Redactor, secrets_among, secrets_in_command, secrets_in_url, secrets_of
+from steadyhand.redaction import (
+    Redactor,
+    secrets_in_command,
+    secrets_in_table,
+    secrets_in_url,
+    secrets_of,
+    secrets_of_process,
+)
 from steadyhand.spec.config import Project, config_problem, find_config, other_configs, read_config
 from steadyhand.spec.load import show_file
 from steadyhand.spec.validation import FieldPath, Findings, validate
@@ -236,28 +244,41 @@ class Settings:
         return self._variables
 
     def redactor(self, scenarios: Iterable[Scenario] = ()) -> Redactor:
-        """Knows every secret of the run: the environment's, the environment file's, and those that settings name."""
+        """Knows every secret of the run."""
+        return Redactor(self.secrets(scenarios))
+
+    def secrets(self, scenarios: Iterable[Scenario] = ()) -> frozenset[str]:
+        """The environment's, the environment file's, and those that settings and scenarios name or say outright."""
         named = [provider.api_key_env for provider in self.config.providers.values()]
-        found = secrets_of(os.environ) | secrets_of(self.variables, [name for name in named if name])
-        for table in (*(each.options for each in self.config.providers.values()), *self.config.agents.values()):
-            found |= _secrets_in_options(table)
-        for name, value in self.variables.items():
-            found |= secrets_in_url(value) if name.endswith("_URL") else frozenset()
-        agents = {self.options.agent, self.config.agent}
+        named += [table.get("api_key_env") for table in self.config.services.values()]
+        found = secrets_of(os.environ)
+        found |= secrets_of_process(self.variables, [name for name in named if isinstance(name, str)])
+        config = self.config
+        tables = [each.options for each in config.providers.values()]
+        for kind in (config.agents, config.services, config.environments, config.judges, config.users):
+            tables += kind.values()
+        for table in tables:
+            found |= secrets_in_table(table)
+        plugins = {id(each): each for each in config.plugins}
+        agents = {self.options.agent, *self.options.agents, config.agent}
         for scenario in scenarios:
             agents |= {scenario.agent, scenario.overrides.get("agent")}
+            plugins |= {id(each): each for each in scenario.plugins}
             database = scenario.setup.database
             found |= secrets_in_url(database.url) if database is not None and database.url else frozenset()
+            for service in scenario.setup.services:
+                found |= secrets_in_url(service.mcp) if service.has_url else secrets_in_command(service.mcp)
         for agent in agents:
             found |= secrets_in_command((agent or "").partition(":")[2])
-        return Redactor(found)
+        for plugin in plugins.values():
+            found |= secrets_in_table(plugin.config)
+        return found
 
-    def own_servers(self) -> tuple[str, ...]:
+    def own_servers(self, providers: Mapping[str, ModelFacts]) -> tuple[str, ...]:
         """The providers behind a base URL of one's own, for whose models list prices do not hold."""
-        elsewhere = {name for name, provider in self.config.providers.items() if provider.base_url}
-        if self.variables.get("OPENAI_BASE_URL"):
-            elsewhere.add("openai")
-        return tuple(sorted(elsewhere))
+        configured = {name for name, provider in self.config.providers.items() if provider.base_url}
+        by_variable = {name for name, facts in providers.items() if self.variables.get(facts.base_url_variable)}
+        return tuple(sorted(configured | by_variable))
 
     def _role(self, option: str | None, configured: str | None) -> ModelRef | None:
         return self._resolve(option, Path.cwd()) if option is not None else self._configured(configured)
@@ -283,16 +304,6 @@ def folder_of(scenario: Scenario, role: str) -> Path:
     by_matrix = scenario.cell is not None and role in scenario.overrides
     file = scenario.cell.file if scenario.cell is not None and by_matrix else scenario.place.file
     return Path(file).absolute().parent
-
-
-def _secrets_in_options(table: Mapping[str, Any]) -> frozenset[str]:
-    """The headers and the query of a base URL, which a server may repeat in what it says of an error."""
-    found: set[str] = set()
-    if isinstance(headers := table.get("headers"), dict):
-        found |= secrets_among(cast("dict[str, object]", headers))
-    if isinstance(base_url := table.get("base_url"), str):
-        found |= secrets_in_url(base_url)
-    return frozenset(found)
 
 
 def _read_env(file: Path) -> dict[str, str]:

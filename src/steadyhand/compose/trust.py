@@ -22,6 +22,7 @@ from steadyhand.ports.evaluator import runs_commands
 from steadyhand.records.config import RunOptions
 from steadyhand.records.location import Place
 from steadyhand.records.scenario import Converse, RunCode, Scenario, evaluation_specs
+from steadyhand.redaction import Redactor, secrets_in_command
 from steadyhand.spec.config import SHIPPED, Project, files_of, is_below
 
 _SHOWN = 8
@@ -46,6 +47,7 @@ def named_by(scenario: Scenario, settings: Settings, registry: Registry, *, rubr
         *(Named(f"plugin {ref.name}", ref.place) for ref in scenario.plugins if ref.enabled and names_code(ref.name)),
         *_agent(scenario, settings, registry),
         *_commands(scenario, settings, registry),
+        *_services(scenario),
         *_database(scenario),
         *_models(scenario, settings),
         *_rubric(scenario, settings, rubric),
@@ -141,6 +143,13 @@ def _confined(scenario: Scenario, settings: Settings, registry: Registry) -> boo
     return factory(unused).sandboxed
 
 
+def _services(scenario: Scenario) -> Iterator[Named]:
+    """A program runs on this machine; a URL gets no key, and what it answers is data."""
+    for service in scenario.setup.services:
+        if not service.has_url:
+            yield Named(f"MCP server {_short(service.mcp)}", service.place)
+
+
 def _database(scenario: Scenario) -> Iterator[Named]:
     seed = scenario.setup.database
     if seed is None:
@@ -215,5 +224,5 @@ def _leaves(start: Path, name: str, folders: Iterable[Path]) -> bool:
 
 
 def _short(text: str) -> str:
-    line = " ".join(text.split())
+    line = Redactor(secrets_in_command(text) | secrets_in_command(text.partition(":")[2])).text(" ".join(text.split()))
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from steadyhand.batch.local import carried_out, running
+from steadyhand.batch.local import perform_contained, trial_runner
 from steadyhand.batch.messages import BackOff, CallEnd, LeaveRequest, Order, Orders, Report, WorkerSetup
 from steadyhand.batch.permits import RemoteGate
 from steadyhand.compose.builder import Builder
@@ -83,7 +83,7 @@ class Worker:
         )
         budget = _Spending(Prices.of_run(run.header), self._spent) if setup.counts_spending else run.budget
         self._builder: Builder = run.builder(self._lag, self._gate, budget=budget)
-        self._running = running(self._builder.build)
+        self._running = trial_runner(self._builder.build)
 
     def open(self) -> None:
         """Build once what all trials need. Raises `UsageError`."""
@@ -140,7 +140,7 @@ class Worker:
             mock_seed=order.mock_seed,
         )
         began = time.perf_counter()
-        record = await carried_out(self._running, planned, lambda: self._closing)
+        record = await perform_contained(self._running, planned, lambda: self._closing)
         lag_ms = round(self._lag.worst_ms(began, time.perf_counter()), 1)
         ran_on = RanOn(worker=self._setup.name, node=self._node, lag_ms=lag_ms, clock_ms=self._clock_ms)
         data = self._encoded(msgspec.structs.replace(record, ran_on=ran_on))

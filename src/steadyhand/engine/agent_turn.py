@@ -90,6 +90,8 @@ async def _take_turn(
         await _settle(trial)
         raise LimitExceeded("step_time", used=round(used), allowed=timeout_ms or 0) from None
     end_ms = trial.elapsed_ms()
+    if trial.parts.gateway is not None:
+        await trial.parts.gateway.hear_out()
     said = Message(role="assistant", content=reply.text)
     trial.emit(Said(at_ms=end_ms, step=trial.step, turn=trial.turn, message=said))
     calls = tuple([call for call in trial.since(mark, ModelCalled) if call.purpose == "agent"])
@@ -136,6 +138,8 @@ def _finish(trial: RunningTrial, calls: Sequence[ModelCalled]) -> Finish | None:
             raise AgentError(f"{call.model}: {call.finish}")
     if calls and calls[-1].relayed and _is_outage(calls[-1]):
         raise AgentError(f"{calls[-1].model}: {calls[-1].error}")
+    if (waited_in_vain := _waited_in_vain(calls)) is not None:
+        raise AgentError(f"{waited_in_vain.model}: the agent hung up before anything of the answer had come")
     if not calls or calls[-1].error is not None:
         return None
     finish = calls[-1].finish
@@ -154,11 +158,32 @@ def _finish(trial: RunningTrial, calls: Sequence[ModelCalled]) -> Finish | None:
 
 
 def _is_outage(call: ModelCalled) -> bool:
-    """Whether the call failed through no fault of the agent. A request that the server refuses is the agent's fault."""
+    """Whether the call failed through no fault of the agent. A request that the server refuses is the agent's fault.
+
+    An answer that broke off has a status of success.
+    """
     if call.error is None:
         return False
     status = call.timing.attempts[-1].status if call.timing.attempts else None
-    return status is None or status in _NOT_THE_AGENTS or status >= 500
+    return status is None or status < 400 or status in _NOT_THE_AGENTS or status >= 500
+
+
+def _waited_in_vain(calls: Sequence[ModelCalled]) -> ModelCalled | None:
+    """The call at which the agent gave up waiting for the model, if no other call was answered since it began.
+
+    A model that does not answer is not the agent's failure, and what an agent does without one is no test of it. An
+    agent that asks twice and drops the slower answer, or has heard enough of one, was answered.
+    """
+    last = max((call for call in calls if call.relayed), key=lambda call: call.at_ms, default=None)
+    if last is None or last.finish is None or last.finish.reason is not FinishReason.HUNG_UP or last.text:
+        return None
+    return None if any(_answered_ms(call) >= last.at_ms for call in calls) else last
+
+
+def _answered_ms(call: ModelCalled) -> float:
+    """When the answer was complete, in milliseconds of the trial; never, without one."""
+    ended = call.timing.attempts[-1].last_byte_ms if call.timing.attempts else None
+    return -math.inf if call.error is not None or ended is None else call.at_ms + ended
 
 
 def _cut_after_ms(trial: RunningTrial) -> float | None:

@@ -102,8 +102,26 @@ _DANGLING = re.compile(
 )
 
 
+_SENTENCE_REACH = 1000
+_CLAUSE_REACH = 400
+_MOST_PLACES = 200
+
+
+def readings(text: str, keyword: str) -> set[Reading]:
+    """All the ways in which the keyword is used in the text, which is `normal`."""
+    found = places(text, keyword)
+    read = {reading(text, *place) for place in found[:_MOST_PLACES]}
+    # Nobody says it so often; one of the others might be negated, and nothing is claimed then.
+    return read | {Reading.NEGATED} if len(found) > _MOST_PLACES else read
+
+
 def reading(text: str, start: int, end: int) -> Reading:
-    """How the words at `text[start:end]` are used; the text has straight quotation marks."""
+    """How the words at `text[start:end]` are used; the text has straight quotation marks.
+
+    Sentences are not longer than `_SENTENCE_REACH`, so what is farther away is not looked at.
+    """
+    shift = max(0, start - _SENTENCE_REACH)
+    text, start, end = text[shift : end + _SENTENCE_REACH], start - shift, end - shift
     text = text.lower().translate(_EMPHASIS) if len(text.lower()) == len(text) else text.translate(_EMPHASIS)
     first, last, asked = _sentence(text, start, end)
     if _UNSPACED.search(text, start, end):
@@ -223,10 +241,9 @@ def is_negated(text: str, start: int) -> bool:
     "do not call" and "I don't think that you really need to call" are; "no, call" and "do not hesitate to call" are
     not. Advice is often a list of acts, so a negation does not reach across the whole clause.
     """
-    before = text[:start]
-    for boundary in _CLAUSE.finditer(before):
-        before = text[boundary.end() : start]
-    before = before.casefold()
+    first = max(0, start - _CLAUSE_REACH)
+    first = max((boundary.end() for boundary in _CLAUSE.finditer(text, first, start)), default=first)
+    before = text[first:start].casefold()
     if _NOT_MY_VIEW.search(before):
         return True
     for word in reversed(_WORD.findall(before)[-_REACH:]):

@@ -46,7 +46,7 @@ CheckKey: TypeAlias = tuple[Stage, int, int | None, str]
 _NOT_STORED = (
     "not judged again: the check has changed since the run, and what it reads is not stored; run the scenario again"
 )
-_OTHER_TASK = "not judged again: the scenario asks something else now than what the stored trial answers; run it again"
+_OTHER_TASK = "not judged again: the scenario no longer asks what the stored trial answered; run it again"
 _OF_A_CALL = (ModelCalled, Retried, Waited, Lagged)
 
 
@@ -169,7 +169,7 @@ async def _evaluate(trial: RunningTrial, evaluation: _Rejudgement, rebuilt: Rebu
                 await evaluation.check(spec, result, stage="turn", step=step.index, turn=number)
         trial.turn = None
         for number, spec in script.evaluations_after(len(rebuilt.turns)):
-            reason = f"turn {number} never came: the conversation ended after turn {len(rebuilt.turns)}"
+            reason = f"turn {number} was not reached: the conversation ended after turn {len(rebuilt.turns)}"
             evaluation.not_reached(spec, reason, stage="turn", step=step.index, turn=number)
     if rebuilt.whole:
         await evaluation.step(rebuilt.done)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from steadyhand.engine.context import TerminationFunction
-from steadyhand.engine.negation import Reading, normal, places, reading
+from steadyhand.engine.negation import Reading, normal, readings
 from steadyhand.errors import PluginError, SteadyhandError, TrialError
 from steadyhand.judging.material import turn_materials
 from steadyhand.ports.agent import NoJudgement, Question, TrialContext
@@ -17,6 +17,7 @@ from steadyhand.records.result import ConversationTurn
 from steadyhand.records.scenario import TerminationCondition
 
 _COMPARED_BY_LETTER = 600
+_COMPARED_BY_WORD = 1000
 
 
 def similarity(one: str, other: str) -> float:
@@ -32,7 +33,9 @@ def similarity(one: str, other: str) -> float:
     # An upper bound that is cheap to compute: words matched in any order.
     if at_most < 0.5:
         return at_most
-    return difflib.SequenceMatcher(None, first, second).ratio()
+    # The time it takes grows faster than the square of their number.
+    opening = difflib.SequenceMatcher(None, first[:_COMPARED_BY_WORD], second[:_COMPARED_BY_WORD])
+    return min(opening.ratio(), at_most) if max(len(first), len(second)) > _COMPARED_BY_WORD else opening.ratio()
 
 
 STUCK_AFTER_TURNS = 3
@@ -113,12 +116,12 @@ def _keyword_meant(keywords: Sequence[str], text: str, *, certainly: bool) -> st
     `certainly`: not in a question, a wish or an unclear clause, and with no other keyword negated.
     """
     heard = normal(text)
-    read = {keyword: {reading(heard, *place) for place in places(heard, keyword)} for keyword in keywords}
+    read = {keyword: readings(heard, keyword) for keyword in keywords}
     if not certainly:
-        return next((keyword for keyword, readings in read.items() if readings - {Reading.NEGATED}), None)
-    if any(Reading.NEGATED in readings for readings in read.values()):
+        return next((keyword for keyword, found in read.items() if found - {Reading.NEGATED}), None)
+    if any(Reading.NEGATED in found for found in read.values()):
         return None
-    return next((keyword for keyword, readings in read.items() if Reading.MEANT in readings), None)
+    return next((keyword for keyword, found in read.items() if Reading.MEANT in found), None)
 
 
 def _stuck(turns: Sequence[ConversationTurn]) -> str | None:

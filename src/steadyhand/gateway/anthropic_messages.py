@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, cast
 
 from steadyhand.gateway.dialect import (
+    AnswerStream,
     arguments_of,
     encode,
     finish_of,
@@ -13,7 +14,6 @@ from steadyhand.gateway.dialect import (
     named_results,
     number,
     objects,
-    pieces,
     sse,
     text_of,
     tool_call,
@@ -59,30 +59,53 @@ class AnthropicMessages:
         )
         return {**_head(response, body), "content": content, "stop_reason": _reason(response)}
 
-    def events(self, response: ChatResponse, body: Mapping[str, Any]) -> Iterator[bytes]:
-        for value in self._events(response, body):
-            yield sse(encode(value), value["type"])
+    def stream(self, body: Mapping[str, Any], known: ChatResponse | None = None) -> AnswerStream:
+        return _Blocks(_head(known, body))
 
-    def _events(self, response: ChatResponse, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        yield {"type": "message_start", "message": _head(response, body)}
-        blocks: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
-        if response.text:
-            deltas = [{"type": "text_delta", "text": piece} for piece in pieces(response)]
-            blocks.append(({"type": "text", "text": ""}, deltas))
-        for call in response.tool_calls:
+    def filter(self, body: Mapping[str, Any]) -> Callable[[bytes], bytes] | None:
+        return None
+
+
+class _Blocks:
+    """An `AnswerStream`: the text is one block, and every tool call another."""
+
+    def __init__(self, head: dict[str, Any]) -> None:
+        self._head = head
+        self._text: bool = False
+
+    def open(self) -> bytes:
+        return _event({"type": "message_start", "message": self._head})
+
+    def piece(self, text: str) -> bytes:
+        delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}
+        if self._text:
+            return _event(delta)
+        self._text = True
+        begun = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
+        return _event(begun) + _event(delta)
+
+    def close(self, response: ChatResponse) -> bytes:
+        events: list[dict[str, Any]] = [{"type": "content_block_stop", "index": 0}] if self._text else []
+        for index, call in enumerate(response.tool_calls, start=int(self._text)):
             begun: dict[str, Any] = {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
-            blocks.append((begun, [{"type": "input_json_delta", "partial_json": arguments_of(call)}]))
-        for index, (block, deltas) in enumerate(blocks):
-            yield {"type": "content_block_start", "index": index, "content_block": block}
-            for delta in deltas:
-                yield {"type": "content_block_delta", "index": index, "delta": delta}
-            yield {"type": "content_block_stop", "index": index}
+            delta = {"type": "input_json_delta", "partial_json": arguments_of(call)}
+            events += [
+                {"type": "content_block_start", "index": index, "content_block": begun},
+                {"type": "content_block_delta", "index": index, "delta": delta},
+                {"type": "content_block_stop", "index": index},
+            ]
         ended = {"stop_reason": _reason(response), "stop_sequence": None}
-        yield {"type": "message_delta", "delta": ended, "usage": {"output_tokens": _tokens(response)[1]}}
-        yield {"type": "message_stop"}
+        read, written = _tokens(response)
+        usage = {"input_tokens": read, "output_tokens": written}
+        events += [{"type": "message_delta", "delta": ended, "usage": usage}, {"type": "message_stop"}]
+        return b"".join(map(_event, events))
 
-    def as_asked(self, answer: bytes, body: Mapping[str, Any]) -> bytes:
-        return answer
+    def fail(self, message: str) -> bytes:
+        return _event({"type": "error", "error": {"type": "api_error", "message": message}})
+
+
+def _event(value: dict[str, Any]) -> bytes:
+    return sse(encode(value), value["type"])
 
 
 def _object(value: Any) -> dict[str, Any]:
@@ -123,12 +146,13 @@ def _reason(response: ChatResponse) -> str:
     return _WORDS.get(finish_of(response), "end_turn")
 
 
-def _tokens(response: ChatResponse) -> tuple[int, int]:
+def _tokens(response: ChatResponse | None) -> tuple[int, int]:
     """The interface has no way to say that they are not known."""
-    return (response.usage.input_tokens, response.usage.output_tokens) if response.usage is not None else (0, 0)
+    usage = None if response is None else response.usage
+    return (0, 0) if usage is None else (usage.input_tokens, usage.output_tokens)
 
 
-def _head(response: ChatResponse, body: Mapping[str, Any]) -> dict[str, Any]:
+def _head(response: ChatResponse | None, body: Mapping[str, Any]) -> dict[str, Any]:
     read, written = _tokens(response)
     return {
         "id": "msg_steadyhand",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, cast
 
 import msgspec
@@ -17,6 +17,22 @@ class BadRequest(Exception):
     """What the agent sent cannot be read as a question to a model; the text says why."""
 
 
+class AnswerStream(Protocol):
+    """Writes one answer as server-sent events, while it is being said."""
+
+    def open(self) -> bytes: ...
+
+    def piece(self, text: str) -> bytes: ...
+
+    def close(self, response: ChatResponse) -> bytes:
+        """What follows the text: tool calls, how it ended, and the tokens."""
+        ...
+
+    def fail(self, message: str) -> bytes:
+        """The answer breaks off here."""
+        ...
+
+
 class Interface(Protocol):
     """One vendor's interface: reads what a client asks, and writes what a model answered."""
 
@@ -28,13 +44,19 @@ class Interface(Protocol):
 
     def whole(self, response: ChatResponse, body: Mapping[str, Any]) -> dict[str, Any]: ...
 
-    def events(self, response: ChatResponse, body: Mapping[str, Any]) -> Iterator[bytes]:
-        """The same as server-sent events."""
+    def stream(self, body: Mapping[str, Any], known: ChatResponse | None = None) -> AnswerStream:
+        """`known` is the answer, if it is complete already."""
         ...
 
-    def as_asked(self, answer: bytes, body: Mapping[str, Any]) -> bytes:
-        """A provider's own answer, without what we asked for beyond the client's wishes."""
+    def filter(self, body: Mapping[str, Any]) -> Callable[[bytes], bytes] | None:
+        """What takes out of a provider's own stream what we asked for beyond the client's wishes, piece by piece."""
         ...
+
+
+def events(interface: Interface, response: ChatResponse, body: Mapping[str, Any]) -> bytes:
+    """A complete answer as server-sent events."""
+    stream = interface.stream(body, response)
+    return stream.open() + b"".join(map(stream.piece, pieces(response))) + stream.close(response)
 
 
 def objects(value: Any, where: str) -> list[dict[str, Any]]:

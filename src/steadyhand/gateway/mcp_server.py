@@ -13,7 +13,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 import msgspec
@@ -22,10 +22,11 @@ from mcp.server.lowlevel import Server
 from mcp.server.streamable_http import StreamableHTTPServerTransport
 
 from steadyhand.errors import SteadyhandError
+from steadyhand.gateway.connection import GatewayRequest, GatewayResponse, refusal
 from steadyhand.gateway.mocks import split_arguments
-from steadyhand.gateway.server import Address, Door, GatewayRequest, GatewayResponse, refusal
+from steadyhand.gateway.server import Address, Door
 from steadyhand.ports.agent import Addresses, TrialContext
-from steadyhand.ports.services import ServiceFault, Services
+from steadyhand.ports.services import ServiceAnswer, ServiceFault, Services
 from steadyhand.records.base import plain, plain_object
 from steadyhand.records.event import ActionStatus, ActionTaken, Observed
 from steadyhand.runtime.values import as_text, kept_part
@@ -39,13 +40,16 @@ _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.-]")
 _NO_SUCH_TOOL = "there is no tool {!r}; the tools are: {}"
 
 
+RunTool = Callable[[dict[str, Any]], Awaitable[ServiceAnswer]]
+
+
 class McpTool(msgspec.Struct, frozen=True):
     """`run` gives what the tool answers. An action records itself; a service's method is recorded as one here."""
 
     description: str
     parameters: dict[str, Any]
     action: str
-    run: Callable[[dict[str, Any]], Awaitable[Any]]
+    run: RunTool
     records_itself: bool = False
 
 
@@ -111,20 +115,21 @@ class McpMount:
             known = ", ".join(tools) or "none"
             tool = McpTool("", {}, name, _refusing(_NO_SUCH_TOOL.format(name, known)))
         try:
-            content = await (tool.run(arguments) if tool.records_itself else self._act(tool, arguments, trial))
+            answer = await (tool.run(arguments) if tool.records_itself else self._act(tool, arguments, trial))
         except ServiceFault as fault:
-            return _result(str(fault), is_error=True)
+            return _failure(str(fault))
         except SteadyhandError as error:  # the trial has noted it, and ends as an error
-            return _result(str(error), is_error=True)
-        return _result(content)
+            return _failure(str(error))
+        return _result(answer)
 
-    async def _act(self, tool: McpTool, arguments: dict[str, Any], trial: TrialContext) -> Any:
+    async def _act(self, tool: McpTool, arguments: dict[str, Any], trial: TrialContext) -> ServiceAnswer:
         at_ms, began = trial.elapsed_ms(), trial.clock.now()
         action_id = f"mcp-{next(self._numbers)}"
         status: ActionStatus = "error"
         content: Any = None
         try:
-            content = plain(await tool.run(arguments))
+            answer = await tool.run(arguments)
+            content = plain(answer.value)
             status = "success"
         except Exception as error:
             content = {"error": str(error)}
@@ -144,7 +149,7 @@ class McpMount:
                 )
             )
             trial.emit(Observed(at_ms=trial.elapsed_ms(), action_id=action_id, name=tool.action, content=kept, cut=cut))
-        return content
+        return answer
 
 
 async def tools_of(services: Services | None, only: str) -> dict[str, McpTool]:
@@ -173,32 +178,42 @@ def _name(wanted: str) -> str:
     return _NOT_IN_A_NAME.sub("_", wanted)[:128] or "tool"
 
 
-def _performing(services: Services, name: str) -> Callable[[dict[str, Any]], Awaitable[Any]]:
-    async def run(arguments: dict[str, Any]) -> Any:
-        return await services.perform(name, arguments)
+def _performing(services: Services, name: str) -> RunTool:
+    async def run(arguments: dict[str, Any]) -> ServiceAnswer:
+        return ServiceAnswer(value=await services.perform(name, arguments))
 
     return run
 
 
-def _calling(services: Services, service: str, method: str) -> Callable[[dict[str, Any]], Awaitable[Any]]:
-    async def run(arguments: dict[str, Any]) -> Any:
+def _calling(services: Services, service: str, method: str) -> RunTool:
+    async def run(arguments: dict[str, Any]) -> ServiceAnswer:
         args, named = split_arguments(arguments)
-        return await services.call(service, method, args, named)
+        return await services.answer(service, method, args, named)
 
     return run
 
 
-def _refusing(message: str) -> Callable[[dict[str, Any]], Awaitable[Any]]:
-    async def run(arguments: dict[str, Any]) -> Any:
+def _refusing(message: str) -> RunTool:
+    async def run(arguments: dict[str, Any]) -> ServiceAnswer:
         raise ServiceFault(message)
 
     return run
 
 
-def _result(content: Any, *, is_error: bool = False) -> types.ServerResult:
-    text = types.TextContent(type="text", text=as_text(plain(content)))
-    structured: dict[str, Any] | None = plain(content) if isinstance(content, dict) and not is_error else None
-    return types.ServerResult(types.CallToolResult(content=[text], structuredContent=structured, isError=is_error))
+def _result(answer: ServiceAnswer) -> types.ServerResult:
+    """What an MCP server said goes on as it is."""
+    if answer.content is not None:
+        said = {"content": answer.content, "structuredContent": answer.structured}
+        return types.ServerResult(types.CallToolResult.model_validate(said))
+    value = plain(answer.value)
+    text = types.TextContent(type="text", text=as_text(value))
+    structured = cast("dict[str, Any]", value) if isinstance(value, dict) else None
+    return types.ServerResult(types.CallToolResult(content=[text], structuredContent=structured))
+
+
+def _failure(message: str) -> types.ServerResult:
+    text = types.TextContent(type="text", text=message)
+    return types.ServerResult(types.CallToolResult(content=[text], isError=True))
 
 
 def _scope(request: GatewayRequest, door: Door) -> dict[str, Any]:

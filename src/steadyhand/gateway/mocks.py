@@ -13,7 +13,8 @@ from urllib.parse import unquote
 import msgspec
 
 from steadyhand.errors import SteadyhandError
-from steadyhand.gateway.server import Address, Door, GatewayRequest, GatewayResponse, json_response, refusal
+from steadyhand.gateway.connection import GatewayRequest, GatewayResponse, json_response, refusal
+from steadyhand.gateway.server import Address, Door
 from steadyhand.ports.agent import Addresses
 from steadyhand.ports.services import ServiceFault
 from steadyhand.records.base import plain, plain_object

@@ -2,29 +2,34 @@
 
 Mounted as `openai` and `anthropic`, so that an agent's own client finds `…/openai/chat/completions`,
 `…/openai/responses` and `…/anthropic/v1/messages`. A model that speaks the client's own interface gets the body as it
-came, with the model's name replaced, and its answer goes back as it came. For any other model, question and answer are
-translated. An answer is handed on when it is complete, so that a retry, a recording or a budget can step in before.
+came, with the model's name and the key replaced, and its answer goes back as it came, headers and errors included. For
+any other model, question and answer are translated.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from steadyhand.errors import ModelError, TrialError
 from steadyhand.gateway.anthropic_messages import AnthropicMessages
-from steadyhand.gateway.dialect import BadRequest, Interface, encode
+from steadyhand.gateway.connection import GatewayRequest, GatewayResponse, json_response, refusal
+from steadyhand.gateway.dialect import BadRequest, Interface, encode, events
 from steadyhand.gateway.openai_chat import OpenAIChat
 from steadyhand.gateway.openai_responses import OpenAIResponses
-from steadyhand.gateway.server import Address, Door, GatewayRequest, GatewayResponse, json_response, refusal
+from steadyhand.gateway.relay import EVENT_STREAM, RelayedModel, StreamedAnswer
+from steadyhand.gateway.server import Address, Door
 from steadyhand.ports.agent import Addresses
+from steadyhand.ports.model import end_to_end
 from steadyhand.records.base import plain_object
 from steadyhand.records.chat import ChatRequest, ChatResponse, ClientBody
 
 PLACEHOLDER_KEY = "steadyhand-gateway"
-_EVENT_STREAM = "text/event-stream; charset=utf-8"
+_OWN_HEADERS = ("host", "accept-encoding", "expect", "authorization", "x-api-key", "api-key", "cookie")
+"""What an agent's client says of this connection, and its key."""
 
 
 class ModelMount:
@@ -49,25 +54,22 @@ class ModelMount:
         path = request.path.removeprefix("v1/")
         if door.model is None:
             return refusal(404, "no model is named for this trial: name one with --model")
-        if path == "models" and request.method == "GET":
-            held = {"id": door.model.name, "object": "model", "created": 0, "owned_by": "steadyhand"}
-            return json_response({"object": "list", "data": [held]})
+        if request.method == "GET" and (path == "models" or path.startswith("models/")):
+            return json_response(_models(door.model.name, path.partition("/")[2]))
         interface = self._interfaces.get(path)
         if interface is None or request.method != "POST":
-            served = ", ".join(f"POST {known}" for known in self._interfaces)
-            return refusal(404, f"{request.method} /{path} is not served here; there is {served}")
+            served = ", ".join(f"POST /{known}" for known in self._interfaces)
+            return refusal(
+                404,
+                f"{request.method} /{path} is not served by the gateway, which stands in for a chat model: there is "
+                f"{served} and GET /models. Give the agent the provider's own address and key for anything else",
+            )
         try:
             body = plain_object(msgspec.json.decode(request.body, type=dict[str, Any]))
-            asked = _relayed(interface, body)
+            asked = _relayed(interface, body, request.headers)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BadRequest, ValueError) as error:
             return refusal(400, f"the request cannot be read: {error}")
-        try:
-            answer = await door.trial.call(door.model, asked)
-        except ModelError as error:
-            return refusal(_status(error), str(error))
-        except TrialError as error:
-            return refusal(500, str(error))
-        return _answered(interface, answer, body)
+        return await _answer(request, interface, body, asked, door)
 
     async def settle(self, door: Door) -> None:
         """A turn's calls are over when it is: its agent has waited for them."""
@@ -84,32 +86,75 @@ def anthropic_mount(name: str = "anthropic") -> ModelMount:
     return ModelMount(name, "ANTHROPIC", {"messages": AnthropicMessages()})
 
 
-def _relayed(interface: Interface, body: dict[str, Any]) -> ChatRequest:
+def _models(name: str, wanted: str) -> dict[str, Any]:
+    """The list of models, or one of them, in a form that the clients of both vendors read.
+
+    Any name that an agent asks for is answered by the trial's model, so any name is there.
+    """
+
+    def model(called: str) -> dict[str, Any]:
+        for_openai = {"id": called, "object": "model", "created": 0, "owned_by": "steadyhand"}
+        return {**for_openai, "type": "model", "display_name": called, "created_at": "1970-01-01T00:00:00Z"}
+
+    if wanted:
+        return model(wanted)
+    return {"object": "list", "data": [model(name)], "first_id": name, "last_id": name, "has_more": False}
+
+
+async def _answer(
+    request: GatewayRequest, interface: Interface, body: dict[str, Any], asked: ChatRequest, door: Door
+) -> GatewayResponse:
+    assert door.model is not None
+    assert request.connection is not None
+    streamed = StreamedAnswer(request.connection, interface, body) if body.get("stream") else None
+    try:
+        answer = await door.trial.call(RelayedModel(door.model, request.connection, streamed), asked)
+    except ModelError as error:
+        if streamed is None or not streamed.begun:
+            return _failed(error)
+        streamed.fail(error)
+        return GatewayResponse(sent=True)
+    except TrialError as error:
+        return refusal(500, str(error))
+    if streamed is None or not streamed.begun:
+        return _whole(interface, answer, body)
+    streamed.finish(answer)
+    return GatewayResponse(sent=True)
+
+
+def _relayed(interface: Interface, body: dict[str, Any], headers: Mapping[str, str]) -> ChatRequest:
     """The model's name is left out of what is kept: which model answers is the trial's choice, not the agent's."""
     asked = interface.read(body)
     if not asked.messages:
         raise BadRequest("it asks nothing: there is no message in it")
     kept = {name: value for name, value in body.items() if name != "model"}
-    return msgspec.structs.replace(asked, client=ClientBody(dialect=interface.dialect, fields=kept))
+    passed = end_to_end(headers, without=_OWN_HEADERS)
+    return msgspec.structs.replace(asked, client=ClientBody(dialect=interface.dialect, fields=kept, headers=passed))
 
 
-def _answered(interface: Interface, answer: ChatResponse, body: dict[str, Any]) -> GatewayResponse:
+def _whole(interface: Interface, answer: ChatResponse, body: dict[str, Any]) -> GatewayResponse:
+    """An answer of which nothing has been sent yet."""
     streamed = bool(body.get("stream"))
-    if answer.body is not None:
-        as_it_came = interface.as_asked(answer.body.encode(), body)
-        if answer.attempt.streamed == streamed:
-            return GatewayResponse(body=as_it_came, content_type=_EVENT_STREAM if streamed else "application/json")
-    if streamed:
-        return GatewayResponse(stream=_pieces(interface.events(answer, body)), content_type=_EVENT_STREAM)
-    return GatewayResponse(body=encode(interface.whole(answer, body)))
+    kind = EVENT_STREAM if streamed else "application/json"
+    if answer.body is not None and answer.attempt.streamed == streamed:
+        came = answer.body.encode()
+        if streamed and (wanted := interface.filter(body)) is not None:
+            came = wanted(came) + wanted(b"")
+        return GatewayResponse(body=came, content_type=kind, headers=answer.headers)
+    made = events(interface, answer, body) if streamed else encode(interface.whole(answer, body))
+    return GatewayResponse(body=made, content_type=kind)
 
 
-async def _pieces(events: Iterable[bytes]) -> AsyncIterator[bytes]:
-    yield b"".join(events)
-
-
-def _status(error: ModelError) -> int:
-    """The provider's own status, or one that tells the client whether to try again: we have tried already."""
-    if error.status is not None and error.status >= 400:
-        return error.status
-    return {"rate_limit": 429, "auth": 401, "refused": 400, "timeout": 504}.get(error.kind, 502)
+def _failed(error: ModelError) -> GatewayResponse:
+    """The provider's own error, or one that tells the client whether to try again: we have tried already."""
+    if error.answer is not None:
+        return GatewayResponse(
+            status=error.answer.status, body=error.answer.body.encode(), headers=error.answer.headers
+        )
+    status = error.status
+    if status is None or status < 400:
+        status = {"rate_limit": 429, "auth": 401, "refused": 400, "timeout": 504}.get(error.kind, 502)
+    refused = refusal(status, str(error))
+    if error.retry_after_s is None:
+        return refused
+    return msgspec.structs.replace(refused, headers={"retry-after": str(math.ceil(error.retry_after_s))})

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, cast
 
 from steadyhand.gateway.dialect import (
+    AnswerStream,
     arguments_of,
     encode,
     finish_of,
     named_results,
     number,
     objects,
-    pieces,
     sse,
     text_of,
     tool_call,
@@ -69,31 +70,66 @@ class OpenAIChat:
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _reason(response)}
         return {**_head(body, "chat.completion"), "choices": [choice], "usage": _usage(response)}
 
-    def events(self, response: ChatResponse, body: Mapping[str, Any]) -> Iterator[bytes]:
-        head = _head(body, "chat.completion.chunk")
+    def stream(self, body: Mapping[str, Any], known: ChatResponse | None = None) -> AnswerStream:
+        return _Chunks(body, "content" if known is None else _spoken(known))
 
-        def chunk(delta: dict[str, Any], reason: str | None = None) -> bytes:
-            return sse(encode({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}))
+    def filter(self, body: Mapping[str, Any]) -> Callable[[bytes], bytes] | None:
+        """Usage comes in a chunk without choices, which a client that did not ask for it may not expect."""
+        return None if _wants_usage(body) else _UsageFilter()
 
-        yield chunk({"role": "assistant", "content": ""})
-        for piece in pieces(response):
-            yield chunk({_spoken(response): piece})
-        for index, call in enumerate(response.tool_calls):
-            yield chunk({"tool_calls": [{"index": index, **_call(call)}]})
-        yield chunk({}, _reason(response))
-        if _wants_usage(body) and response.usage is not None:
-            yield sse(encode({**head, "choices": [], "usage": _usage(response)}))
-        yield sse(b"[DONE]")
 
-    def as_asked(self, answer: bytes, body: Mapping[str, Any]) -> bytes:
-        """Usage in a stream comes in a chunk without choices, which a client that did not ask for it may not expect."""
-        if not body.get("stream") or _wants_usage(body):
-            return answer
-        events = answer.replace(b"\r\n", b"\n").split(b"\n\n")
-        return b"\n\n".join(event for event in events if not _is_usage(event))
+class _Chunks:
+    """An `AnswerStream`."""
+
+    def __init__(self, body: Mapping[str, Any], spoken: str) -> None:
+        self._head = _head(body, "chat.completion.chunk")
+        self._wants_usage = _wants_usage(body)
+        self._spoken = spoken
+
+    def open(self) -> bytes:
+        return self._chunk({"role": "assistant", "content": ""})
+
+    def piece(self, text: str) -> bytes:
+        return self._chunk({self._spoken: text})
+
+    def close(self, response: ChatResponse) -> bytes:
+        calls = [
+            self._chunk({"tool_calls": [{"index": index, **_call(call)}]})
+            for index, call in enumerate(response.tool_calls)
+        ]
+        usage = b""
+        if self._wants_usage and response.usage is not None:
+            usage = sse(encode({**self._head, "choices": [], "usage": _usage(response)}))
+        return b"".join(calls) + self._chunk({}, _reason(response)) + usage + sse(b"[DONE]")
+
+    def fail(self, message: str) -> bytes:
+        return sse(encode({"error": {"message": message, "type": "server_error", "code": None, "param": None}}))
+
+    def _chunk(self, delta: dict[str, Any], reason: str | None = None) -> bytes:
+        return sse(encode({**self._head, "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}))
+
+
+class _UsageFilter:
+    """Holds back an event until it is complete, and drops it if it brings nothing but usage."""
+
+    def __init__(self) -> None:
+        self._rest: bytes = b""
+
+    def __call__(self, piece: bytes) -> bytes:
+        if not piece:  # the end
+            piece, self._rest = self._rest, b""
+            return b"" if _is_usage(piece) else piece
+        *complete, self._rest = _EVENT_END.split(self._rest + piece)
+        events = [event + end for event, end in zip(complete[::2], complete[1::2], strict=True)]
+        return b"".join([event for event in events if not _is_usage(event)])
+
+
+_EVENT_END = re.compile(rb"(\r?\n\r?\n)")
 
 
 def _is_usage(event: bytes) -> bool:
+    if b"usage" not in event:
+        return False
     squeezed = event.replace(b" ", b"")
     return b'"usage":{' in squeezed and b'"choices":[]' in squeezed
 

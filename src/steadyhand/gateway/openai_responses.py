@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, cast
 
 from steadyhand.gateway.dialect import (
+    AnswerStream,
     BadRequest,
     arguments_of,
     encode,
@@ -13,7 +14,6 @@ from steadyhand.gateway.dialect import (
     named_results,
     number,
     objects,
-    pieces,
     sse,
     text_of,
     tool_call,
@@ -22,6 +22,8 @@ from steadyhand.gateway.dialect import (
 from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message, Role, ToolSpec, WireDialect
 
 _CUT = {FinishReason.LENGTH: "max_output_tokens", FinishReason.CONTENT_FILTER: "content_filter"}
+_MESSAGE = "msg_steadyhand"
+_TEXT: dict[str, Any] = {"item_id": _MESSAGE, "output_index": 0, "content_index": 0}
 _ROLES: dict[str, Role] = {"developer": "system", "system": "system", "assistant": "assistant"}
 
 
@@ -67,44 +69,83 @@ class OpenAIResponses:
             }
         return made
 
-    def events(self, response: ChatResponse, body: Mapping[str, Any]) -> Iterator[bytes]:
-        for sequence, (kind, fields) in enumerate(self._events(response, body)):
-            yield sse(encode({"type": kind, "sequence_number": sequence, **fields}), kind)
+    def stream(self, body: Mapping[str, Any], known: ChatResponse | None = None) -> AnswerStream:
+        refused = known is not None and known.finish_reason is FinishReason.REFUSAL
+        return _ResponseEvents(self, body, refused=refused)
 
-    def _events(self, response: ChatResponse, body: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-        begun = _head(body, "in_progress")
-        yield "response.created", {"response": begun}
-        yield "response.in_progress", {"response": begun}
-        for index, item in enumerate(_output(response)):
-            held: dict[str, Any] = {"content": []} if item["type"] == "message" else {"arguments": ""}
-            empty: dict[str, Any] = {**item, "status": "in_progress", **held}
-            yield "response.output_item.added", {"output_index": index, "item": empty}
-            place = {"item_id": item["id"], "output_index": index}
-            if item["type"] == "message":
-                yield from _message_events(item["content"][0], {**place, "content_index": 0}, pieces(response))
-            else:
-                yield "response.function_call_arguments.delta", {**place, "delta": item["arguments"]}
-                done = {**place, "arguments": item["arguments"], "name": item["name"]}
-                yield "response.function_call_arguments.done", done
-            yield "response.output_item.done", {"output_index": index, "item": item}
-        made = self.whole(response, body)
-        yield f"response.{made['status']}", {"response": made}
-
-    def as_asked(self, answer: bytes, body: Mapping[str, Any]) -> bytes:
-        return answer
+    def filter(self, body: Mapping[str, Any]) -> Callable[[bytes], bytes] | None:
+        return None
 
 
-def _message_events(
-    part: dict[str, Any], place: dict[str, Any], texts: list[str]
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    kind = "refusal" if part["type"] == "refusal" else "text"
-    event = "response.refusal" if kind == "refusal" else "response.output_text"
-    extra: dict[str, Any] = {} if kind == "refusal" else {"logprobs": []}
-    yield "response.content_part.added", {**place, "part": {**part, kind: ""}}
-    for text in texts:
-        yield f"{event}.delta", {**place, **extra, "delta": text}
-    yield f"{event}.done", {**place, **extra, kind: part[kind]}
-    yield "response.content_part.done", {**place, "part": part}
+class _ResponseEvents:
+    """An `AnswerStream`: the text is one item, and every tool call another."""
+
+    def __init__(self, interface: OpenAIResponses, body: Mapping[str, Any], *, refused: bool) -> None:
+        self._interface = interface
+        self._body = body
+        self._kind = "refusal" if refused else "text"
+        self._name = "response.refusal" if refused else "response.output_text"
+        self._extra: dict[str, Any] = {} if refused else {"logprobs": []}
+        self._sequence: int = 0
+        self._text: bool = False
+
+    def open(self) -> bytes:
+        begun = {"response": _head(self._body, "in_progress")}
+        return self._event("response.created", begun) + self._event("response.in_progress", begun)
+
+    def piece(self, text: str) -> bytes:
+        begun = b"" if self._text else self._begin_text()
+        return begun + self._event(f"{self._name}.delta", {**_TEXT, **self._extra, "delta": text})
+
+    def close(self, response: ChatResponse) -> bytes:
+        made = self._interface.whole(response, self._body)
+        items = [
+            self._text_done(index, item) if item["type"] == "message" else self._call(index, item)
+            for index, item in enumerate(made["output"])
+        ]
+        return b"".join(items) + self._event(f"response.{made['status']}", {"response": made})
+
+    def fail(self, message: str) -> bytes:
+        return self._event("error", {"code": None, "message": message, "param": None})
+
+    def _begin_text(self) -> bytes:
+        self._text = True
+        item: dict[str, Any] = {
+            "id": _MESSAGE,
+            "type": "message",
+            "status": "in_progress",
+            "role": "assistant",
+            "content": [],
+        }
+        part = {**_part(self._kind), self._kind: ""}
+        added = self._event("response.output_item.added", {"output_index": 0, "item": item})
+        return added + self._event("response.content_part.added", {**_TEXT, "part": part})
+
+    def _text_done(self, index: int, item: dict[str, Any]) -> bytes:
+        begun = b"" if self._text else self._begin_text()
+        part = {**_part(self._kind), self._kind: item["content"][0].get("text", item["content"][0].get("refusal"))}
+        return (
+            begun
+            + self._event(f"{self._name}.done", {**_TEXT, **self._extra, self._kind: part[self._kind]})
+            + self._event("response.content_part.done", {**_TEXT, "part": part})
+            + self._event("response.output_item.done", {"output_index": index, "item": {**item, "content": [part]}})
+        )
+
+    def _call(self, index: int, item: dict[str, Any]) -> bytes:
+        place = {"item_id": item["id"], "output_index": index}
+        empty: dict[str, Any] = {**item, "status": "in_progress", "arguments": ""}
+        done = {**place, "arguments": item["arguments"], "name": item["name"]}
+        return (
+            self._event("response.output_item.added", {"output_index": index, "item": empty})
+            + self._event("response.function_call_arguments.delta", {**place, "delta": item["arguments"]})
+            + self._event("response.function_call_arguments.done", done)
+            + self._event("response.output_item.done", {"output_index": index, "item": item})
+        )
+
+    def _event(self, kind: str, fields: dict[str, Any]) -> bytes:
+        number = self._sequence
+        self._sequence += 1
+        return sse(encode({"type": kind, "sequence_number": number, **fields}), kind)
 
 
 def _object(value: Any) -> dict[str, Any]:
@@ -154,14 +195,19 @@ def _head(body: Mapping[str, Any], status: str) -> dict[str, Any]:
     }
 
 
+def _part(kind: str) -> dict[str, Any]:
+    if kind == "refusal":
+        return {"type": "refusal", "refusal": ""}
+    return {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+
+
 def _output(response: ChatResponse) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
     if response.text or not response.tool_calls:
-        part: dict[str, Any] = {"type": "output_text", "text": response.text, "annotations": [], "logprobs": []}
-        if response.finish_reason is FinishReason.REFUSAL:
-            part = {"type": "refusal", "refusal": response.text}
+        kind = "refusal" if response.finish_reason is FinishReason.REFUSAL else "text"
+        part: dict[str, Any] = {**_part(kind), kind: response.text}
         said = {"type": "message", "status": "completed", "role": "assistant", "content": [part]}
-        items.append({"id": "msg_steadyhand", **said})
+        items.append({"id": _MESSAGE, **said})
     items.extend(
         {
             "id": f"fc_{index}",

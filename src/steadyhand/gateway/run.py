@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
-
 from steadyhand.gateway.mocks import MocksMount
 from steadyhand.gateway.models import anthropic_mount, openai_mount
 from steadyhand.gateway.server import GatewayServer
 from steadyhand.gateway.traces import MOUNT, TraceReceiver
+from steadyhand.plugins.extras import missing_extra
 
 
 def run_gateway(port: int = 0, *, otlp_port: int | None = None) -> GatewayServer:
@@ -22,16 +21,8 @@ def run_gateway(port: int = 0, *, otlp_port: int | None = None) -> GatewayServer
     server.mount("anthropic", anthropic_mount())
     server.mount("mocks", MocksMount())
     server.mount(MOUNT, TraceReceiver(server))
-    if _mcp_is_usable():
+    if missing_extra("mcp") is None:
         from steadyhand.gateway.mcp_server import McpMount  # the extra `mcp`
 
         server.mount("mcp", McpMount())
     return server
-
-
-def _mcp_is_usable() -> bool:
-    """Whether the extra `mcp` is installed. Frameworks bring the package too, in versions with another interface."""
-    try:
-        return version("mcp").startswith("1.")
-    except PackageNotFoundError:
-        return False

@@ -6,7 +6,8 @@
 alone. Whoever serves something mounts it (`Mount`); it is handed the request and the door it came through. What comes
 without a token goes to what is mounted in the open, if anything, which finds out for itself whose it is.
 
-Work goes on when its client hangs up, because what an agent asked for has happened; it ends when the door is closed.
+Work goes on when its client hangs up, because what an agent asked for has happened, unless the mount sees to that
+itself; it ends when the door is closed.
 """
 
 from __future__ import annotations
@@ -14,53 +15,21 @@ from __future__ import annotations
 import asyncio
 import secrets
 import socket
-from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from http import HTTPStatus
-from typing import Any, Protocol, cast, runtime_checkable
-
-import httptools
-import msgspec
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol, runtime_checkable
 
 from steadyhand.errors import SetupError
+from steadyhand.gateway.connection import GatewayCall, GatewayConnection, GatewayRequest, GatewayResponse, refusal
 from steadyhand.ports.agent import Addresses, Shows, TrialContext
 from steadyhand.ports.model import ChatModel
 from steadyhand.records.event import Noted
 
 LOOPBACK = "127.0.0.1"
-LARGEST_BODY = 64 * 1024 * 1024
 _TOKEN_BYTES = 18
-_NO_HEADERS: dict[str, str] = {}
-
-
-class GatewayRequest(msgspec.Struct, frozen=True, gc=False):
-    """`path` is what follows the mount's name, without a slash in front. Header names are lower case."""
-
-    method: str
-    path: str
-    query: str
-    headers: dict[str, str]
-    body: bytes
-
-
-class GatewayResponse(msgspec.Struct, frozen=True):
-    """A `stream` is sent piece by piece as it comes, in place of `body`."""
-
-    status: int = 200
-    body: bytes = b""
-    content_type: str = "application/json"
-    headers: Mapping[str, str] = _NO_HEADERS
-    stream: AsyncIterator[bytes] | None = None
-
-
-def json_response(value: Any, status: int = 200) -> GatewayResponse:
-    return GatewayResponse(status=status, body=msgspec.json.encode(value))
-
-
-def refusal(status: int, message: str) -> GatewayResponse:
-    """An error in the form that the clients of both vendors read."""
-    kind = HTTPStatus(status).phrase.lower().replace(" ", "_")
-    return json_response({"type": "error", "error": {"type": kind, "code": status, "message": message}}, status)
+_MOMENT_S = 1.0
+_MOST_CLOSED = 10_000
+_ROUNDS = 10
 
 
 class Address:
@@ -82,7 +51,9 @@ class Door:
         self.trial: TrialContext = trial
         self.address: Address = address
         self.model: ChatModel | None = address.model
-        self.tasks: set[asyncio.Task[None]] = set()
+        self.at_work: dict[asyncio.Task[None], GatewayConnection] = {}
+        self.kept: dict[str, Any] = {}
+        """What mounts keep for this trial, by their names. It goes when the trial does."""
 
     def url(self, mount: str) -> str:
         return self.address.url(mount)
@@ -135,7 +106,7 @@ OpenHandler = Callable[[GatewayRequest], Awaitable[GatewayResponse]]
 
 
 class GatewayServer:
-    """One per run, on its event loop. Implements `ports.agent.StandingAddresses`."""
+    """One per run, on its event loop. Implements `ports.agent.ReusableAddresses`."""
 
     def __init__(self, port: int = 0) -> None:
         """Take a port, 0 for any. Raises `SetupError` when it is not to be had."""
@@ -193,20 +164,31 @@ class GatewayServer:
             variables.update(found.variables)
         return Addresses(token=address.token, names=names, variables=variables)
 
-    def standing(self, model: ChatModel | None) -> Addresses:
+    def reusable(self, model: ChatModel | None) -> Addresses:
         """Addresses that lead nowhere until they are pointed at a trial."""
         return self.addresses(Address(self._origin, model))
 
-    def point(self, standing: Addresses, trial: TrialContext | None) -> None:
-        """Let the standing addresses lead to this trial, which must be open here, or nowhere."""
+    def point(self, reusable: Addresses, trial: TrialContext | None) -> None:
+        """Let the reusable addresses lead to this trial, which must be open here, or nowhere."""
         found = None if trial is None else next((door for door in self._doors.values() if door.trial is trial), None)
         if found is None:
-            self._doors.pop(standing.token, None)
+            self._doors.pop(reusable.token, None)
         else:
-            self._doors[standing.token] = found
+            self._doors[reusable.token] = found
 
     def door(self, token: str) -> Door | None:
         return self._doors.get(token)
+
+    @property
+    def doors(self) -> tuple[Door, ...]:
+        """Those of the trials that are under way."""
+        return tuple(set(self._doors.values()))
+
+    async def hear_out(self, door: Door) -> None:
+        """A client that hung up before its agent replied has hung up by now; what follows takes a few rounds of the
+        event loop."""
+        for _ in range(_ROUNDS if door.at_work else 0):
+            await asyncio.sleep(0)
 
     async def settle(self, door: Door) -> None:
         for mount in self.mounts.values():
@@ -229,10 +211,11 @@ class GatewayServer:
         for token in [token for token, open_door in self._doors.items() if open_door is door]:
             del self._doors[token]
         self._closed[door.address.token] = door.trial.trial_id
-        under_way = tuple(door.tasks)
-        for task in under_way:
-            task.cancel()
+        if len(self._closed) > _MOST_CLOSED:
+            del self._closed[next(iter(self._closed))]
+        under_way = tuple(door.at_work)
         if under_way:
+            await _hang_up(door.at_work)
             many = (
                 f"{len(under_way)} requests to the gateway were"
                 if len(under_way) > 1
@@ -240,7 +223,6 @@ class GatewayServer:
             )
             message = f"{many} still under way when the trial ended"
             door.trial.emit(Noted(at_ms=door.trial.elapsed_ms(), message=message, level="warning"))
-            await asyncio.wait(under_way)
         for mount in self.mounts.values():
             await mount.leave(door)
 
@@ -281,12 +263,12 @@ class GatewayServer:
             return
         task = asyncio.current_task()
         assert task is not None
-        door.tasks.add(task)
+        door.at_work[task] = connection
         try:
-            request = GatewayRequest(call.method, below, query, call.headers, bytes(call.body))
+            request = GatewayRequest(call.method, below, query, call.headers, bytes(call.body), connection)
             await connection.send(await self._served(mount, request, door))
         finally:
-            door.tasks.discard(task)
+            del door.at_work[task]
 
     async def _served(self, mount: Mount, request: GatewayRequest, door: Door) -> GatewayResponse:
         try:
@@ -306,148 +288,20 @@ class GatewayServer:
         return await handler(GatewayRequest(call.method, path, query, call.headers, bytes(call.body)))
 
 
-class GatewayCall:
-    """A request while it is read off its connection."""
-
-    __slots__ = ("body", "headers", "keep_alive", "method", "target")
-
-    def __init__(self) -> None:
-        self.method: str = ""
-        self.target: str = ""
-        self.headers: dict[str, str] = {}
-        self.body: bytearray = bytearray()
-        self.keep_alive: bool = True
-
-
-class GatewayConnection(asyncio.Protocol):
-    """One connection: requests one after another, each answered before the next is begun."""
-
-    def __init__(
-        self,
-        answer: Callable[[GatewayCall, GatewayConnection], Awaitable[None]],
-        gone: Callable[[GatewayConnection], None],
-    ) -> None:
-        self.task: asyncio.Task[None] | None = None
-        self._answer = answer
-        self._gone = gone
-        self._transport: asyncio.Transport | None = None
-        self._writable: asyncio.Event = asyncio.Event()
-        self._writable.set()
-        self._call: GatewayCall = GatewayCall()
-        self._waiting: deque[GatewayCall] = deque()
-        self._parser: Any = httptools.HttpRequestParser(self)
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-
-    def data_received(self, data: bytes) -> None:
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self._refuse(refusal(400, "this server does not switch protocols"))
-        except httptools.HttpParserError as error:
-            self._refuse(refusal(400, f"this is not HTTP: {error}"))
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None
-        self._writable.set()
-        self._waiting.clear()
-        if self.task is None:
-            self._gone(self)
-
-    def pause_writing(self) -> None:
-        self._writable.clear()
-
-    def resume_writing(self) -> None:
-        self._writable.set()
-
-    def abort(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
-
-    # What the parser calls.
-
-    def on_message_begin(self) -> None:
-        self._call = GatewayCall()
-
-    def on_url(self, url: bytes) -> None:
-        self._call.target += url.decode("latin-1")
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._call.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
-
-    def on_headers_complete(self) -> None:
-        if self._call.headers.get("expect", "").lower() == "100-continue":
-            self._write(b"HTTP/1.1 100 Continue\r\n\r\n")
-
-    def on_body(self, body: bytes) -> None:
-        self._call.body += body
-        if len(self._call.body) > LARGEST_BODY:
-            self._refuse(refusal(413, f"the request is longer than {LARGEST_BODY} bytes"))
-
-    def on_message_complete(self) -> None:
-        call = self._call
-        call.method = self._parser.get_method().decode("ascii")
-        call.keep_alive = self._parser.should_keep_alive()
-        self._waiting.append(call)
-        if self.task is None:
-            self._next()
-
-    def _refuse(self, response: GatewayResponse) -> None:
-        self._write(_head(response, close=True) + response.body)
-        if self._transport is not None:
-            self._transport.close()
-
-    def _next(self) -> None:
-        if not self._waiting or self._transport is None:
-            return
-        call = self._waiting.popleft()
-        self.task = asyncio.get_running_loop().create_task(self._serve(call))
-        self.task.add_done_callback(self._served)
-
-    async def _serve(self, call: GatewayCall) -> None:
-        await self._answer(call, self)
-        if not call.keep_alive and self._transport is not None:
-            self._transport.close()
-
-    def _served(self, task: asyncio.Task[None]) -> None:
-        self.task = None
-        if self._transport is None:
-            self._gone(self)
-        elif task.cancelled() or task.exception() is not None:
-            self._transport.abort()  # part of an answer may be out already
+async def _hang_up(at_work: Mapping[asyncio.Task[None], GatewayConnection]) -> None:
+    """End what is under way. Work that knows what to do when its client hangs up has a moment to do so."""
+    tasks = list(at_work)
+    leaving = [task for task, connection in at_work.items() if connection.when_gone is not None]
+    for task, connection in tuple(at_work.items()):
+        if task in leaving:
+            connection.abort()
         else:
-            self._next()
-
-    async def send(self, response: GatewayResponse) -> None:
-        """Write the response. For a client that has gone, a stream is still read to its end."""
-        if response.stream is None:
-            self._write(_head(response) + response.body)
-            return
-        self._write(_head(response))
-        async for piece in response.stream:
-            if piece:
-                self._write(b"%x\r\n%b\r\n" % (len(piece), piece))
-                await self._writable.wait()
-        self._write(b"0\r\n\r\n")
-
-    def _write(self, data: bytes) -> None:
-        if self._transport is not None:
-            self._transport.write(data)
-
-
-def _head(response: GatewayResponse, *, close: bool = False) -> bytes:
-    lines = [f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}"]
-    if response.body or response.stream is not None:
-        lines.append(f"Content-Type: {response.content_type}")
-    lines += [f"{name}: {value}" for name, value in response.headers.items()]
-    if response.stream is not None:
-        lines.append("Transfer-Encoding: chunked")
-    elif response.status != HTTPStatus.NO_CONTENT:
-        lines.append(f"Content-Length: {len(response.body)}")
-    if close:
-        lines.append("Connection: close")
-    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+            task.cancel()
+    if leaving:
+        _, still = await asyncio.wait(leaving, timeout=_MOMENT_S)
+        for task in still:
+            task.cancel()
+    await asyncio.wait(tasks)
 
 
 class TrialGateway:
@@ -461,6 +315,10 @@ class TrialGateway:
     async def open(self, trial: TrialContext) -> Addresses:
         self._door = await self._server.open_door(trial, self._model)
         return self._server.addresses(self._door.address)
+
+    async def hear_out(self) -> None:
+        if self._door is not None:
+            await self._server.hear_out(self._door)
 
     async def settle(self) -> None:
         if self._door is not None:

@@ -177,7 +177,7 @@ def _model_call(
     spoiled = (Spoiled(kind=SpoiledBy.INCLUDES, detail="timed by the trace of the agent"),)
     attempt = Attempt(started_ms=0.0, sent_ms=0.0, last_byte_ms=took, error=error)
     called = ModelCalled(
-        at_ms=ended,
+        at_ms=began,
         model=_text(span, _MODELS) or span.name,
         purpose="agent",
         timing=CallTiming(attempts=(attempt,), spoiled=spoiled),

@@ -19,8 +19,9 @@ import time
 
 from msgspec.structs import replace
 
+from steadyhand.gateway.connection import GatewayRequest, GatewayResponse, refusal
 from steadyhand.gateway.otlp import PROTOBUF, TraceSpan, UnreadableExport, protobuf_is_read, read_export
-from steadyhand.gateway.server import Address, Door, GatewayRequest, GatewayResponse, GatewayServer, refusal
+from steadyhand.gateway.server import Address, Door, GatewayServer
 from steadyhand.gateway.spans import kind_of, tell
 from steadyhand.ports.agent import Addresses, Shows, TrialContext, turn_span_id
 from steadyhand.records.event import ActionTaken, AnyEvent, Noted
@@ -176,7 +177,6 @@ class TraceReceiver:
     def __init__(self, server: GatewayServer, *, wait_s: float = WAIT_S) -> None:
         self._server = server
         self._wait_s = wait_s
-        self._traces: dict[str, TrialTrace] = {}
         self._tokens: dict[str, str] = {}
         self.foreign = 0
         """Spans of no trial."""
@@ -217,8 +217,8 @@ class TraceReceiver:
         try:
             spans = self._read(request)
         except UnreadableExport as error:
-            for trace in self._traces.values():  # they may have been of any trial
-                trace.lose(str(error))
+            for door in self._server.doors:  # they may have been of any trial
+                self._trace(door).lose(str(error))
             return refusal(error.status, str(error))
         for trace_id in dict.fromkeys(span.trace_id for span in spans):
             own = [span for span in spans if span.trace_id == trace_id]
@@ -234,10 +234,11 @@ class TraceReceiver:
 
     async def leave(self, door: Door) -> None:
         self._trace(door).leave()
+        self._tokens.pop(trace_id_of(door.address.token), None)
 
     def shows(self, door: Door, declared: Shows) -> Shows:
         """What can be seen of the agent, given what has come of its trace."""
-        trace = self._traces.get(door.address.token)
+        trace: TrialTrace | None = door.kept.get(MOUNT)
         if not declared.acts or (declared.actions == "seen" and not declared.served_only) or trace is None:
             return declared
         if trace.problem is not None and (declared.traced or trace.tools_seen):
@@ -249,14 +250,14 @@ class TraceReceiver:
         return declared
 
     def doubts(self, door: Door) -> tuple[str, ...]:
-        trace = self._traces.get(door.address.token)
+        trace: TrialTrace | None = door.kept.get(MOUNT)
         return () if trace is None else tuple(trace.doubts)
 
     def _trace(self, door: Door) -> TrialTrace:
-        token = door.address.token
-        if token not in self._traces:
-            self._traces[token] = TrialTrace(door.trial, trace_id_of(token), models=door.model is None)
-        return self._traces[token]
+        if MOUNT not in door.kept:
+            trace_id = trace_id_of(door.address.token)
+            door.kept[MOUNT] = TrialTrace(door.trial, trace_id, models=door.model is None)
+        return door.kept[MOUNT]
 
     def _read(self, request: GatewayRequest) -> list[TraceSpan]:
         if request.method != "POST":

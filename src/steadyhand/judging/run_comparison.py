@@ -77,7 +77,7 @@ class NotPaired(Record):
 
     unit: Annotated[str, doc("The scenario")]
     why: Annotated[Apart, doc("Why it was not compared")]
-    paired: Annotated[bool, doc("Whether it was compared all the same, as the user asked")] = False
+    paired: Annotated[bool, doc("Whether it was compared anyway, as the user asked")] = False
 
 
 class ScenarioTimes(Record):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, cast
 from pydantic import BaseModel, ConfigDict
 
 from steadyhand.errors import SetupError
-from steadyhand.ports.agent import Agent, Judge, StandingAddresses, TrialContext, UserSimulator
+from steadyhand.ports.agent import Agent, Judge, ReusableAddresses, TrialContext, UserSimulator
 from steadyhand.ports.environment import EnvironmentProvider
 from steadyhand.ports.model import ChatModel
 from steadyhand.ports.services import Action, ActionContext, ProvidedService, ServiceFault
@@ -175,7 +175,7 @@ class AgentSettings(Record):
     options: Mapping[str, Any] = {}
     run: Any = None
     default_key: bool = True
-    gateway: StandingAddresses | None = None
+    gateway: ReusableAddresses | None = None
 
 
 class EnvironmentSettings(Record):

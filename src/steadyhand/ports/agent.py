@@ -155,6 +155,10 @@ class AgentFacts(NamedTuple):
     """Whether its target, what stands after the `:` of its name, is code that runs on this machine. One from outside
     the project then needs --trust. Its factory declares this; one that takes a URL says False."""
 
+    names_python: bool = False
+    """Whether its target is `file.py:name` or `module:name`. A resume then looks for changes in what that imports as
+    well, and not only in the files that the target names. Its factory declares this."""
+
     key_variable: str = ""
     """The variable of the key that it sends to its target unless another one is configured. Its factory declares this.
     No such key is sent where a scenario chose the target, and the user is told."""
@@ -290,6 +294,10 @@ class Gateway(Protocol):
 
     async def open(self, trial: TrialContext) -> Addresses: ...
 
+    async def hear_out(self) -> None:
+        """The agent has replied: let the model calls end that it has hung up on, without waiting for any other."""
+        ...
+
     async def settle(self) -> None:
         """The agent has ended a turn: wait, for a bounded time, for what it still has to tell."""
         ...
@@ -307,14 +315,14 @@ class Gateway(Protocol):
         ...
 
 
-class StandingAddresses(Protocol):
+class ReusableAddresses(Protocol):
     """Gives out addresses that outlive a trial, for a program that reads them once and then serves many."""
 
-    def standing(self, model: ChatModel | None) -> Addresses:
+    def reusable(self, model: ChatModel | None) -> Addresses:
         """Addresses that lead nowhere until they are pointed at a trial."""
         ...
 
-    def point(self, standing: Addresses, trial: TrialContext | None) -> None:
+    def point(self, reusable: Addresses, trial: TrialContext | None) -> None:
         """Let the addresses lead to this trial, or nowhere. They stop leading to a trial when it ends."""
         ...
 

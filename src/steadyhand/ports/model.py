@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol, Self, runtime_checkable
 
 import msgspec
 
@@ -35,6 +35,67 @@ class ChatModel(Protocol):
         ...
 
 
+class Listener(Protocol):
+    """Hears an answer while it arrives, and passes it on to an agent's own client.
+
+    A client may hang up. The task that asks the model is then cancelled; a model that can returns what had arrived by
+    then, and `FinishReason.HUNG_UP`.
+    """
+
+    @property
+    def gone(self) -> bool:
+        """Whether the client has hung up."""
+        ...
+
+    @property
+    def full(self) -> bool:
+        """Whether the client reads more slowly than the answer arrives. Wait until it is `ready`, and read no more."""
+        ...
+
+    async def ready(self) -> None: ...
+
+    def pass_on(self, piece: bytes, headers: Mapping[str, str]) -> None:
+        """A piece of an answer in the client's own dialect, as it came. `headers` are the server's."""
+        ...
+
+    def end(self) -> None:
+        """The server has ended the answer that was passed on."""
+        ...
+
+    def say(self, text: str) -> None:
+        """A piece of the text of any other answer."""
+        ...
+
+
+@runtime_checkable
+class RelayingModel(Protocol):
+    """A `ChatModel` that lets a listener hear its answer while it arrives. Of any other, the whole answer is heard."""
+
+    async def relay(self, request: ChatRequest, listener: Listener, *, zero: float) -> ChatResponse:
+        """As `ChatModel.attempt`."""
+        ...
+
+
+async def relay(model: ChatModel, request: ChatRequest, listener: Listener | None, *, zero: float) -> ChatResponse:
+    """One attempt, heard by the listener if there is one and the model can."""
+    if listener is not None and isinstance(model, RelayingModel):
+        return await model.relay(request, listener, zero=zero)
+    return await model.attempt(request, zero=zero)
+
+
+_OF_THE_CONNECTION = ("connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade")
+_OF_THE_PROXY = ("proxy-authenticate", "proxy-authorization")
+_OF_THE_BODY = ("content-length", "content-type", "content-encoding")
+_HOP_BY_HOP = frozenset((*_OF_THE_CONNECTION, *_OF_THE_PROXY, *_OF_THE_BODY))
+
+
+def end_to_end(headers: Mapping[str, str], *, without: Iterable[str]) -> dict[str, str]:
+    """Headers that may be passed on: those that describe neither one connection nor the body. Names are lower case."""
+    named = {name.strip().lower() for name in headers.get("connection", "").split(",")}
+    left_out = _HOP_BY_HOP.union(without, named)
+    return {name: value for name, value in headers.items() if name not in left_out}
+
+
 class ModelFacts(NamedTuple):
     """What a provider's factory, usually the model's class, declares as attributes of these names."""
 
@@ -43,6 +104,9 @@ class ModelFacts(NamedTuple):
 
     free: bool = False
     """Whether calls cost nothing."""
+
+    base_url_variable: str = ""
+    """The variable that points it at another server. Where that is set, list prices do not hold."""
 
 
 def model_facts(factory: object) -> ModelFacts:

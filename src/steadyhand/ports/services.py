@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from steadyhand.ports.agent import TrialContext
 from steadyhand.ports.environment import TrialDatabase
@@ -66,12 +66,14 @@ class ServiceFault(Exception):
 class ProvidedService(Record):
     """A service from a plugin. `build` creates it for each trial, when it is first called.
 
-    With `tools`, its public methods are offered to the built-in agent.
+    With `tools`, its public methods are offered to the built-in agent. One that is started `at_once` is ready when the
+    agent begins, so that its start is not part of the agent's time.
     """
 
     build: Callable[[], Any]
     plugin: str
     tools: bool = False
+    at_once: bool = False
 
 
 class ServiceMethod(Record):
@@ -81,6 +83,32 @@ class ServiceMethod(Record):
     method: str
     description: str = ""
     parameters: dict[str, Any] = {}
+
+
+class ServiceAnswer(Record):
+    """What a service's method returned. An MCP server's own `content`, and its structured content, are kept beside the
+    `value`, for an agent that speaks MCP."""
+
+    value: Any
+    content: tuple[dict[str, Any], ...] | None = None
+    structured: dict[str, Any] | None = None
+
+
+@runtime_checkable
+class ToolServer(Protocol):
+    """A service that says itself what can be called, such as an MCP server. Others have Python methods."""
+
+    async def tools(self) -> Sequence[ServiceMethod]:
+        """Raises `ServiceError`."""
+        ...
+
+    async def call_tool(self, method: str, args: list[Any], named: dict[str, Any]) -> ServiceAnswer:
+        """Raises `ServiceFault` if the service answers with an error, and `ServiceError` if it fails to answer."""
+        ...
+
+    async def settle(self) -> Exception | None:
+        """Wait, for a bounded time, for calls that were given up. Returns the first failure of the service, or None."""
+        ...
 
 
 class Services(Protocol):
@@ -115,7 +143,12 @@ class Services(Protocol):
         ...
 
     async def call(self, service: str, method: str, args: list[Any], named: dict[str, Any]) -> Any:
-        """Call a method: mocks first, then the real service. Raises `ServiceFault`, `MockError` or `PluginError`."""
+        """Call a method: mocks first, then the real service. Raises `ServiceFault`, `MockError`, `ServiceError` or
+        `PluginError`."""
+        ...
+
+    async def answer(self, service: str, method: str, args: list[Any], named: dict[str, Any]) -> ServiceAnswer:
+        """The same, with what an MCP server said beside the value."""
         ...
 
     async def broken(self) -> Exception | None:

@@ -118,7 +118,8 @@ def plain_object(value: Any) -> dict[str, Any]:
 
 
 def plain_text(text: str) -> str:
-    """The text with lone surrogates escaped, which UTF-8 cannot encode."""
+    """The text with lone surrogates escaped, which UTF-8 cannot encode; of a class of its own, its letters alone."""
+    text = text if type(text) is str else str.__str__(text)
     if text.isascii():
         return text
     try:

@@ -204,6 +204,7 @@ class FinishReason(enum.StrEnum):
     ERROR = "error"
     PAUSE_TURN = "pause_turn"
     DEADLINE = "deadline"
+    HUNG_UP = "hung_up"
     UNKNOWN = "unknown"
 
     @classmethod
@@ -226,6 +227,7 @@ _WORDS: dict[FinishReason, str] = {
     ),
     FinishReason.PAUSE_TURN: "pause_turn",
     FinishReason.DEADLINE: "deadline",
+    FinishReason.HUNG_UP: "hung_up",
 }
 _VENDORS = {word: reason for reason, words in _WORDS.items() for word in words.split()}
 
@@ -278,6 +280,7 @@ _ENDED = {
     FinishReason.ERROR: "the answer ended with a provider error",
     FinishReason.PAUSE_TURN: "the provider paused the answer and did not end it",
     FinishReason.DEADLINE: "the answer was cut off at the deadline",
+    FinishReason.HUNG_UP: "the agent hung up before the answer had ended",
     FinishReason.UNKNOWN: "the answer ended for an unknown reason",
 }
 
@@ -286,10 +289,22 @@ WireDialect = Literal["openai_chat", "openai_responses", "anthropic_messages"]
 
 
 class ClientBody(Record):
-    """A question as the agent's own client put it. A model of the same dialect is sent these fields and not ours."""
+    """A question as the agent's own client put it. A model of the same dialect is sent these fields and not ours.
+
+    `headers` are the client's, without its key and what concerns its connection alone. They are not recorded.
+    """
 
     dialect: WireDialect
     fields: dict[str, Any] = {}
+    headers: dict[str, str] = {}
+
+
+class ServerAnswer(Record):
+    """An answer as it came, for an agent's client that speaks the server's dialect."""
+
+    status: int
+    headers: dict[str, str] = {}
+    body: str = ""
 
 
 class ChatRequest(Record):
@@ -331,8 +346,10 @@ class ChatResponse(Record):
     live from the model; anything else is never graded for latency. An answer that was `cut` holds what had arrived by
     `ChatRequest.cut_after_ms`, its `finish_reason` is `deadline` and `attempt.cut_ms` is set. `timing_includes` says
     what is in the times beside the model and the way to it, if anything. `finish_reason` is None when the server did
-    not say, `finish_raw` is its own word, and `token_limit` the most tokens that the request allowed, if it did. `body`
-    is the answer as it came, where the question was sent as an agent's client put it.
+    not say, `finish_raw` is its own word, and `token_limit` the most tokens that the request allowed, if it did.
+
+    Where the question was sent as an agent's client put it, `body` and `headers` are the answer as it came. `arrivals`
+    are (milliseconds after the request was sent, bytes of `body` that were there by then) if it was streamed.
     """
 
     text: str
@@ -346,6 +363,8 @@ class ChatResponse(Record):
     finish_raw: str | None = None
     token_limit: int | None = None
     body: str | None = None
+    headers: dict[str, str] = {}
+    arrivals: tuple[tuple[float, int], ...] = ()
 
     @property
     def finish(self) -> Finish | None:

@@ -63,7 +63,7 @@ class CalibrationConfig(Record):
 class Config(Record):
     """The configuration. None means not set. `folder` is the folder of `file`, and paths are relative to it.
 
-    `agents`, `environments`, `judges` and `users` hold the options of parts, by kind.
+    `agents`, `environments`, `judges` and `users` hold the options of parts, by kind, and `services` by name.
     """
 
     folder: Path
@@ -91,6 +91,7 @@ class Config(Record):
     providers: dict[str, ProviderConfig] = {}
     agents: dict[str, dict[str, Any]] = {}
     environments: dict[str, dict[str, Any]] = {}
+    services: dict[str, dict[str, Any]] = {}
     judges: dict[str, dict[str, Any]] = {}
     users: dict[str, dict[str, Any]] = {}
     prices: dict[str, Price] = {}

@@ -34,6 +34,7 @@ _WORST_FIRST = (
     FinishReason.UNKNOWN,
     FinishReason.LENGTH,
     FinishReason.DEADLINE,
+    FinishReason.HUNG_UP,
     FinishReason.REFUSAL,
     FinishReason.TOOL_CALLS,
     FinishReason.STOP,
@@ -391,12 +392,12 @@ def trajectory_of(events: Iterable[AnyEvent]) -> tuple[TrajectoryStep, ...]:
     found = [event for event in events if isinstance(event, _STEPS)]
     if not found:
         return ()
-    told = told_once(found)
+    told = without_repeated_actions(found)
     steps = [step for event in told if (step := _step_of(event)) is not None]
     return tuple(sorted(steps, key=lambda step: step.at_ms))
 
 
-def told_once(events: Sequence[AnyEvent]) -> Sequence[AnyEvent]:
+def without_repeated_actions(events: Sequence[AnyEvent]) -> Sequence[AnyEvent]:
     """Without what was told twice: an action that went through us, is in the agent's trace and was reported by the
     agent was done once. The first of these that knows of it counts; whose it is may be known from the others."""
     actions = [event for event in events if type(event) is ActionTaken]

@@ -114,6 +114,26 @@ class Mock(Record):
     parameters: dict[str, Any] | None = None
 
 
+class RealService(Record):
+    """A service behind the mocks: an MCP server, as the command line that starts it or the URL it is at.
+
+    `timeout_ms` is the time that a call of one of its tools may take.
+    """
+
+    name: str
+    mcp: str
+    place: Place
+    timeout_ms: float = 60_000.0
+
+    @property
+    def has_url(self) -> bool:
+        return is_url(self.mcp)
+
+
+def is_url(text: str) -> bool:
+    return text.lower().startswith(("http://", "https://"))
+
+
 class DatabaseSeed(Record):
     """SQL (already read from `sql_file`, if any) and rows to insert, into `url` or a new SQLite file."""
 
@@ -127,6 +147,7 @@ class Setup(Record):
     """`virtual_fs` paths are already relative to the workspace and free of `..`."""
 
     mocks: tuple[Mock, ...] = ()
+    services: tuple[RealService, ...] = ()
     virtual_fs: dict[str, str] = {}
     database: DatabaseSeed | None = None
 

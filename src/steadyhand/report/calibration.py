@@ -24,7 +24,7 @@ def render_calibration(found: Calibration, bars: CalibrationConfig, page: Page) 
     yield from _listed("disagrees", [_case(case) for case in found.disagreements])
     yield from _listed("left out", found.skipped)
     short = shortfall(found.overall, bars)
-    yield "it meets the bars of [calibration]" if short is None else f"it is below the bar: {short}"
+    yield "it meets the bar set in [calibration]" if short is None else f"it is below the bar: {short}"
 
 
 def render_canaries(tally: CanaryTally) -> Iterator[str]:
@@ -32,7 +32,7 @@ def render_canaries(tally: CanaryTally) -> Iterator[str]:
     asked = len(tally.cases)
     share = f" ({100 * tally.hits / asked:.0f}%)" if asked else ""
     wrong = f", {tally.false_passes} passed that should fail" if tally.false_passes else ""
-    yield f"judge canaries: {tally.hits} of {asked} right{share}{wrong}; they count in no verdict"
+    yield f"judge canaries: {tally.hits} of {asked} right{share}{wrong}; they do not affect any verdict"
     yield from _listed("missed", [_case(case) for case in tally.cases if not case.hit])
     yield from _listed("left out", tally.skipped)
 

@@ -168,7 +168,7 @@ def apart(each: SideComparison) -> Iterator[tuple[str, list[str]]]:
         for paired in (False, True):
             units = [one.unit for one in each.not_paired if one.why == why and one.paired is paired]
             if units:
-                yield (f"{words}, compared all the same" if paired else words), units
+                yield (f"{words}, compared anyway" if paired else words), units
 
 
 def render_comparison(found: Comparison, page: Page) -> Iterator[str]:

@@ -16,10 +16,10 @@ from steadyhand.records.event import (
     Retried,
     Waited,
 )
-from steadyhand.records.run import TrialRecord, answers_finish, exported_transcript
+from steadyhand.records.run import TrialRecord, answers_finish, exported_transcript, transcript_of
 from steadyhand.report import wording
 from steadyhand.report.table import Page, cells, clip, one_line, visible
-from steadyhand.report.transcript import is_conversation, render_endings, render_transcript
+from steadyhand.report.transcript import render_endings, render_transcript
 from steadyhand.report.wording import milliseconds, safe_by_deadline, scenario_label
 
 _REASONS = 3
@@ -154,6 +154,10 @@ _ALARMS = {
     "missed": "missed: the agent should have acted",
     "false": "false: the agent should have deferred",
 }
+
+
+def is_conversation(trial: TrialRecord) -> bool:
+    return any(said.turn is not None for said in transcript_of(trial.events))
 
 
 def render_details(

@@ -115,7 +115,7 @@ def _percentiles(times: TimeFigures, noun: str) -> str:
         listed = ", ".join(refused if told else refused[:1])
         told.append(f"{listed} {noun}s, there {'is' if there == 1 else 'are'} {there}")
     if times.left_out:
-        told.append(f"{_count(times.left_out, 'trial')} without a sound time left out")
+        told.append(f"{_count(times.left_out, 'trial')} without a reliable time left out")
     return "; ".join(told)
 
 

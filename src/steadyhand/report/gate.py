@@ -24,7 +24,7 @@ _WORDS: dict[Rule, str] = {
 _DOUBTS: dict[Doubt, str] = {
     "nothing_to_compare": "No scenario could be compared with the baseline.",
     "too_few_trials": "Too few trials: not even failing all of them would be significant. Run more with --trials.",
-    "no_decided_trial": "Not one trial was decided of",
+    "no_decided_trial": "No trial was decided of",
     "unfinished": "The run is not finished; `steadyhand resume` finishes it.",
     "stopped_early": "Trials ended when their pass rate was decided, which biases the test. Gate runs without --until.",
     "undecided_trials": "If the undecided trials count as not passed, the pass rate dropped",

@@ -44,7 +44,7 @@ from steadyhand.records.run import (
     TrialRecord,
     answers_finish,
     exported_transcript,
-    told_once,
+    without_repeated_actions,
 )
 from steadyhand.report import json_shapes as shapes
 from steadyhand.report import json_trial_shapes as trial_shapes
@@ -209,7 +209,7 @@ def _evaluation(result: EvaluationResult) -> trial_shapes.JsonEvaluation:
 
 def trajectory_entries(events: Iterable[AnyEvent]) -> tuple[trial_shapes.JsonTrajectoryEntry, ...]:
     """In one shape, by the time each began. Service calls are in it too: they are how an agent acts."""
-    found = [entry for event in told_once(tuple(events)) if (entry := _entry(event)) is not None]
+    found = [entry for event in without_repeated_actions(tuple(events)) if (entry := _entry(event)) is not None]
     return tuple(sorted(found, key=lambda entry: entry.at_ms))
 
 

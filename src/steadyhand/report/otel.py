@@ -9,7 +9,6 @@ import hashlib
 import json
 import queue
 import threading
-import urllib.error
 import urllib.request
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -21,7 +20,7 @@ import msgspec
 from steadyhand.errors import SetupError
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.event import ActionTaken, ModelCalled, Observed, Thought
-from steadyhand.records.run import RunHeader, TrialKey, TrialRecord, told_once
+from steadyhand.records.run import RunHeader, TrialKey, TrialRecord, without_repeated_actions
 from steadyhand.version import __version__
 
 DEFAULT_ENDPOINT = "http://127.0.0.1:4318"
@@ -29,13 +28,15 @@ _BATCH = 64
 _WAIT_S = 1.0
 _SEND_S = 10.0
 _END_S = 15.0
+_MOST_WAITING = 10_000
 
 
 class OtelEndpoint(msgspec.Struct, frozen=True):
-    """Where traces go, complete, and the headers that go with them."""
+    """Where traces go, complete, the headers that go with them, and how long one export may take."""
 
     url: str
     headers: dict[str, str] = {}
+    timeout_s: float = _SEND_S
 
 
 def target_of(url: str, variables: Mapping[str, str]) -> OtelEndpoint:
@@ -44,24 +45,45 @@ def target_of(url: str, variables: Mapping[str, str]) -> OtelEndpoint:
     base = url or variables.get("OTEL_EXPORTER_OTLP_ENDPOINT", "") or DEFAULT_ENDPOINT
     full = own if own and not url else base if base.endswith("/v1/traces") else base.rstrip("/") + "/v1/traces"
     if not full.startswith(("http://", "https://")):
-        raise SetupError(f"--otel: {full!r} is no URL; expected http://HOST:PORT")
+        raise SetupError(f"--otel: {full!r} is not a URL; expected http://HOST:PORT")
     # The variables' headers belong to the variables' endpoint, not to one that is named on the command line.
-    given = "" if url else variables.get("OTEL_EXPORTER_OTLP_HEADERS", "")
+    given = "" if url else _of_traces("HEADERS", variables)
     pairs = (pair.partition("=") for pair in given.split(",") if "=" in pair)
-    return OtelEndpoint(url=full, headers={name.strip(): unquote(value.strip()) for name, _, value in pairs})
+    headers = {name.strip(): unquote(value.strip()) for name, _, value in pairs}
+    return OtelEndpoint(url=full, headers=headers, timeout_s=_timeout_s(variables))
+
+
+def _of_traces(name: str, variables: Mapping[str, str]) -> str:
+    """A variable for traces alone goes before one for all that is exported."""
+    found = variables.get(f"OTEL_EXPORTER_OTLP_TRACES_{name}") or variables.get(f"OTEL_EXPORTER_OTLP_{name}")
+    return found or ""
+
+
+def _timeout_s(variables: Mapping[str, str]) -> float:
+    given = _of_traces("TIMEOUT", variables)
+    if not given:
+        return _SEND_S
+    if not given.isdigit() or not int(given):
+        raise SetupError(f"--otel: OTEL_EXPORTER_OTLP_TIMEOUT is {given!r}; expected milliseconds, such as 10000")
+    return int(given) / 1000
 
 
 class OtelExporter:
-    """Implements `ports.observer.RunObserver`."""
+    """Implements `ports.observer.RunObserver`. A trial is handed to a thread, and nothing more is done for it here."""
 
     def __init__(self, target: OtelEndpoint) -> None:
         self._target = target
-        self._queue: queue.SimpleQueue[list[dict[str, Any]] | None] = queue.SimpleQueue()
+        self._queue: queue.Queue[TrialRecord | None] = queue.Queue(_MOST_WAITING + 1)
         self._thread = threading.Thread(target=self._send_all, name="steadyhand --otel", daemon=True)
         self._run_id = ""
+        self._given = 0
         self.sent = 0
-        self.lost = 0
         self.problem: str | None = None
+
+    @property
+    def lost(self) -> int:
+        """Trials that were not exported. Known once the run has ended."""
+        return self._given - self.sent
 
     @property
     def note(self) -> str | None:
@@ -78,7 +100,11 @@ class OtelExporter:
     def trial_started(self, key: TrialKey, name: str) -> None: ...
 
     def trial_finished(self, record: TrialRecord) -> None:
-        self._queue.put(trial_spans(record, self._run_id))
+        self._given += 1
+        if self._queue.qsize() < _MOST_WAITING:
+            self._queue.put_nowait(record)
+        else:
+            self.problem = f"the collector is too slow: {_MOST_WAITING:,} trials were waiting for it"
 
     def noted(self, message: str) -> None: ...
 
@@ -86,16 +112,16 @@ class OtelExporter:
         """Gives what is left a bounded time."""
         if not self._thread.is_alive():
             return
-        self._queue.put(None)
-        self._thread.join(_END_S)
-        if self._thread.is_alive():
-            self.lost += self._queue.qsize() + 1
-            self.problem = f"the collector took more than {_END_S:g} s"
+        self._queue.put_nowait(None)
+        wait_s = _END_S if self.sent else min(_END_S, self._target.timeout_s + _WAIT_S)
+        self._thread.join(wait_s)
+        if self._thread.is_alive() and self.lost:
+            self.problem = self.problem or f"the collector took more than {wait_s:g} s"
 
     def _send_all(self) -> None:
         ended = False
         while not ended:
-            batch: list[list[dict[str, Any]]] = []
+            batch: list[TrialRecord] = []
             first = self._queue.get()
             ended = first is None
             if first is not None:
@@ -104,28 +130,29 @@ class OtelExporter:
             if batch:
                 self._send(batch)
 
-    def _more(self, batch: list[list[dict[str, Any]]]) -> bool:
+    def _more(self, batch: list[TrialRecord]) -> bool:
         """Add what comes soon; whether that was the end."""
         while len(batch) < _BATCH:
             try:
-                spans = self._queue.get(timeout=_WAIT_S)
+                record = self._queue.get(timeout=_WAIT_S)
             except queue.Empty:
                 return False
-            if spans is None:
+            if record is None:
                 return True
-            batch.append(spans)
+            batch.append(record)
         return False
 
-    def _send(self, batch: list[list[dict[str, Any]]]) -> None:
-        body = json.dumps(export_of([span for spans in batch for span in spans])).encode()
-        headers = {"Content-Type": "application/json", "User-Agent": "steadyhand", **self._target.headers}
-        request = urllib.request.Request(self._target.url, data=body, headers=headers)  # noqa: S310 - checked in target_of
+    def _send(self, batch: list[TrialRecord]) -> None:
         try:
-            with urllib.request.urlopen(request, timeout=_SEND_S) as answer:  # noqa: S310 - likewise
+            spans = [span for record in batch for span in trial_spans(record, self._run_id)]
+            headers = {"Content-Type": "application/json", "User-Agent": "steadyhand", **self._target.headers}
+            request = urllib.request.Request(  # noqa: S310 - checked in target_of
+                self._target.url, data=json.dumps(export_of(spans)).encode(), headers=headers
+            )
+            with urllib.request.urlopen(request, timeout=self._target.timeout_s) as answer:  # noqa: S310 - likewise
                 answer.read()
-        except (OSError, ValueError, urllib.error.HTTPError) as error:
-            self.lost += len(batch)
-            self.problem = str(error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it costs these trials' export and nothing else
+            self.problem = str(error) or type(error).__name__
         else:
             self.sent += len(batch)
 
@@ -177,15 +204,15 @@ def trial_spans(record: TrialRecord, run_id: str) -> list[dict[str, Any]]:
 
 
 def _steps(record: TrialRecord, names: _Names, root: str) -> Iterable[dict[str, Any]]:
-    events = told_once(record.events)
+    events = without_repeated_actions(record.events)
     results = {event.action_id: event for event in events if type(event) is Observed}
     for event in events:
         if type(event) is ModelCalled:
-            took = event.timing.latency_ms or 0.0
+            sent_ms = event.at_ms + _sent_ms(event)
             yield names.span(
                 f"chat {event.model}",
-                event.at_ms - took,
-                event.at_ms,
+                sent_ms,
+                sent_ms + (event.timing.latency_ms or 0.0),
                 {
                     "gen_ai.operation.name": "chat",
                     "gen_ai.request.model": event.model,
@@ -220,6 +247,11 @@ def _steps(record: TrialRecord, names: _Names, root: str) -> Iterable[dict[str, 
         elif type(event) is Thought:
             text = json.dumps([{"role": "assistant", "parts": [{"type": "reasoning", "content": event.text}]}])
             yield names.span("thought", event.at_ms, event.at_ms, {"gen_ai.output.messages": text}, parent=root)
+
+
+def _sent_ms(call: ModelCalled) -> float:
+    """When the last attempt was sent, after the call began."""
+    return (call.timing.attempts[-1].sent_ms or 0.0) if call.timing.attempts else 0.0
 
 
 def _said(call: ModelCalled) -> str | None:

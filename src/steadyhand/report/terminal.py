@@ -20,13 +20,12 @@ from steadyhand.records.evaluation import Outcome, Verdict
 from steadyhand.records.event import Noted
 from steadyhand.records.run import RunHeader, TrialRecord
 from steadyhand.report import wording
-from steadyhand.report.details import Incidents, render_incidents
+from steadyhand.report.details import Incidents, is_conversation, render_incidents
 from steadyhand.report.figures import FIGURE_COLUMNS, figure_cells, render_figures
 from steadyhand.report.table import Cell, Page, one_line, render_table, tell_apart, visible
 from steadyhand.report.transcript import (
     NO_CONDITION,
     Transcripts,
-    is_conversation,
     render_endings,
     render_transcript,
 )

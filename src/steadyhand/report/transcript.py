@@ -11,7 +11,7 @@ from steadyhand.judging.trial import label
 from steadyhand.records.evaluation import EvaluationResult
 from steadyhand.records.event import ActionTaken, CommandRan, Observed, Said, ServiceCalled
 from steadyhand.records.result import ConversationEnding
-from steadyhand.records.run import TrialRecord, transcript_of
+from steadyhand.records.run import TrialRecord
 from steadyhand.report.table import Page, one_line
 from steadyhand.report.wording import milliseconds
 
@@ -23,10 +23,6 @@ _LINES = 40
 _Done = Said | ActionTaken | ServiceCalled | CommandRan
 _DONE = (Said, ActionTaken, ServiceCalled, CommandRan)
 _TALK_INDENT = 4
-
-
-def is_conversation(trial: TrialRecord) -> bool:
-    return any(said.turn is not None for said in transcript_of(trial.events))
 
 
 def render_transcript(

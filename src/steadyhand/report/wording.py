@@ -28,6 +28,7 @@ _ENDED = {
     FinishReason.ERROR: "error",
     FinishReason.PAUSE_TURN: "paused",
     FinishReason.DEADLINE: "deadline",
+    FinishReason.HUNG_UP: "hung up",
     FinishReason.UNKNOWN: "unknown",
 }
 _YES = {True: "yes", False: "no", None: "?"}

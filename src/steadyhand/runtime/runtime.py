@@ -13,7 +13,16 @@ from typing import Any, cast
 
 from steadyhand.errors import AgentError, PluginError, SteadyhandError, TrialError
 from steadyhand.ports.agent import TrialContext
-from steadyhand.ports.services import Action, ActionContext, MockFunction, ProvidedService, ServiceFault, ServiceMethod
+from steadyhand.ports.services import (
+    Action,
+    ActionContext,
+    MockFunction,
+    ProvidedService,
+    ServiceAnswer,
+    ServiceFault,
+    ServiceMethod,
+    ToolServer,
+)
 from steadyhand.records.base import UnreadableValue, plain, plain_object
 from steadyhand.records.event import ActionStatus, ActionTaken, Noted, Observed, ServiceCalled
 from steadyhand.records.scenario import Mock
@@ -69,12 +78,14 @@ class AgentRuntime:
         self._performed: int = 0
 
     async def open(self, trial: TrialContext) -> None:
-        """Start the trial. Nothing is built yet; a live trial notes that the scenario's mocks are ignored."""
+        """Start the trial, and the services that are started at once; a live trial notes that the scenario's mocks are
+        ignored."""
         self._trial = trial
         ignored = len(trial.scenario.setup.mocks)
         if trial.live and ignored:
             message = f"live: {ignored} mock{'s' if ignored > 1 else ''} of the scenario ignored"
             trial.emit(Noted(at_ms=trial.elapsed_ms(), message=message))
+        await self._live.start_at_once(trial)
 
     @property
     def actions(self) -> Mapping[str, Action]:
@@ -135,17 +146,29 @@ class AgentRuntime:
         for name, provided in self._live.provided.items():
             if provided.tools:
                 service = await self._live.get(name, trial)
-                methods += [real_method(name, method, call) for method, call in methods_of(service).items()]
-        if trial.live:
-            return methods
+                if isinstance(service, ToolServer):
+                    methods += await service.tools()
+                else:
+                    methods += [real_method(name, method, call) for method, call in methods_of(service).items()]
+        return methods if trial.live else self._with_mocked(methods)
+
+    def _with_mocked(self, methods: list[ServiceMethod]) -> list[ServiceMethod]:
+        """The real methods and the mocked ones. What a mock says of a method of an MCP server replaces what the server
+        says."""
+        trial = self._opened()
         mocks = trial.scenario.setup.mocks
         mocked = self._mocked()
+        servers = [name for name in self._live.provided if isinstance(self._live.known(name), ToolServer)]
         with_service = {method for service, method in mocked if service is not None}
+        with_service |= {method.method for method in methods if method.service in servers}
+        offered = [described_by_mocks(each, mocks) if each.service in servers else each for each in methods]
+        known = {(each.service, each.method) for each in methods}
         for service, method in mocked:
-            if service in self._live.provided or (service is None and method in with_service):
+            if service in self._live.provided and (service not in servers or (service, method) in known):
                 continue
-            methods.append(mocked_method(service, method, mocks))
-        return methods
+            if service is not None or method not in with_service:
+                offered.append(mocked_method(service, method, mocks))
+        return offered
 
     def get_service(self, name: str) -> Any:
         return ServiceProxy(name, self.call)
@@ -159,11 +182,14 @@ class AgentRuntime:
         self._registered.register(key, function)
 
     async def call(self, service: str, method: str, args: list[Any], named: dict[str, Any]) -> Any:
+        return (await self.answer(service, method, args, named)).value
+
+    async def answer(self, service: str, method: str, args: list[Any], named: dict[str, Any]) -> ServiceAnswer:
         trial = self._opened()
         call = MockCall(service=service, method=method, args=args, input=named, context=dict(trial.variables))
         at_ms, began = trial.elapsed_ms(), trial.clock.now()
         mock: str | None = None
-        result: Any = None
+        result = ServiceAnswer(value=None)
         error: str | None = None
         passed_args: list[Any] = []
         passed_named: dict[str, Any] = {}
@@ -171,7 +197,7 @@ class AgentRuntime:
             passed_args, passed_named = plain(args), plain_object(named)
             answered = None if trial.live else await self._mocked_answer(call)
             if answered is not None:
-                result, mock = answered.value, str(answered.place)
+                result, mock = ServiceAnswer(value=answered.value), str(answered.place)
             else:
                 result = await self._real_answer(call)
         except ServiceFault as fault:
@@ -195,7 +221,7 @@ class AgentRuntime:
                     args=passed_args,
                     input=passed_named,
                     mock=mock,
-                    result=bounded(result),
+                    result=bounded(result.value),
                     error=error,
                     duration_ms=round((trial.clock.now() - began) * 1000.0, 3),
                 )
@@ -203,7 +229,7 @@ class AgentRuntime:
         return result
 
     async def broken(self) -> Exception | None:
-        return self._broken or await self._mocks.settle()
+        return self._broken or await self._mocks.settle() or await self._live.settle()
 
     async def close(self) -> None:
         await self._live.stop()
@@ -219,19 +245,23 @@ class AgentRuntime:
     async def _mocked_answer(self, call: MockCall) -> MockAnswer | None:
         return await self._registered.answer(call) or await self._mocks.answer(call)
 
-    async def _real_answer(self, call: MockCall) -> Any:
+    async def _real_answer(self, call: MockCall) -> ServiceAnswer:
         provided = self._live.provided.get(call.service)
         if provided is None:
             raise ServiceFault(self._nobody(call), code="SERVICE_NOT_FOUND")
-        function = await self._live.method(call.service, call.method, self._opened())
+        service = await self._live.get(call.service, self._opened())
+        if isinstance(service, ToolServer):
+            return await service.call_tool(call.method, call.args, call.input)
+        methods = methods_of(service)
+        function = methods.get(call.method)
         if function is None:
-            known = ", ".join(methods_of(await self._live.get(call.service, self._opened()))) or "none"
+            known = ", ".join(methods) or "none"
             message = f"the service {call.service!r} has no method {call.method!r} (it has: {known})"
             raise ServiceFault(message, code="METHOD_NOT_FOUND")
         if (misfit := _misfit(function, call)) is not None:
             raise ServiceFault(f"{call.name} cannot be called like this: {misfit}", code="BAD_ARGUMENTS")
         try:
-            return await run_either(function, *call.args, **call.input)
+            return ServiceAnswer(value=await run_either(function, *call.args, **call.input))
         except (ServiceFault, SteadyhandError):
             raise
         except (Exception, SystemExit) as error:
@@ -293,9 +323,32 @@ class LiveServices:
                     raise PluginError(message) from error
             return self._built[name]
 
-    async def method(self, name: str, method: str, trial: TrialContext) -> Callable[..., Any] | None:
-        """A public method of the service, or None."""
-        return methods_of(await self.get(name, trial)).get(method)
+    def known(self, name: str) -> Any:
+        """The service if it has been built, else None."""
+        return self._built.get(name)
+
+    async def start_at_once(self, trial: TrialContext) -> None:
+        """Start what is to be ready when the agent begins. Raises the first failure."""
+        names = [name for name, provided in self.provided.items() if provided.at_once]
+        if not names:
+            return
+        tasks = [asyncio.create_task(self.get(name, trial)) for name in names]
+        try:
+            for task in tasks:
+                await task
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            for task in tasks:
+                _ = task.cancelled() or task.exception()  # the first failure is raised; the others need no traceback
+
+    async def settle(self) -> Exception | None:
+        """The first failure of a service that says itself whether it failed."""
+        for service in tuple(self._built.values()):
+            if isinstance(service, ToolServer) and (failure := await service.settle()) is not None:
+                return failure
+        return None
 
     async def stop(self) -> None:
         """Stop the services in reverse order. Raises `PluginError` after trying all. Safe to call twice."""
@@ -366,6 +419,14 @@ def mocked_method(service: str | None, method: str, mocks: Iterable[Mock]) -> Se
         or f"Call {method}{owner}. Named parameters are passed as they are, positional ones in `args`.",
         parameters=schema if given_schema is None else given_schema,
     )
+
+
+def described_by_mocks(real: ServiceMethod, mocks: Iterable[Mock]) -> ServiceMethod:
+    """The method with the first description and the first schema that a mock of it gives, if any does."""
+    own = [mock for mock in mocks if mock.method == real.method and mock.service in (None, real.service)]
+    description = next((mock.description for mock in own if mock.description), real.description)
+    parameters = next((mock.parameters for mock in own if mock.parameters is not None), real.parameters)
+    return ServiceMethod(service=real.service, method=real.method, description=description, parameters=parameters)
 
 
 def real_method(service: str, method: str, function: Callable[..., Any]) -> ServiceMethod:

@@ -34,7 +34,7 @@ from steadyhand.spec.agent_shapes import (
 )
 from steadyhand.spec.conversation import check_conversation, lower_conversation
 from steadyhand.spec.patterns import inspect_pattern
-from steadyhand.spec.setup import digest_with, lower_setup, read_sql, read_virtual_fs
+from steadyhand.spec.setup import check_services, digest_with, lower_setup, read_sql, read_virtual_fs
 from steadyhand.spec.validation import FieldPath, Findings, advice, describe, has_misspelt, mappings, nearest, validate
 from steadyhand.spec.yaml import Document
 
@@ -225,6 +225,7 @@ def _check_rules(data: dict[str, Any], vocabulary: Vocabulary, findings: Finding
     if isinstance(setup, dict):
         for index, mock in mappings(cast("dict[str, Any]", setup).get("mocks")):
             _check_mock(mock, ("setup", "mocks", index), findings)
+        check_services(cast("dict[str, Any]", setup), findings)
     for index, step in mappings(data.get("run")):
         _check_step(step, ("run", index), findings)
     _check_judgment(data, findings)

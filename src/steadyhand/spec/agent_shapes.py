@@ -70,6 +70,13 @@ class MockShape(Shape):
     )
 
 
+class RealServiceShape(Shape):
+    """A real service behind the mocks: calls that no mock matches go to it."""
+
+    mcp: Name = Field(description="An MCP server: the command line that starts it, or its http:// or https:// URL")
+    timeout: Milliseconds = Field(default=60_000, description="Time limit for one call, in milliseconds")
+
+
 class DatabaseShape(Shape):
     """What the trial's database holds at the start. `sql` or `sql_file`, and `records` on top."""
 
@@ -83,6 +90,9 @@ class SetupShape(Shape):
     """What is there before the agent starts."""
 
     mocks: list[MockShape] = Field(default=[], description="Stand-ins for services that the agent calls")
+    services: dict[Name, RealServiceShape] = Field(
+        default={}, description="Real services behind the mocks, by name: calls that no mock matches go to them"
+    )
     virtual_fs: dict[str, str] = Field(default={}, description="Path in the workspace to content")
     database: DatabaseShape | None = Field(default=None, description="What the trial's database holds at the start")
 

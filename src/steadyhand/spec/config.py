@@ -112,6 +112,9 @@ class ConfigShape(Shape):
     providers: dict[str, ProviderShape] = Field(default={}, description="How to reach model providers, by name")
     agents: dict[str, FreeForm] = Field(default={}, description="Options of agents, by kind")
     environments: dict[str, FreeForm] = Field(default={}, description="Options of environments, by type")
+    services: dict[str, FreeForm] = Field(
+        default={}, description="Options of the real services that scenarios name in `setup.services`, by name"
+    )
     judges: dict[str, FreeForm] = Field(default={}, description="Options of judges, by kind")
     users: dict[str, FreeForm] = Field(default={}, description="Options of simulated users, by kind")
     prices: dict[str, PriceShape] = Field(default={}, description="By provider/model")

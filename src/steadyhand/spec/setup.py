@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
+import shlex
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import urlsplit
 
-from steadyhand.records.scenario import DatabaseSeed, Mock, MockFault, MockWhen, Setup
+from steadyhand.records.scenario import DatabaseSeed, Mock, MockFault, MockWhen, RealService, Setup, is_url
 from steadyhand.spec.agent_shapes import DatabaseShape, MockShape, SetupShape
 from steadyhand.spec.validation import FieldPath, Findings
 from steadyhand.spec.yaml import Document
 
 MAX_SQL_BYTES = 16 << 20
+_EXPECTED_URL = "expected a URL such as http://127.0.0.1:8000/mcp"
 
 
 def lower_setup(shape: SetupShape, document: Document, *, virtual_fs: dict[str, str], sql: str | None) -> Setup:
@@ -20,9 +23,50 @@ def lower_setup(shape: SetupShape, document: Document, *, virtual_fs: dict[str, 
     database = shape.database
     return Setup(
         mocks=tuple(_mock(mock, document, index) for index, mock in enumerate(shape.mocks)),
+        services=tuple(
+            RealService(
+                name=name,
+                mcp=service.mcp.strip(),
+                place=document.locate(("setup", "services", name)),
+                timeout_ms=service.timeout,
+            )
+            for name, service in shape.services.items()
+        ),
         virtual_fs=virtual_fs,
         database=_seed(database, sql) if database else None,
     )
+
+
+def check_services(setup: dict[str, Any], findings: Findings) -> None:
+    """What `setup.services` names must be something to start or a place to call, without a look at either."""
+    services = setup.get("services")
+    if not isinstance(services, dict):
+        return
+    if "database" in services and setup.get("database") is not None:
+        message = "the service `database` is that of `setup.database`; give this one another name"
+        findings.error(("setup", "services", "database"), message, "conflict", key=True)
+    for name, service in cast("dict[str, Any]", services).items():
+        mcp = cast("dict[str, Any]", service).get("mcp") if isinstance(service, dict) else None
+        if isinstance(mcp, str) and mcp and (wrong := _wrong_server(mcp.strip())) is not None:
+            findings.error(("setup", "services", name, "mcp"), f"{wrong}, found `{mcp}`", "bad-value")
+
+
+def _wrong_server(mcp: str) -> str | None:
+    if is_url(mcp):
+        try:
+            parts = urlsplit(mcp)
+            if parts.hostname is None or parts.port == 0:
+                return _EXPECTED_URL
+        except ValueError:
+            return _EXPECTED_URL
+        return "expected a URL without a user and password" if "@" in parts.netloc else None
+    if "://" in mcp.partition(" ")[0]:
+        return "expected a command line, or a URL that begins with http:// or https://"
+    try:
+        words = shlex.split(mcp)
+    except ValueError as error:
+        return f"bad quoting ({error})"
+    return None if words else "expected a command line or a URL"
 
 
 def _seed(shape: DatabaseShape, sql: str | None) -> DatabaseSeed:

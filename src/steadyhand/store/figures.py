@@ -17,7 +17,7 @@ from steadyhand.records.evaluation import Verdict
 from steadyhand.records.event import ModelCalled
 from steadyhand.records.location import Place
 from steadyhand.records.run import Judged, TrialKey
-from steadyhand.store import schema as codec
+from steadyhand.store import schema
 from steadyhand.store.reader import RunReader
 from steadyhand.store.schema import reading
 
@@ -117,7 +117,7 @@ def read_figures(reader: RunReader) -> Iterator[TrialFigures]:
         dictionary: bytes = connection.execute("SELECT dictionary FROM run").fetchone()[0]
         for scenario_id, index, body in connection.execute(query):
             try:
-                trial = _trials.decode(codec.decompress(body, dictionary))
+                trial = _trials.decode(schema.decompress(body, dictionary))
             except (StoreError, msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
                 yield _in_place_of(TrialKey(scenario_id=scenario_id, index=index), reader, error)
             else:

@@ -17,7 +17,7 @@ from steadyhand.records.base import Record
 from steadyhand.records.evaluation import Outcome, Verdict
 from steadyhand.records.location import Place
 from steadyhand.records.run import Judged, RunHeader, TrialKey, TrialRecord
-from steadyhand.store import schema as codec
+from steadyhand.store import schema
 from steadyhand.store.schema import (
     SUFFIX,
     PlanEntry,
@@ -257,7 +257,7 @@ class _Stored(NamedTuple):
 
 def _decode(row: _Stored) -> TrialRecord:
     try:
-        return codec.decode(codec.decompress(row.body, row.dictionary))
+        return schema.decode(schema.decompress(row.body, row.dictionary))
     except (TypeError, ValueError) as error:  # a damaged page can come back as a row with the wrong things in it
         raise StoreError(f"a trial of the run record is damaged: {error}") from error
 

@@ -12,7 +12,7 @@ from msgspec import Raw
 from steadyhand.errors import StoreError
 from steadyhand.records.evaluation import Outcome, Verdict
 from steadyhand.records.run import Judged, TrialKey
-from steadyhand.store import schema as codec
+from steadyhand.store import schema
 from steadyhand.store.schema import SUFFIX, reading
 
 
@@ -92,7 +92,7 @@ def read_summaries(path: Path, positions: Sequence[int]) -> list[TrialSummary]:
 
 def _summary(position: int, body: bytes, dictionary: bytes) -> TrialSummary:
     try:
-        trial = _trials.decode(codec.decompress(body, dictionary))
+        trial = _trials.decode(schema.decompress(body, dictionary))
     except (StoreError, msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
         return TrialSummary(position, Judged(verdict=Verdict.ERROR, reason=str(error)), problem=str(error))
     return TrialSummary(position, trial.judged, trial.agent, trial.model, trial.tags)

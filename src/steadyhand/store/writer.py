@@ -17,7 +17,7 @@ from steadyhand.errors import StoreError
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import RunHeader, TrialKey, TrialRecord, error_in_place_of
 from steadyhand.redaction import Redactor
-from steadyhand.store import schema as codec
+from steadyhand.store import schema
 from steadyhand.store.reader import RunReader
 from steadyhand.store.schema import (
     SUFFIX,
@@ -70,14 +70,14 @@ def _header_text(header: RunHeader, redactor: Redactor) -> str:
 def written(record: TrialRecord, redactor: Redactor) -> tuple[TrialRecord, bytes]:
     """The trial without secrets, and its bytes; an error in its place when it cannot be written."""
     try:
-        data = codec.encode(record)
+        data = schema.encode(record)
         if redactor.suspects(data):
             record = redactor.value(record)
-            data = codec.encode(record)
+            data = schema.encode(record)
     except Exception as error:  # noqa: BLE001 - whatever is wrong with one trial, the others are kept
         reason = f"the trial cannot be recorded: {type(error).__name__}: {error}"
         record = redactor.value(error_in_place_of(record, reason))
-        data = codec.encode(record)
+        data = schema.encode(record)
     return record, data
 
 
@@ -194,14 +194,14 @@ class RunWriter:
         if data is None:
             record, data = written(record, self._redactor)
         if not self._dictionary:
-            self._dictionary = codec.dictionary_from(data)
+            self._dictionary = schema.dictionary_from(data)
         judged = record.judged
         values = (
             record.scenario_name,
             judged.verdict.value,
             judged.outcome.value if judged.outcome else None,
             judged.latency_ms,
-            codec.compress(data, self._dictionary),
+            schema.compress(data, self._dictionary),
             position,
             record.key.scenario_id,
             record.key.index,

@@ -345,7 +345,10 @@ def _wire_at(path: str) -> _Wire | None:
 
 
 def _prompt(body: dict[str, Any]) -> str:
-    messages = cast("list[dict[str, Any]]", body.get("messages") or body.get("input") or [])
+    given: Any = body.get("messages") or body.get("input") or []
+    if isinstance(given, str):
+        return given
+    messages = cast("list[dict[str, Any]]", given)
     content = messages[-1].get("content") if messages else None
     if isinstance(content, list):
         blocks = cast("list[dict[str, Any]]", content)

@@ -53,7 +53,7 @@ class TrialLabels(Record):
     problem: str | None = None
 
 
-class Labelling:
+class LabelBook:
     """The labels file of a viewer. `by` is who labels unless they say otherwise."""
 
     def __init__(self, file: Path, by: str) -> None:

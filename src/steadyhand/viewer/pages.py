@@ -21,7 +21,7 @@ from steadyhand.report.html.overview import WORST_FIRST, row_of, target_of
 from steadyhand.report.html.trial import trial_part, trial_view
 from steadyhand.store.reader import RunEntry, RunReader, list_runs
 from steadyhand.store.summaries import record_named, state_of
-from steadyhand.viewer.labels import Labelling
+from steadyhand.viewer.labels import LabelBook
 from steadyhand.viewer.response import PageResponse, address, asset_response, part, problem_page, rendered
 from steadyhand.viewer.trial_index import PAGE, TrialFilter, TrialIndex
 
@@ -60,9 +60,9 @@ class ViewedRow(Record):
 class Viewer:
     """Answers addresses. It keeps the indexes of a few runs, and writes nothing but labels."""
 
-    def __init__(self, folder: Path, labelling: Labelling) -> None:
+    def __init__(self, folder: Path, label_book: LabelBook) -> None:
         self.folder: Path = folder
-        self.labelling: Labelling = labelling
+        self.label_book: LabelBook = label_book
         self._indexes: dict[str, TrialIndex] = {}
         self._comparisons: dict[object, Comparison] = {}
         self._lock: threading.Lock = threading.Lock()
@@ -87,7 +87,7 @@ class Viewer:
         # Encoded, since a field of a form may not keep every character of a name.
         about = dict(parse_qsl(form.get("of", "").removeprefix("?"), max_num_fields=10))
         reader, key, trial = self._stored(about)
-        self.labelling.add(reader.header.id, trial, {**form, "check": about.get("check", "")})
+        self.label_book.add(reader.header.id, trial, {**form, "check": about.get("check", "")})
         return PageResponse(body=self._labels(reader, key).encode("utf-8", "backslashreplace"))
 
     def close(self) -> None:
@@ -227,8 +227,8 @@ class Viewer:
     def _labels(self, reader: RunReader, key: TrialKey) -> Any:
         trial = reader.trial(key)
         assert trial is not None
-        given = self.labelling.of(reader.header.id, trial)
-        return part("labels.html", run_id=reader.path.stem, key=key, labelling=given, by=self.labelling.by)
+        given = self.label_book.of(reader.header.id, trial)
+        return part("labels.html", run_id=reader.path.stem, key=key, labelling=given, by=self.label_book.by)
 
     # Two runs
 

@@ -144,7 +144,7 @@ async def test_the_trials_of_a_lost_worker_are_done_again_and_count_once(office)
         second.answer(order)
         second.answer(order)
     assert [record.key.index for record in await asyncio.gather(*waiting)] == [0, 1, 2]
-    assert notes == ["worker 1 was lost: its process ended by SIGKILL; 2 trials are done again by another"]
+    assert notes == ["worker 1 was lost: its process ended by SIGKILL; 2 trials will be run again by another"]
     await crew.close()
 
 

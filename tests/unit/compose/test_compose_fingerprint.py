@@ -135,6 +135,51 @@ def test_the_files_of_a_command_are_part_of_the_agent(project, prints):
     assert changed(before, prints(agent="command:sh ./agent.sh")) == ["the agent"]
 
 
+THIRD_PARTY = """\
+from steadyhand.plugins.plugin import Plugin
+
+
+class Mine:
+    name = "mine"
+
+    def __init__(self, settings): ...
+
+
+class Importing(Mine):
+    names_python = True
+
+
+class Remote(Mine):
+    runs_target = False
+
+
+plugin = Plugin(name="mine", agents={"program": Mine, "importing": Importing, "remote": Remote})
+"""
+
+
+@pytest.mark.parametrize(
+    ("agent", "seen"),
+    [("program:run ./main.py", False), ("importing:./main.py:agent", True), ("remote:https://a.example/x", False)],
+)
+def test_what_an_agent_declares_of_its_target_says_where_changes_are_looked_for(project, prints, agent, seen):
+    project.write("plug.py", THIRD_PARTY)
+    main = project.write("main.py", "import part\n")
+    part = project.write("part.py", "x = 1\n")
+    options = {"agent": agent, "plugins": ("./plug.py",)}
+    before = prints(**options)
+    part.write_text("x = 2\n")
+    assert changed(before, prints(**options)) == (["the agent"] if seen else [])
+    main.write_text("import part  # again\n")
+    assert changed(before, prints(**options)) == ([] if agent.startswith("remote") else ["the agent"])
+
+
+def test_a_key_in_the_address_of_a_third_partys_agent_is_no_part_of_it(project, prints):
+    project.write("plug.py", THIRD_PARTY)
+    options = {"plugins": ("./plug.py",)}
+    one, other = (prints(agent=f"remote:https://a:{key}@h.example/x", **options) for key in ("one-1", "two-22"))
+    assert one == other
+
+
 def test_a_file_that_cannot_be_read_has_no_digest_and_a_large_one_is_sampled(tmp_path):
     assert Sources().digest(tmp_path / "nowhere") is None
     large = tmp_path / "large"

@@ -60,7 +60,7 @@ def test_filters_on_one_parameter_add_up_and_on_several_narrow(matrix, filters, 
     [
         ("model", "expected parameter=value"),
         ("colour=red", "no matrix varies 'colour'; varied are model, "),
-        ("model=scripted/z.yaml", "is never that; it is scripted/x.yaml, scripted/y.yaml"),
+        ("model=scripted/z.yaml", "never has that value; its values are scripted/x.yaml, scripted/y.yaml"),
     ],
 )
 def test_a_filter_that_can_choose_nothing_is_an_error(matrix, text, message):

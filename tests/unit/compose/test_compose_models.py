@@ -96,5 +96,5 @@ async def test_what_was_recorded_is_replayed_without_the_model(project):
 
 
 def test_recording_and_replaying_exclude_each_other():
-    with pytest.raises(SetupError, match="exclude each other"):
+    with pytest.raises(SetupError, match="cannot be used together"):
         Tape(RunOptions(record=Path("a"), replay=Path("b")), Redactor(()))

@@ -16,6 +16,7 @@ from steadyhand.compose.settings import (
     save_options,
 )
 from steadyhand.errors import SetupError
+from steadyhand.ports.model import ModelFacts, model_facts
 from steadyhand.records.config import RunOptions, Selection
 from support.project import AGENT
 
@@ -167,11 +168,17 @@ def test_secrets_of_environment_files_and_of_named_variables_are_blotted_out(pro
 
 
 def test_servers_of_ones_own_have_no_list_prices(project, monkeypatch):
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    project.write("steadyhand.toml", '[providers.anthropic]\nbase_url = "http://127.0.0.1:9/"\n')
-    assert project.settings().own_servers() == ("anthropic",)
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/")
-    assert project.settings().own_servers() == ("anthropic", "openai")
+    registry = project.registries.base
+    used = {name: model_facts(registry.model(name)) for name in ("openai", "anthropic", "scripted")}
+    used["acme"] = ModelFacts(base_url_variable="ACME_SERVER")  # a plugin's provider
+    for facts in used.values():
+        monkeypatch.delenv(facts.base_url_variable or "NONE", raising=False)
+    project.write("steadyhand.toml", '[providers.mine]\nbase_url = "http://127.0.0.1:9/"\n')
+    assert project.settings().own_servers(used) == ("mine",)
+    for variable, name in (("OPENAI_BASE_URL", "openai"), ("ANTHROPIC_BASE_URL", "anthropic"), ("ACME_SERVER", "acme")):
+        with monkeypatch.context() as only:
+            only.setenv(variable, "http://127.0.0.1:9/")
+            assert set(project.settings().own_servers(used)) == {"mine", name}
 
 
 def test_options_come_back_from_the_record_as_they_went_in(project):

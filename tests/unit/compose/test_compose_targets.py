@@ -76,7 +76,9 @@ def test_a_filter_chooses_among_targets(project: Project):
         "one[model=scripted/b.yaml]",
         "two[model=scripted/b.yaml]",
     ]
-    with pytest.raises(SetupError, match=r"model is never that; it is scripted/a.yaml, scripted/b.yaml"):
+    with pytest.raises(
+        SetupError, match=r"model never has that value; its values are scripted/a.yaml, scripted/b.yaml"
+    ):
         targets(models=models, filters=("model=c",))
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from steadyhand.engine.negation import Reading, is_negated, normal, places, reading
+from steadyhand.engine.negation import readings as all_readings
 
 WORDS = (
     "thank you", "thanks", "great", "perfect", "awesome", "helpful", "resolved", "solved", "fixed", "happy",
@@ -216,3 +217,21 @@ def test_words_of_one_message_are_read_each_in_its_clause():
 )
 def test_advice_strings_one_act_to_the_next(text, negated):
     assert is_negated(text, text.index("call")) is negated
+
+
+@pytest.mark.parametrize("piece", ["thanks ", "thanks, ", "not thanks ", "thanks 1 no, ", ",", " ", "but, ", "not "])
+def test_a_text_made_to_be_slow_is_read_as_fast_as_any_other(piece):
+    """Looking at all of it for each keyword would take as many steps as the square of its length, which is hours."""
+    text = f"thanks {piece * (300_000 // len(piece))} thanks"
+    all_readings(text, "thanks")
+    is_negated(text, len(text) - len("thanks"))
+
+
+def test_a_keyword_that_is_said_without_end_claims_nothing():
+    assert all_readings("thanks. " * 100, "thanks") == {Reading.MEANT}
+    assert Reading.NEGATED in all_readings("thanks. " * 1000, "thanks")
+
+
+def test_a_negation_at_the_other_end_of_a_long_clause_does_not_reach():
+    assert is_negated("do not call", 7)
+    assert not is_negated("do not " + "x" * 500 + " call", 508)

@@ -1,3 +1,5 @@
+import random
+
 import pytest
 
 from steadyhand.engine.negation import first_keyword, says
@@ -45,3 +47,11 @@ def test_likeness():
     assert similarity(long, long.replace("word7 ", "other ")) > 0.9
     assert similarity(long, " ".join(reversed(long.split()))) < 0.5
     assert similarity(long, "x " * 500) < 0.1
+
+
+def test_long_replies_are_compared_in_bounded_time():
+    """Of 150 words in any order: looking for the longest common part again and again would take hours."""
+    draw = random.Random(1)
+    words, others = ([f"w{draw.randrange(150)}" for _ in range(60_000)] for _ in range(2))
+    assert similarity(" ".join(words), " ".join(others)) < 0.9
+    assert similarity(" ".join(words), " ".join([*words[:-1], "other"])) > 0.99

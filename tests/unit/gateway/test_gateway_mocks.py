@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
-from mcp import ClientSession
+from mcp import ClientSession, McpError
 from mcp.client.streamable_http import streamable_http_client
+from mcp.types import CancelledNotification, CancelledNotificationParams, ClientNotification
 
 from steadyhand.gateway.run import run_gateway
 from steadyhand.gateway.server import GatewayServer
@@ -39,9 +42,11 @@ async def server() -> AsyncIterator[GatewayServer]:
     await server.close()
 
 
-async def _opened(server: GatewayServer, folder: Path, **parts: Any) -> tuple[TrialStandIn, dict[str, str]]:
-    trial = TrialStandIn(folder, a_scenario(mocks=MOCKS))
-    table = MockTable(MOCKS, scripts=None, random=trial.random, clock=Clock())  # type: ignore[arg-type]
+async def _opened(
+    server: GatewayServer, folder: Path, *, mocks: Sequence[Mock] = MOCKS, **parts: Any
+) -> tuple[TrialStandIn, dict[str, str]]:
+    trial = TrialStandIn(folder, a_scenario(mocks=mocks))
+    table = MockTable(mocks, scripts=None, random=trial.random, clock=Clock())  # type: ignore[arg-type]
     runtime = AgentRuntime(mocks=table, **parts)
     trial.services = runtime
     await runtime.open(trial)
@@ -130,3 +135,58 @@ async def test_a_plugins_action_is_a_tool_with_its_schema(server: GatewayServer,
         assert (tool.name, tool.description, tool.inputSchema) == ("GREET", "Greets.", SCHEMA)
         assert (await client.call_tool("GREET", {"number": "A-1"})).content[0].text == "Hello, A-1"
     assert [each.name for each in trial.of(ActionTaken)] == ["GREET"]
+
+
+async def test_delays_and_faults_are_those_of_the_mocks_over_mcp_too(server: GatewayServer, tmp_path: Path) -> None:
+    slow = Mock(method="slow", service="orders", place=HERE, delay_ms=80, error=MockFault(message="no luck"))
+    trial, names = await _opened(server, tmp_path, mocks=(slow,))
+    async with streamable_http_client(names["mcp_url"]) as (read, write, _), ClientSession(read, write) as client:
+        await client.initialize()
+        answered = await client.call_tool("slow", {})
+    assert (answered.isError, answered.content[0].text) == (True, "no luck")
+    (action,), (call,) = trial.of(ActionTaken), trial.of(ServiceCalled)
+    assert (action.status, call.error, call.mock is not None) == ("error", "no luck", True)
+    assert min(action.duration_ms, call.duration_ms) >= 80
+
+
+async def test_a_call_that_the_client_gives_up_has_happened(server: GatewayServer, tmp_path: Path) -> None:
+    slow = Mock(method="slow", service="orders", place=HERE, delay_ms=400, response="done")
+    trial, names = await _opened(server, tmp_path, mocks=(slow,))
+    async with streamable_http_client(names["mcp_url"]) as (read, write, _), ClientSession(read, write) as client:
+        await client.initialize()
+        with pytest.raises(McpError, match="Timed out"):
+            await client.call_tool("slow", {}, read_timeout_seconds=timedelta(milliseconds=50))
+        await client.send_notification(
+            ClientNotification(CancelledNotification(params=CancelledNotificationParams(requestId=1, reason="late")))
+        )
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["slow"], "the address still answers"
+        while not trial.of(ActionTaken):  # noqa: ASYNC110 - the record is what is waited for
+            await asyncio.sleep(0.01)
+    assert [(each.name, each.status) for each in trial.of(ActionTaken)] == [("slow", "success")]
+    assert [call.result for call in trial.of(ServiceCalled)] == ["done"]
+
+
+async def test_five_hundred_trials_over_mcp_do_not_mix(server: GatewayServer, tmp_path: Path) -> None:
+    """Sixty-four at once, each with a client of its own that says who it is."""
+    free = asyncio.Semaphore(64)
+
+    async def one(number: int) -> tuple[list[Any], list[Any]]:
+        async with free:
+            mock = Mock(method="whose", service="orders", place=HERE, response=number)
+            trial, names = await _opened(server, tmp_path, mocks=(mock,))
+            body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
+            body["params"] = {"name": "whose", "arguments": {"caller": number}}
+            told = []
+            async with aiohttp.ClientSession(headers={"Accept": "application/json"}) as client:
+                for _ in range(2):
+                    async with client.post(names["mcp_url"], json=body) as answer:
+                        told.append((await answer.json())["result"]["content"][0]["text"])
+            assert told == [str(number)] * 2
+            return (
+                [each.params for each in trial.of(ActionTaken)],
+                [(each.input, each.result) for each in trial.of(ServiceCalled)],
+            )
+
+    found = await asyncio.gather(*(one(number) for number in range(500)))
+    expected = [([{"caller": n}] * 2, [({"caller": n}, n)] * 2) for n in range(500)]
+    assert found == expected

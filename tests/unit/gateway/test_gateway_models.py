@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import anthropic
-import openai
 import pytest
 
 from steadyhand.builtin.models.anthropic import AnthropicModel
@@ -20,7 +18,11 @@ from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.ports.model import ChatModel
 from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, FinishReason, ToolCall, Usage
 from steadyhand.testing import Answer, ModelServer
+from support.late import Late
 from support.trial import TrialStandIn
+
+anthropic = Late("anthropic")
+openai = Late("openai")
 
 KEY = "sk-the-users-own-key"
 TOOL = {"name": "refund", "description": "Pays back.", "parameters": {"type": "object", "properties": {"n": {}}}}
@@ -65,12 +67,12 @@ async def _addresses(server: GatewayServer, folder: Path, model: ChatModel) -> d
     return server.addresses(door.address).variables
 
 
-async def _openai(server: GatewayServer, folder: Path, model: ChatModel) -> openai.AsyncOpenAI:
+async def _openai(server: GatewayServer, folder: Path, model: ChatModel) -> Any:
     told = await _addresses(server, folder, model)
     return openai.AsyncOpenAI(base_url=told["OPENAI_BASE_URL"], api_key=told["OPENAI_API_KEY"], max_retries=0)
 
 
-async def _anthropic(server: GatewayServer, folder: Path, model: ChatModel) -> anthropic.AsyncAnthropic:
+async def _anthropic(server: GatewayServer, folder: Path, model: ChatModel) -> Any:
     told = await _addresses(server, folder, model)
     return anthropic.AsyncAnthropic(
         base_url=told["ANTHROPIC_BASE_URL"], api_key=told["ANTHROPIC_API_KEY"], max_retries=0
@@ -252,10 +254,79 @@ async def test_what_cannot_be_read_is_refused(server: GatewayServer, tmp_path: P
                 await client.post("/chat/completions", body=body, cast_to=object)
         with pytest.raises(openai.BadRequestError, match="previous_response_id"):
             await client.responses.create(model="m", input="Hi", previous_response_id="r1")
-        with pytest.raises(openai.NotFoundError, match="POST chat/completions"):
-            await client.post("/embeddings", body={}, cast_to=object)
-        assert [each.id async for each in client.models.list()] == ["own/one"]
     assert model.asked == []
+
+
+async def test_what_else_clients_ask_for_is_answered_or_refused_with_the_way_out(
+    server: GatewayServer, tmp_path: Path
+) -> None:
+    model = Said(says("Hm."))
+    async with await _openai(server, tmp_path, model) as client:
+        assert [each.id async for each in client.models.list()] == ["own/one"]
+        assert (await client.models.retrieve("gpt-x")).id == "gpt-x"
+        with pytest.raises(openai.NotFoundError, match="provider's own address and key"):
+            await client.embeddings.create(model="e", input="Hi")
+    async with await _anthropic(server, tmp_path, model) as client:
+        assert [each.id async for each in client.models.list()] == ["own/one"]
+        with pytest.raises(anthropic.NotFoundError, match="count_tokens is not served"):
+            await client.messages.count_tokens(model="m", messages=[{"role": "user", "content": "Hi"}])
+    assert model.asked == []
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_headers_are_passed_on_in_both_directions(server: GatewayServer, tmp_path: Path, streamed: bool) -> None:
+    told = {"request-id": "r-1", "anthropic-ratelimit-requests-remaining": "41", "x-echo": KEY, "set-cookie": "s=1"}
+    async with ModelServer(Answer(text="Yes.", headers=told)) as provider:
+        settings = ModelSettings(
+            name="real", folder=tmp_path, variables={"ANTHROPIC_API_KEY": KEY},
+            options={"base_url": provider.base_url, "headers": {"X-Team": "ours"}},
+        )  # fmt: skip
+        model = AnthropicModel(settings)
+        async with await _anthropic(server, tmp_path, model) as client:
+            asked: Any = {"model": "x", "max_tokens": 9, "messages": [{"role": "user", "content": "Well?"}]}
+            own = {"anthropic-beta": "thinking-9", "anthropic-version": "2099-01-01", "X-Team": "theirs", "X-Own": "1"}
+            create = client.messages.with_raw_response.create
+            answer = await create(**asked, stream=streamed, extra_headers={**own, "Connection": "x-hop", "X-Hop": "1"})
+        await model.close()
+    assert answer.headers["request-id"] == "r-1"
+    assert answer.headers["anthropic-ratelimit-requests-remaining"] == "41"
+    assert answer.headers["x-echo"] == "***", "the user's key is not for the agent"
+    assert "set-cookie" not in answer.headers
+    (served,) = provider.log
+    sent = served.headers
+    assert (sent["anthropic-beta"], sent["anthropic-version"], sent["x-own"]) == ("thinking-9", "2099-01-01", "1")
+    assert (sent["x-team"], sent["x-api-key"]) == ("ours", KEY), "what the user has set wins"
+    assert sent["user-agent"].startswith("AsyncAnthropic")
+    assert sent["accept-encoding"] == "identity"
+    assert "x-hop" not in sent
+    assert "steadyhand-gateway" not in json.dumps(sent), "the placeholder key stays here"
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("status", [400, 413, 429, 529])
+async def test_errors_come_back_as_they_were(
+    server: GatewayServer, tmp_path: Path, status: int, streamed: bool
+) -> None:
+    body = b'{"type":"error","error":{"type":"odd","message":"no, %b"},"request_id":"r-1"}' % KEY.encode()
+    headers = {"retry-after": "17", "x-request-id": "r-1"}
+    async with ModelServer(
+        Answer(status=status, body=body, content_type="application/json", headers=headers)
+    ) as provider:
+        settings = ModelSettings(
+            name="real", folder=tmp_path,
+            variables={"OPENAI_API_KEY": KEY}, options={"base_url": provider.base_url},
+        )  # fmt: skip
+        model = OpenAIModel(settings)
+        async with await _openai(server, tmp_path, model) as client:
+            with pytest.raises(openai.APIStatusError) as failed:
+                await client.chat.completions.create(
+                    model="m", messages=[{"role": "user", "content": "Hi"}], stream=streamed
+                )
+        await model.close()
+    assert failed.value.status_code == status
+    assert failed.value.response.content == body.replace(KEY.encode(), b"***")
+    assert failed.value.response.headers["retry-after"] == "17"
+    assert failed.value.response.headers["x-request-id"] == "r-1"
 
 
 async def test_without_a_model_an_agent_is_told_of_no_address_for_one(server: GatewayServer, tmp_path: Path) -> None:

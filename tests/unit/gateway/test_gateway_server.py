@@ -10,15 +10,8 @@ import aiohttp
 import pytest
 
 from steadyhand.errors import SetupError
-from steadyhand.gateway.server import (
-    Address,
-    Door,
-    GatewayRequest,
-    GatewayResponse,
-    GatewayServer,
-    TrialGateway,
-    json_response,
-)
+from steadyhand.gateway.connection import GatewayRequest, GatewayResponse, json_response
+from steadyhand.gateway.server import Address, Door, GatewayServer, TrialGateway
 from steadyhand.ports.agent import Addresses
 from steadyhand.records.event import Noted
 from support.loopback import free_port
@@ -133,8 +126,8 @@ async def test_what_a_client_asked_for_happens_though_it_hangs_up(served: Served
     asked.cancel()
     await asyncio.wait([asked])
     echo.go_on.set()
-    while door.tasks:
-        await asyncio.wait(tuple(door.tasks))
+    while door.at_work:
+        await asyncio.wait(tuple(door.at_work))
     assert [note.message for note in trial.of(Noted)] == ["asked"]
 
 
@@ -181,8 +174,8 @@ async def test_bodies_of_any_framing_arrive_whole(served: Served, tmp_path: Path
 
 async def test_a_standing_address_leads_to_the_trial_it_is_pointed_at(served: Served, tmp_path: Path) -> None:
     server, _, client = served
-    standing = server.standing(None)
-    url = standing.names["echo_url"]
+    reusable = server.reusable(None)
+    url = reusable.names["echo_url"]
     first, second = TrialStandIn(tmp_path), TrialStandIn(tmp_path)
     doors = [await server.open_door(first), await server.open_door(second)]
 
@@ -191,13 +184,13 @@ async def test_a_standing_address_leads_to_the_trial_it_is_pointed_at(served: Se
             return answer.status
 
     assert await status("nobody's") == 404
-    server.point(standing, first)
+    server.point(reusable, first)
     assert await status("one") == 200
     await server.close_door(doors[0])
     assert await status("late") == 404
-    server.point(standing, second)
+    server.point(reusable, second)
     assert await status("two") == 200
-    server.point(standing, None)
+    server.point(reusable, None)
     assert await status("over") == 404
     assert [note.message for note in first.of(Noted)] == ["one"]
     assert [note.message for note in second.of(Noted)] == ["two"]

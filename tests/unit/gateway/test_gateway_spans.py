@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
+from google.protobuf.json_format import MessageToDict
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
 
 from steadyhand.gateway.otlp import PROTOBUF, TraceSpan, UnreadableExport, read_export
 from steadyhand.gateway.spans import tell
@@ -173,3 +182,50 @@ def test_what_is_no_export_is_refused(body, kind, status, told):
         read_export(body, kind)
     assert told in str(caught.value)
     assert caught.value.status == status
+
+
+def test_what_opentelemetrys_own_sdk_makes_reads_the_same_as_protobuf_and_as_json():
+    exported = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exported))
+    tracer = provider.get_tracer("desk")
+    with tracer.start_as_current_span("invoke_agent Desk"):
+        attributes = {**GEN_AI_NOW, "gen_ai.tool.call.arguments": '{"number": "A-1"}', "n": 3, "x": 0.5, "ok": True}
+        with tracer.start_as_current_span("execute_tool find_order", attributes=attributes) as span:
+            span.add_event("gen_ai.choice", {"index": 0})
+            span.set_status(StatusCode.ERROR, "no such order")
+    request = encode_spans(exported.get_finished_spans())
+    as_json = MessageToDict(request)
+    for each in as_json["resourceSpans"][0]["scopeSpans"][0]["spans"]:  # as OTLP wants it, and protobuf does not
+        for name in ("traceId", "spanId", "parentSpanId"):
+            if name in each:
+                each[name] = base64.b64decode(each[name]).hex()
+    protobuf = read_export(gzip.compress(request.SerializeToString()), PROTOBUF, "gzip")
+    assert protobuf == read_export(json.dumps(as_json).encode(), "application/json")
+    tool, root = protobuf
+    assert tool.parent_id == root.span_id
+    assert (tool.failed, tool.message, tool.attributes["n"], tool.events[0][0]) == (
+        True, "no such order", 3, "gen_ai.choice",
+    )  # fmt: skip
+
+
+WITHOUT_THE_EXTRA = """\
+import sys
+sys.modules["opentelemetry"] = sys.modules["google"] = None
+from steadyhand.gateway.otlp import PROTOBUF, UnreadableExport, protobuf_is_read, read_export
+assert not protobuf_is_read()
+print(read_export(sys.stdin.buffer.read(), "application/json")[0].name)
+try:
+    read_export(b"", PROTOBUF)
+except UnreadableExport as error:
+    print(error.status, error)
+"""
+
+
+def test_json_needs_no_extra():
+    ended = subprocess.run(
+        [sys.executable, "-c", WITHOUT_THE_EXTRA], input=an_export(a_span("a tool")), capture_output=True, check=True
+    )
+    name, refused = ended.stdout.decode().splitlines()
+    assert name == "a tool"
+    assert refused.startswith("415 reading spans as protobuf needs an extra: pip install 'steadyhand[otel]'")

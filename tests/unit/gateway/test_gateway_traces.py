@@ -160,6 +160,16 @@ async def test_an_export_that_cannot_be_read_leaves_the_trace_incomplete(bench: 
     assert any("not an export" in event.message for event in record.events if isinstance(event, Noted))
 
 
+async def test_an_export_at_the_open_address_that_cannot_be_read_may_have_been_of_any_trial(bench: Bench) -> None:
+    async def agent(_: Any, trial: Any) -> str:
+        url = trial.addresses.names["otlp_endpoint"]
+        assert await bench.post(url.rsplit("/", 2)[0], body=b"{") == 400
+        await bench.post(url, _find(parent=9), _root())
+        return "done"
+
+    assert _verdicts(await bench.run(agent)) == ["inconclusive", "inconclusive"]
+
+
 async def test_duplicates_count_once_and_order_does_not_matter(bench: Bench) -> None:
     async def agent(_: Any, trial: Any) -> str:
         url = trial.addresses.names["otlp_endpoint"]

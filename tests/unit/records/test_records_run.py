@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from steadyhand.records.event import ActionTaken, Observed
-from steadyhand.records.run import told_once, trajectory_of
+from steadyhand.records.run import trajectory_of, without_repeated_actions
 
 
 def did(id_: str, source: str = "reported", *, agent: str | None = None, turn: int = 1, number: str = "A-1"):
@@ -40,7 +40,7 @@ def did(id_: str, source: str = "reported", *, agent: str | None = None, turn: i
     ],
 )
 def test_an_action_that_several_tell_of_was_done_as_often_as_the_one_that_tells_of_most(events, kept):
-    assert [event.id for event in told_once(events)] == kept
+    assert [event.id for event in without_repeated_actions(events)] == kept
 
 
 def test_whose_it_is_may_be_known_from_another():

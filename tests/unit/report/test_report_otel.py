@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import http.server
 import json
-import threading
 from collections.abc import Iterator
 
 import msgspec
 import pytest
 
 from steadyhand.errors import SetupError
-from steadyhand.gateway.otlp import TraceSpan, read_export
+from steadyhand.gateway.otlp import read_export
 from steadyhand.gateway.spans import tell
 from steadyhand.records.event import ActionTaken, ModelCalled, Observed
 from steadyhand.records.run import RunHeader, TrialRecord
 from steadyhand.report.otel import OtelEndpoint, OtelExporter, export_of, target_of, trial_spans
+from support.collector import Collector, collecting
 from support.loopback import free_port
 from support.sample_trials import typical
 
@@ -32,38 +31,10 @@ def a_trial_record() -> TrialRecord:
     return msgspec.structs.replace(record, events=(*record.events, *actions))
 
 
-class Collector:
-    def __init__(self) -> None:
-        self.exports: list[tuple[str, dict[str, str], list[TraceSpan]]] = []
-        collector = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                spans = read_export(body, self.headers["Content-Type"])
-                collector.exports.append((self.path, dict(self.headers), spans))
-                self.send_response(200)
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None: ...
-
-        self.server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-
-    @property
-    def spans(self) -> list[TraceSpan]:
-        return [span for _, _, spans in self.exports for span in spans]
-
-
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    collector = Collector()
-    thread = threading.Thread(target=collector.server.serve_forever)
-    thread.start()
-    yield collector
-    collector.server.shutdown()
-    thread.join()
-    collector.server.server_close()
+    with collecting() as found:
+        yield found
 
 
 def test_a_trial_is_one_trace_that_says_what_the_trial_was():
@@ -123,6 +94,12 @@ def test_a_collector_that_is_not_there_is_a_note():
             {"a": "b c", "d": "e"},
         ),
         ("", {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "https://c/x"}, "https://c/x", {}),
+        (
+            "",
+            {"OTEL_EXPORTER_OTLP_HEADERS": "a=b", "OTEL_EXPORTER_OTLP_TRACES_HEADERS": "c=d"},
+            "http://127.0.0.1:4318/v1/traces",
+            {"c": "d"},
+        ),
         ("http://other", {"OTEL_EXPORTER_OTLP_HEADERS": "key=secret"}, "http://other/v1/traces", {}),
     ],
 )
@@ -133,3 +110,20 @@ def test_where_traces_go(url, variables, expected, headers):
 def test_what_is_no_url_is_refused():
     with pytest.raises(SetupError, match="--otel: 'ftp://x/v1/traces' is no URL"):
         target_of("ftp://x", {})
+
+
+def test_a_timeout_of_the_environment_is_in_milliseconds():
+    assert target_of("", {"OTEL_EXPORTER_OTLP_TIMEOUT": "250"}).timeout_s == 0.25
+    with pytest.raises(SetupError, match="OTEL_EXPORTER_OTLP_TIMEOUT is '5s'; expected milliseconds"):
+        target_of("", {"OTEL_EXPORTER_OTLP_TIMEOUT": "5s"})
+
+
+def test_a_collector_that_never_answers_costs_what_was_to_be_sent_and_no_more():
+    with collecting(answers=False) as collector:
+        exporter = OtelExporter(OtelEndpoint(url=f"{collector.url}/v1/traces", timeout_s=0.2))
+        exporter.run_started(HEADER)
+        for _ in range(3):
+            exporter.trial_finished(a_trial_record())
+        exporter.run_finished()
+        collector.let_go()
+    assert exporter.note == f"--otel: 3 trials were not exported to {collector.url}/v1/traces: timed out"

@@ -8,7 +8,7 @@ import pytest
 
 from steadyhand.errors import SetupError
 from steadyhand.store.labels import VERDICT, Label, append_label, read_labels
-from steadyhand.viewer.labels import Labelling
+from steadyhand.viewer.labels import LabelBook
 from support.viewing import FIRST, trial_address
 
 LABEL = {"run": FIRST, "scenario": "taken-back", "trial": "0", "check": "orders_a_stop", "label": "fail"}
@@ -72,4 +72,4 @@ def test_labels_of_other_trials_are_not_shown(viewing):
 
 def test_a_labels_file_has_a_known_ending(tmp_path):
     with pytest.raises(SetupError, match=r"ends in \.jsonl or \.csv"):
-        Labelling(tmp_path / "labels.txt", "ada")
+        LabelBook(tmp_path / "labels.txt", "ada")

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import re
-import shlex
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Literal
 
 import msgspec
 
-from steadyhand.builtin.agents.command_process import (
-    LONGEST_LINE,
+from steadyhand.builtin.agents.command_lines import (
     ActionLine,
     CallLine,
     FailureLine,
-    LineProcess,
     ObservationLine,
     ReplyLine,
     ThoughtLine,
-    TooLong,
     is_report,
     read_line_of,
     shown,
@@ -30,95 +23,19 @@ from steadyhand.builtin.agents.command_process import (
 )
 from steadyhand.builtin.agents.options import (
     ProgramOptions,
-    file_beside,
     limit_of,
     program_variables,
     reached_through,
     trial_places,
 )
 from steadyhand.builtin.agents.trajectory import TrajectoryReporter, latest_user_text, shows_of_program
-from steadyhand.errors import AgentError, SetupError
+from steadyhand.children.program import LONGEST_LINE, CommandLine, LineProcess, TooLong, read_command
+from steadyhand.errors import AgentError
 from steadyhand.plugins.plugin import AgentSettings, Options, read_options
 from steadyhand.ports.agent import Addresses, Reply, Shows, TrialContext, Turn
 from steadyhand.ports.environment import MarksPrograms, OnThisMachine
 from steadyhand.ports.services import ServiceFault
-from steadyhand.records.base import Record, plain
-from steadyhand.redaction import secrets_in_command
-
-_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
-_REFERENCE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
-_INHERITED = ("PATH", "LANG", "TERM", "TZ")
-
-
-class CommandLine(Record):
-    """A command line. `shown` is the line without the values of its variables; `secrets` are values to keep out of
-    messages."""
-
-    argv: tuple[str, ...]
-    shown: str
-    variables: Mapping[str, str]
-    secrets: tuple[str, ...] = ()
-
-    def environment(self, folder: Path, addresses: Mapping[str, str]) -> dict[str, str]:
-        """The program's environment: of ours, only what the command line passes on, and the trial's addresses."""
-        inherited = {name: value for name, value in os.environ.items() if name in _INHERITED or name.startswith("LC_")}
-        return {
-            "PATH": os.defpath,
-            **inherited,
-            "HOME": str(folder),
-            "PWD": str(folder),
-            **addresses,
-            **self.variables,
-            # The local environment kills every process that has its workspace in this variable.
-            "STEADYHAND_TRIAL": folder.name,
-        }
-
-    def hidden(self, text: str) -> str:
-        for secret in self.secrets:
-            text = text.replace(secret, "***")
-        return text
-
-
-def read_line(line: str, *, folder: Path, variables: Mapping[str, str]) -> CommandLine:
-    """Leading `NAME=value` words set variables for the program, and `$NAME` in them is replaced from our environment.
-    Words that begin with `./` or `../` are files beside the scenario.
-
-    Raises `SetupError` for bad quoting, a missing file or program, or a variable that is not set.
-    """
-    where = "agent command"
-    try:
-        words = shlex.split(line)
-    except ValueError as error:
-        raise SetupError(f"{where}: bad quoting: {error}") from error
-    given: dict[str, str] = {}
-    secrets: list[str] = [*secrets_in_command(line)]
-    while words and (match := _ASSIGNMENT.fullmatch(words[0])):
-        given[match[1]] = _filled(match[2], variables, f"{where}: {match[1]}", secrets)
-        words.pop(0)
-    if not words:
-        raise SetupError(f"{where}: expected command:PROGRAM ARGUMENTS, such as command:node ./agent.js")
-    shown = shlex.join(words)
-    where = f"agent command:{shown}"
-    argv = [
-        str(file_beside(word, folder, wanted_by=where)) if word.startswith(("./", "../")) else word for word in words
-    ]
-    program = shutil.which(argv[0], path=given.get("PATH", variables.get("PATH", os.defpath)))
-    if program is None:
-        hint = " (is it executable?)" if Path(argv[0]).is_file() else "; a file beside the scenario is written ./NAME"
-        raise SetupError(f"{where}: there is no program {argv[0]!r}{hint}")
-    return CommandLine(argv=(program, *argv[1:]), shown=shown, variables=given, secrets=tuple(secrets))
-
-
-def _filled(value: str, variables: Mapping[str, str], where: str, secrets: list[str]) -> str:
-    def found(match: re.Match[str]) -> str:
-        name = match[1] or match[2]
-        if name not in variables:
-            raise SetupError(f"{where} is given ${name}, which is not set in the environment or the --env-file")
-        if len(variables[name]) >= 6:
-            secrets.append(variables[name])
-        return variables[name]
-
-    return _REFERENCE.sub(found, value)
+from steadyhand.records.base import plain
 
 
 class CommandOptions(ProgramOptions):
@@ -146,9 +63,9 @@ class CommandAgent:
             self.shows = _shows_of_stranger(self.shows, options.env)
         self._limit_s: float = options.timeout_s
         self._env: Mapping[str, str] = options.env
-        addresses = Addresses() if settings.gateway is None else settings.gateway.standing(settings.model)
+        addresses = Addresses() if settings.gateway is None else settings.gateway.reusable(settings.model)
         program_variables(addresses, self._env, wanted_by="agent command")
-        self._line: CommandLine = read_line(settings.target, folder=settings.folder, variables=settings.variables)
+        self._line: CommandLine = read_command(settings.target, folder=settings.folder, variables=settings.variables)
         self._trial: TrialContext | None = None
         self._reporter: TrajectoryReporter | None = None
         self._process: LineProcess | None = None

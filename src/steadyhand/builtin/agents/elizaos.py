@@ -186,7 +186,7 @@ class ElizaosAgent:
             )
         self._name: str = f"elizaos:{settings.target}"
         self._options: ElizaosOptions = read_options(ElizaosOptions, settings.options, "agent elizaos")
-        self._options.filled(Addresses() if settings.gateway is None else settings.gateway.standing(settings.model))
+        self._options.filled(Addresses() if settings.gateway is None else settings.gateway.reusable(settings.model))
         led = reached_through([str(self._options.settings)])
         relays = "base_url}" in str(self._options.settings)
         self.shows: Shows = Shows(

@@ -12,7 +12,7 @@ import msgspec
 from pydantic import Field
 
 from steadyhand.builtin.agents.message_list import Taken, tool_calls
-from steadyhand.builtin.agents.options import TimedOptions, filled_addresses, reached_through, shown_url
+from steadyhand.builtin.agents.options import TracedOptions, filled_addresses, reached_through, shown_url
 from steadyhand.builtin.agents.trajectory import TrajectoryReporter, latest_user_text
 from steadyhand.errors import AgentError, ModelError
 from steadyhand.plugins.plugin import AgentSettings, Options
@@ -38,7 +38,7 @@ class SessionCall(Options):
     body: Any = None
 
 
-class HttpAgentOptions(TimedOptions):
+class HttpAgentOptions(TracedOptions):
     """`api_key_env` names the variable that holds the agent's key. With `reply`, the endpoint is as configured here and
     not OpenAI's: `reply`, `tool_calls` and `session` are paths in its answer, such as `data.0.text`."""
 

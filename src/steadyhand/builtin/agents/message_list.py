@@ -189,7 +189,7 @@ class TurnMessages:
         elif kind in _THOUGHTS:
             self.thought(_reasoning(item), agent=agent)
         elif kind in _NO_STEP:
-            self.notes.append(f"{where} is a {kind}, which is no action")
+            self.notes.append(f"{where} is a {kind}, which is not an action")
         else:
             keys = ", ".join(sorted(map(str, item))) or "none"
             what = "has no role" if kind is None else f"is of the type {kind!r}, which is not known"

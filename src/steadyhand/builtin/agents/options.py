@@ -33,17 +33,26 @@ _LEADS_TO: Mapping[str, tuple[Visible, ...]] = {
 
 
 class TimedOptions(Options):
-    """`timeout_s` is the time for a turn where the scenario sets none.
-
-    `traces` says that the agent exports spans to us: `spans`, some of what it does, or `tools`, every tool call, so
-    that what is not in its trace was not done.
-    """
+    """`timeout_s` is the time for a turn where the scenario sets none."""
 
     timeout_s: float = Field(default=DEFAULT_LIMIT_S, gt=0)
+
+
+class TracedOptions(TimedOptions):
+    """`traces` says that the agent exports spans to us: `spans`, some of what it does, or `tools`, every tool call, so
+    that what is not in its trace was not done."""
+
     traces: Literal["spans", "tools"] | None = None
 
 
-class ProgramOptions(TimedOptions):
+class A2aOptions(TracedOptions):
+    """`api_key_env` names the variable that holds the agent's bearer token; `headers` go with every request."""
+
+    api_key_env: str | None = Field(default=None, min_length=1)
+    headers: dict[str, str] = {}
+
+
+class ProgramOptions(TracedOptions):
     """Of an agent that is a program: `env` are variables for it, in which `{name}` stands for an address of the trial.
 
     Which addresses there are depends on the run: `openai_base_url`, for one, only where a model is named. `workspace`
@@ -109,16 +118,6 @@ def limit_of(turn: Turn, limit_s: float) -> float | None:
     Exceeding the scenario's limit fails the step. Exceeding this one is an error, because the author set no limit.
     """
     return None if turn.deadline is not None else limit_s
-
-
-def file_beside(name: str, folder: Path, *, wanted_by: str) -> Path:
-    """A file relative to the scenario's folder or, failing that, to the current folder. Raises `SetupError`."""
-    looked = [base / name for base in dict.fromkeys((folder, Path.cwd()))]
-    for candidate in looked:
-        if candidate.is_file():
-            return candidate.resolve()
-    places = " nor ".join(str(candidate.parent.resolve()) for candidate in looked)
-    raise SetupError(f"{wanted_by}: there is no file {name!r}, neither in {places}")
 
 
 def shown_url(url: str) -> str:

@@ -22,7 +22,7 @@ from steadyhand.errors import AgentError, TrialError
 from steadyhand.plugins.plugin import AgentSettings, Options, read_options
 from steadyhand.plugins.registry import fault
 from steadyhand.ports.agent import Reply, Shows, TrialContext, Turn
-from steadyhand.records.base import UnreadableValue
+from steadyhand.records.base import UnreadableValue, plain_text
 from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, FinishReason
 
 _PIECES_AT_A_STRETCH = 64
@@ -224,7 +224,9 @@ class PythonAgent:
         except (AgentError, UnreadableValue) as error:
             raise AgentError(f"{self._name}: {error}") from error
         else:
-            return returned.reply
+            reply = returned.reply
+            text = plain_text(reply.text)
+            return reply if text is reply.text else msgspec.structs.replace(reply, text=text)
         finally:
             offer.end()
 

@@ -12,6 +12,8 @@ import faulthandler
 import os
 import pickle
 import random
+import resource
+import signal
 import socket
 import sys
 import threading
@@ -33,7 +35,7 @@ from steadyhand.errors import AgentError
 from steadyhand.plugins.plugin import AgentSettings
 from steadyhand.ports.agent import Addresses, Judgement, Question, Shows, Turn
 from steadyhand.ports.model import ChatModel
-from steadyhand.ports.services import Action, ActionContext, ServiceMethod
+from steadyhand.ports.services import Action, ActionContext, ServiceAnswer, ServiceMethod
 from steadyhand.privacy import close_to_others
 from steadyhand.records.base import plain_fields
 from steadyhand.records.chat import ChatRequest, ChatResponse
@@ -43,6 +45,7 @@ from steadyhand.records.scenario import Scenario
 from steadyhand.runtime.runtime import ServiceProxy
 
 _ENDING_S = 1.0
+_LIMITS = ("RLIMIT_AS", "RLIMIT_CPU", "RLIMIT_DATA", "RLIMIT_FSIZE", "RLIMIT_NOFILE", "RLIMIT_NPROC", "RLIMIT_STACK")
 
 
 class RemoteClock:
@@ -155,6 +158,9 @@ class RemoteServices:
         payload = [str(service), str(method), portable(list(args)), portable(dict(named))]
         return read(await self._host.channel.call("service", payload))
 
+    async def answer(self, service: str, method: str, args: list[Any], named: dict[str, Any]) -> ServiceAnswer:
+        return ServiceAnswer(value=await self.call(service, method, args, named))
+
     async def broken(self) -> Exception | None:
         found: str | None = read(await self._host.channel.call("broken", None), str | None)
         return None if found is None else AgentError(found)
@@ -237,8 +243,11 @@ class _Began:
         self._path = list(sys.path)
         self._threads = set(threading.enumerate())
         self._children: set[int] = set()
+        self._settings: tuple[Any, ...] | None = None
 
     def restore(self) -> None:
+        if self._settings is None:  # what importing the agent changed holds for all its trials
+            self._settings = _settings()
         self._children = children()  # those that importing the agent started serve all its trials
         os.chdir(self._folder)
         if dict(os.environ) != self._environment:
@@ -256,7 +265,24 @@ class _Began:
             closed = sys.stdout.closed or sys.stderr.closed
         except (OSError, AttributeError):
             closed = True
-        return bool(others) or closed or bool(collect(children() - self._children))
+        faulthandler.cancel_dump_traceback_later()
+        changed = _settings() != self._settings
+        return bool(others) or closed or changed or bool(collect(children() - self._children))
+
+
+def _settings() -> tuple[Any, ...]:
+    """What a trial could leave that would hit the next: a timer about to go off, a limit, a handler, a trace."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return (
+        mask,
+        [signal.getitimer(timer)[0] > 0 for timer in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)],
+        [signal.getsignal(number) for number in range(1, 32)],
+        [resource.getrlimit(getattr(resource, name)) for name in _LIMITS if hasattr(resource, name)],
+        (sys.getrecursionlimit(), sys.gettrace(), sys.getprofile(), threading.gettrace(), sys.getswitchinterval()),
+        [id(each) for each in (sys.stdout, sys.stderr, sys.excepthook, threading.excepthook, sys.modules)],
+        [id(each) for each in (sys.modules.get("os"), sys.modules.get("json"), *sys.meta_path)],
+    )
 
 
 class Host:
@@ -379,6 +405,7 @@ def main(fd: int) -> None:
     close_to_others(keep=os.environ)  # the block holds no more than an interpreter needs
     faulthandler.enable(all_threads=False)
     connection = socket.socket(fileno=fd)
+    os.register_at_fork(after_in_child=connection.close)  # a copy of us must not speak for us
     os.environ.update(receive_variables(connection))
     try:
         asyncio.run(_live(connection))

@@ -21,7 +21,7 @@ import msgspec
 
 from steadyhand.builtin.agents.options import limit_of, program_variables, trial_places
 from steadyhand.builtin.agents.python import PythonAgent, PythonOptions, PythonSight
-from steadyhand.builtin.agents.python_desk import Desk
+from steadyhand.builtin.agents.python_requests import TrialRequests
 from steadyhand.builtin.agents.python_wire import portable
 from steadyhand.children.channel import (
     CANCELLED,
@@ -39,7 +39,7 @@ from steadyhand.children.process import ChildProcess, Output
 from steadyhand.children.strays import write_owner
 from steadyhand.errors import AgentError, SetupError, TrialError
 from steadyhand.plugins.plugin import AgentSettings, Options, RunScope, read_options
-from steadyhand.ports.agent import Addresses, Agent, Reply, Shows, StandingAddresses, TrialContext, Turn
+from steadyhand.ports.agent import Addresses, Agent, Reply, ReusableAddresses, Shows, TrialContext, Turn
 from steadyhand.records.base import Record
 from steadyhand.records.event import Noted
 
@@ -69,8 +69,8 @@ class Spec(Record):
 
     def addresses(self) -> Addresses:
         """New ones. Raises `SetupError` when `env` asks for one that there is not."""
-        gateway: StandingAddresses | None = self.gateway
-        return Addresses() if gateway is None else gateway.standing(self.model)
+        gateway: ReusableAddresses | None = self.gateway
+        return Addresses() if gateway is None else gateway.reusable(self.model)
 
     def addressed(self, addresses: Addresses, own: Mapping[str, str] | None = None) -> dict[str, str]:
         return program_variables(addresses, self.env, wanted_by=f"agent python:{self.target}", own=own)
@@ -89,6 +89,7 @@ class PythonAgentFactory:
     """Builds the agent in a child process, or in ours if the option `in_process` is set."""
 
     uses_gateway: ClassVar[bool] = True
+    names_python: ClassVar[bool] = True
     options: ClassVar[type[Options]] = PythonOptions
 
     def __call__(self, settings: AgentSettings) -> Agent:
@@ -106,7 +107,7 @@ class Child:
     def __init__(self, spec: Spec, mark: str) -> None:
         """Raises `SetupError` when no process can be started."""
         self.spec: Spec = spec
-        self.desk: Desk | None = None
+        self.requests: TrialRequests | None = None
         self.loaded: bool = False
         self.names: frozenset[str] = frozenset()
         """What the agent asks for; known once it is loaded."""
@@ -167,21 +168,21 @@ class Child:
     def alive(self) -> bool:
         return self.channel.gone is None and self._process.alive
 
-    def begin(self, trial: TrialContext, own: Mapping[str, str]) -> Desk:
+    def begin(self, trial: TrialContext, own: Mapping[str, str]) -> TrialRequests:
         if self.spec.gateway is not None:
             self.spec.gateway.point(self._addresses, trial)
         variables = self.spec.addressed(trial.addresses, own)
-        desk = self.desk = Desk(self.channel, trial, variables)
+        requests = self.requests = TrialRequests(self.channel, trial, variables)
         self.channel.attach()
         self.output.attach()
-        return desk
+        return requests
 
     def end(self) -> None:
         if self.spec.gateway is not None:
             self.spec.gateway.point(self._addresses, None)
         self.channel.detach()
         self.output.detach()
-        self.desk = None
+        self.requests = None
 
     def kill(self) -> None:
         """Kill it with everything it started. Safe to call twice."""
@@ -206,13 +207,13 @@ class Child:
         return self._process.last_words()
 
     def _hear(self, name: str, payload: msgspec.Raw) -> None:
-        if self.desk is not None:
-            self.desk.hear(name, payload)
+        if self.requests is not None:
+            self.requests.hear(name, payload)
 
     async def _serve(self, name: str, payload: msgspec.Raw) -> Any:
-        if self.desk is None:
+        if self.requests is None:
             raise AgentError("the trial is over")
-        return await self.desk.serve(name, payload)
+        return await self.requests.serve(name, payload)
 
 
 class ChildPool:
@@ -332,19 +333,19 @@ class ProcessAgent:
         self._trial = trial
         own = await trial_places(trial, self._spec.env, wanted_by=self._name)
         child = self._child = self._pool.take(self._spec)
-        desk = child.begin(trial, own)
+        requests = child.begin(trial, own)
         if not child.loaded:
             await self._ask(child, "load", self._spec.load, LOAD_S)
             child.loaded = True
-        await self._ask(child, "open", [desk.opening(), desk.present()], self._limit_s * 2)
+        await self._ask(child, "open", [requests.opening(), requests.present()], self._limit_s * 2)
 
     async def respond(self, turn: Turn) -> Reply:
         assert self._trial is not None, "respond before open"
         child = self._ready()
-        desk = child.desk
-        assert desk is not None
+        requests = child.requests
+        assert requests is not None
         limit_s = limit_of(turn, self._limit_s)
-        reply, told = read(await self._ask(child, "respond", [turn, desk.present()], limit_s), tuple[Reply, bool])
+        reply, told = read(await self._ask(child, "respond", [turn, requests.present()], limit_s), tuple[Reply, bool])
         self._sight.ended(told=told)
         return reply
 

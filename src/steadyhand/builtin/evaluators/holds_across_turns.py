@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Self
 
@@ -150,7 +151,8 @@ async def withdrawn(
     for form in withdrawn_by:
         for start, end in await search_all(form, text, case_sensitive=False):
             # The pattern itself may sound like a withdrawal: "it is not necessary to fast".
-            if start >= after and not any(start < last and first < end for first, last in upheld):
+            nearest = bisect_left(upheld, (end,)) - 1  # they are in order, and do not overlap
+            if start >= after and (nearest < 0 or upheld[nearest][1] <= start):
                 return text[max(0, start - 20) : end + 40].strip()
     return None
 

@@ -42,6 +42,7 @@ _SCALE = (
     "you are that the user is satisfied, whichever word you answer with: 0 is certainly not satisfied, 1 is certainly "
     "satisfied."
 )
+_MOST_PLACES = 200
 _SIGNS = {True: "+", False: "-", None: "?"}
 
 
@@ -134,7 +135,7 @@ def hits(spoken: Iterable[tuple[int, str]], positive: Sequence[str], negative: S
         text = normal(message)
         taken: list[tuple[int, int]] = []
         for phrase, is_positive in wanted:
-            for start, end in places(text, phrase):
+            for start, end in places(text, phrase)[:_MOST_PLACES]:
                 if any(start < other_end and other_start < end for other_start, other_end in taken):
                     continue
                 taken.append((start, end))

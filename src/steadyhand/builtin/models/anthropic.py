@@ -365,12 +365,16 @@ def read_settings(settings: ModelSettings) -> tuple[HttpSettings, Asking]:
         )
     if not key and options.api_key_env and not ours:
         raise SetupError(f"{name} needs a key: set {options.api_key_env} in the environment or an --env-file")
-    headers = {"anthropic-version": VERSION}
-    if key:
-        headers["x-api-key"] = key
+    headers = {"x-api-key": key} if key else {}
     headers.update(check_headers(name, options.headers))
     http = HttpSettings(
-        url=url, host=host, key=key, key_variable=key_variable, headers=headers, timeout_s=settings.timeout_s
+        url=url,
+        host=host,
+        key=key,
+        key_variable=key_variable,
+        headers=headers,
+        timeout_s=settings.timeout_s,
+        defaults={"anthropic-version": VERSION},
     )
     return http, Asking(
         model=settings.name,
@@ -384,6 +388,7 @@ def read_settings(settings: ModelSettings) -> tuple[HttpSettings, Asking]:
 class AnthropicModel(HttpModel):
     """Built by the model factory for `anthropic`."""
 
+    base_url_variable: ClassVar[str] = "ANTHROPIC_BASE_URL"
     options: ClassVar[type[Options]] = AnthropicOptions
 
     def __init__(self, settings: ModelSettings) -> None:

@@ -75,6 +75,7 @@ class OpenAIModel(HttpModel):
     Option `api` chooses between `chat` (the default) and `responses`.
     """
 
+    base_url_variable: ClassVar[str] = "OPENAI_BASE_URL"
     options: ClassVar[type[Options]] = OpenAIOptions
 
     def __init__(self, settings: ModelSettings) -> None:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from steadyhand.errors import ModelError, ModelErrorKind, SetupError
 from steadyhand.plugins.plugin import ModelSettings
-from steadyhand.ports.model import Cut, cut_short
+from steadyhand.ports.model import Cut, Listener, cut_short
 from steadyhand.records.base import shorten
 from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, FinishReason, ToolCall, Usage
 from steadyhand.spec.validation import Findings, validate
@@ -182,7 +182,20 @@ class ScriptedModel:
 
     async def attempt(self, request: ChatRequest, *, zero: float) -> ChatResponse:
         """Answer by the first rule that applies; see `ports.model.ChatModel.attempt`."""
-        call = _Call(zero)
+        return await self._attempt(request, _Call(zero, None))
+
+    async def relay(self, request: ChatRequest, listener: Listener, *, zero: float) -> ChatResponse:
+        """Answer piece by piece, with the script's pauses; see `ports.model.RelayingModel.relay`."""
+        call = _Call(zero, listener)
+        try:
+            return await self._attempt(request, call)
+        except asyncio.CancelledError:
+            if not listener.gone:
+                raise
+            attempt = msgspec.structs.replace(call.attempt(None), last_byte_ms=None)
+            return msgspec.structs.replace(call.so_far(), attempt=attempt, finish_reason=FinishReason.HUNG_UP)
+
+    async def _attempt(self, request: ChatRequest, call: _Call) -> ChatResponse:
         limit = self._timeout_s if request.timeout_s is None else request.timeout_s
         try:
             async with asyncio.timeout(limit), Cut(request.cut_after_ms) as cut:
@@ -213,7 +226,7 @@ class ScriptedModel:
         for index, piece in enumerate(pieces):
             if index:
                 await _pause(rule.chunk_ms)
-            call.arrived(piece)
+            await call.says(piece)
         if fail is not None:
             await self._fail(fail, call, 0.0)
         if calls or not pieces:
@@ -274,7 +287,7 @@ class ScriptedModel:
 class _Call:
     """The times of one attempt."""
 
-    def __init__(self, zero: float) -> None:
+    def __init__(self, zero: float, listener: Listener | None) -> None:
         self.started: float = perf_counter()
         self.chunks: list[tuple[float, int]] = []
         self.status: int | None = None
@@ -282,6 +295,14 @@ class _Call:
         self._zero: float = zero
         self._first: float | None = None
         self._last: float | None = None
+        self._listener: Listener | None = listener
+
+    async def says(self, piece: str) -> None:
+        self.arrived(piece)
+        if self._listener is not None:
+            self._listener.say(piece)
+            if self._listener.full:
+                await self._listener.ready()
 
     def arrived(self, piece: str) -> None:
         self._last = perf_counter()

@@ -366,3 +366,63 @@ async def test_what_importing_the_agent_started_serves_all_its_trials(given):
     assert await given.ask("hi") == first
     await given.scope.close()
     assert all(_gone(int(pid)) for pid in first.split()[:2])
+
+
+LEFT = {
+    "a timer": "signal.setitimer(signal.ITIMER_REAL, 60)",
+    "a watchdog that exits": "faulthandler.dump_traceback_later(60, exit=True); sys.setrecursionlimit(500)",
+    "a limit on files": "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))",
+    "a limit on time": "resource.setrlimit(resource.RLIMIT_CPU, (3600, 3600))",
+    "a mask": "os.umask(0o777)",
+    "a recursion limit": "sys.setrecursionlimit(100)",
+    "another stdout": "sys.stdout = open(os.devnull, 'w')",
+    "no hook": "threading.excepthook = None",
+    "a trace": "threading.settrace(lambda *_: None)",
+    "no importers": "sys.meta_path.clear()",
+    "another json": "sys.modules['json'] = sys",
+    "a copy of itself": "os.fork()",
+}
+
+
+@pytest.mark.parametrize("what", LEFT)
+async def test_a_process_that_a_trial_has_changed_serves_no_other(given, what):
+    given.write(f"""
+        import faulthandler, os, resource, signal, sys, threading
+        def agent(message):
+            here = os.getpid()
+            if message == "leave it":
+                {LEFT[what]}
+            return str(here)
+        """)
+    first = await given.ask("leave it")
+    assert await given.ask("hi") != first
+    assert _gone(int(first))
+
+
+async def test_a_copy_of_the_process_does_not_speak_for_it(given):
+    given.write("import os\ndef agent():\n    pid = os.getpid()\n    os.fork()\n    return str(os.getpid() == pid)\n")
+    for _ in range(5):
+        assert await given.ask("hi") == "True"
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        ("'half \\ud83d'", "half \\ud83d"),
+        ("type('Marked', (str,), {'encode': None, '__str__': None})('mine')", "mine"),
+        ("{'text': type('Marked', (str,), {})('mine')}", "mine"),
+    ],
+)
+async def test_text_of_any_kind_is_a_reply(given, written, text):
+    given.write(f"def agent():\n    return {written}\n")
+    assert await given.ask("hi") == text
+
+
+async def test_a_file_in_the_current_folder_does_not_stand_in_for_the_library(given, monkeypatch):
+    for name in ("json", "socket", "asyncio"):
+        (given.folder / f"{name}.py").write_text("raise SystemExit('not mine')\n")
+    monkeypatch.chdir(given.folder)
+    (given.folder / "agents").mkdir()
+    (given.folder / "agents/mine.py").write_text("def agent(): return 'hello'\n")
+    settings = AgentSettings(target="./mine.py:agent", folder=given.folder / "agents", run=given.scope)
+    ProcessAgent(settings)

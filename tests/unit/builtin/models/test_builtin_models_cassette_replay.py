@@ -8,15 +8,13 @@ import pytest
 
 from steadyhand.builtin.models.cassette import (
     CASSETTE_FILE,
-    Cassette,
     CassetteWriter,
     RecordingModel,
-    ReplayedModel,
-    ReplayProvider,
     read_cassette,
     request_key,
 )
 from steadyhand.builtin.models.openai import OpenAIModel
+from steadyhand.builtin.models.replay import Cassette, ReplayedModel, ReplayProvider
 from steadyhand.builtin.models.scripted import ScriptedModel
 from steadyhand.errors import ModelError, SetupError
 from steadyhand.plugins.plugin import ModelSettings

@@ -90,7 +90,10 @@ class HttpClient:
             target = f"http://{authority}{target}"
             if self.proxy.authorization:
                 headers = {**headers, "Proxy-Authorization": self.proxy.authorization}
-        self._head: bytes = _head(f"{method} {target}", authority, headers)
+        self._line: str = f"{method} {target}"
+        self._host_header: str = authority
+        self._headers: dict[str, str] = dict(headers)
+        self._head: bytes = _head(self._line, authority, headers)
         self._idle: list[Connection] = []
         self._connections: set[Connection] = set()
         self._closed: bool = False
@@ -101,7 +104,7 @@ class HttpClient:
     ) -> tuple[Connection, Response]:
         """Send the body and wait for the head of the answer. `connection.release` or `close` has to follow.
 
-        `headers` are of this request alone.
+        `headers` are of this request alone, and take the place of those of the same name.
 
         Raises `CannotConnect`, `Broken` or `NotHttp`, and `TimeoutError` when it is not over by `deadline`, a time of
         the event loop; so does the rest of the answer.
@@ -109,11 +112,10 @@ class HttpClient:
         A server may close a kept connection just as we reuse it. A request that fails at once, before any byte of an
         answer, was not read: it is sent again on a new connection, and timed from there.
         """
-        request = self._head % len(body)
+        head = self._head
         if headers:
-            own = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
-            request = request[:-2] + own.encode("latin-1") + b"\r\n"
-        request += body
+            head = _head(self._line, self._host_header, self._headers, headers)
+        request = head % len(body) + body
         connection = self._kept()
         if connection is not None:
             try:
@@ -216,12 +218,12 @@ def _authority(host: str, port: int | None) -> str:
     return shown if port is None else f"{shown}:{port}"
 
 
-def _head(request: str, authority: str, headers: Mapping[str, str]) -> bytes:
-    """Everything before the body, with a place for its length."""
-    named = {"host": ("Host", authority), "content-type": ("Content-Type", "application/json")}
-    named.update((name.lower(), (name, value)) for name, value in headers.items())
-    lines = [f"{request} HTTP/1.1", *(f"{name}: {value}" for name, value in named.values())]
-    text = "\r\n".join(lines).encode().replace(b"%", b"%%")
+def _head(request: str, authority: str, headers: Mapping[str, str], own: Mapping[str, str] = _NO_HEADERS) -> bytes:
+    """Everything before the body, with a place for its length. `own` headers are sent byte for byte."""
+    lines = {"host": f"Host: {authority}".encode(), "content-type": b"Content-Type: application/json"}
+    lines.update((name.lower(), f"{name}: {value}".encode()) for name, value in headers.items())
+    lines.update((name.lower(), f"{name}: {value}".encode("latin-1")) for name, value in own.items())
+    text = b"\r\n".join([f"{request} HTTP/1.1".encode(), *lines.values()]).replace(b"%", b"%%")
     return text + b"\r\nContent-Length: %d\r\n\r\n"
 
 
@@ -237,7 +239,10 @@ class HttpOptions(Options):
 
 
 class HttpSettings(Record):
-    """Validated settings. `url` is the endpoint; `host` is how messages refer to it; `headers` include the key."""
+    """Validated settings. `url` is the endpoint; `host` is how messages refer to it; `headers` include the key.
+
+    `defaults` are headers in whose place an agent's client may put its own.
+    """
 
     url: str
     host: str
@@ -245,6 +250,7 @@ class HttpSettings(Record):
     key_variable: str
     headers: dict[str, str]
     timeout_s: float
+    defaults: dict[str, str] = {}
 
 
 class Asking(Record):

@@ -193,6 +193,13 @@ class Response:
             await self._wait()
         return self.take()
 
+    async def arrival(self) -> bytes:
+        """Wait for bytes of the body and take them; none when it is complete. Raises as `body` does."""
+        self._markers = None
+        while not (self.blocks or self.complete):
+            await self._wait()
+        return self.take()
+
     async def end(self, wait_s: float) -> None:
         """Wait up to `wait_s` for the end of a body that has been read. It usually is there already."""
         self._markers = ()
@@ -353,6 +360,15 @@ class Connection(asyncio.Protocol):
             self._timer = None
         if self._transport is not None:
             self._transport.abort()
+
+    def pause(self) -> None:
+        """Read nothing more off the socket, so that the server has to wait, until `resume`."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        if self._transport is not None:
+            self._transport.resume_reading()
 
     # What the event loop calls.
 

@@ -12,8 +12,10 @@ import contextlib
 import math
 from typing import Any, Protocol
 
+import msgspec
+
 from steadyhand.builtin.models.http.client import CannotConnect, Endpoint, HttpClient, HttpSettings, status_error
-from steadyhand.builtin.models.http.connection import Broken, NotHttp, Response, Stamps
+from steadyhand.builtin.models.http.connection import Broken, Connection, NotHttp, Response, Stamps
 from steadyhand.builtin.models.http.stream import (
     AnswerReader,
     ErrorInAnswer,
@@ -22,13 +24,22 @@ from steadyhand.builtin.models.http.stream import (
     error_text,
 )
 from steadyhand.errors import ModelError, ModelErrorKind
-from steadyhand.ports.model import Cut, cut_short
+from steadyhand.ports.model import Cut, Listener, cut_short, end_to_end
 from steadyhand.records.base import ms_of
-from steadyhand.records.chat import ArrivalClock, Attempt, ChatRequest, ChatResponse, WireDialect
+from steadyhand.records.chat import (
+    ArrivalClock,
+    Attempt,
+    ChatRequest,
+    ChatResponse,
+    FinishReason,
+    ServerAnswer,
+    WireDialect,
+)
 
 _MAX_BODY = 32 * 1024 * 1024
 _MAX_ERROR_BODY = 64 * 1024
 _END_WAIT_S = 0.25
+_NOT_PASSED_ON = ("set-cookie", "alt-svc")
 _EVENT_STARTS = (b"data:", b"event:", b":", b"id:")
 _HEADERS = {
     "Accept": "text/event-stream, application/json",
@@ -77,11 +88,26 @@ class _OtherWire(Exception):
 class _Try:
     """One request: its wire, its times, and what was read of its answer."""
 
-    __slots__ = ("complete", "kept", "reader", "request", "stamps", "streamed", "wire")
+    __slots__ = (
+        "complete",
+        "headers",
+        "held_up",
+        "kept",
+        "listener",
+        "reader",
+        "request",
+        "stamps",
+        "streamed",
+        "wire",
+    )
 
-    def __init__(self, wire: Wire, request: ChatRequest) -> None:
+    def __init__(self, wire: Wire, request: ChatRequest, listener: Listener | None) -> None:
         self.wire: Wire = wire
         self.request: ChatRequest = request
+        self.listener: Listener | None = listener
+        self.headers: dict[str, str] = {}
+        self.held_up: bool = False
+        """The server had to wait for the agent's client."""
         self.reader: AnswerReader = wire.reader(request)
         self.streamed: bool = wire.stream
         self.complete: bool = False
@@ -104,7 +130,8 @@ class HttpModel:
         self._settings = settings
         self._endpoint = Endpoint(host=settings.host, key_variable=settings.key_variable, key=settings.key)
         self._wire = wire
-        self._client = HttpClient(settings.url, {**_HEADERS, **settings.headers})
+        self._client = HttpClient(settings.url, {**_HEADERS, **settings.defaults, **settings.headers})
+        self._fixed = frozenset(name.lower() for name in settings.headers)
 
     @property
     def name(self) -> str:
@@ -112,17 +139,28 @@ class HttpModel:
 
     async def attempt(self, request: ChatRequest, *, zero: float) -> ChatResponse:
         """Ask once; see `ports.model.ChatModel.attempt`."""
+        return await self._attempt(request, zero, None)
+
+    async def relay(self, request: ChatRequest, listener: Listener, *, zero: float) -> ChatResponse:
+        """Ask once, heard by the listener; see `ports.model.RelayingModel.relay`."""
+        return await self._attempt(request, zero, listener)
+
+    async def _attempt(self, request: ChatRequest, zero: float, listener: Listener | None) -> ChatResponse:
         limit = self._settings.timeout_s if request.timeout_s is None else request.timeout_s
         deadline = asyncio.get_running_loop().time() + limit
-        made = _Try(self._wire, request)
+        made = _Try(self._wire, request, listener)
         try:
             while True:
                 try:
                     await self._make(made, deadline)
                     break
                 except _OtherWire as other:
-                    made = _Try(other.wire, request)
+                    made = _Try(other.wire, request, listener)
             self._wire = made.wire
+        except asyncio.CancelledError:
+            if listener is None or not listener.gone:
+                raise
+            return _hung_up(made, zero, proxied=self._client.proxy is not None)
         except Exception as error:
             failure = self._failure(error, made.stamps.status, limit)
             if failure is None:
@@ -150,17 +188,24 @@ class HttpModel:
 
     async def _exchange(self, made: _Try, deadline: float, cut: Cut | None) -> None:
         """One request and its answer. The connection is closed unless it ended well."""
+        request = made.request
+        headers = {**self._clients_headers(made), **request.headers} if request.client is not None else request.headers
         connection, response = await self._client.post(
-            made.wire.encode(made.request), made.stamps, deadline=deadline, headers=made.request.headers
+            made.wire.encode(request), made.stamps, deadline=deadline, headers=headers
         )
         try:
+            if made.kept is not None:
+                made.headers = self._passed_on(response)
             if response.status is None or not 200 <= response.status < 300:
                 if cut is not None:
                     cut.stop()
                 await self._refused(response, made)
             elif response.streamed:
                 made.streamed = True
-                await self._read_stream(response, made)
+                if made.listener is None:
+                    await self._read_stream(response, made)
+                else:
+                    await self._relay_stream(connection, response, made, made.listener, deadline)
             else:
                 await self._read_whole(response, made)
         except BaseException:
@@ -179,7 +224,82 @@ class HttpModel:
         # What an agent's client insists on cannot be left out.
         if other is not None and (made.kept is None or other.encode(made.request) != made.wire.encode(made.request)):
             raise _OtherWire(other)
-        raise status_error(self._endpoint, status, message, code=error_code(body), headers=response.headers)
+        error = status_error(self._endpoint, status, message, code=error_code(body), headers=response.headers)
+        if made.kept is not None:
+            told = self._masked(body).decode("utf-8", "replace")
+            error.answer = ServerAnswer(status=status, headers=made.headers, body=told)
+        raise error
+
+    def _clients_headers(self, made: _Try) -> dict[str, str]:
+        """Those of an agent's client that speaks this wire, without what the user's settings fix."""
+        client = made.request.client
+        if client is None or made.kept is None:
+            return {}
+        return {name: value for name, value in client.headers.items() if name not in self._fixed}
+
+    def _passed_on(self, response: Response) -> dict[str, str]:
+        given = response.headers
+        passed = end_to_end(given, without=_NOT_PASSED_ON)
+        if "content-type" in given:
+            passed["content-type"] = given["content-type"]
+        return {name: self._masked(value.encode("latin-1")).decode("latin-1") for name, value in passed.items()}
+
+    def _masked(self, told: bytes) -> bytes:
+        """What the server said, without the key: it is the user's, and the agent has only a placeholder."""
+        key = self._settings.key.encode()
+        return told.replace(key, b"***") if key and key in told else told
+
+    async def _relay_stream(
+        self, connection: Connection, response: Response, made: _Try, listener: Listener, deadline: float
+    ) -> None:
+        """Read the answer as it arrives, and pass it on: as it came, or its text to a client of another dialect."""
+        reader, heard = made.reader, 0
+        try:
+            while True:
+                block = self._masked(await response.arrival())
+                if made.kept is not None and block:
+                    made.kept.append(block)
+                    listener.pass_on(block, made.headers)
+                ended = reader.feed(block)
+                if made.kept is None:
+                    for text in reader.texts[heard:]:
+                        listener.say(text)
+                    heard = len(reader.texts)
+                if ended or response.complete:
+                    break
+                if response.received > _MAX_BODY:
+                    raise UnreadableResponse(f"the stream is longer than {_MAX_BODY} bytes")
+                if listener.full:
+                    await self._wait_for(listener, connection, made, deadline)
+        except asyncio.CancelledError:
+            with contextlib.suppress(UnreadableResponse, ErrorInAnswer):
+                reader.feed(response.take())
+            raise
+        except ErrorInAnswer:
+            await self._pass_rest(response, made, listener)
+            raise
+        await self._pass_rest(response, made, listener)
+        self._require_complete(reader)
+
+    async def _pass_rest(self, response: Response, made: _Try, listener: Listener) -> None:
+        """The answer, or what was to be one, has ended; what still comes is passed on, if it comes soon."""
+        if not response.complete:
+            await response.end(_END_WAIT_S)
+        if made.kept is not None and (rest := self._masked(response.take())):
+            made.kept.append(rest)
+            listener.pass_on(rest, made.headers)
+        if response.complete:
+            listener.end()
+
+    async def _wait_for(self, listener: Listener, connection: Connection, made: _Try, deadline: float) -> None:
+        """Let the server wait until the client has read what it was passed."""
+        made.held_up = True
+        connection.pause()
+        try:
+            async with asyncio.timeout_at(deadline):
+                await listener.ready()
+        finally:
+            connection.resume()
 
     async def _read_stream(self, response: Response, made: _Try) -> None:
         """Read the answer once it is complete; its times were taken on arrival."""
@@ -209,7 +329,7 @@ class HttpModel:
         if response.received > _MAX_BODY:
             raise UnreadableResponse(f"it is longer than {_MAX_BODY} bytes")
         if made.kept is not None:
-            made.kept.append(body)
+            made.kept.append(self._masked(body))
         reader = made.reader
         streamed = body.lstrip()[:6].startswith(_EVENT_STARTS)
         if streamed:
@@ -278,8 +398,26 @@ def _response(made: _Try, zero: float, *, proxied: bool) -> ChatResponse:
         finish_reason=reader.finish(streamed=made.streamed),
         finish_raw=reader.finish_reason,
         token_limit=made.wire.token_limit(made.request),
+        timing_includes="waiting for the agent to read" if made.held_up else None,
         body=None if made.kept is None else b"".join(made.kept).decode("utf-8", "replace"),
+        headers=made.headers,
+        arrivals=_arrivals(made) if made.listener is not None and made.kept else (),
     )
+
+
+def _hung_up(made: _Try, zero: float, *, proxied: bool) -> ChatResponse:
+    """What had arrived when the agent hung up. There is no telling how long the whole answer would have taken."""
+    heard = _response(made, zero, proxied=proxied)
+    attempt = msgspec.structs.replace(heard.attempt, last_byte_ms=None)
+    reason = FinishReason.HUNG_UP
+    return msgspec.structs.replace(heard, attempt=attempt, tool_calls=(), finish_reason=reason, finish_raw=None)
+
+
+def _arrivals(made: _Try) -> tuple[tuple[float, int], ...]:
+    stamps = made.stamps
+    sent = stamps.sent if stamps.sent is not None else stamps.started
+    pairs = zip(stamps.times, stamps.totals, strict=True)
+    return tuple([(round((moment - sent) * 1000, 3), total) for moment, total in pairs if total])
 
 
 def _attempt(made: _Try, zero: float, *, proxied: bool, error: str | None = None) -> Attempt:

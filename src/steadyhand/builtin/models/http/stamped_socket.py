@@ -69,6 +69,7 @@ class StampedSocket:
         self._not_before: float = 0.0
         self._unsent: bytes = b""
         self._closing: bool = False
+        self._paused: bool = False
         self._loop = asyncio.get_running_loop()
         self.fileno: int = connected.fileno()
         self._loop.add_reader(self.fileno, self._read)
@@ -105,6 +106,16 @@ class StampedSocket:
 
     def get_write_buffer_size(self) -> int:
         return len(self._unsent)
+
+    def pause_reading(self) -> None:
+        if not self._paused and not self._closing:
+            self._paused = True
+            self._loop.remove_reader(self.fileno)
+
+    def resume_reading(self) -> None:
+        if self._paused and not self._closing:
+            self._paused = False
+            self._loop.add_reader(self.fileno, self._read)
 
     def write(self, data: bytes) -> None:
         if self._closing:

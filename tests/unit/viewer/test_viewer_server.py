@@ -196,5 +196,5 @@ def test_a_link_out_of_the_folder_is_a_record_like_any_other_and_a_file_that_is_
 def test_a_port_that_is_taken_is_said(viewing):
     with pytest.raises(SetupError, match=r"cannot listen on port \d+: Address already in use; give another one"):
         ViewerServer(
-            Viewer(viewing.folder, viewing.server.viewer.labelling), port=viewing.server.server_port, on_bug=print
+            Viewer(viewing.folder, viewing.server.viewer.label_book), port=viewing.server.server_port, on_bug=print
         )

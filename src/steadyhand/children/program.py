@@ -1,32 +1,123 @@
-"""A child program that is talked to line by line, and killed with everything it started."""
+"""A program of the user's: its command line, its environment, and the process, which is talked to line by line and
+killed with everything it started."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
+import re
+import shlex
+import shutil
 import signal
 from asyncio.subprocess import PIPE, Process, SubprocessStreamProtocol
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-import msgspec
-
-from steadyhand.builtin.agents.trajectory import latest_user_text
-from steadyhand.errors import AgentError
-from steadyhand.ports.agent import TrialContext, Turn
-from steadyhand.records.base import shorten
-from steadyhand.records.event import ActionStatus
+from steadyhand.errors import SetupError
+from steadyhand.records.base import Record
+from steadyhand.redaction import secrets_in_command
 
 LONGEST_LINE = 4 * 1024 * 1024
 _STDERR_KEPT = 4096
 _GRACE_S = 0.5
 _LINES_AHEAD = 256
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+_REFERENCE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
+_INHERITED = ("PATH", "LANG", "TERM", "TZ")
+
+
+class CommandLine(Record):
+    """A command line. `shown` is the line without the values of its variables; `secrets` are values to keep out of
+    messages."""
+
+    argv: tuple[str, ...]
+    shown: str
+    variables: Mapping[str, str]
+    secrets: tuple[str, ...] = ()
+
+    def environment(self, folder: Path, addresses: Mapping[str, str]) -> dict[str, str]:
+        """The program's environment: of ours, only what the command line passes on, and the trial's addresses."""
+        inherited = {name: value for name, value in os.environ.items() if name in _INHERITED or name.startswith("LC_")}
+        return {
+            "PATH": os.defpath,
+            **inherited,
+            "HOME": str(folder),
+            "PWD": str(folder),
+            **addresses,
+            **self.variables,
+            # The local environment kills every process that has its workspace in this variable.
+            "STEADYHAND_TRIAL": folder.name,
+        }
+
+    def hidden(self, text: str) -> str:
+        for secret in self.secrets:
+            text = text.replace(secret, "***")
+        return text
+
+
+def read_command(
+    line: str,
+    *,
+    folder: Path,
+    variables: Mapping[str, str],
+    owner: str = "agent command:",
+    expected: str = "command:PROGRAM ARGUMENTS, such as command:node ./agent.js",
+) -> CommandLine:
+    """Leading `NAME=value` words set variables for the program, and `$NAME` in them is replaced from our environment.
+    Words that begin with `./` or `../` are files beside the scenario.
+
+    Raises `SetupError` for bad quoting, a missing file or program, or a variable that is not set. Its message begins
+    with `owner`.
+    """
+    where = owner.rstrip(": ")
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        raise SetupError(f"{where}: bad quoting: {error}") from error
+    given: dict[str, str] = {}
+    secrets: list[str] = [*secrets_in_command(line)]
+    while words and (match := _ASSIGNMENT.fullmatch(words[0])):
+        given[match[1]] = _filled(match[2], variables, f"{where}: {match[1]}", secrets)
+        words.pop(0)
+    if not words:
+        raise SetupError(f"{where}: expected {expected}")
+    shown = shlex.join(words)
+    where = f"{owner}{shown}"
+    argv = [
+        str(file_beside(word, folder, wanted_by=where)) if word.startswith(("./", "../")) else word for word in words
+    ]
+    program = shutil.which(argv[0], path=given.get("PATH", variables.get("PATH", os.defpath)))
+    if program is None:
+        hint = " (is it executable?)" if Path(argv[0]).is_file() else "; a file beside the scenario is written ./NAME"
+        raise SetupError(f"{where}: there is no program {argv[0]!r}{hint}")
+    return CommandLine(argv=(program, *argv[1:]), shown=shown, variables=given, secrets=tuple(secrets))
+
+
+def _filled(value: str, variables: Mapping[str, str], where: str, secrets: list[str]) -> str:
+    def found(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
+        if name not in variables:
+            raise SetupError(f"{where} is given ${name}, which is not set in the environment or the --env-file")
+        if len(variables[name]) >= 6:
+            secrets.append(variables[name])
+        return variables[name]
+
+    return _REFERENCE.sub(found, value)
+
+
+def file_beside(name: str, folder: Path, *, wanted_by: str) -> Path:
+    """A file relative to the scenario's folder or, failing that, to the current folder. Raises `SetupError`."""
+    looked = [base / name for base in dict.fromkeys((folder, Path.cwd()))]
+    for candidate in looked:
+        if candidate.is_file():
+            return candidate.resolve()
+    places = " nor ".join(str(candidate.parent.resolve()) for candidate in looked)
+    raise SetupError(f"{wanted_by}: there is no file {name!r}, neither in {places}")
 
 
 class TooLong(Exception):
-    """A line is longer than `LONGEST_LINE` bytes."""
+    """A line is longer than it may be."""
 
 
 class LineProcess:
@@ -41,11 +132,13 @@ class LineProcess:
         self._reading: asyncio.Task[None] = asyncio.create_task(self._read_stderr())
 
     @classmethod
-    async def start(cls, argv: Sequence[str], *, folder: Path, env: Mapping[str, str]) -> LineProcess:
-        """Raises `OSError` if it cannot be started."""
+    async def start(
+        cls, argv: Sequence[str], *, folder: Path, env: Mapping[str, str], longest: int = LONGEST_LINE
+    ) -> LineProcess:
+        """`longest` is how many bytes a line may have. Raises `OSError` if it cannot be started."""
         loop = asyncio.get_running_loop()
         transport, protocol = await loop.subprocess_exec(
-            lambda: SubprocessStreamProtocol(limit=LONGEST_LINE, loop=loop),
+            lambda: SubprocessStreamProtocol(limit=longest, loop=loop),
             *argv,
             stdin=PIPE,
             stdout=PIPE,
@@ -134,93 +227,3 @@ class LineProcess:
         assert self._process.stderr is not None
         while piece := await self._process.stderr.read(65_536):
             self._stderr = (self._stderr + piece)[-_STDERR_KEPT:]
-
-
-_SHOWN = 200
-
-
-class ThoughtLine(msgspec.Struct, tag="thought", forbid_unknown_fields=True):
-    text: str
-
-
-class ActionLine(msgspec.Struct, tag="action", forbid_unknown_fields=True):
-    """An action. With `result`, its observation is recorded too."""
-
-    name: str
-    params: dict[str, Any] = {}
-    status: ActionStatus = "success"
-    result: Any = msgspec.UNSET
-    duration_ms: float = 0.0
-
-
-class ObservationLine(msgspec.Struct, tag="observation", forbid_unknown_fields=True):
-    """The result of the last action of this name."""
-
-    name: str
-    content: Any = None
-
-
-class CallLine(msgspec.Struct, tag="call", forbid_unknown_fields=True):
-    """Calls a service's method. The answer is a line of type `result` or `fault` with the same `id`."""
-
-    service: str
-    method: str
-    id: Any = None
-    args: list[Any] = []
-    params: dict[str, Any] = {}
-
-
-class ReplyLine(msgspec.Struct, tag="reply", forbid_unknown_fields=True):
-    """Ends the turn. If `number` is given, it must be that of the turn."""
-
-    text: str
-    number: int | None = None
-
-
-class FailureLine(msgspec.Struct, tag="error", forbid_unknown_fields=True):
-    """The program reports that it failed."""
-
-    message: str
-
-
-OutputLine = ThoughtLine | ActionLine | ObservationLine | CallLine | ReplyLine | FailureLine
-_decoder = msgspec.json.Decoder(OutputLine)
-_EXPECTED = "a JSON object with a `type` of thought, action, observation, call, error or reply"
-
-
-def turn_line(turn: Turn, trial: TrialContext, workspace: Path) -> bytes:
-    remaining = None if turn.deadline is None else max(0.0, turn.deadline - trial.clock.now())
-    return msgspec.json.encode(
-        {
-            "type": "turn",
-            "number": turn.number,
-            "input": latest_user_text(turn),
-            "messages": [{"role": message.role, "content": message.content} for message in turn.messages],
-            "seed": trial.seed,
-            "workspace": str(workspace),
-            "remaining_s": remaining,
-        }
-    )
-
-
-def read_line_of(raw: bytes) -> OutputLine:
-    """Raises `AgentError` for a line that does not follow the protocol."""
-    try:
-        return _decoder.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise AgentError(
-            f"it wrote {shown(raw)} to stdout ({error}); expected {_EXPECTED}, and everything else on stderr"
-        ) from error
-
-
-def is_report(raw: bytes) -> bool:
-    """Whether the line only reports what the program did."""
-    try:
-        return isinstance(_decoder.decode(raw), ThoughtLine | ActionLine | ObservationLine)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-
-
-def shown(raw: bytes) -> str:
-    """A line as messages quote it."""
-    return repr(shorten(raw.decode("utf-8", "replace"), _SHOWN))

@@ -46,7 +46,7 @@ class RemoteModel:
         pass
 
 
-class Desk:
+class TrialRequests:
     """Answers the calls of one trial's agent."""
 
     def __init__(self, channel: Channel, trial: TrialContext, variables: Mapping[str, str]) -> None:

@@ -1,0 +1,27 @@
+"""A small MCP server, made with the official package. It knows orders, and would pay money back if asked to."""
+
+from mcp.server.fastmcp import FastMCP
+
+ORDERS = {
+    "A-1042": {"state": "delivered", "total": 48},
+    "B-7": {"state": "on its way", "total": 12},
+}
+server = FastMCP("orders", log_level="ERROR")
+
+
+@server.tool()
+def lookup_order(number: str) -> dict[str, str | int]:
+    """The state of an order. Numbers look like A-1042."""
+    if number not in ORDERS:
+        raise ValueError(f"there is no order {number}")
+    return {"number": number, **ORDERS[number]}
+
+
+@server.tool()
+def refund(number: str, amount: float) -> str:
+    """Pay money back."""
+    raise RuntimeError("this example must never get here: the scenario mocks it")
+
+
+if __name__ == "__main__":
+    server.run()

@@ -1,0 +1,279 @@
+"""A real MCP server behind the mocks: a program of the user's, one process per trial, or a server at a URL.
+
+Its tools are the methods of the service. What a tool answers with an error is for the agent to handle; a server that is
+not there, dies, hangs or says what cannot be read is an error of the trial.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol, TypeVar, cast
+
+import httpx
+from mcp import ClientSession, McpError, types
+from mcp.shared.session import RequestResponder
+from pydantic import ValidationError
+
+from steadyhand.errors import ServiceError
+from steadyhand.plugins.extras import keep_quiet
+from steadyhand.ports.agent import TrialContext
+from steadyhand.ports.services import ServiceAnswer, ServiceFault, ServiceMethod
+from steadyhand.records.base import plain, shorten
+from steadyhand.version import __version__
+
+LARGEST_ANSWER = 16 * 1024 * 1024
+_PAGES = 100
+_GRACE_S = 5.0
+_SHOWN = 500
+_SAID_WRONG = frozenset({types.INVALID_PARAMS, -32002, -32042})
+"""Codes of the protocol for what the caller did wrong: parameters, a resource that is not there, a missing consent."""
+_SDK_GONE = frozenset({32600, 408})
+"""Codes that the SDK makes up for a session that ended and for its own time limit."""
+T = TypeVar("T")
+
+
+class McpConnection(Protocol):
+    """A way to an MCP server. `name` is what messages call it: no keys."""
+
+    @property
+    def name(self) -> str: ...
+
+    def open(self, trial: TrialContext, failed: Callable[[str], None]) -> AbstractAsyncContextManager[tuple[Any, Any]]:
+        """The streams that a `ClientSession` reads and writes. `failed` is told why the server is lost, once it is.
+        Raises `ServiceError`."""
+        ...
+
+
+class McpService:
+    """A `ToolServer`. Its session lives in a task of its own, because it has to end in the task that began it."""
+
+    def __init__(self, service: str, connection: McpConnection, *, timeout_s: float, start_timeout_s: float) -> None:
+        self._service = service
+        self._connection = connection
+        self._timeout_s = timeout_s
+        self._start_timeout_s = start_timeout_s
+        self._session: ClientSession | None = None
+        self._owner: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Event()
+        self._down: asyncio.Future[ServiceError] | None = None
+        self._calls: set[asyncio.Task[Any]] = set()
+        self._tools: dict[str, types.Tool] = {}
+        self._stale = False
+
+    async def start(self, trial: TrialContext) -> None:
+        """Raises `ServiceError`."""
+        keep_quiet("mcp")
+        self._down = asyncio.get_running_loop().create_future()
+        ready = asyncio.Event()
+        self._owner = asyncio.create_task(self._hold(trial, ready))
+        await self._within(self._start_timeout_s, ready.wait(), "did not start")
+
+    async def tools(self) -> Sequence[ServiceMethod]:
+        await self._refreshed()
+        return [
+            ServiceMethod(
+                service=self._service,
+                method=name,
+                description=tool.description or tool.title or "",
+                parameters=plain(tool.inputSchema),
+            )
+            for name, tool in self._tools.items()
+        ]
+
+    async def call_tool(self, method: str, args: list[Any], named: dict[str, Any]) -> ServiceAnswer:
+        await self._refreshed()
+        tool = self._tools.get(method)
+        if tool is None:
+            known = ", ".join(self._tools) or "none"
+            message = f"the service {self._service!r} has no method {method!r} (it has: {known})"
+            raise ServiceFault(message, code="METHOD_NOT_FOUND")
+        arguments = _arguments(tool, f"{self._service}.{method}", args, named)
+        # It goes on when its caller is cancelled: an agent that gives up on a hanging server must not hide the hang.
+        task = asyncio.create_task(self._call(tool, arguments))
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+        task.add_done_callback(_looked_at)
+        return await asyncio.shield(task)
+
+    async def settle(self) -> Exception | None:
+        if self._calls:
+            await asyncio.wait(tuple(self._calls))
+        return self._failure
+
+    async def stop(self) -> None:
+        if self._owner is None:
+            return
+        if await self.settle() is None and self._session is not None:
+            self._stopping.set()
+            await asyncio.wait([self._owner], timeout=_GRACE_S)
+        self._owner.cancel()
+        await asyncio.wait([self._owner])
+
+    @property
+    def _failure(self) -> ServiceError | None:
+        return self._down.result() if self._down is not None and self._down.done() else None
+
+    async def _hold(self, trial: TrialContext, ready: asyncio.Event) -> None:
+        """Keep the session until it is to be stopped, or lost."""
+        try:
+            async with (
+                self._connection.open(trial, self._fail) as (reading, writing),
+                ClientSession(
+                    reading,
+                    writing,
+                    message_handler=self._told,
+                    client_info=types.Implementation(name="steadyhand", version=__version__),
+                ) as session,
+            ):
+                await session.initialize()
+                self._tools = await _listed(session)
+                self._session = session
+                ready.set()
+                await self._stopping.wait()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the service is lost by it
+            self._fail(_reason(error))
+
+    def _fail(self, reason: str) -> None:
+        """The first reason counts; what follows is its consequence."""
+        if self._down is not None and not self._down.done() and not self._stopping.is_set():
+            self._down.set_result(self._error(reason))
+
+    def _error(self, reason: str) -> ServiceError:
+        return ServiceError(f"service {self._service!r}: the MCP server {self._connection.name} {reason}")
+
+    async def _told(
+        self,
+        message: RequestResponder[types.ServerRequest, types.ClientResult] | types.ServerNotification | Exception,
+    ) -> None:
+        if isinstance(message, Exception):
+            self._fail(_reason(message))
+        elif isinstance(message, types.ServerNotification):
+            self._stale |= isinstance(message.root, types.ToolListChangedNotification)
+
+    async def _refreshed(self) -> None:
+        if self._stale:
+            self._stale = False
+            self._tools = await self._within(self._timeout_s, _listed(self._opened()), "did not list its tools")
+
+    async def _call(self, tool: types.Tool, arguments: dict[str, Any]) -> ServiceAnswer:
+        params = types.CallToolRequestParams(name=tool.name, arguments=arguments)
+        request = types.ClientRequest(types.CallToolRequest(params=params))
+        # Not `call_tool`, which checks the answer against a schema: the agent gets what the server says.
+        asked = self._opened().send_request(request, types.CallToolResult)
+        result = await self._within(self._timeout_s, asked, f"did not answer {tool.name!r}")
+        if result.isError:
+            raise ServiceFault(_text(result) or f"{tool.name} failed", code="TOOL_ERROR")
+        content = tuple(
+            cast("dict[str, Any]", plain(block.model_dump(mode="json", by_alias=True, exclude_none=True)))
+            for block in result.content
+        )
+        structured = cast("dict[str, Any] | None", plain(result.structuredContent))
+        return ServiceAnswer(value=_value(tool, result, content), content=content, structured=structured)
+
+    async def _within(self, limit_s: float, work: Coroutine[Any, Any, T], else_it: str) -> T:
+        """The result, unless the time is over or the server is lost first: then the service has failed."""
+        assert self._down is not None, "used before start"
+        task = asyncio.create_task(work)
+        try:
+            done, _ = await asyncio.wait((task, self._down), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+            if task not in done:
+                self._fail(f"{else_it} within {limit_s:g} s")
+                raise self._failure or self._error("was stopped")
+            return await _answered(task, self._fail_with)
+        finally:
+            task.cancel()
+
+    def _fail_with(self, reason: str) -> ServiceError:
+        self._fail(reason)
+        return self._failure or self._error(reason)
+
+    def _opened(self) -> ClientSession:
+        assert self._session is not None, "used before start"
+        return self._session
+
+
+async def _answered(task: Awaitable[T], fail_with: Callable[[str], ServiceError]) -> T:
+    try:
+        return await task
+    except McpError as error:
+        code = error.error.code
+        told_off = code in _SAID_WRONG or not (-32768 <= code <= -32000 or code in _SDK_GONE)
+        if told_off:
+            raise ServiceFault(error.error.message, code=str(code)) from error
+        raise fail_with(_reason(error)) from error
+    except ValidationError as error:
+        raise fail_with(f"gave an answer that is not MCP's: {shorten(str(error), _SHOWN)}") from error
+    except Exception as error:
+        raise fail_with(_reason(error)) from error
+
+
+async def _listed(session: ClientSession) -> dict[str, types.Tool]:
+    found: dict[str, types.Tool] = {}
+    cursor: str | None = None
+    for _ in range(_PAGES):
+        params = types.PaginatedRequestParams(cursor=cursor) if cursor is not None else None
+        request = types.ClientRequest(types.ListToolsRequest(params=params))
+        page = await session.send_request(request, types.ListToolsResult)
+        found.update((tool.name, tool) for tool in page.tools)
+        cursor = page.nextCursor
+        if cursor is None:
+            return found
+    raise ServiceError(f"lists its tools on more than {_PAGES} pages")
+
+
+def _arguments(tool: types.Tool, name: str, args: list[Any], named: dict[str, Any]) -> dict[str, Any]:
+    """The named parameters. Positional ones are a single object, or the tool has a parameter called `args`."""
+    schema: Mapping[str, Any] = tool.inputSchema
+    if "args" in (schema.get("properties") or ()) and "args" not in named:
+        return {**named, "args": args} if args or "args" in (schema.get("required") or ()) else named
+    if not args:
+        return named
+    if len(args) == 1 and isinstance(args[0], dict) and not named:
+        return cast("dict[str, Any]", args[0])
+    raise ServiceFault(f"{name} takes named parameters only", code="BAD_ARGUMENTS")
+
+
+def _value(tool: types.Tool, result: types.CallToolResult, content: Sequence[dict[str, Any]]) -> Any:
+    """What a caller gets who knows nothing of MCP: the structured answer, else the text, else the blocks as they are.
+
+    A value that is no object is wrapped as `result` by servers, and says so in the schema of the tool's output.
+    """
+    structured = result.structuredContent
+    if structured is not None:
+        schema: dict[str, Any] = tool.outputSchema or {}
+        wrapped = list(structured) == ["result"] == list(schema.get("properties") or ())
+        return structured["result"] if wrapped else structured
+    if all(block["type"] == "text" for block in content):
+        return _text(result)
+    return {"content": list(content)}
+
+
+def _text(result: types.CallToolResult) -> str:
+    return "\n".join(block.text for block in result.content if isinstance(block, types.TextContent))
+
+
+def _looked_at(task: asyncio.Task[Any]) -> None:
+    """The failure is kept by the service; nobody may be waiting for the task."""
+    if not task.cancelled():
+        task.exception()
+
+
+def _reason(error: BaseException) -> str:
+    """What went wrong with the server, as the end of a sentence that begins with its name."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    match error:
+        case ServiceError():
+            return str(error)
+        case httpx.HTTPStatusError():
+            return f"answered with status {error.response.status_code}"
+        case httpx.TimeoutException():
+            return "did not answer in time"
+        case httpx.TransportError():
+            return f"cannot be reached: {error}"
+        case McpError():
+            return f"answered with error {error.error.code}: {shorten(error.error.message, _SHOWN)}"
+        case _:
+            return f"said what cannot be read: {type(error).__name__}: {shorten(str(error), _SHOWN)}"

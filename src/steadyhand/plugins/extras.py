@@ -1,0 +1,31 @@
+"""The packages of our extras that other programs bring too, in versions with another interface."""
+
+from __future__ import annotations
+
+import logging
+from importlib.metadata import PackageNotFoundError, version
+
+WANTED: dict[str, tuple[str, str]] = {"mcp": ("mcp", ">=1.24,<2"), "a2a": ("a2a-sdk", ">=1.2,<2")}
+"""By extra, the package and the versions that we can use, as in `pyproject.toml`."""
+
+
+def keep_quiet(package: str) -> None:
+    """Keep a package's log off the terminal, unless somebody has set logging up: our own messages say what matters."""
+    logger = logging.getLogger(package)
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+
+
+def missing_extra(extra: str) -> str | None:
+    """Why the extra cannot be used and what to do about it, or None. Imports nothing of it."""
+    from packaging.specifiers import SpecifierSet
+
+    package, versions = WANTED[extra]
+    remedy = f"pip install 'steadyhand[{extra}]'"
+    try:
+        found = version(package)
+    except PackageNotFoundError:
+        return f"the package `{package}` is not installed: {remedy}"
+    if SpecifierSet(versions).contains(found, prereleases=True):
+        return None
+    return f"the package `{package}` is there in version {found}, and {versions} is needed: {remedy}"
