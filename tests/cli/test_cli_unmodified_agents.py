@@ -130,8 +130,9 @@ def test_an_agent_of_a_framework_is_seen_through_what_it_returns(project, framew
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_framework_that_tells_of_a_call_that_reached_nobody_fails_by_the_service(project, framework):
-    """Its result has the call, as its word; the shop was never asked."""
+    """Its result has the call, as its word; the shop, whose address it was given, was never asked."""
     _need(*FRAMEWORKS[framework])
+    (project.folder / "steadyhand.toml").write_text('[agents.python.env]\nSHOP_IT_IGNORES = "{mocks_url}"\n')
     trial = _run(project, f"python:./desk_{framework}.py:answer", "good", "generous")["good"]
     assert _broken(trial) == ("shop asked with the number",)
     told = trial["evaluations"][0]
