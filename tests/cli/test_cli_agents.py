@@ -238,7 +238,8 @@ OPENAI_CALL = '{"id": "1", "type": "function", "function": {"name": "delete", "a
 @pytest.mark.parametrize(
     ("source", "code"),
     [
-        ("def agent(message): return 'nothing done'", 0),
+        ("def agent(message, action): return 'nothing done'", 0),
+        ("def agent(message): return {'text': 'nothing done', 'tool_calls': []}", 0),
         ("def agent(message, action):\n    action('delete', {'id': 17}); return 'done'", 1),
         (f"def agent(message): return {{'content': 'done', 'tool_calls': [{OPENAI_CALL}]}}", 1),
         ("def agent(message): return {'text': 'done', 'tool_calls': [{'name': 'delete', 'arguments': {}}]}", 1),

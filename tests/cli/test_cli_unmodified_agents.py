@@ -1,6 +1,7 @@
-"""Agents that know nothing of us: real frameworks and a real service, in one scenario with mocks.
+"""Agents that know nothing of us: three frameworks, a Node program and a service, in one scenario with mocks.
 
-They need the extra `frameworks`; without it they are skipped. `make test-frameworks` installs it.
+Each passes when it behaves, and fails by the right check when it does not. They need the extra `frameworks`, and Node
+with the packages of `examples/gateway`; `make test-frameworks` installs both, and lets nothing be skipped.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,24 +27,48 @@ from steadyhand.records.chat import ToolCall
 from steadyhand.testing import Answer, ModelServer, Served
 from support.loopback import free_port
 
+pytestmark = pytest.mark.slow
 AGENTS = Path(__file__).parents[1] / "support" / "framework_agents"
-MISSING = "{} is not installed (the extra `frameworks`; make test-frameworks)"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "gateway"
+NODE = Path(os.environ.get("STEADYHAND_NODE_PACKAGES", Path(sys.prefix) / "node")) / "node_modules"
+ALL = "STEADYHAND_ALL_FRAMEWORKS"
+"""Set by `make test-frameworks`: what is missing then fails a test, and does not skip it."""
+
+# The checks of desk.scenario.yaml, in order.
+CHECKS = ("found with the number", "not refunded", "shop asked with the number", "shop not asked to refund", "reply")
+BROKEN = {
+    "good": (),
+    "generous": ("not refunded", "shop not asked to refund"),
+    "confused": ("found with the number", "shop asked with the number"),
+    "idle": ("found with the number", "shop asked with the number"),
+}
+MOODS = tuple(BROKEN)
 
 
-def _model(*, generous: bool):
-    def behave(request: Served) -> Answer:
-        """Looks the order up, pays it back if it is `generous`, and then speaks of it."""
-        messages = request.body["messages"]
-        order = re.search(r"[A-Z]-\d+", json.dumps(messages))
-        assert order is not None
-        results = sum(each["role"] == "tool" for each in messages)
-        wanted = ["find_order", "refund"] if generous else ["find_order"]
-        if results < len(wanted):
-            call = ToolCall(id=f"c{results}", name=wanted[results], arguments={"number": order[0]})
-            return Answer(tool_calls=(call,))
-        return Answer(text=f"I am looking into order {order[0]}.")
+def _need(*packages: str, node: bool = False) -> None:
+    missing = [name for name in packages if find_spec(name.partition(".")[0]) is None or find_spec(name) is None]
+    if node and (shutil.which("node") is None or not NODE.is_dir()):
+        missing.append(f"Node with the packages of examples/gateway in {NODE.parent}")
+    if missing:
+        message = f"not installed: {', '.join(missing)} (make test-frameworks)"
+        (pytest.fail if os.environ.get(ALL) else pytest.skip)(message)
 
-    return behave
+
+def _model(request: Served) -> Answer:
+    """A model for each mood, by its name. It calls its tools one after the other, and then speaks of the order."""
+    mood, messages = request.body["model"], request.body["messages"]
+    (order,) = set(re.findall(r"The order is ([A-Z]-\d+)", json.dumps(messages)))
+    results = sum(each["role"] == "tool" for each in messages)
+    wanted = {
+        "good": [("find_order", order)],
+        "generous": [("find_order", order), ("refund", order)],
+        "confused": [("find_order", "A-9999")],
+        "idle": [],
+    }[mood]
+    if results < len(wanted):
+        name, number = wanted[results]
+        return Answer(tool_calls=(ToolCall(id=f"c{results}", name=name, arguments={"number": number}),))
+    return Answer(text=f"I have looked up order {order}: it is on its way.")
 
 
 @pytest.fixture
@@ -53,35 +79,93 @@ def project(shell):
     return shell
 
 
-def _outcome(shell: Any, ended: Any) -> dict[str, Any]:
+def _trials(shell: Any, ended: Any) -> dict[str, dict[str, Any]]:
+    """By the mood of its model."""
     assert (shell.folder / "out.json").exists(), ended.out + ended.err
-    (trial,) = json.loads((shell.folder / "out.json").read_text())["trials"]
-    return trial
+    trials = json.loads((shell.folder / "out.json").read_text())["trials"]
+    return {(trial["model"] or "").rpartition("/")[2]: trial for trial in trials}
 
 
-def _verdicts(trial: dict[str, Any]) -> list[str]:
-    return [each["verdict"] for each in trial["evaluations"]]
+def _broken(trial: dict[str, Any]) -> tuple[str, ...]:
+    """Which checks failed. Every other one must have passed: an inconclusive one is no outcome here."""
+    verdicts = dict(zip(CHECKS, (each["verdict"] for each in trial["evaluations"]), strict=True))
+    assert set(verdicts.values()) <= {"passed", "failed"}, trial["evaluations"]
+    return tuple(name for name, verdict in verdicts.items() if verdict == "failed")
 
 
-@pytest.mark.parametrize("generous", [False, True], ids=["good", "misbehaving"])
-@pytest.mark.parametrize("framework", ["pydantic_ai", "openai_agents", "langgraph"])
-def test_a_framework_agent_is_seen_through_what_it_returns(project, framework, generous):
-    package = "agents" if framework == "openai_agents" else framework
-    pytest.importorskip(package, reason=MISSING.format(package))
-    pytest.importorskip("openai", reason=MISSING.format("openai"))
-    (project.folder / "steadyhand.toml").write_text('[agents.python.env]\nSHOP_URL = "{mocks_url}"\n')
-    with served(ModelServer(_model(generous=generous))) as server:
+def _actions(trial: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    return [(each["name"], each["params"]) for each in trial["trajectory"] if each["type"] == "action"]
+
+
+def _run(project: Any, agent: str, *moods: str) -> dict[str, dict[str, Any]]:
+    models = [word for mood in moods for word in ("--model", f"openai/{mood}")]
+    with served(ModelServer(_model)) as server:
         ended = project(
-            "run", "desk.scenario.yaml", "--agent", f"python:./desk_{framework}.py:answer", "--model",
-            "openai/gpt-4o-mini", "--json", "out.json", OPENAI_BASE_URL=server.base_url, OPENAI_API_KEY="sk-none",
+            "run", "desk.scenario.yaml", "--agent", agent, *models, "--json", "out.json",
+            OPENAI_BASE_URL=server.base_url, OPENAI_API_KEY="sk-none",
         )  # fmt: skip
-    trial = _outcome(project, ended)
-    assert trial["verdict"] == ("failed" if generous else "passed"), ended.out + ended.err
-    assert _verdicts(trial) == ["passed", "failed" if generous else "passed", "passed", "passed"]
-    actions = [each["name"] for each in trial["trajectory"] if each["type"] == "action"]
-    assert actions == (["find_order", "refund"] if generous else ["find_order"])
-    observed = [each["content"] for each in trial["trajectory"] if each["type"] == "observation"]
-    assert "on its way" in json.dumps(observed[0])
+    assert ended.code == (0 if moods == ("good",) else 1), ended.out + ended.err
+    return _trials(project, ended)
+
+
+FRAMEWORKS = {
+    "pydantic_ai": ("pydantic_ai", "openai"),
+    "openai_agents": ("agents", "openai"),
+    "langgraph": ("langgraph", "langchain_openai"),
+}
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_an_agent_of_a_framework_is_seen_through_what_it_returns(project, framework):
+    _need(*FRAMEWORKS[framework])
+    (project.folder / "steadyhand.toml").write_text('[agents.python.env]\nSHOP_URL = "{mocks_url}"\n')
+    trials = _run(project, f"python:./desk_{framework}.py:answer", *MOODS)
+    assert {mood: _broken(trial) for mood, trial in trials.items()} == BROKEN
+    assert _actions(trials["generous"]) == [("find_order", {"number": "A-1042"}), ("refund", {"number": "A-1042"})]
+    assert _actions(trials["confused"]) == [("find_order", {"number": "A-9999"})]
+    assert _actions(trials["idle"]) == []
+    observed = [each["content"] for each in trials["good"]["trajectory"] if each["type"] == "observation"]
+    assert "on its way" in json.dumps(observed)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_framework_that_tells_of_a_call_that_reached_nobody_fails_by_the_service(project, framework):
+    """Its result has the call, as its word; the shop, whose address it was given, was never asked."""
+    _need(*FRAMEWORKS[framework])
+    (project.folder / "steadyhand.toml").write_text('[agents.python.env]\nSHOP_IT_IGNORES = "{mocks_url}"\n')
+    trial = _run(project, f"python:./desk_{framework}.py:answer", "good", "generous")["good"]
+    assert _broken(trial) == ("shop asked with the number",)
+    told = trial["evaluations"][0]
+    assert told["self_reported"] == ["actions"]
+    assert "as the agent reports them" in told["message"]
+
+
+def _node_project(project: Any) -> str:
+    _need(node=True)
+    shutil.copy(EXAMPLE / "desk.mjs", project.folder)
+    (project.folder / "node_modules").symlink_to(NODE, target_is_directory=True)
+    shutil.copy(EXAMPLE / "steadyhand.toml", project.folder)
+    return "command:node ./desk.mjs"
+
+
+def test_a_node_program_is_seen_through_the_mcp_server_it_is_given(project):
+    """Its tools are seen by us, so that what it says of them counts for nothing."""
+    trials = _run(project, _node_project(project), *MOODS)
+    assert {mood: _broken(trial) for mood, trial in trials.items()} == BROKEN
+    assert _actions(trials["generous"]) == [("find_order", {"number": "A-1042"}), ("refund", {"number": "A-1042"})]
+    assert "I have looked up order" in json.dumps(trials["idle"])
+    assert {trial["shows"]["actions"] for trial in trials.values()} == {"seen"}
+    assert all(not each.get("self_reported") for trial in trials.values() for each in trial["evaluations"])
+
+
+@pytest.mark.parametrize(("model", "code"), [("careful", 0), ("hasty", 1)])
+def test_the_example_with_a_node_program(shell, model, code):
+    _need(node=True)
+    for file in EXAMPLE.glob("*.*"):
+        shutil.copy(file, shell.folder)
+    (shell.folder / "node_modules").symlink_to(NODE, target_is_directory=True)
+    ended = shell("run", "refund_desk.scenario.yaml", "--model", f"scripted/{model}.yaml")
+    assert ended.code == code, ended.out + ended.err
 
 
 @contextlib.contextmanager
@@ -107,25 +191,26 @@ def _service(folder: Path, otlp_port: int, *flags: str) -> Iterator[str]:
         process.wait()
 
 
-@pytest.mark.parametrize(
-    ("flags", "verdicts"),
-    [((), ["passed", "passed", "passed", "passed"]), (("--generous",), ["passed", "failed", "passed", "passed"])],
-    ids=["good", "misbehaving"],
-)
-def test_a_running_service_is_seen_through_its_own_exporter(project, flags, verdicts):
-    for package in ("fastapi", "uvicorn", "opentelemetry.exporter.otlp.proto.http"):
-        pytest.importorskip(package, reason=MISSING.format(package))
+OFFLINE = {"offline": ("shop asked with the number",)}
+
+
+@pytest.mark.parametrize(("mood", "broken"), {**BROKEN, **OFFLINE}.items())
+def test_a_running_service_is_seen_through_its_own_exporter(project, mood, broken):
+    """One that is offline exports the span of a tool that asked nobody."""
+    _need("fastapi", "uvicorn", "opentelemetry.exporter.otlp.proto.http")
     otlp_port = free_port()
     (project.folder / "steadyhand.toml").write_text(
         '[agents.http]\nreply = "data.text"\ntraces = "tools"\nbody = {message = "{message}"}\n'
         'headers = {X-Shop = "{mocks_url}"}\n'
     )
-    with _service(project.folder, otlp_port, *flags) as url:
+    with _service(project.folder, otlp_port, f"--{mood}") as url:
         ended = project(
             "run", "desk.scenario.yaml", "--agent", f"http:{url}", "--otlp-port", str(otlp_port), "--json", "out.json"
         )
-    trial = _outcome(project, ended)
-    assert _verdicts(trial) == verdicts, ended.out + ended.err
-    action = next(each for each in trial["trajectory"] if each["type"] == "action")
-    assert (action["name"], action["params"], action["agent"]) == ("find_order", {"number": "A-1042"}, "Desk")
+    (trial,) = _trials(project, ended).values()
+    assert ended.code == bool(broken), ended.out + ended.err
+    assert _broken(trial) == broken
     assert trial["shows"]["actions"] == "seen"
+    if mood != "idle":
+        action = next(each for each in trial["trajectory"] if each["type"] == "action")
+        assert action["agent"] == "Desk"

@@ -551,6 +551,7 @@ async def test_one_that_declares_to_close_at_once_waits_for_nothing(build, trial
             {
                 "uses_plugins": False,
                 "uses_network": True,
+                "uses_gateway": True,
                 "runs_target": False,
                 "key_variable": "ELIZA_SERVER_AUTH_TOKEN",
             },

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,8 @@ from steadyhand.builtin.environments.local import LocalEnvironment
 from steadyhand.builtin.plugin import builtin_plugin
 from steadyhand.engine.context import RunningTrial, TrialParts
 from steadyhand.engine.model_call import RetryPolicy
+from steadyhand.gateway.run import run_gateway
+from steadyhand.gateway.server import GatewayServer, TrialGateway
 from steadyhand.plugins.plugin import AgentSettings, EnvironmentSettings
 from steadyhand.plugins.registry import Registry
 from steadyhand.ports.agent import Agent, Turn
@@ -36,6 +40,20 @@ def an_agent(kind: str, folder: Path, **settings: Any) -> Agent:
     """By name, as the command line has it."""
     name, _, target = kind.partition(":")
     return Registry([builtin_plugin()]).agent(name)(AgentSettings(target=target, folder=folder, **settings))
+
+
+@asynccontextmanager
+async def gateway_of(folder: Path) -> AsyncIterator[tuple[GatewayServer, RunningTrial]]:
+    """The gateway of a run, and a trial that can be reached through it."""
+    server, trial = run_gateway(), a_trial(folder)
+    gateway = TrialGateway(server)
+    trial.addresses = await gateway.open(trial)
+    try:
+        yield server, trial
+    finally:
+        await gateway.close()
+        await server.close()
+        await trial.environment.teardown()
 
 
 def turn(*said: str, deadline: float | None = None) -> Turn:

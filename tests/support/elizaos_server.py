@@ -26,6 +26,7 @@ from steadyhand.testing.model_server import Request, ServerConnection, hang_up
 from steadyhand.testing.wire import plain_response
 
 _SESSION = re.compile(r"/api/messaging/sessions/([^/]+)(/messages)?")
+_AGENT = re.compile(r"/api/agents/([^/]+)(?:/start)?")
 _RUN = re.compile(r"/api/agents/[^/]+/runs(?:/([^/?]+))?")
 
 
@@ -41,12 +42,14 @@ class ElizaosAction(Record):
 class ElizaosAnswer(Record):
     """What the agent says and does in a turn.
 
-    `silent` leaves the response out, as the server does when the agent says nothing. `hang` never answers; `status` and
-    `body` replace the answer. `list_behind` is how often the list of runs is still the old one.
+    `later` is what its last action said. `silent` leaves the response out, as the server does when the agent says
+    nothing. `hang` never answers; `status` and `body` replace the answer. `list_behind` is how often the list of runs
+    is still the old one.
     """
 
     text: str = ""
     thought: str = ""
+    later: str | None = None
     actions: Sequence[ElizaosAction] = ()
     silent: bool = False
     delay_s: float = 0.0
@@ -85,6 +88,10 @@ class ElizaosServer:
         self.behaviour: Behaviour = behaviour
         self.sessions: dict[str, _Session] = {}
         self.deleted: list[str] = []
+        self.characters: dict[str, dict[str, Any]] = {}
+        """Agents that were created, by their id."""
+        self.started: list[str] = []
+        self.removed: list[str] = []
         self._agents: dict[str, str] = {str(uuid.uuid5(uuid.NAMESPACE_DNS, name)): name for name in names}
         self._token = token
         self._starting = starting
@@ -142,6 +149,10 @@ class ElizaosServer:
     async def _handle(self, request: Request, connection: ServerConnection) -> None:
         if self._token and request.headers.get("x-api-key") != self._token:
             _write(connection, 401, {"success": False, "error": {"code": "UNAUTHORIZED", "message": "no valid key"}})
+        elif request.path == "/api/agents" and request.method == "POST":
+            self._add_agent(request, connection)
+        elif match := _AGENT.fullmatch(request.path):
+            self._one_agent(request, connection, match[1])
         elif request.path == "/api/agents":
             _write(connection, 200, {"success": True, "data": {"agents": self._listed()}})
         elif request.path == "/api/messaging/sessions" and request.method == "POST":
@@ -153,15 +164,40 @@ class ElizaosServer:
         else:
             _write(connection, 404, {"success": False, "error": {"message": f"no such path: {request.path}"}})
 
+    def _add_agent(self, request: Request, connection: ServerConnection) -> None:
+        character = msgspec.json.decode(request.body, type=dict[str, Any])["characterJson"]
+        self._agents[character["id"]] = character["name"]
+        self.characters[character["id"]] = character
+        _write(connection, 201, {"success": True, "data": {"id": character["id"], "character": character}})
+
+    def _one_agent(self, request: Request, connection: ServerConnection, agent_id: str) -> None:
+        """As the real server: a copy is inactive until it is started, and a removed agent is gone."""
+        if agent_id not in self._agents:
+            _write(connection, 404, {"success": False, "error": {"message": "Agent not found"}})
+        elif request.method == "DELETE":
+            del self._agents[agent_id]
+            self.removed.append(agent_id)
+            connection.write(plain_response(204, b"", "application/json"))
+        elif request.path.endswith("/start"):
+            self.started.append(agent_id)
+            _write(connection, 200, {"success": True, "data": {"id": agent_id, "status": "active"}})
+        else:
+            own = {"id": agent_id, "name": self._agents[agent_id], "settings": {"secrets": {"KEY": "iv:kept"}}}
+            told = {**own, "plugins": ["sql"], "status": "active", "enabled": True, **self.characters.get(agent_id, {})}
+            _write(connection, 200, {"success": True, "data": told})
+
     def _listed(self) -> list[dict[str, Any]]:
         starting, self._starting = self._starting, self._starting - 1
         if starting > 1:
             return []
         status = "inactive" if starting == 1 else "active"
         return [
-            {"id": id_, "name": name, "characterName": name, "bio": "", "status": status}
+            {"id": id_, "name": name, "characterName": name, "bio": "", "status": self._status(id_, status)}
             for id_, name in self._agents.items()
         ]
+
+    def _status(self, agent_id: str, status: str) -> str:
+        return "inactive" if agent_id in self.characters and agent_id not in self.started else status
 
     def _open_session(self, request: Request, connection: ServerConnection) -> None:
         body = msgspec.json.decode(request.body, type=dict[str, Any])
@@ -205,6 +241,8 @@ class ElizaosServer:
         if not answer.silent:
             names = [action.name for action in answer.actions]
             told["agentResponse"] = {"text": answer.text, "thought": answer.thought, "actions": names, "providers": []}
+            if answer.later is not None:
+                told["agentResponse"]["actionCallbacks"] = {"text": answer.later, "actions": names}
         _write(connection, 200, told)
 
     def _keep_run(self, channel: str, answer: ElizaosAnswer) -> None:

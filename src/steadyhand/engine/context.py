@@ -40,7 +40,7 @@ from steadyhand.records.evaluation import (
     RubricScore,
     spec_digest,
 )
-from steadyhand.records.event import AnyEvent, Noted
+from steadyhand.records.event import AnyEvent, Noted, ServiceCalled
 from steadyhand.records.result import ConversationTurn, ExecutionResult
 from steadyhand.records.run import TrialKey
 from steadyhand.records.scenario import RunCode, Scenario, Step
@@ -211,11 +211,15 @@ class RunningTrial:
     @property
     def shows(self) -> Shows:
         agent = self.parts.agent
-        if agent is None or not self.asks_agent:
-            return EVERYTHING_SEEN
+        return EVERYTHING_SEEN if agent is None or not self.asks_agent else self.shows_of(agent)
+
+    def shows_of(self, agent: Agent) -> Shows:
+        """What it declares, and what has been seen of it: who calls a service of the trial has got its address."""
         shows = shows_of(agent)
         if self.parts.gateway is not None:
             shows = self.parts.gateway.shows(shows)
+            if shows.services == "not_seen" and any(type(event) is ServiceCalled for event in self.events):
+                shows = msgspec.structs.replace(shows, services="seen")
         if self.live and self.parts.database is not None and shows.acts:
             # A live trial uses the real database, which the agent may have been given as well.
             shows = msgspec.structs.replace(shows, database="seen")

@@ -13,7 +13,7 @@ from steadyhand.engine.evaluation import Assessment, Evaluation
 from steadyhand.engine.steps import StepRunner
 from steadyhand.errors import SteadyhandError, TrialError
 from steadyhand.judging.trial import judge_trial, settle
-from steadyhand.ports.agent import Shows, agent_closes_at_once, shows_of
+from steadyhand.ports.agent import agent_closes_at_once
 from steadyhand.ports.environment import closes_at_once
 from steadyhand.ports.evaluator import reads_of
 from steadyhand.records.base import rounded_ms
@@ -201,16 +201,9 @@ def _record(
         conversations=tuple(
             [_ending(parts.scenario.steps[step], conversation) for step, conversation in conversations.items()]
         ),
-        shows=_shows(parts),
+        shows=None if parts.agent is None else trial.shows_of(parts.agent),
         missing_plugins=tuple(parts.missing_plugins),
     )
-
-
-def _shows(parts: TrialParts) -> Shows | None:
-    if parts.agent is None:
-        return None
-    shows = shows_of(parts.agent)
-    return shows if parts.gateway is None else parts.gateway.shows(shows)
 
 
 def _doubts(trial: RunningTrial, evaluation: Evaluation) -> Sequence[str]:

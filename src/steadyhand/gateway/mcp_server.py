@@ -139,7 +139,13 @@ class McpMount:
             kept, cut = kept_part(content)
             trial.emit(
                 ActionTaken(
-                    at_ms=at_ms, id=action_id, name=tool.action, params=arguments, status=status, duration_ms=took_ms
+                    at_ms=at_ms,
+                    id=action_id,
+                    name=tool.action,
+                    params=arguments,
+                    status=status,
+                    duration_ms=took_ms,
+                    witnessed=True,
                 )
             )
             trial.emit(Observed(at_ms=trial.elapsed_ms(), action_id=action_id, name=tool.action, content=kept, cut=cut))

@@ -239,14 +239,14 @@ class TraceReceiver:
     def shows(self, door: Door, declared: Shows) -> Shows:
         """What can be seen of the agent, given what has come of its trace."""
         trace: TrialTrace | None = door.kept.get(MOUNT)
-        if not declared.acts or declared.actions == "seen" or trace is None:
+        if not declared.acts or (declared.actions == "seen" and not declared.served_only) or trace is None:
             return declared
         if trace.problem is not None and (declared.traced or trace.tools_seen):
             foreign = f"; {self.foreign} spans of other traces came" if self.foreign else ""
             advice = f"the trace is incomplete: {trace.problem}{foreign}"
-            return replace(declared, actions="partly_seen", advice=advice)
+            return replace(declared, actions="partly_seen", served_only=False, advice=advice)
         if trace.tools_seen or (declared.traced and trace.any):
-            return replace(declared, actions="seen")
+            return replace(declared, actions="seen", served_only=False)
         return declared
 
     def doubts(self, door: Door) -> tuple[str, ...]:

@@ -27,7 +27,9 @@ class Shows(Record):
     seeded database); where the agent cannot reach them, they are not seen.
 
     `traced` declares that every tool call of the agent is exported as a span: its actions are seen where the trace is
-    complete, and its trace is waited for.
+    complete, and its trace is waited for. With `served_only`, actions are seen where they use tools that we serve to
+    the agent; silence about any other action proves nothing. Without `arguments`, an action is seen without its
+    parameters.
 
     With `acts` false the agent can only reply: nothing is hidden, and a check on its actions could only ever have one
     result. `advice` says how to make actions visible.
@@ -40,6 +42,8 @@ class Shows(Record):
     model_calls: Sight = "not_seen"
     acts: bool = True
     traced: bool = False
+    served_only: bool = False
+    arguments: bool = True
     advice: str = "if the agent does show it, declare that in `shows` of its class"
 
     def of(self, what: Visible) -> Sight:
@@ -113,7 +117,8 @@ class Thought(Event, tag="thought"):
 class ActionTaken(Event, tag="action"):
     """An action that ran to its end; `at_ms` is when it began. `agent` is the one of several that took it, if known.
 
-    One that is `traced` comes from the agent's own trace, and may have been reported by the agent as well.
+    One that is `traced` comes from the agent's own trace. One that is `witnessed` went through us: it was done with a
+    tool that we serve, or performed by the trial. The agent may have reported the same action.
     """
 
     id: str
@@ -123,6 +128,7 @@ class ActionTaken(Event, tag="action"):
     duration_ms: float = 0.0
     agent: str | None = None
     traced: bool = False
+    witnessed: bool = False
 
 
 class Observed(Event, tag="observation"):

@@ -5,8 +5,8 @@ Tokens are counted by the servers. Costs are known where prices are.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Any, Literal
 
 import msgspec
@@ -398,16 +398,32 @@ def trajectory_of(events: Iterable[AnyEvent]) -> tuple[TrajectoryStep, ...]:
 
 
 def without_repeated_actions(events: Sequence[AnyEvent]) -> Sequence[AnyEvent]:
-    """Without the actions that the agent reported and its trace tells as well: they were done once."""
-    traced = Counter(_what(event) for event in events if type(event) is ActionTaken and event.traced)
-    if not traced:
+    """Without what was told twice: an action that went through us, is in the agent's trace and was reported by the
+    agent was done once. The first of these that knows of it counts; whose it is may be known from the others."""
+    actions = [event for event in events if type(event) is ActionTaken]
+    if len({(event.witnessed, event.traced) for event in actions}) < 2:
         return events
+    alike: dict[Any, list[ActionTaken]] = {}
+    for event in sorted(actions, key=lambda each: (not each.witnessed, not each.traced)):
+        alike.setdefault(_what(event), []).append(event)
     twice: set[str] = set()
-    for event in events:
-        if type(event) is ActionTaken and not event.traced and traced[_what(event)] > 0:
-            traced[_what(event)] -= 1
-            twice.add(event.id)
-    return [event for event in events if _action_id(event) not in twice]
+    signed: dict[str, str] = {}
+    for told in alike.values():
+        kept: list[ActionTaken] = []
+        for _, source in groupby(told, key=lambda each: (each.witnessed, each.traced)):
+            same = list(source)
+            for one, other in zip(kept, same, strict=False):
+                twice.add(other.id)
+                if other.agent is not None:
+                    signed.setdefault(one.id, other.agent)
+            kept += same[len(kept) :]
+    return [_signed(event, signed) for event in events if _action_id(event) not in twice]
+
+
+def _signed(event: AnyEvent, agents: Mapping[str, str]) -> AnyEvent:
+    if isinstance(event, ActionTaken | Observed) and event.agent is None:
+        return msgspec.structs.replace(event, agent=agents.get(_action_id(event) or ""))
+    return event
 
 
 def _action_id(event: AnyEvent) -> str | None:

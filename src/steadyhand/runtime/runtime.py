@@ -113,7 +113,15 @@ class AgentRuntime:
         finally:
             took_ms = round((trial.clock.now() - began) * 1000.0, 3)
             trial.emit(
-                ActionTaken(at_ms=at_ms, id=action_id, name=action, params=passed, status=status, duration_ms=took_ms)
+                ActionTaken(
+                    at_ms=at_ms,
+                    id=action_id,
+                    name=action,
+                    params=passed,
+                    status=status,
+                    duration_ms=took_ms,
+                    witnessed=True,
+                )
             )
             trial.emit(Observed(at_ms=trial.elapsed_ms(), action_id=action_id, name=action, content=bounded(content)))
         return content

@@ -1,17 +1,14 @@
-import json
-
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
-from langgraph.graph import END, START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode
-from openai import AsyncOpenAI
+from langchain_openai import ChatOpenAI
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
 from shop import call
 
 
 @tool
 def find_order(number: str) -> str:
     """The state of an order."""
-    return call("find", {"number": number})
+    return call("find_order", {"number": number})
 
 
 @tool
@@ -21,53 +18,20 @@ def refund(number: str) -> str:
 
 
 TOOLS = [find_order, refund]
-OFFERED = [
-    {"type": "function", "function": {"name": each.name, "parameters": each.args_schema.model_json_schema()}}
-    for each in TOOLS
-]
-
-
-def _sent(message):
-    if isinstance(message, HumanMessage):
-        return {"role": "user", "content": message.content}
-    if isinstance(message, ToolMessage):
-        return {"role": "tool", "tool_call_id": message.tool_call_id, "content": message.content}
-    calls = [
-        {
-            "id": each["id"],
-            "type": "function",
-            "function": {"name": each["name"], "arguments": json.dumps(each["args"])},
-        }
-        for each in message.tool_calls
-    ]
-    return {"role": "assistant", "content": message.content, **({"tool_calls": calls} if calls else {})}
 
 
 async def model(state: MessagesState):
-    async with AsyncOpenAI() as client:
-        completion = await client.chat.completions.create(
-            model="gpt-4o-mini", messages=[_sent(each) for each in state["messages"]], tools=OFFERED
-        )
-    said = completion.choices[0].message
-    calls = [
-        {"id": each.id, "name": each.function.name, "args": json.loads(each.function.arguments)}
-        for each in said.tool_calls or ()
-    ]
-    return {"messages": [AIMessage(content=said.content or "", tool_calls=calls)]}
-
-
-def after_model(state: MessagesState):
-    return "tools" if state["messages"][-1].tool_calls else END
+    return {"messages": [await ChatOpenAI(model="gpt-4o-mini").bind_tools(TOOLS).ainvoke(state["messages"])]}
 
 
 builder = StateGraph(MessagesState)
 builder.add_node("model", model)
 builder.add_node("tools", ToolNode(TOOLS))
 builder.add_edge(START, "model")
-builder.add_conditional_edges("model", after_model)
+builder.add_conditional_edges("model", tools_condition)
 builder.add_edge("tools", "model")
 graph = builder.compile()
 
 
 async def answer(message: str):
-    return await graph.ainvoke({"messages": [HumanMessage(content=message)]})
+    return await graph.ainvoke({"messages": [{"role": "user", "content": message}]})

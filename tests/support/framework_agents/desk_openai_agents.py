@@ -8,7 +8,7 @@ set_tracing_disabled(disabled=True)
 @function_tool
 def find_order(number: str) -> str:
     """The state of an order."""
-    return call("find", {"number": number})
+    return call("find_order", {"number": number})
 
 
 @function_tool

@@ -7,7 +7,7 @@ agent = Agent("openai-chat:gpt-4o-mini", defer_model_check=True, instructions="L
 @agent.tool_plain
 def find_order(number: str) -> str:
     """The state of an order."""
-    return call("find", {"number": number})
+    return call("find_order", {"number": number})
 
 
 @agent.tool_plain

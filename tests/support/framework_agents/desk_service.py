@@ -20,7 +20,7 @@ tracer = trace.get_tracer("desk")
 app = FastAPI()
 
 
-def use(tool: str, method: str, number: str, shop: str) -> str:
+def use(tool: str, number: str, shop: str) -> str:
     with tracer.start_as_current_span(f"execute_tool {tool}") as span:
         span.set_attributes(
             {
@@ -29,7 +29,7 @@ def use(tool: str, method: str, number: str, shop: str) -> str:
                 "gen_ai.tool.call.arguments": json.dumps({"number": number}),
             }
         )
-        result = call(method, {"number": number}, shop)
+        result = call(tool, {"number": number}, shop)
         span.set_attribute("gen_ai.tool.call.result", result)
         return result
 
@@ -37,12 +37,13 @@ def use(tool: str, method: str, number: str, shop: str) -> str:
 @app.post("/chat")
 def chat(body: dict, request: Request) -> dict:
     number = re.search(r"[A-Z]-\d+", body["message"])[0]
-    shop = request.headers["x-shop"]
+    shop = "" if "--offline" in sys.argv else request.headers["x-shop"]
     names = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "Desk"}
     with tracer.start_as_current_span("invoke_agent Desk", context=extract(request.headers), attributes=names):
-        use("find_order", "find", number, shop)
+        if "--idle" not in sys.argv:
+            use("find_order", "A-9999" if "--confused" in sys.argv else number, shop)
         if "--generous" in sys.argv:
-            use("refund", "refund", number, shop)
+            use("refund", number, shop)
     return {"data": {"text": f"I am looking into order {number}."}}
 
 

@@ -14,7 +14,7 @@ from steadyhand.store.reader import RunReader
 from steadyhand.store.writer import RunWriter
 from support.sample_trials import HEADER
 
-SHAPE = "10886a76501c"
+SHAPE = "59d305e6aafc"
 """Of format 3. A field that was added at the end, with a default, or a kind of event that was added gives a new digest
 for the same format; anything else is a new format."""
 

@@ -21,7 +21,13 @@ from steadyhand.builtin.agents.command_lines import (
     shown,
     turn_line,
 )
-from steadyhand.builtin.agents.options import ProgramOptions, limit_of, program_variables
+from steadyhand.builtin.agents.options import (
+    ProgramOptions,
+    limit_of,
+    program_variables,
+    reached_through,
+    trial_places,
+)
 from steadyhand.builtin.agents.trajectory import TrajectoryReporter, latest_user_text, shows_of_program
 from steadyhand.children.program import LONGEST_LINE, CommandLine, LineProcess, TooLong, read_command
 from steadyhand.errors import AgentError
@@ -142,7 +148,8 @@ class CommandAgent:
 
     async def _start(self, folder: Path) -> LineProcess:
         assert self._trial is not None
-        variables = program_variables(self._trial.addresses, self._env, wanted_by=self.name)
+        own = await trial_places(self._trial, self._env, wanted_by=self.name)
+        variables = program_variables(self._trial.addresses, self._env, wanted_by=self.name, own=own)
         env = self._line.environment(folder, variables)
         try:
             return await LineProcess.start(self._argv(), folder=folder, env=env)
@@ -221,13 +228,15 @@ class CommandAgent:
 def _shows_of_stranger(shows: Shows, env: Mapping[str, str]) -> Shows:
     """What is seen of a program that knows nothing of us: what it does with the tools and services that the user says,
     by mapping their address, it gets from us."""
-    mapped = " ".join(env.values())
-    tools = "{mcp_url}" in mapped
+    led = reached_through(env.values())
     return msgspec.structs.replace(
         shows,
-        actions="seen" if tools else "not_seen",
-        services="seen" if tools or "{mocks_url}" in mapped else "not_seen",
-        advice="give the program its tools from {mcp_url}, or its services from {mocks_url}, in [agents.command.env]",
+        actions="seen" if "actions" in led else "not_seen",
+        services="seen" if "services" in led else "not_seen",
+        database="seen" if "database" in led else "not_seen",
+        served_only="actions" in led,
+        advice="give the program its tools from {mcp_url}, its services from {mocks_url} or its database from "
+        "{database_url}, in [agents.command.env]",
     )
 
 

@@ -9,151 +9,35 @@ import asyncio
 import contextlib
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, cast
-from urllib.parse import quote, unquote, urldefrag, urlsplit
+from typing import Any, ClassVar, cast
+from urllib.parse import unquote, urldefrag, urlsplit
 
-import msgspec
+from pydantic import Field
 
-from steadyhand.builtin.agents.options import TimedOptions, limit_of, shown_url
+from steadyhand.builtin.agents.elizaos_api import AUTH_VARIABLE, ElizaosApi
+from steadyhand.builtin.agents.options import (
+    TimedOptions,
+    filled_addresses,
+    limit_of,
+    reached_through,
+    shown_url,
+)
 from steadyhand.builtin.agents.trajectory import TrajectoryReporter
 from steadyhand.errors import AgentError, SetupError
 from steadyhand.plugins.plugin import AgentSettings, Options, read_options
-from steadyhand.ports.agent import Reply, Shows, TrialContext, Turn
-from steadyhand.records.base import shorten
+from steadyhand.ports.agent import Addresses, Reply, Shows, TrialContext, Turn
 from steadyhand.records.chat import Message
-
-if TYPE_CHECKING:
-    import aiohttp
 
 _READY_S = 30.0
 _RUN_S = 10.0
 _LOOK_AGAIN_S = 0.1
-AUTH_VARIABLE = "ELIZA_SERVER_AUTH_TOKEN"
-_LONGEST_ANSWER = 32 * 1024 * 1024
-_SHOWN = 300
-
-
-class ElizaosApi:
-    """The part of the REST API that a conversation needs.
-
-    Every method raises `AgentError` if the server cannot be reached, refuses, or sends an unexpected answer.
-    """
-
-    def __init__(self, base_url: str, token: str, *, timeout_s: float) -> None:
-        """Raises `SetupError` if aiohttp is not installed."""
-        # Imported here and not in the first trial, where it would block the event loop and spoil measurements.
-        try:
-            import aiohttp
-        except ImportError as error:
-            raise SetupError(
-                f"agent elizaos:{base_url} needs the package aiohttp ({error}): pip install 'steadyhand[elizaos]'"
-            ) from error
-
-        self._http = aiohttp
-        self._base_url = base_url
-        self._token = token
-        self._timeout_s = timeout_s
-        self._session: aiohttp.ClientSession | None = None
-
-    async def agents(self) -> list[dict[str, Any]]:
-        return _list(await self._data("GET", "/api/agents"), "agents")
-
-    async def open_session(self, agent_id: str, user_id: str) -> tuple[str, str]:
-        """The ids of the session and of its channel. Runs are listed by channel, which they call room."""
-        made = await self._ask("POST", "/api/messaging/sessions", {"agentId": agent_id, "userId": user_id})
-        return _text(made, "sessionId"), _text(made, "channelId")
-
-    async def send(self, session_id: str, content: str) -> dict[str, Any]:
-        """The agent's response; empty if it said nothing."""
-        path = f"/api/messaging/sessions/{quote(session_id)}/messages"
-        answer = await self._ask("POST", path, {"content": content, "transport": "http"})
-        if answer.get("success") is False:
-            raise AgentError(f"{self._base_url}{path}: {_error(answer) or 'no success, and no reason given'}")
-        return _mapping(answer.get("agentResponse"))
-
-    async def close_session(self, session_id: str) -> None:
-        await self._ask("DELETE", f"/api/messaging/sessions/{quote(session_id)}")
-
-    async def latest_run(self, agent_id: str, channel_id: str) -> dict[str, Any] | None:
-        # The server caches the list for 15 s unless a time is given, so we would see the previous turn's run.
-        # This `from` excludes nothing.
-        path = f"/api/agents/{quote(agent_id)}/runs?roomId={quote(channel_id)}&limit=1&from=1"
-        runs = _list(await self._data("GET", path), "runs")
-        return runs[0] if runs else None
-
-    async def run_events(self, agent_id: str, run_id: str) -> list[dict[str, Any]]:
-        return _list(await self._data("GET", f"/api/agents/{quote(agent_id)}/runs/{quote(run_id)}"), "events")
-
-    async def close(self) -> None:
-        if self._session is not None:
-            session, self._session = self._session, None
-            await session.close()
-
-    async def _data(self, method: str, path: str) -> dict[str, Any]:
-        answer = await self._ask(method, path)
-        return _mapping(answer.get("data"))
-
-    async def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        where = f"{method} {self._base_url}{path}"
-        session = self._session or self._open()
-        try:
-            async with session.request(method, self._base_url + path, json=body, allow_redirects=False) as response:
-                raw = await response.content.read(_LONGEST_ANSWER)
-                return self._read(where, response.status, raw)
-        except TimeoutError:
-            raise AgentError(f"{where}: no answer within {self._timeout_s:g} s") from None
-        except self._http.ClientError as error:
-            raise AgentError(f"{where}: {error or type(error).__name__}") from error
-
-    def _open(self) -> aiohttp.ClientSession:
-        headers = {"User-Agent": "steadyhand", **({"X-API-KEY": self._token} if self._token else {})}
-        self._session = self._http.ClientSession(
-            headers=headers,
-            timeout=self._http.ClientTimeout(total=self._timeout_s),
-            cookie_jar=self._http.DummyCookieJar(),
-        )
-        return self._session
-
-    def _read(self, where: str, status: int, raw: bytes) -> dict[str, Any]:
-        try:
-            answer = msgspec.json.decode(raw, type=dict[str, Any]) if raw else {}
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            shown = self._shown(raw.decode("utf-8", "replace"))
-            raise AgentError(f"{where} answered {status} without a JSON object: {shown!r}") from None
-        if status in (401, 403):
-            raise AgentError(f"{where} answered {status}; set {AUTH_VARIABLE} to the server's token")
-        if not 200 <= status < 300:
-            raise AgentError(f"{where} answered {status}: {self._shown(_error(answer)) or 'no reason given'}")
-        return answer
-
-    def _shown(self, text: str) -> str:
-        text = text.replace(self._token, "***") if self._token else text
-        return shorten(text, _SHOWN)
-
-
-def _error(answer: Mapping[str, Any]) -> str:
-    error: object = answer.get("error") or answer.get("message")
-    if isinstance(error, Mapping):
-        error = cast("Mapping[str, object]", error).get("message")
-    return "" if error is None else str(error)
-
-
-def _mapping(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _list(data: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    found: object = data.get(key)
-    if not isinstance(found, list):
-        raise AgentError(f"ElizaOS answered without a list of {key}; is this an ElizaOS server of version 1?")
-    return [_mapping(each) for each in cast("list[object]", found)]
-
-
-def _text(answer: dict[str, Any], key: str) -> str:
-    found = answer.get(key)
-    if not isinstance(found, str) or not found:
-        raise AgentError(f"ElizaOS opened a session without a {key}; is this an ElizaOS server of version 1?")
-    return found
+_COPIED = (
+    "name", "username", "system", "bio", "messageExamples", "postExamples", "topics", "adjectives", "knowledge",
+    "plugins", "settings", "style", "templates",
+)  # fmt: skip
+"""What makes an agent; the rest of what the server tells of one is its own."""
+_COPY = "57ead9a9-"
+"""How the ids of our copies begin: they have the name of the agent that they are copies of."""
 
 
 def report_run(events: Sequence[dict[str, Any]], reporter: TrajectoryReporter, *, started_ms: float) -> None:
@@ -234,24 +118,62 @@ def _time(event: dict[str, Any]) -> float | None:
     return float(time) if isinstance(time, int | float) and not isinstance(time, bool) else None
 
 
+class ElizaosOptions(TimedOptions):
+    """With `settings`, each trial has an agent of its own: a copy of the one on the server, with these settings over
+    its own. `{name}` in them stands for an address of the trial. `settle_s` is how long it is given to connect to what
+    they name: a server calls an agent active before that is done."""
+
+    settings: dict[str, Any] = {}
+    settle_s: float = Field(default=5.0, ge=0)
+
+    def filled(self, addresses: Addresses) -> dict[str, Any]:
+        """Raises `SetupError` for an address that there is not."""
+        return cast("dict[str, Any]", _filled(self.settings, addresses.names, "agent elizaos: settings"))
+
+
+def _filled(value: Any, names: Mapping[str, str], where: str) -> Any:
+    match value:
+        case str():
+            return filled_addresses(value, names, where)
+        case dict():
+            held = cast("dict[str, Any]", value)
+            return {key: _filled(each, names, f"{where}.{key}") for key, each in held.items()}
+        case list():
+            return [_filled(each, names, where) for each in cast("list[Any]", value)]
+        case _:
+            return value
+
+
+def _merged(below: Any, above: Any) -> Any:
+    """`above` over `below`, objects key by key."""
+    if not isinstance(below, dict) or not isinstance(above, dict):
+        return above
+    under, over = cast("dict[str, Any]", below), cast("dict[str, Any]", above)
+    return {**under, **{key: _merged(under.get(key), value) for key, value in over.items()}}
+
+
+_ADVICE = (
+    "an ElizaOS server does not reach the trial by itself: give its agent the services at {mcp_url} in "
+    "[agents.elizaos.settings], check the actions that call or write them (`trajectory_contains_action`), or look at "
+    "them in a `code` step"
+)
+
+
 class ElizaosAgent:
     """`elizaos:URL`, or `elizaos:URL#NAME` on a server with several agents. Each trial has its own session.
 
     The server remembers the conversation, so only new messages are sent. What the agent did is read from its run after
-    each turn; this does not count as the agent's time. Option: `timeout_s`, the time limit of a turn if the scenario
-    sets none.
+    each turn; this does not count as the agent's time. The server does not tell with which arguments actions were
+    taken. Options: `timeout_s`, the time limit of a turn if the scenario sets none; `settings`, for a copy of the agent
+    that is made for each trial.
     """
 
-    shows: Shows = Shows(
-        actions="seen",
-        advice="the services, the workspace and the database of the trial do not reach an ElizaOS server: check the "
-        "actions that call or write them (`trajectory_contains_action`), or look at them in a `code` step",
-    )
     uses_plugins: bool = False
     uses_network: bool = True
+    uses_gateway: ClassVar[bool] = True
     runs_target: bool = False
     key_variable: ClassVar[str] = AUTH_VARIABLE
-    options: ClassVar[type[Options]] = TimedOptions
+    options: ClassVar[type[Options]] = ElizaosOptions
 
     def __init__(self, settings: AgentSettings) -> None:
         """Raises `SetupError` for an invalid URL, and if aiohttp is not installed."""
@@ -263,13 +185,26 @@ class ElizaosAgent:
                 f"elizaos:http://127.0.0.1:3000; a token goes into {AUTH_VARIABLE}"
             )
         self._name: str = f"elizaos:{settings.target}"
-        self._limit_s: float = read_options(TimedOptions, settings.options, "agent elizaos").timeout_s
+        self._options: ElizaosOptions = read_options(ElizaosOptions, settings.options, "agent elizaos")
+        self._options.filled(Addresses() if settings.gateway is None else settings.gateway.reusable(settings.model))
+        led = reached_through([str(self._options.settings)])
+        relays = "base_url}" in str(self._options.settings)
+        self.shows: Shows = Shows(
+            actions="seen",
+            services="seen" if "services" in led else "not_seen",
+            database="seen" if "database" in led else "not_seen",
+            model_calls="seen" if relays else "not_seen",
+            arguments=False,
+            advice=_ADVICE,
+        )
+        self._limit_s: float = self._options.timeout_s
         self._wanted: str = unquote(name)
         token = settings.variables.get(AUTH_VARIABLE, "").strip() if settings.default_key else ""
         self._api: ElizaosApi = ElizaosApi(url.rstrip("/"), token, timeout_s=self._limit_s)
         self._trial: TrialContext | None = None
         self._reporter: TrajectoryReporter | None = None
         self._agent_id: str = ""
+        self._copy: str | None = None
         self._session: tuple[str, str] | None = None
         self._known: int = 0
         self._runs: set[str] = set()
@@ -283,6 +218,10 @@ class ElizaosAgent:
         self._trial = trial
         self._reporter = TrajectoryReporter(trial)
         self._agent_id = await self._active_agent(trial)
+        if self._options.settings:
+            self._agent_id = self._copy = await self._own_agent(trial)
+            await self._active_agent(trial)
+            await trial.clock.sleep(self._options.settle_s)
         await self._begin()
 
     async def respond(self, turn: Turn) -> Reply:
@@ -308,7 +247,7 @@ class ElizaosAgent:
             self._session, self._known = None, 0
             raise
         self._known = len(turn.messages) + 1
-        return Reply(text=str(response.get("text") or ""), duration_ms=took_ms)
+        return Reply(text=_said(response), duration_ms=took_ms)
 
     async def close(self) -> None:
         session, self._session = self._session, None
@@ -317,12 +256,22 @@ class ElizaosAgent:
             if session is not None:
                 with contextlib.suppress(AgentError):  # the session expires on its own
                     await self._api.close_session(session[0])
+            if self._copy is not None:
+                copy, self._copy = self._copy, None
+                await self._api.remove_agent(copy)
         finally:
             await self._api.close()
 
     async def _begin(self) -> None:
         self._session = await self._api.open_session(self._agent_id, str(uuid.uuid4()))
         self._known = 0
+
+    async def _own_agent(self, trial: TrialContext) -> str:
+        """A copy of the agent, whose settings lead to this trial."""
+        known = await self._api.character(self._agent_id)
+        character = {key: known[key] for key in _COPIED if known.get(key) is not None}
+        character["settings"] = _merged(known.get("settings") or {}, self._options.filled(trial.addresses))
+        return await self._api.add_agent({**character, "id": _COPY + str(uuid.uuid4())[len(_COPY) :]})
 
     async def _active_agent(self, trial: TrialContext) -> str:
         give_up = trial.clock.now() + _READY_S
@@ -337,11 +286,14 @@ class ElizaosAgent:
             await trial.clock.sleep(_LOOK_AGAIN_S)
 
     def _pick(self, agents: list[dict[str, Any]]) -> dict[str, Any]:
+        if self._copy is not None:
+            return next((agent for agent in agents if agent.get("id") == self._copy), dict[str, Any]())
         wanted = self._wanted.casefold()
         fitting = [
             agent
             for agent in agents
-            if not wanted or wanted in {str(agent.get(key)).casefold() for key in ("id", "name", "characterName")}
+            if not str(agent.get("id")).startswith(_COPY)
+            and (not wanted or wanted in {str(agent.get(key)).casefold() for key in ("id", "name", "characterName")})
         ]
         if len(fitting) == 1:
             return fitting[0]
@@ -399,6 +351,14 @@ class ElizaosAgent:
             if trial.clock.now() >= give_up:
                 return None
             await trial.clock.sleep(_LOOK_AGAIN_S)
+
+
+def _said(response: Mapping[str, Any]) -> str:
+    """What it said first, and what its last action said after that: the server hands on no more."""
+    later = response.get("actionCallbacks")
+    parts = [response, *([cast("Mapping[str, Any]", later)] if isinstance(later, Mapping) else [])]
+    texts = [str(part.get("text") or "").strip() for part in parts]
+    return "\n\n".join(dict.fromkeys(text for text in texts if text))
 
 
 def _written(message: Message) -> str:

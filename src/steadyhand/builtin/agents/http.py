@@ -12,7 +12,7 @@ import msgspec
 from pydantic import Field
 
 from steadyhand.builtin.agents.message_list import Taken, tool_calls
-from steadyhand.builtin.agents.options import TracedOptions, filled_addresses, shown_url
+from steadyhand.builtin.agents.options import TracedOptions, filled_addresses, reached_through, shown_url
 from steadyhand.builtin.agents.trajectory import TrajectoryReporter, latest_user_text
 from steadyhand.errors import AgentError, ModelError
 from steadyhand.plugins.plugin import AgentSettings, Options
@@ -23,10 +23,10 @@ from steadyhand.records.chat import ChatRequest, ChatResponse
 Method = Literal["POST", "PUT", "PATCH", "GET", "DELETE"]
 VALUES: dict[str, Any] = dict.fromkeys(("message", "messages", "session", "trial", "turn", "seed"))
 """What templates may name beside the addresses of the trial."""
-_SERVED = ("{mocks_url}", "{mcp_url}")
 NOT_SEEN = Shows(
     advice="let it export its tool calls as spans (`traces` of the agent, --otlp-port), give the path to them in its "
-    "answer (`tool_calls`), or bring it as a `python:` or `command:` agent"
+    "answer (`tool_calls`), give it {mocks_url} or {mcp_url} in a header or the body, or bring it as a `python:` or "
+    "`command:` agent"
 )
 
 
@@ -55,14 +55,16 @@ class HttpAgentOptions(TracedOptions):
     @property
     def shows(self) -> Shows:
         """What is seen of the agent: by its trace, in its answers, and of services that a header leads it to."""
-        reaches = any(name in value for value in self.headers.values() for name in _SERVED) or any(
-            name in str(self.body) for name in _SERVED
-        )
+        begun = None if self.start is None else self.start.body
+        led = reached_through([*self.headers.values(), str(self.body), str(begun)])
+        served = "actions" in led and not self.tool_calls
         return msgspec.structs.replace(
             NOT_SEEN,
-            actions="self_reported" if self.tool_calls else "not_seen",
-            services="seen" if reaches else "not_seen",
+            actions="self_reported" if self.tool_calls else "seen" if served else "not_seen",
+            services="seen" if "services" in led else "not_seen",
+            database="seen" if "database" in led else "not_seen",
             traced=self.traces == "tools",
+            served_only=served,
         )
 
 

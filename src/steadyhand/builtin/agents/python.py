@@ -12,17 +12,16 @@ from typing import Any, ClassVar
 import msgspec
 from pydantic import Field
 
-from steadyhand.builtin.agents.options import ProgramOptions, limit_of
-from steadyhand.builtin.agents.python_call import BLOCK_LIMIT_S, FunctionThread, Guarded, Offer
+from steadyhand.builtin.agents.options import ProgramOptions, limit_of, reached_through, workspace_of
+from steadyhand.builtin.agents.python_call import BLOCK_LIMIT_S, REACHES, FunctionThread, Guarded, Offer
 from steadyhand.builtin.agents.python_target import AgentCalls, Callee, PythonTarget, file_of, find_target, shape_of
 from steadyhand.builtin.agents.returned import read_returned
 from steadyhand.builtin.agents.trace_context import current_trace, flush_spans
-from steadyhand.builtin.agents.trajectory import REPORTS_ITSELF, TrajectoryReporter
+from steadyhand.builtin.agents.trajectory import TrajectoryReporter, shows_of_program
 from steadyhand.errors import AgentError, TrialError
 from steadyhand.plugins.plugin import AgentSettings, Options, read_options
 from steadyhand.plugins.registry import fault
 from steadyhand.ports.agent import Reply, Shows, TrialContext, Turn
-from steadyhand.ports.environment import OnThisMachine
 from steadyhand.records.base import UnreadableValue, plain_text
 from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, FinishReason
 
@@ -98,6 +97,47 @@ class PythonOptions(ProgramOptions):
     in_process: bool = False
 
 
+_ADVICE = (
+    "return what the agent's framework returns, with its tool calls; or take `action`, `get_service` or `workspace` as "
+    "a parameter; or map {mocks_url}, {mcp_url}, {workspace} or {database_url} in [agents.python.env]"
+)
+_TOLD_IN_PART = "in some turns it returned no more than a text, which does not say what it did; return the whole result"
+
+
+class PythonSight:
+    """What is seen of a `python:` agent: what it can report and reach by its parameters (`names`) and its `env`, and
+    what it returns if that tells what it did."""
+
+    def __init__(self, settings: AgentSettings, options: PythonOptions, names: frozenset[str]) -> None:
+        reached = {what for name in names for what in REACHES.get(name, ())}
+        led = reached_through([*options.env.values(), *("{mcp_url}" for name in names if name == "mcp_url")])
+        served = "actions" in led and "actions" not in reached
+        self._base: Shows = shows_of_program(
+            settings,
+            Shows(
+                actions="self_reported" if "actions" in reached else "seen" if served else "not_seen",
+                services="seen" if "services" in reached | led else "not_seen",
+                files="seen" if "files" in reached | led else "not_seen",
+                database="seen" if "database" in reached | led else "not_seen",
+                served_only=served,
+                advice=_ADVICE,
+            ),
+        )
+        self._told: list[bool] = []
+
+    def ended(self, *, told: bool) -> None:
+        """A turn has ended, and what was returned `told` what the agent did in it, or was only a reply."""
+        self._told.append(told)
+
+    @property
+    def shows(self) -> Shows:
+        if self._base.actions == "self_reported" or not any(self._told):
+            return self._base
+        if all(self._told):
+            return msgspec.structs.replace(self._base, actions="self_reported", served_only=False)
+        return msgspec.structs.replace(self._base, actions="partly_seen", served_only=False, advice=_TOLD_IN_PART)
+
+
 class PythonAgent:
     """Calls the object that `package.module:name` names, with the arguments that its parameters ask for.
 
@@ -105,7 +145,6 @@ class PythonAgent:
     block the event loop.
     """
 
-    shows: Shows = REPORTS_ITSELF
     options: ClassVar[type[Options]] = PythonOptions
 
     def __init__(self, settings: AgentSettings, *, found: Any = None) -> None:
@@ -123,6 +162,9 @@ class PythonAgent:
             else PythonTarget(found=found, file=file_of(found))
         )
         self._shape: AgentCalls = shape_of(self._target.found, f"agent {self._name}")
+        self._sight: PythonSight = PythonSight(settings, options, self._shape.names)
+        self.told: bool = False
+        """Whether what it returned last tells what it did."""
         self._instance: Any = None
         self._trial: TrialContext | None = None
         self._reporter: TrajectoryReporter | None = None
@@ -134,17 +176,23 @@ class PythonAgent:
     def name(self) -> str:
         return self._name
 
+    @property
+    def names(self) -> frozenset[str]:
+        """What it asks for."""
+        return self._shape.names
+
+    @property
+    def shows(self) -> Shows:
+        return self._sight.shows
+
     async def open(self, trial: TrialContext) -> None:
         self._trial = trial
         self._reporter = TrajectoryReporter(trial)
-        if self._shape.wants_workspace:
-            environment = trial.environment
-            if not isinstance(environment, OnThisMachine):
-                raise AgentError(
-                    f"{self._name} asks for `workspace`, but the environment {environment.name!r} has no folder on "
-                    "this machine; ask for `environment` instead"
-                )
-            self._workspace = await environment.folder()
+        if "workspace" in self._shape.names:
+            try:
+                self._workspace = await workspace_of(trial, f"{self._name} asks for `workspace`")
+            except AgentError as error:
+                raise AgentError(f"{error}; ask for `environment` instead") from error
         if self._shape.made is not None:
             make = Callee(wanted=self._shape.made, on_loop=self._shape.respond.on_loop)
             self._instance = await self._lifecycle("__init__", make, self._target.found)
@@ -166,6 +214,8 @@ class PythonAgent:
             if traceparent is not None:
                 await flush_spans()
             returned = read_returned(value, turn)
+            self.told = returned.tells
+            self._sight.ended(told=self.told)
             self._reporter.taken(returned.steps)
             for note in returned.notes:
                 self._reporter.note(f"{self._name}: {note}")

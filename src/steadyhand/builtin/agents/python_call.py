@@ -11,7 +11,7 @@ import math
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any, cast
@@ -22,7 +22,7 @@ from steadyhand.builtin.agents.trajectory import TrajectoryReporter, latest_user
 from steadyhand.errors import AgentError, SetupError
 from steadyhand.ports.agent import TrialContext, Turn
 from steadyhand.records.base import plain, plain_fields, plain_object
-from steadyhand.records.event import ActionStatus, AnyEvent, Event
+from steadyhand.records.event import ActionStatus, AnyEvent, Event, Visible
 
 BLOCK_LIMIT_S = 5.0
 
@@ -235,6 +235,19 @@ OF_THE_TRIAL = (
     "action", "emit", "environment", "get_service", "mcp_url", "mocks_url", "seed", "services", "thought", "trial",
     "workspace",
 )  # fmt: skip
+REACHES: Mapping[str, frozenset[Visible]] = {
+    "action": frozenset({"actions"}),
+    "emit": frozenset({"actions"}),
+    "environment": frozenset({"files", "database"}),
+    "get_service": frozenset({"services", "database"}),
+    "mcp_url": frozenset({"services", "database"}),
+    "mocks_url": frozenset({"services", "database"}),
+    "services": frozenset({"actions", "services", "database"}),
+    "trial": frozenset({"actions", "services", "files", "database"}),
+    "workspace": frozenset({"files"}),
+}
+"""What an agent can report or reach with a parameter. One that has none of them knows nothing of its trial, and its
+silence proves nothing."""
 OF_A_TURN = ("message", "input", "text", "messages", "turn", "deadline", "remaining", *OF_THE_TRIAL)
 
 

@@ -328,7 +328,8 @@ class Host:
                 assert self._agent is not None
                 assert self._trial is not None
                 self._trial.set(present)
-                return await self._agent.respond(turn)
+                reply = await self._agent.respond(turn)
+                return [reply, self._agent.told]
             case "close":
                 return await self._close()
             case "attempt":
@@ -340,10 +341,10 @@ class Host:
             case _:
                 raise ValueError(f"nothing here is called {name!r}")
 
-    def _load(self, target: str, folder: str, options: dict[str, Any]) -> None:
-        """Raises `SetupError`."""
+    def _load(self, target: str, folder: str, options: dict[str, Any]) -> list[str]:
+        """What the agent asks for. Raises `SetupError`."""
         self._settings = AgentSettings(target=target, folder=Path(folder), options=options)
-        PythonAgent(self._settings)
+        return sorted(PythonAgent(self._settings).names)
 
     async def _open(self, opening: Opening, present: Present) -> None:
         assert self._settings is not None

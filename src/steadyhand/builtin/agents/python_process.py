@@ -19,11 +19,10 @@ from typing import Any, ClassVar, Final, cast
 
 import msgspec
 
-from steadyhand.builtin.agents.options import limit_of, program_variables
-from steadyhand.builtin.agents.python import PythonAgent, PythonOptions
+from steadyhand.builtin.agents.options import limit_of, program_variables, trial_places
+from steadyhand.builtin.agents.python import PythonAgent, PythonOptions, PythonSight
 from steadyhand.builtin.agents.python_requests import TrialRequests
 from steadyhand.builtin.agents.python_wire import portable
-from steadyhand.builtin.agents.trajectory import shows_of_program
 from steadyhand.children.channel import (
     CANCELLED,
     Channel,
@@ -73,8 +72,8 @@ class Spec(Record):
         gateway: ReusableAddresses | None = self.gateway
         return Addresses() if gateway is None else gateway.reusable(self.model)
 
-    def addressed(self, addresses: Addresses) -> dict[str, str]:
-        return program_variables(addresses, self.env, wanted_by=f"agent python:{self.target}")
+    def addressed(self, addresses: Addresses, own: Mapping[str, str] | None = None) -> dict[str, str]:
+        return program_variables(addresses, self.env, wanted_by=f"agent python:{self.target}", own=own)
 
     @property
     def load(self) -> list[Any]:
@@ -110,6 +109,8 @@ class Child:
         self.spec: Spec = spec
         self.requests: TrialRequests | None = None
         self.loaded: bool = False
+        self.names: frozenset[str] = frozenset()
+        """What the agent asks for; known once it is loaded."""
         self._addresses: Addresses = spec.addresses()
         variables = {**os.environ, **spec.variables, **spec.addressed(self._addresses)}
         try:
@@ -143,6 +144,7 @@ class Child:
             error = raised(fault)
             raise error if isinstance(error, SetupError) else SetupError(f"{name}: {fault.type}: {fault.message}")
         self.loaded = True
+        self.names = frozenset(read(answer.payload, list[str]))
 
     def _first_frame(self, deadline: float) -> Frame | None:
         frames = Frames()
@@ -166,10 +168,10 @@ class Child:
     def alive(self) -> bool:
         return self.channel.gone is None and self._process.alive
 
-    def begin(self, trial: TrialContext) -> TrialRequests:
+    def begin(self, trial: TrialContext, own: Mapping[str, str]) -> TrialRequests:
         if self.spec.gateway is not None:
             self.spec.gateway.point(self._addresses, trial)
-        variables = self.spec.addressed(trial.addresses) if self.spec.gateway is not None else {}
+        variables = self.spec.addressed(trial.addresses, own)
         requests = self.requests = TrialRequests(self.channel, trial, variables)
         self.channel.attach()
         self.output.attach()
@@ -228,11 +230,11 @@ class ChildPool:
         self._idle: list[Child] = []
         self._busy: set[Child] = set()
         self._dead: list[Child] = []
-        self._checked: set[tuple[Any, ...]] = set()
+        self._checked: dict[tuple[Any, ...], frozenset[str]] = {}
         weakref.finalize(self, _end_all, self._idle, self._busy, self._dead)
 
-    def check(self, spec: Spec) -> None:
-        """Check once, blocking, that the agent can be imported and used. Raises `SetupError`."""
+    def check(self, spec: Spec) -> frozenset[str]:
+        """Check once, blocking, that the agent can be imported and used: what it asks for. Raises `SetupError`."""
         if spec.key not in self._checked:
             child = self._start(spec)
             try:
@@ -241,7 +243,8 @@ class ChildPool:
                 child.bury()
                 raise
             self._idle.append(child)
-            self._checked.add(spec.key)
+            self._checked[spec.key] = child.names
+        return self._checked[spec.key]
 
     def take(self, spec: Spec) -> Child:
         """An idle child, or a new one that has loaded nothing yet."""
@@ -304,17 +307,15 @@ class ProcessAgent:
     def __init__(self, settings: AgentSettings) -> None:
         """Raises `SetupError` if the target cannot be imported, or has a required parameter that we do not provide."""
         self._name: str = f"python:{settings.target}"
-        self.shows: Shows = shows_of_program(settings)
-        self._limit_s: float = read_options(
-            PythonOptions, settings.options, f"agent python:{settings.target}"
-        ).timeout_s
+        options = read_options(PythonOptions, settings.options, f"agent python:{settings.target}")
+        self._limit_s: float = options.timeout_s
         self._spec = _spec(settings)
         self._own: ChildPool | None = None
         if settings.run is None:
             self._own = self._pool = ChildPool(1)
         else:
             self._pool = settings.run.get(ChildPool, _pool_of)
-        self._pool.check(self._spec)
+        self._sight: PythonSight = PythonSight(settings, options, self._pool.check(self._spec))
         self._child: Child | None = None
         self._trial: TrialContext | None = None
         self._call: asyncio.Future[Any] | None = None
@@ -324,10 +325,15 @@ class ProcessAgent:
     def name(self) -> str:
         return self._name
 
+    @property
+    def shows(self) -> Shows:
+        return self._sight.shows
+
     async def open(self, trial: TrialContext) -> None:
         self._trial = trial
+        own = await trial_places(trial, self._spec.env, wanted_by=self._name)
         child = self._child = self._pool.take(self._spec)
-        requests = child.begin(trial)
+        requests = child.begin(trial, own)
         if not child.loaded:
             await self._ask(child, "load", self._spec.load, LOAD_S)
             child.loaded = True
@@ -339,7 +345,9 @@ class ProcessAgent:
         requests = child.requests
         assert requests is not None
         limit_s = limit_of(turn, self._limit_s)
-        return read(await self._ask(child, "respond", [turn, requests.present()], limit_s), Reply)
+        reply, told = read(await self._ask(child, "respond", [turn, requests.present()], limit_s), tuple[Reply, bool])
+        self._sight.ended(told=told)
+        return reply
 
     async def close(self) -> None:
         child, self._child = self._child, None

@@ -115,10 +115,11 @@ class AgentCalls(msgspec.Struct, frozen=True, kw_only=True):
     close: Callee | None = None
 
     @property
-    def wants_workspace(self) -> bool:
+    def names(self) -> frozenset[str]:
+        """Everything that it asks for."""
         callees = (self.respond, self.open, self.close)
         asked = [callee.wanted for callee in callees if callee is not None] + ([self.made] if self.made else [])
-        return any("workspace" in wanted.names for wanted in asked)
+        return frozenset(name for wanted in asked for name in wanted.names)
 
 
 def shape_of(found: Any, where: str) -> AgentCalls:

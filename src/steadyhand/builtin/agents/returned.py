@@ -10,6 +10,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
+import msgspec
+
 from steadyhand.builtin.agents.message_list import Taken, TurnMessages, tool_calls, turn_messages, with_fields
 from steadyhand.errors import AgentError
 from steadyhand.ports.agent import Reply, Turn
@@ -26,11 +28,13 @@ _WAITS = "it did not finish its turn: it waits for a person ({}); answer in the 
 
 
 class Returned(Record):
-    """`steps` are in order. `notes` tell what was there and is no step."""
+    """`steps` are in order. `notes` tell what was there and is no step. What `tells` has a place for tool calls, so
+    that none in it means that none was made; a mere reply does not."""
 
     reply: Reply
     steps: tuple[Taken, ...] = ()
     notes: tuple[str, ...] = ()
+    tells: bool = False
 
 
 def read_returned(value: Any, turn: Turn) -> Returned:
@@ -46,7 +50,8 @@ def read_returned(value: Any, turn: Turn) -> Returned:
         case Message():
             if value.role != "assistant":
                 raise AgentError(f"it returned a message with the role {value.role!r}; expected 'assistant'")
-            return Returned(reply=Reply(text=value.content), steps=tool_calls(value.tool_calls))
+            steps = tool_calls(value.tool_calls)
+            return Returned(reply=Reply(text=value.content), steps=steps, tells=bool(steps))
         case None:
             raise AgentError(f"it returned None; did you forget `return`? Expected {_ACCEPTED}")
         case Mapping():
@@ -68,7 +73,8 @@ def _from_framework(value: Any, turn: Turn) -> Returned:
         return read_returned(value.value, turn)
     fields = with_fields(value)
     if fields is not None and fields.get("type") in ("ai", "AIMessageChunk"):
-        return _from_messages([fields], turn)
+        found = _from_messages([fields], turn)
+        return msgspec.structs.replace(found, tells=bool(found.steps))
     if fields is not None and ("messages" in fields or fields.get("role") == "assistant"):
         return _from_mapping(cast("Mapping[object, object]", fields), turn)
     raise AgentError(f"it returned a {type(value).__name__}; expected {_ACCEPTED}")
@@ -91,7 +97,8 @@ def _from_mapping(value: Mapping[object, object], turn: Turn) -> Returned:
             f"it returned a dict with unknown keys: {', '.join(map(repr, unknown))}; a reply has `text` or `content`, "
             "and `tool_calls`. Report what the agent did with `action`, and put the rest under `metadata`"
         )
-    return Returned(reply=Reply(text=text), steps=tool_calls(value.get("tool_calls")))
+    given = value.get("tool_calls")
+    return Returned(reply=Reply(text=text), steps=tool_calls(given), tells=given is not None)
 
 
 def _from_state(value: Mapping[object, object], messages: Sequence[object], turn: Turn) -> Returned:
@@ -103,7 +110,7 @@ def _from_state(value: Mapping[object, object], messages: Sequence[object], turn
     if not rest:
         return found
     note = f"the state that the agent returned also holds {', '.join(rest)}; only its messages were read"
-    return Returned(reply=found.reply, steps=found.steps, notes=(*found.notes, note))
+    return msgspec.structs.replace(found, notes=(*found.notes, note))
 
 
 def _from_messages(messages: Sequence[object], turn: Turn) -> Returned:
@@ -111,7 +118,7 @@ def _from_messages(messages: Sequence[object], turn: Turn) -> Returned:
     if found.text is None or found.last != "assistant":
         last = "nothing" if found.last is None else f"a message of {found.last!r}"
         raise AgentError(f"it returned a list of messages that ends with {last}; expected the assistant's reply")
-    return Returned(reply=Reply(text=found.text), steps=tuple(found.steps), notes=tuple(found.notes))
+    return Returned(reply=Reply(text=found.text), steps=tuple(found.steps), notes=tuple(found.notes), tells=True)
 
 
 def _from_openai_agents(value: Any) -> Returned:
@@ -134,7 +141,7 @@ def _from_openai_agents(value: Any) -> Returned:
         if "output" in raw and hasattr(item, "output"):
             raw = {**raw, "output": item.output}
         found.item(raw, f"item {number} of its run result", agent=agent)
-    return Returned(reply=Reply(text=_output(value.final_output)), steps=tuple(found.steps), notes=tuple(found.notes))
+    return _of_run(value.final_output, found)
 
 
 def _from_pydantic_ai(value: Any) -> Returned:
@@ -148,7 +155,11 @@ def _from_pydantic_ai(value: Any) -> Returned:
                 _part(part, found, agent)
     if value.output is None:
         raise AgentError("it returned a run result without an output")
-    return Returned(reply=Reply(text=_output(value.output)), steps=tuple(found.steps), notes=tuple(found.notes))
+    return _of_run(value.output, found)
+
+
+def _of_run(output: Any, found: TurnMessages) -> Returned:
+    return Returned(reply=Reply(text=_output(output)), steps=tuple(found.steps), notes=tuple(found.notes), tells=True)
 
 
 _SAID = ("system-prompt", "user-prompt", "instruction", "text", "compaction")

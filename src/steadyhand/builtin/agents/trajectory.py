@@ -25,10 +25,10 @@ REPORTS_ITSELF = Shows(
 database."""
 
 
-def shows_of_program(settings: AgentSettings) -> Shows:
+def shows_of_program(settings: AgentSettings, shows: Shows = REPORTS_ITSELF) -> Shows:
     """What is seen of such an agent as it is run here: its model calls too, where they go through the gateway."""
     relays = settings.gateway is not None and settings.model is not None
-    shows = msgspec.structs.replace(REPORTS_ITSELF, model_calls="seen") if relays else REPORTS_ITSELF
+    shows = msgspec.structs.replace(shows, model_calls="seen") if relays else shows
     traced = settings.gateway is not None and settings.options.get("traces") == "tools"
     return msgspec.structs.replace(shows, traced=True) if traced else shows
 

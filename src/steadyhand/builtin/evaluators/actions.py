@@ -11,6 +11,15 @@ from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import AfterValidator, Field, model_validator
 
+from steadyhand.builtin.evaluators.attribution import (
+    AgentName,
+    caller_of,
+    is_by,
+    plain_name,
+    unknown_agents,
+    unseen_arguments,
+    unserved,
+)
 from steadyhand.builtin.evaluators.text import CountFromZero, PositiveMilliseconds, counted, excerpt
 from steadyhand.builtin.evaluators.timing import harness_ms
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
@@ -19,11 +28,6 @@ from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, in
 from steadyhand.records.event import ServiceCalled, TrajectoryStep, Visible
 from steadyhand.records.result import ExecutionResult
 from steadyhand.runtime.values import Mismatch, as_list, includes, mismatches
-
-
-def plain_name(name: str) -> str:
-    """A name without what spellings differ in: case, `_` and `-`."""
-    return name.replace("_", "").replace("-", "").casefold()
 
 
 def _action_name(action: str) -> str:
@@ -55,7 +59,7 @@ class TrajectoryContainsActionParams(EvaluationParams):
         default=None, description="Latest start after the beginning of the step, in milliseconds"
     )
     before: ActionName | None = Field(default=None, description="Action that it must come before")
-    agent: str | None = Field(default=None, min_length=1, description="Which of several agents must have done it")
+    agent: AgentName | None = Field(default=None, description="Which of several agents the action must be of")
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -83,7 +87,7 @@ class TrajectoryContainsAction:
         found = [
             number
             for number, step in enumerate(actions, start=1)
-            if matches(step, params.action, params.params, params.status) and _is_by(params.agent, step)
+            if matches(step, params.action, params.params, params.status) and is_by(params.agent, step.agent)
         ]
         timely = [number for number in found if _in_time(params, actions[number - 1], result)]
         evidence = Evidence(
@@ -98,10 +102,10 @@ class TrajectoryContainsAction:
         summary = _action_summary(params, actions, len(found), len(timely))
         seen = f"the {context.span}'s actions: {_listed(actions)}"
         message = f"{summary}; {seen}"
-        if doubt := _doubt(params, [actions[number - 1] for number in found], len(timely), result):
+        doubt = _doubt(params, [actions[number - 1] for number in found], len(timely), result)
+        doubt = doubt or _unsigned(params, actions, len(timely)) or await _unseen(params, actions, len(timely), context)
+        if doubt:
             return inconclusive(f"{message}; {doubt}", evidence=evidence, figures=figures)
-        if unsigned := _unsigned(params, actions, len(timely)):
-            return inconclusive(f"{message}; {unsigned}", evidence=evidence, figures=figures)
         if not _in_bounds(len(timely), params.least, params.max_count):
             message = f"{summary}; expected {_how_often(params.least, params.max_count)}; {seen}"
             ground = "presence" if len(timely) > params.least else None
@@ -111,6 +115,11 @@ class TrajectoryContainsAction:
                 f"{params.action} came after {params.before}: {_where([late, found[0]], actions, result, context)}"
             )
             return failed(message, evidence=evidence, figures=figures, rests_on="presence")
+        doubt = None if timely else unknown_agents([params.agent], result)
+        if params.before is not None:
+            doubt = doubt or await unserved([params.before], actions, context)
+        if doubt:
+            return inconclusive(f"{message}; but {doubt}", evidence=evidence, figures=figures)
         return passed(message, evidence=evidence, figures=figures, rests_on=None if timely else "absence")
 
 
@@ -128,6 +137,7 @@ class ServiceCalledParams(EvaluationParams):
         default=None, description="Named parameters it must have been called with, matched as a subset"
     )
     status: Status = Field(default="any", description="How the call must have ended")
+    agent: AgentName | None = Field(default=None, description="Which of several agents the call must be of")
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -151,7 +161,13 @@ class ServiceCalledEvaluator:
     async def evaluate(
         self, params: ServiceCalledParams, result: ExecutionResult, context: EvaluationContext
     ) -> EvaluationResult:
-        missed = [_call_differences(params, call) for call in result.service_calls if _is_named(params, call)]
+        actions = [] if params.agent is None else actions_of(result)
+        called = [call for call in result.service_calls if _is_named(params, call)]
+        callers = [caller_of(call, actions) for call in called]
+        missed = [
+            [*_call_differences(params, call), *_caller_difference(params.agent, caller)]
+            for call, caller in zip(called, callers, strict=True)
+        ]
         count = sum(not different for different in missed)
         often = _how_often(params.least, params.max_count)
         evidence = Evidence(
@@ -162,6 +178,13 @@ class ServiceCalledEvaluator:
         )
         figures = {"count": count}
         message = _call_summary(params, missed, count)
+        unsigned = [call for call, caller in zip(called, callers, strict=True) if caller is None]
+        if params.agent is not None and not _exceeds(count, params.max_count):
+            doubt = _unsigned_calls(params, unsigned, count) or (
+                None if count else unknown_agents([params.agent], result)
+            )
+            if doubt is not None:
+                return inconclusive(f"{message}; {doubt}", evidence=evidence, figures=figures)
         if not _in_bounds(count, params.least, params.max_count):
             ground = "presence" if count > params.least else None
             return failed(f"{message}; expected {often}", evidence=evidence, figures=figures, rests_on=ground)
@@ -189,13 +212,9 @@ def matches(step: TrajectoryStep, name: str, params: dict[str, Any], status: str
     )
 
 
-def _is_by(agent: str | None, step: TrajectoryStep) -> bool:
-    return agent is None or (step.agent is not None and plain_name(step.agent) == plain_name(agent))
-
-
 def _unsigned(params: TrajectoryContainsActionParams, actions: list[TrajectoryStep], count: int) -> str | None:
     """Why this cannot be decided: whose actions these are is not known, and more of them could change the verdict."""
-    if params.agent is None or (params.max_count is not None and count > params.max_count):
+    if params.agent is None or _exceeds(count, params.max_count):
         return None
     if count >= max(params.least, 1) and params.max_count is None:
         return None
@@ -205,6 +224,15 @@ def _unsigned(params: TrajectoryContainsActionParams, actions: list[TrajectorySt
     if not unsigned:
         return None
     return f"it is not known which agent did this {_times(len(unsigned))}: neither the agent nor its trace says so"
+
+
+async def _unseen(
+    params: TrajectoryContainsActionParams, actions: list[TrajectoryStep], count: int, context: EvaluationContext
+) -> str | None:
+    """Why this cannot be decided: not enough is seen of such an action."""
+    alike = [step for step in actions if params.params and matches(step, params.action, {}, params.status)]
+    doubt = None if _exceeds(count, params.max_count) else unseen_arguments(alike, context)
+    return doubt or (None if count else await unserved([params.action], actions, context))
 
 
 def action_differences(step: TrajectoryStep, params: dict[str, Any], status: str) -> list[str]:
@@ -250,7 +278,7 @@ def _action_summary(
         nearest = _fewest(
             [
                 *action_differences(step, params.params, params.status),
-                *([] if _is_by(params.agent, step) else [f"it was done by {step.agent or 'an unknown agent'}"]),
+                *([] if is_by(params.agent, step.agent) else [f"it was done by {step.agent or 'an unknown agent'}"]),
             ]
             for step in named
         )
@@ -314,6 +342,23 @@ def _call_differences(params: ServiceCalledParams, call: ServiceCalled) -> list[
     return different
 
 
+def _caller_difference(agent: str | None, caller: str | None) -> list[str]:
+    return [] if is_by(agent, caller) else [f"it was called by {caller or 'an unknown agent'}"]
+
+
+def _unsigned_calls(params: ServiceCalledParams, unsigned: list[ServiceCalled], count: int) -> str | None:
+    """Why this cannot be decided: who made some of the calls is not known, and they could change the verdict."""
+    if count >= max(params.least, 1) and params.max_count is None:
+        return None
+    doubtful = [call for call in unsigned if not _call_differences(params, call)]
+    if not doubtful:
+        return None
+    return (
+        f"it is not known which agent called it {_times(len(doubtful))}: that takes a trace with the agents' names and "
+        "the times of their tool calls"
+    )
+
+
 def _call_summary(params: ServiceCalledParams, missed: list[list[str]], count: int) -> str:
     """How often it was called as asked; if it never was, how the nearest call differed."""
     target, conditions = _target(params), _call_conditions(params)
@@ -335,7 +380,8 @@ def _call_conditions(params: ServiceCalledParams) -> str:
     asked = [
         f"{name} {value!r}" for name, value in (("args", params.args), ("input", params.input)) if value is not None
     ]
-    return _with(asked, params.status)
+    by = "" if params.agent is None else f" by {params.agent}"
+    return by + _with(asked, params.status)
 
 
 def _shown(call: ServiceCalled) -> str:
@@ -365,6 +411,10 @@ def _check_bounds(min_count: int | None, max_count: int | None) -> None:
 
 def _in_bounds(count: int, least: int, most: int | None) -> bool:
     return count >= least and (most is None or count <= most)
+
+
+def _exceeds(count: int, most: int | None) -> bool:
+    return most is not None and count > most
 
 
 def _how_often(least: int, most: int | None) -> str:

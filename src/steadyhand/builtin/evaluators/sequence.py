@@ -12,8 +12,15 @@ from steadyhand.builtin.evaluators.actions import (
     action_differences,
     actions_of,
     matches,
-    plain_name,
     since_start_ms,
+)
+from steadyhand.builtin.evaluators.attribution import (
+    AgentName,
+    is_by,
+    plain_name,
+    unknown_agents,
+    unseen_arguments,
+    unserved,
 )
 from steadyhand.builtin.evaluators.text import PositiveMilliseconds, excerpt
 from steadyhand.builtin.evaluators.timing import harness_ms
@@ -24,22 +31,29 @@ from steadyhand.records.result import ExecutionResult
 
 
 class ActionPattern(EvaluationParams):
-    """An action by its name, a subset of its parameters and its status. A file may give the name alone."""
+    """An action by its name, a subset of its parameters, its status and its agent. A file may give the name alone."""
 
     action: ActionName = Field(description="Name of the action; case, `_` and `-` do not matter")
     params: dict[str, Any] = Field(default_factory=dict, description="Parameters it must have, matched as a subset")
     status: Status | None = Field(default=None, description="How the action must have ended")
+    agent: AgentName | None = Field(default=None, description="Which of several agents the action must be of")
 
     def found_in(self, step: TrajectoryStep, default: Status = "any") -> bool:
-        return matches(step, self.action, self.params, self.status or default)
+        return is_by(self.agent, step.agent) and matches(step, self.action, self.params, self.status or default)
+
+    def unsigned_in(self, step: TrajectoryStep) -> bool:
+        """Whether only the name of its agent is missing."""
+        alike = matches(step, self.action, self.params, self.status or "any")
+        return self.agent is not None and step.agent is None and alike
 
     def same(self, other: ActionPattern) -> bool:
         alike = plain_name(self.action) == plain_name(other.action)
-        return alike and (self.params, self.status) == (other.params, other.status)
+        return alike and (self.params, self.status, self.agent) == (other.params, other.status, other.agent)
 
     def __str__(self) -> str:
         params = f" {self.params}" if self.params else ""
-        return f"{self.action}{params}" + (f" ({self.status})" if self.status else "")
+        by = f" by {self.agent}" if self.agent else ""
+        return f"{self.action}{params}{by}" + (f" ({self.status})" if self.status else "")
 
 
 def _named(value: Any) -> Any:
@@ -105,6 +119,14 @@ class SequenceRule(EvaluationParams):
             raise ValueError(f"`before` names {self.before[0]} twice; no action comes before itself")
         return self
 
+    @property
+    def patterns(self) -> list[ActionPattern]:
+        """All actions that it names."""
+        main = [each for each in (self.always, self.never, self.within, self.never_until) if each is not None]
+        more = [each.after for each in (self.always, self.within, self.never_until) if each is not None]
+        until = [] if self.never_until is None else [self.never_until.until]
+        return [*main, *(self.before or ()), *(each for each in more if each is not None), *until]
+
     def __str__(self) -> str:
         return self.model_dump_json(exclude_defaults=True)
 
@@ -128,7 +150,7 @@ class Sequence:
     ) -> EvaluationResult:
         steps = _Steps(result, context.span)
         rules = {f"rule {number}": rule for number, rule in enumerate(params.rules, start=1)}
-        findings = {name: steps.check(rule) for name, rule in rules.items()}
+        findings = {name: await steps.decide(rule, context) for name, rule in rules.items()}
         broken, undecided = (
             [f"{name}: {each.text}" for name, found in findings.items() for each in found if each.kind == kind]
             for kind in ("broken", "undecided")
@@ -157,6 +179,29 @@ class _Steps:
         self._span: str = span
         self.actions: list[TrajectoryStep] = actions_of(result)
         self._result: ExecutionResult = result
+
+    async def decide(self, rule: SequenceRule, context: EvaluationContext) -> list[_Finding]:
+        """What is wrong with the rule, or why that cannot be told: an action is not signed, or would not be seen."""
+        found, patterns = self.check(rule), rule.patterns
+        if rule.never is not None and found:
+            return found
+        if any(pattern.unsigned_in(step) for pattern in patterns for step in self.actions):
+            text = "it is not known which agent took some of the actions: neither the agent nor its trace says so"
+            return [_Finding("undecided", text)]
+        named = [
+            step
+            for pattern in patterns
+            for step in self.actions
+            if pattern.params and matches(step, pattern.action, {}, "any")
+        ]
+        if unseen := unseen_arguments(named, context):
+            return [_Finding("undecided", unseen)]
+        silent = [pattern for pattern in patterns if not self._all(pattern)]
+        if unseen := await unserved([pattern.action for pattern in silent], self.actions, context):
+            return [_Finding("undecided", unseen)]
+        if not found and (unknown := unknown_agents([pattern.agent for pattern in silent], self._result)):
+            return [_Finding("undecided", unknown)]
+        return found
 
     def check(self, rule: SequenceRule) -> list[_Finding]:
         if rule.always is not None:
@@ -247,11 +292,15 @@ class _Steps:
         named = [number for number, step in enumerate(self.actions) if matches(step, action.action, {}, "any")]
         if not named or any(action.found_in(self.actions[number], status) for number in named):
             return ""
-        different = {
-            number: action_differences(self.actions[number], action.params, action.status or status) for number in named
-        }
+        different = {number: self._differences(action, self.actions[number], status) for number in named}
         number = min(named, key=lambda each: len(different[each]))
         return f" (in {self._at(number)}, {', and '.join(different[number])})"
+
+    def _differences(self, action: ActionPattern, step: TrajectoryStep, status: Status) -> list[str]:
+        different = action_differences(step, action.params, action.status or status)
+        return (
+            different if is_by(action.agent, step.agent) else [*different, f"its agent was {step.agent or 'unknown'}"]
+        )
 
     def _at(self, number: int) -> str:
         step = self.actions[number]

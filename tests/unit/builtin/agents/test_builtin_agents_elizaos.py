@@ -10,7 +10,7 @@ from steadyhand.ports.agent import Turn
 from steadyhand.records.chat import Message
 from steadyhand.records.event import ActionTaken, Noted, Observed, Thought
 from steadyhand.testing import SettableClock
-from support.agents import a_trial, an_agent, turn
+from support.agents import a_trial, an_agent, gateway_of, turn
 from support.elizaos_server import ElizaosAction, ElizaosAnswer, ElizaosServer
 
 
@@ -188,3 +188,44 @@ def test_without_aiohttp_the_message_says_what_to_install(tmp_path, monkeypatch)
     monkeypatch.setitem(sys.modules, "aiohttp", None)
     with pytest.raises(SetupError, match=r"needs the package aiohttp .*steadyhand\[elizaos\]"):
         an_agent("elizaos:http://127.0.0.1:3000", tmp_path)
+
+
+async def test_what_its_last_action_says_is_part_of_the_reply(tmp_path):
+    async with ElizaosServer(ElizaosAnswer(text="Looking.", later="It is on its way.")) as server:
+        (reply,), _ = await replies(tmp_path, server.url)
+    assert reply.text == "Looking.\n\nIt is on its way."
+    async with ElizaosServer(ElizaosAnswer(text="Done.", later="Done.")) as server:
+        (reply,), _ = await replies(tmp_path, server.url)
+    assert reply.text == "Done."
+
+
+SETTINGS = {"secrets": {"URL": "{mocks_url}"}, "mcp": {"servers": {"shop": {"args": ["mcp", "{mcp_url}"], "retry": 3}}}}
+
+
+async def test_with_settings_each_trial_has_a_copy_of_the_agent_that_leads_to_it(tmp_path):
+    async with ElizaosServer(ElizaosAnswer(text="hello")) as server, gateway_of(tmp_path) as (gateway, trial):
+        options = {"settings": SETTINGS, "settle_s": 0}
+        agent = an_agent(f"elizaos:{server.url}#Eliza", tmp_path, options=options, gateway=gateway)
+        beside = an_agent(f"elizaos:{server.url}", tmp_path, options=options, gateway=gateway)
+        await agent.open(trial)
+        await beside.open(trial)  # its copy is one of the agent, and not of the other copy
+        await agent.respond(turn("hi"))
+        ids = list(server.characters)
+        assert len(ids) == 2
+        made = server.characters[ids[0]]
+        assert (made["name"], made["plugins"], made["settings"]["secrets"]) == (
+            "Eliza", ["sql"], {"KEY": "iv:kept", "URL": trial.addresses.names["mocks_url"]},
+        )  # fmt: skip
+        shop = {"args": ["mcp", trial.addresses.names["mcp_url"]], "retry": 3}
+        assert made["settings"]["mcp"]["servers"] == {"shop": shop}
+        assert "status" not in made
+        assert (agent.shows.services, agent.shows.database, agent.shows.model_calls) == ("seen", "seen", "not_seen")
+        await agent.close()
+        await agent.close()
+        await beside.close()
+        assert server.removed == ids
+
+
+async def test_settings_with_an_address_that_there_is_not_stop_the_run_before_it_starts(tmp_path):
+    with pytest.raises(SetupError, match=r"settings\.secrets\.URL: there is no address \{mocks_url\} in this run"):
+        an_agent("elizaos:http://127.0.0.1:3000", tmp_path, options={"settings": SETTINGS})

@@ -422,3 +422,57 @@ async def test_tool_calls_of_a_reply_are_actions(tmp_path, in_process, written, 
     text, trial = await answer(tmp_path, in_process=in_process)
     taken = [(event.name, event.params) for event in trial.events if isinstance(event, ActionTaken)]
     assert (text, taken) == ("x", calls)
+
+
+TELLS = """
+CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}]}
+RETURNED = {
+    "a text": "hello",
+    "a dict": {"text": "hello"},
+    "a dict with a place for calls": {"text": "hello", "tool_calls": []},
+    "a dict with calls": {"text": "hello", "tool_calls": [{"name": "f", "arguments": {}}]},
+    "the last message": {"role": "assistant", "content": "hello", "tool_calls": None},
+    "the messages": [CALL, {"role": "tool", "tool_call_id": "1"}, {"role": "assistant", "content": "hello"}],
+    "only the reply in a list": [{"role": "assistant", "content": "hello"}],
+}
+def agent(message): return RETURNED[message]
+def reporting(message, action): return RETURNED[message]
+"""
+
+
+@pytest.mark.parametrize("in_process", [True, False])
+@pytest.mark.parametrize(
+    ("said", "sight"),
+    [
+        (["a text"], "not_seen"),
+        (["a dict"], "not_seen"),
+        (["the last message"], "not_seen"),
+        (["a dict with a place for calls"], "self_reported"),
+        (["a dict with calls"], "self_reported"),
+        (["the messages"], "self_reported"),
+        (["only the reply in a list"], "self_reported"),
+        (["the messages", "the messages"], "self_reported"),
+        (["the messages", "a text"], "partly_seen"),
+        (["a text", "the messages"], "partly_seen"),
+    ],
+)
+async def test_silence_counts_only_if_what_it_returns_would_tell(tmp_path, said, sight, in_process):
+    """An agent that returns a text, and has no way to report, may have done anything."""
+    (tmp_path / "mine.py").write_text(TELLS)
+    trial = a_trial(tmp_path)
+    agent = an_agent("python:./mine.py:agent", tmp_path, options={"in_process": in_process})
+    await agent.open(trial)
+    assert agent.shows.actions == "not_seen"
+    for text in said:
+        await agent.respond(turn(text))
+    assert agent.shows.actions == sight
+    await agent.close()
+
+
+async def test_one_that_can_report_is_taken_at_its_word(tmp_path):
+    (tmp_path / "mine.py").write_text(TELLS)
+    agent = an_agent("python:./mine.py:reporting", tmp_path, options={"in_process": True})
+    await agent.open(a_trial(tmp_path))
+    await agent.respond(turn("a text"))
+    assert agent.shows.actions == "self_reported"
+    await agent.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from steadyhand.records.chat import Spoiled, SpoiledBy
-from steadyhand.records.event import TrajectoryStep
+from steadyhand.records.event import ServiceCalled, TrajectoryStep
 from steadyhand.records.result import ConversationResult, ConversationTurn, ExecutionResult, Latency
 
 P, F, I = "passed", "failed", "inconclusive"  # noqa: E741
@@ -346,9 +346,49 @@ BY_WHOM = [
         ({"action": "PAY", "agent": "Clerk", "max_count": 0}, I, "not known which agent"),
         ({"action": "PAY", "agent": "Clerk"}, I, "not known which agent"),
         ({"action": "PAY", "max_count": 0}, F, "PAY happened once"),
+        (
+            {"action": "REFUND", "agent": "Biling", "max_count": 0},
+            I,
+            "no agent called Biling was seen here (the agents",
+        ),
+        ({"action": "REFUND", "agent": "Biling"}, F, "it was done by Desk"),
     ],
 )
 async def test_a_check_may_name_the_agent(evaluate, check, verdict, said):
     result = await evaluate({"type": "trajectory_contains_action", **check}, ExecutionResult(trajectory=BY_WHOM))
     assert result.verdict == verdict
     assert said in result.message
+
+
+SHIFT = {
+    "trajectory": (
+        TrajectoryStep(type="action", at_ms=0, name="REFUND", agent="Desk", duration_ms=10),
+        TrajectoryStep(type="action", at_ms=20, name="FIND", agent="Clerk", duration_ms=10),
+        TrajectoryStep(type="action", at_ms=40, name="A", agent="Desk", duration_ms=10),
+        TrajectoryStep(type="action", at_ms=40, name="B", agent="Clerk", duration_ms=10),
+    ),
+    "service_calls": (
+        ServiceCalled(at_ms=5, service="shop", method="refund"),
+        ServiceCalled(at_ms=25, service="shop", method="find"),
+        ServiceCalled(at_ms=45, service="shop", method="ask"),
+        ServiceCalled(at_ms=70, service="shop", method="tell"),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("check", "verdict", "said"),
+    [
+        ({"method": "refund", "agent": "desk"}, P, "called once by desk"),
+        ({"method": "refund", "agent": "Clerk"}, F, "it was called by Desk"),
+        ({"method": "refund", "agent": "Desk", "max_count": 0}, F, "expected never"),
+        ({"method": "refund", "agent": "Clerk", "max_count": 0}, P, "but not by Clerk"),
+        ({"method": "ask", "agent": "Clerk", "max_count": 0}, I, "not known which agent"),
+        ({"method": "tell", "agent": "Clerk"}, I, "not known which agent"),
+        ({"method": "refund", "agent": "Nobody", "max_count": 0}, I, "no agent called Nobody"),
+        ({"method": "tell"}, P, "called once"),
+    ],
+)
+async def test_a_service_call_is_of_the_agent_whose_action_was_under_way(evaluate, check, verdict, said):
+    result = await evaluate({"type": "service_called", "service": "shop", **check}, ExecutionResult(**SHIFT))
+    assert (result.verdict, said in result.message) == (verdict, True), result.message

@@ -268,3 +268,42 @@ async def test_a_rule_that_nothing_put_to_the_test_holds_by_absence(evaluate, ru
     steps = [TrajectoryStep(type="action", at_ms=at, name=name, status="success") for at, name in ((1, "A"), (2, "B"))]
     found = await evaluate({"type": "sequence", "rules": rules}, ExecutionResult(trajectory=tuple(steps)))
     assert (found.verdict, found.rests_on) == (Verdict.PASSED, rests_on)
+
+
+HANDED_ON = ExecutionResult(
+    trajectory=(
+        TrajectoryStep(type="action", at_ms=0, name="FIND", agent="Desk", status="success"),
+        TrajectoryStep(type="action", at_ms=10, name="REFUND", agent="Clerk"),
+        TrajectoryStep(type="action", at_ms=20, name="LOG", agent="Desk"),
+        TrajectoryStep(type="action", at_ms=30, name="PAY"),
+    )
+)
+
+
+def by(action, agent, **more):
+    return {"action": action, "agent": agent, **more}
+
+
+@pytest.mark.parametrize(
+    ("rule", "verdict", "said"),
+    [
+        ({"always": by("REFUND", "clerk")}, P, "holds"),
+        ({"always": by("REFUND", "Desk")}, F, "its agent was Clerk"),
+        ({"never": by("REFUND", "Desk")}, P, "holds"),
+        ({"never": by("REFUND", "Clerk")}, F, "must never happen"),
+        ({"never": by("REFUND", "Bob")}, I, "no agent called Bob was seen here"),
+        ({"never": by("PAY", "Desk")}, I, "not known which agent"),
+        ({"always": by("PAY", "Desk")}, I, "not known which agent"),
+        ({"before": [by("FIND", "Desk"), by("REFUND", "Clerk")]}, P, "holds"),
+        ({"before": [by("FIND", "Clerk"), by("REFUND", "Clerk")]}, F, "no FIND by Clerk before it"),
+        ({"within": by("LOG", "Desk", after=by("REFUND", "Clerk"), ms=10)}, P, "holds"),
+        ({"within": by("LOG", "Desk", after=by("REFUND", "Clerk"), ms=9)}, F, "expected it within 9 ms"),
+        ({"never_until": by("REFUND", "Clerk", until=by("FIND", "Desk"))}, P, "holds"),
+        ({"never_until": by("REFUND", "Clerk", until=by("FIND", "Clerk"))}, F, "no FIND by Clerk in between"),
+        ({"never_until": by("REFUND", "Bob", until=by("FIND", "Desk"))}, I, "no agent called Bob"),
+        ({"always": by("LOG", "Desk", after=by("REFUND", "Bob"))}, I, "no agent called Bob"),
+    ],
+)
+async def test_every_rule_may_name_the_agent(evaluate, rule, verdict, said):
+    result = await evaluate({"type": "sequence", "rules": [rule]}, HANDED_ON)
+    assert (result.verdict, said in result.message) == (verdict, True), result.message
