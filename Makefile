@@ -50,7 +50,7 @@ test-local: $(LOCAL) ## run the tests that need the real model
 # Many tests wait for a process, a browser or a time-out, so there are half as many workers again as processors.
 WORKERS := $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 2) * 3 // 2)')
 test: $(READY) ## run the tests, and measure branch coverage against the floor in pyproject.toml
-	$(BIN)/python -m pytest -q -n $(WORKERS) --cov --cov-report= -m "not slow and not local"
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --cov --cov-report= -m "not slow and not local"
 
 FRAMEWORKS := $(VENV)/.frameworks
 $(FRAMEWORKS): $(READY)

@@ -4,9 +4,15 @@ import os
 import signal
 import sys
 
+from hypothesis import settings
+
 # A job in the background of a shell ignores interrupts from the start, and so would every program that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Without bytecode every process of a test run would compile the package again, and pytest rewrite every test.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# A busy machine may take long over an example, and over the import of a library that the first one asks for.
+settings.register_profile("tests", deadline=None)
+settings.load_profile("tests")

@@ -261,7 +261,7 @@ class Redactor:
         """Whether encoded msgpack may hold a secret. A quick test with false positives but no false negatives."""
         if self._has_trace is None:
             self._has_trace = _finder_of_any([*self._parts, *(trace.anchor for trace in TRACES)])
-        if not self._has_trace(data.lower().decode("latin-1")):
+        if not self._has_trace(data.translate(_LOWERED_ASCII).decode("ascii")):
             return False
         for part in self._parts:
             if part in data:
@@ -333,14 +333,18 @@ class Redactor:
         return value if same else redacted
 
 
+_LOWERED_ASCII = bytes(range(128)).lower() + bytes(128)
+"""Bytes in lower case, with one for all that are not ASCII: only an ASCII text is searched without a copy."""
+
+
 def _finder_of_any(words: Iterable[bytes]) -> Callable[[str], bool]:
-    """Whether a text in lower case contains one of the words, all of which are looked for at once.
+    """Whether a text of `_LOWERED_ASCII` contains one of the words, all of which are looked for at once.
 
     The regular expressions of pydantic are Rust's, which compile alternatives to an automaton.
     """
     from pydantic_core import SchemaError, SchemaValidator, core_schema  # not needed to show help
 
-    pattern = "|".join("".join([rf"\x{{{byte:x}}}" for byte in word.lower()]) for word in words)
+    pattern = "|".join("".join([rf"\x{{{byte:x}}}" for byte in word.translate(_LOWERED_ASCII)]) for word in words)
     try:
         return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex")).isinstance_python
     except SchemaError:  # too many words

@@ -10,10 +10,12 @@ import signal
 import sys
 from pathlib import Path
 
-import openai
 import pytest
-from mcp import ClientSession, StdioServerParameters
-from mcp.client.stdio import stdio_client
+
+from support.late import Late
+
+mcp = Late("mcp")
+openai = Late("openai")
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "gateway"
 PYTHON = shlex.quote(sys.executable)
@@ -215,8 +217,8 @@ def test_the_gateway_alone_and_the_bridge_to_its_tools(shell):
 
 
 async def _through_bridge(url: str) -> list[str]:
-    server = StdioServerParameters(command=sys.executable, args=["-m", "steadyhand", "mcp", url])
-    async with stdio_client(server) as (read, write), ClientSession(read, write) as client:
+    server = mcp.StdioServerParameters(command=sys.executable, args=["-m", "steadyhand", "mcp", url])
+    async with mcp.stdio_client(server) as (read, write), mcp.ClientSession(read, write) as client:
         await client.initialize()
         names = [tool.name for tool in (await client.list_tools()).tools]
         found = await client.call_tool("lookup_order", {"number": "A-1042"})

@@ -10,12 +10,13 @@ import regex
 import yaml
 
 ROOT = Path(__file__).parents[2]
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # several times as fast
 SHIPPED = (ROOT / "src" / "steadyhand" / "configs", ROOT / "examples")
 FILES = {
     path.relative_to(ROOT).as_posix(): found
     for folder in SHIPPED
     for path in sorted(folder.rglob("*.yaml"))
-    if isinstance(found := yaml.safe_load(path.read_text(encoding="utf-8")), dict)
+    if isinstance(found := yaml.load(path.read_text(encoding="utf-8"), LOADER), dict)
 }
 DECISIONS = {name: found for name, found in FILES.items() if "messages" in found}
 AGENTS = {name: found for name, found in FILES.items() if "run" in found}

@@ -8,12 +8,13 @@ Each kind is told to answer "first" with "heard: first" and so on: its own way t
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import random
 import shlex
 import sys
 import textwrap
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +31,7 @@ from steadyhand.builtin.services.database import make_database
 from steadyhand.compose.scenarios import build_registry
 from steadyhand.engine.trial import run_trial
 from steadyhand.errors import AgentError, ModelError
-from steadyhand.plugins.plugin import AgentSettings, ModelSettings
+from steadyhand.plugins.plugin import AgentSettings, ModelSettings, RunScope
 from steadyhand.ports.agent import Agent, AgentFacts, Reply, Shows, Turn, Visible, agent_facts, shows_of
 from steadyhand.records.chat import Message, ToolCall
 from steadyhand.records.evaluation import EvaluationSpec, Verdict
@@ -45,15 +46,19 @@ from support.agents import a_trial, an_agent, turn
 from support.elizaos_server import ElizaosAction, ElizaosAnswer, ElizaosServer
 from support.trial import HERE, a_scenario
 
-Open = Callable[[Path], AbstractAsyncContextManager[Callable[[], Agent]]]
+Open = Callable[[Path], AbstractAsyncContextManager[Callable[..., Agent]]]
 
 
 @dataclass(frozen=True)
 class Kind:
-    """`given` opens what the agent needs and gives a function that builds one."""
+    """`given` opens what the agent needs and gives a function that builds one.
+
+    With `shares`, the function takes what the agents of a run share, so that one child process serves many tests.
+    """
 
     given: Open
     acts: bool = True
+    shares: bool = False
 
 
 INSERT = "INSERT INTO done VALUES (17)"
@@ -220,9 +225,10 @@ PROGRAM = """
 
 def _in_file(source: str, kind: str, **options: Any) -> Open:
     @asynccontextmanager
-    async def given(folder: Path) -> AsyncIterator[Callable[[], Agent]]:
+    async def given(folder: Path) -> AsyncIterator[Callable[..., Agent]]:
         (folder / "mine.py").write_text(f"INSERT = {INSERT!r}\n{textwrap.dedent(source)}")
-        yield lambda: an_agent(kind, folder, variables=dict(os.environ), options=options)
+        variables = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+        yield functools.partial(an_agent, kind, folder, variables=variables, options=options)
 
     return given
 
@@ -265,10 +271,10 @@ async def _undeclared(folder: Path) -> AsyncIterator[Callable[[], Agent]]:
 KINDS: dict[str, Kind] = {
     "model": Kind(_model, acts=False),
     "runtime": Kind(_runtime),
-    "python function": Kind(_in_file(PYTHON_FUNCTION, "python:./mine.py:agent")),
-    "python coroutine": Kind(_in_file(PYTHON_COROUTINE, "python:./mine.py:agent")),
-    "python generator": Kind(_in_file(PYTHON_STREAM, "python:./mine.py:agent")),
-    "python class": Kind(_in_file(PYTHON_CLASS, "python:./mine.py:agent")),
+    "python function": Kind(_in_file(PYTHON_FUNCTION, "python:./mine.py:agent"), shares=True),
+    "python coroutine": Kind(_in_file(PYTHON_COROUTINE, "python:./mine.py:agent"), shares=True),
+    "python generator": Kind(_in_file(PYTHON_STREAM, "python:./mine.py:agent"), shares=True),
+    "python class": Kind(_in_file(PYTHON_CLASS, "python:./mine.py:agent"), shares=True),
     **{
         f"python {form}, in process": Kind(_in_file(source, "python:./mine.py:agent", in_process=True))
         for form, source in (
@@ -292,10 +298,25 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     return KINDS[request.param]
 
 
+@pytest.fixture(scope="module")
+def run() -> Iterator[RunScope]:
+    scope = RunScope(concurrency=len(KINDS))
+    yield scope
+    asyncio.run(scope.close())
+
+
+@pytest.fixture(scope="module")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> dict[Open, Path]:
+    """Where the agents that share a child are: it knows them by their folder."""
+    return {each.given: tmp_path_factory.mktemp("home") for each in KINDS.values() if each.shares}
+
+
 @pytest.fixture
-async def build(kind: Kind, tmp_path: Path) -> AsyncIterator[Callable[[], Agent]]:
-    async with kind.given(tmp_path) as build:
-        yield build
+async def build(
+    kind: Kind, tmp_path: Path, homes: dict[Open, Path], run: RunScope
+) -> AsyncIterator[Callable[[], Agent]]:
+    async with kind.given(homes.get(kind.given, tmp_path)) as build:
+        yield functools.partial(build, run=run) if kind.shares else build
 
 
 @pytest.fixture

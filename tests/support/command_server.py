@@ -21,6 +21,7 @@ from pathlib import Path
 
 _LENGTH = 8
 _READ_AT_START = ("PYTHON", "LC_", "LANG")
+_NOT_OF_A_COMMAND = ("__main__", "_child", "local_server", "pydantic_ai", "pydantic_ai_messages", "pytest_plugin")
 
 
 class CommandServer:
@@ -115,7 +116,7 @@ def _import_everything() -> None:
     import steadyhand
 
     for module in pkgutil.walk_packages(steadyhand.__path__, "steadyhand."):
-        if not module.name.endswith(("__main__", "_child", "local_server")):
+        if not module.name.endswith(_NOT_OF_A_COMMAND):
             with contextlib.suppress(ImportError):  # an extra that is not installed
                 importlib.import_module(module.name)
     for name in ("lz4.frame", "uvloop", "sqlite3", "yaml", "jsonschema"):

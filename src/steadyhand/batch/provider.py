@@ -165,7 +165,7 @@ class Provider:
                 await self._wait(wait_s, self._limited)
             elif wait_s > 0:
                 await self.clock.sleep(wait_s)
-            if not self.obstacle(amount)[1]:
+            if wait_s <= 0 or not self.obstacle(amount)[1]:
                 return reason
 
     def started(self, now: float) -> None:

@@ -25,53 +25,53 @@ from steadyhand.records.scenario import Converse, Step
 
 
 class PhaseLog:
+    """The phases of a trial, by name. `run` and `evaluate` have a part for each step, which are added up."""
+
     def __init__(self, trial: RunningTrial) -> None:
         self._trial: RunningTrial = trial
-        self.records: list[PhaseRecord] = []
+        self._phases: dict[str, PhaseRecord] = {}
+
+    @property
+    def records(self) -> tuple[PhaseRecord, ...]:
+        return tuple(self._phases.values())
 
     @property
     def errors(self) -> list[str]:
-        return [f"{record.name}: {record.error}" for record in self.records if record.error is not None]
+        return [f"{record.name}: {record.error}" for record in self._phases.values() if record.error is not None]
 
     async def run(self, name: str, work: Awaitable[None]) -> bool:
         """Run a phase. True if it succeeded; a failure is recorded, and cancellation is re-raised."""
-        trial = self._trial
-        started = trial.elapsed_ms()
+        started = self._trial.elapsed_ms()
         error: str | None = None
         try:
             await work
         except asyncio.CancelledError:
             error = "interrupted"
             raise
-        except SteadyhandError as failure:
-            error = str(failure)
-            trial.emit(
-                ErrorHappened(at_ms=trial.elapsed_ms(), phase=name, message=error, error_type=type(failure).__name__)
-            )
         except Exception as failure:  # noqa: BLE001 - a bug of ours must not end the other trials
-            error = f"unexpected {type(failure).__name__}: {failure}"
-            trial.emit(
-                ErrorHappened(
-                    at_ms=trial.elapsed_ms(),
-                    phase=name,
-                    message=error,
-                    error_type=type(failure).__name__,
-                    traceback=traceback.format_exc(),
-                )
-            )
+            error = self._failed(name, failure)
         finally:
-            duration = rounded_ms(trial.elapsed_ms() - started)
-            self._add(PhaseRecord(name=name, started_ms=started, duration_ms=duration, error=error))
+            took_ms = self._trial.elapsed_ms() - started
+            before = self._phases.get(name)
+            if before is not None:
+                started, took_ms = before.started_ms, before.duration_ms + took_ms
+            record = PhaseRecord(name=name, started_ms=started, duration_ms=rounded_ms(took_ms), error=error)
+            self._phases[name] = record
         return error is None
 
-    def _add(self, part: PhaseRecord) -> None:
-        """Merge into the record of the phase: `run` and `evaluate` have one part per step."""
-        for index, record in enumerate(self.records):
-            if record.name == part.name:
-                took_ms = rounded_ms(record.duration_ms + part.duration_ms)
-                self.records[index] = msgspec.structs.replace(record, duration_ms=took_ms, error=part.error)
-                return
-        self.records.append(part)
+    def _failed(self, phase: str, failure: Exception) -> str:
+        """Note why a phase failed, with a traceback unless it is a fault that we expect."""
+        expected = isinstance(failure, SteadyhandError)
+        message = str(failure) if expected else f"unexpected {type(failure).__name__}: {failure}"
+        event = ErrorHappened(
+            at_ms=self._trial.elapsed_ms(),
+            phase=phase,
+            message=message,
+            error_type=type(failure).__name__,
+            traceback=None if expected else traceback.format_exc(),
+        )
+        self._trial.emit(event)
+        return message
 
 
 async def run_trial(parts: TrialParts) -> TrialRecord:
@@ -194,7 +194,7 @@ def _record(
         domain=parts.scenario.domain,
         expects=parts.scenario.expects,
         tags=parts.scenario.tags,
-        phases=tuple(phases.records),
+        phases=phases.records,
         metrics=_metrics(trial, conversations) if conversations else None,
         evaluations=tuple(evaluation.results),
         events=tuple([event for event in trial.events if type(event) is not Evaluated]),

@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import anthropic
-import openai
 import pytest
 
 from steadyhand.builtin.models.anthropic import AnthropicModel
@@ -20,7 +18,11 @@ from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.ports.model import ChatModel
 from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, FinishReason, ToolCall, Usage
 from steadyhand.testing import Answer, ModelServer
+from support.late import Late
 from support.trial import TrialStandIn
+
+anthropic = Late("anthropic")
+openai = Late("openai")
 
 KEY = "sk-the-users-own-key"
 TOOL = {"name": "refund", "description": "Pays back.", "parameters": {"type": "object", "properties": {"n": {}}}}
@@ -65,12 +67,12 @@ async def _addresses(server: GatewayServer, folder: Path, model: ChatModel) -> d
     return server.addresses(door.address).variables
 
 
-async def _openai(server: GatewayServer, folder: Path, model: ChatModel) -> openai.AsyncOpenAI:
+async def _openai(server: GatewayServer, folder: Path, model: ChatModel) -> Any:
     told = await _addresses(server, folder, model)
     return openai.AsyncOpenAI(base_url=told["OPENAI_BASE_URL"], api_key=told["OPENAI_API_KEY"], max_retries=0)
 
 
-async def _anthropic(server: GatewayServer, folder: Path, model: ChatModel) -> anthropic.AsyncAnthropic:
+async def _anthropic(server: GatewayServer, folder: Path, model: ChatModel) -> Any:
     told = await _addresses(server, folder, model)
     return anthropic.AsyncAnthropic(
         base_url=told["ANTHROPIC_BASE_URL"], api_key=told["ANTHROPIC_API_KEY"], max_retries=0

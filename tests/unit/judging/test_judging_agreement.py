@@ -6,10 +6,12 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from steadyhand.judging.agreement import Case, agreement, cohens_kappa, kappa_interval, shortfall
 from steadyhand.records.config import CalibrationConfig
+from support.late import Late
+
+stats = Late("scipy.stats")
 
 COUNTS = st.integers(0, 60)
 

@@ -5,7 +5,6 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from steadyhand.judging.comparison import (
     Pair,
@@ -22,6 +21,9 @@ from steadyhand.judging.comparison import (
     step_down_min_p,
     trials_to_tell,
 )
+from support.late import Late
+
+stats = Late("scipy.stats")
 
 steady = settings(deadline=None, derandomize=True, database=None, max_examples=60)
 RATES = (1.0,) * 4 + (0.95,) * 3 + (0.8,) * 3 + (0.5,) * 2

@@ -7,7 +7,6 @@ from itertools import combinations
 
 import msgspec
 import pytest
-from scipy import stats
 
 from steadyhand.judging.figures import ANYTIME, CLUSTERED, WILSON, FigureCollector, RunFigures
 from steadyhand.judging.rates import scenario_rates, until_decided
@@ -16,6 +15,9 @@ from steadyhand.records.chat import SafetyAtDeadline, Spoiled, SpoiledBy
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.location import Place
 from steadyhand.records.run import Judged, RunHeader, Target, TrialKey, TrialRecord
+from support.late import Late
+
+stats = Late("scipy.stats")
 
 P, F, E, U = Verdict.PASSED, Verdict.FAILED, Verdict.ERROR, Verdict.INCONCLUSIVE
 HEADER = RunHeader(id="r", started_at="2026-11-16T10:44:55+00:00", steadyhand_version="0")

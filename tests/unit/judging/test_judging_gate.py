@@ -3,14 +3,16 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
-from scipy.stats import binom
 
 from steadyhand.errors import ExitCode
 from steadyhand.judging.comparison import detectable_drop
 from steadyhand.judging.gate import ABSOLUTE, Baseline, Rule, baseline_lines, baseline_of, hold_against, side_of
 from steadyhand.records.evaluation import LatencyTier
 from steadyhand.records.run import JUDGE_PART, SCENARIO_PART
+from support.late import Late
 from support.sides import drawn_side, sample, side
+
+stats = Late("scipy.stats")
 
 NOW = datetime(2026, 11, 17, tzinfo=UTC)
 
@@ -173,7 +175,7 @@ def test_without_a_difference_a_thousand_pairs_of_runs_trip_it_no_more_than_stat
         rates = [drawn.choice((0.0, 0.3, 0.6, 0.9, 0.97, 1.0)) for _ in range(10)]
         result = gate(drawn_side(rates, trials, drawn), drawn_side(rates, trials, drawn), alpha=0.05)
         tripped += Rule.DROP in rules(result)
-    assert tripped <= binom.ppf(0.999, 1_000, 0.05)
+    assert tripped <= stats.binom.ppf(0.999, 1_000, 0.05)
 
 
 @pytest.mark.parametrize(("rate", "trials"), [(0.95, 20), (0.8, 10)])
@@ -187,7 +189,7 @@ def test_a_drop_of_the_size_it_promises_is_caught_at_the_promised_rate(rate, tri
         before = drawn_side([rate] * 10, trials, drawn)
         now = drawn_side([max(rate - promised, 0.0)] * 10, trials, drawn)
         caught += Rule.DROP in rules(gate(before, now))
-    assert caught >= binom.ppf(0.001, 400, 0.8)
+    assert caught >= stats.binom.ppf(0.001, 400, 0.8)
 
 
 def test_what_it_catches_is_told():

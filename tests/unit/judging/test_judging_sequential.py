@@ -4,7 +4,6 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import integrate, stats
 
 from steadyhand.judging.sequential import (
     Decision,
@@ -20,6 +19,10 @@ from steadyhand.judging.sequential import (
 from steadyhand.judging.statistics import wilson_interval
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import TrialKey
+from support.late import Late
+
+integrate = Late("scipy.integrate")
+stats = Late("scipy.stats")
 
 steady = settings(deadline=None, derandomize=True, database=None, max_examples=60)
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from steadyhand.judging.statistics import (
     beta_cdf,
@@ -24,6 +23,9 @@ from steadyhand.judging.statistics import (
     values_for_percentile,
     wilson_interval,
 )
+from support.late import Late
+
+stats = Late("scipy.stats")
 
 steady = settings(deadline=None, derandomize=True, database=None, max_examples=60)
 chances = st.floats(1e-6, 1 - 1e-6)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import sys
 
 import pytest
-
-pytest.importorskip("e2b", reason="the package e2b is not installed")
 
 from steadyhand.builtin.environments.e2b import E2BEnvironment
 from steadyhand.builtin.environments.files import LocalLimits
@@ -16,6 +15,8 @@ from steadyhand.plugins.plugin import EnvironmentSettings
 from steadyhand.records.result import FileSystemOperation
 from support.e2b_server import E2BServer
 from support.patience import with_enough_time
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("e2b") is None, reason="the package e2b is not installed")
 
 
 @pytest.fixture

@@ -78,13 +78,13 @@ class EventStream:
         if b"\r" in block or block.count(b"\n") != 2 * len(parts):
             return block
         end = self._end
-        for at, part in enumerate(parts):
+        for part in parts:
             if part[:6] != _DATA:
-                rest = b"\n\n".join([*parts[at:], rest])
+                rest = block[end - self._end :]
                 break
-            data = part[6:]
             end += len(part) + 2
-            events.append((data, end) if data != DONE else (data, end - 1))
+            data = part[6:]
+            events.append((data, end if data != DONE else end - 1))
         self._end = end
         return rest
 
