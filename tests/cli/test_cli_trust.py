@@ -390,6 +390,33 @@ def test_a_record_from_elsewhere_chooses_no_code(project, shell):
     assert pwned(project) == []
 
 
+def test_a_record_from_elsewhere_chooses_no_code_to_judge_with(project, shell):
+    project.write("a.scenario.yaml", AGENT)
+    assert project("run", "a.scenario.yaml", "--plugin", "../dl/evil.py").code == 0
+    (shell.folder / "dl/PWNED").unlink()
+    (record,) = (project.folder / ".steadyhand/runs").glob("*.sqlite")
+    away = record.rename(shell.folder / "dl/run.sqlite")
+    ended = project("rejudge", str(away), "--judge", "scripted/replies.yaml")
+    assert (ended.code, ended.out) == (2, ""), ended.err
+    assert "its run was started with --plugin ../dl/evil.py: --trust is needed" in ended.err
+    assert pwned(project) == []
+    assert project("rejudge", str(away), "--judge", "scripted/replies.yaml", "--trust").code == 0
+    assert len(pwned(project)) == 1
+
+
+def test_a_record_from_elsewhere_chooses_none_of_several_agents(project, shell):
+    project.write("a.scenario.yaml", AGENT)
+    project.write("mine.py", BOTH)
+    agents = ("--agent", "python:./mine.py:reply", "--agent", "command:touch PWNED")
+    assert project("run", "a.scenario.yaml", *agents).code == 3
+    (record,) = (project.folder / ".steadyhand/runs").glob("*.sqlite")
+    away = record.rename(shell.folder / "dl/run.sqlite")
+    for command in (("resume", str(away)), ("run", "--failed-of", str(away))):
+        ended = project(*command)
+        assert ended.code == 2, ended.err
+        assert "--agent command:touch PWNED: --trust is needed" in ended.err
+
+
 # Keys
 
 

@@ -46,6 +46,7 @@ from steadyhand.store.reader import find_run
     "--max-cost", type=click.FloatRange(min=0, min_open=True), help="Stop starting trials once this much is spent."
 )
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Stop starting trials once this many tokens are used.")
+@shared.trust
 @shared.out
 @report_options
 @click.option("--no-progress", is_flag=True, help="Do not show progress.")
@@ -59,8 +60,9 @@ def rejudge(ctx: click.Context, /, run: str, **given: Any) -> None:
     reports = Reports(**{name: given.pop(name) for name in Reports.__struct_fields__}).check()
     silent = given.pop("no_progress")
     options = RunOptions(command=tuple(sys.argv[1:]), **given)
-    record = find_run(Settings(options).out, run)
-    selection, options = rejudge_options(record, options)
+    here = Settings(options)
+    record = find_run(here.out, run)
+    selection, options = rejudge_options(record, here)
     prepared = Run(selection, options)
     missing = len(prepared.planned) - len(prepared.pending)
     if missing:

@@ -173,7 +173,7 @@ class Cases:
             reader = RunReader.open(record)
             scenarios: dict[str, Scenario] = {}
             if any(scenario_id not in known for scenario_id in reader.planned_per_scenario()):
-                selection, _ = rejudge_options(record, self._settings.options)
+                selection, _ = rejudge_options(record, self._settings)
                 loaded = with_safe_ids(load_scenarios(selection, self._registries), self._redactor)
                 scenarios = {scenario.id: scenario for scenario in loaded}
             self._runs[name] = (reader, scenarios)

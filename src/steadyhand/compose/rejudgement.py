@@ -7,7 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from steadyhand.compose.settings import restore_options
+from steadyhand.compose.settings import Settings, restore_options
+from steadyhand.compose.trust import require_trusted_record
 from steadyhand.errors import SetupError, StoreError
 from steadyhand.records.config import RunOptions, Selection
 from steadyhand.records.run import PlannedTrial, TrialKey, TrialRecord
@@ -65,22 +66,22 @@ class Origin:
         return found
 
 
-def rejudge_options(record: Path, given: RunOptions) -> tuple[Selection, RunOptions]:
+def rejudge_options(record: Path, here: Settings) -> tuple[Selection, RunOptions]:
     """What to load and how, to judge the trials of a record again.
 
-    What `given` names wins; the rest is as the run was started, without what only concerns running agents. Raises
-    `SetupError` for a run whose scenarios cannot be found again.
+    What the options of whoever is `here` name wins; the rest is as the run was started, without what only concerns
+    running agents. Raises `SetupError` for a run whose scenarios cannot be found again, or that is not trusted.
     """
     header = RunReader.open(record).header
     folder, selection, before = restore_options(header.options)
     if folder != Path.cwd() and not all(Path(path).is_absolute() or path.startswith("@") for path in selection.paths):
-        here = [path for path in selection.paths if not Path(path).exists() and not any(Path().glob(path))]
-        if here:
+        missing = [path for path in selection.paths if not Path(path).exists() and not any(Path().glob(path))]
+        if missing:
             raise SetupError(
-                f"run {header.id} was started in {folder}, and its scenarios are named from there; {here[0]} is not "
+                f"run {header.id} was started in {folder}, and its scenarios are named from there; {missing[0]} is not "
                 "here: change to that folder or to a copy of it"
             )
-    defaults = RunOptions()
+    given, defaults = here.options, RunOptions()
     named = {
         name: value
         for name in RunOptions.__struct_fields__
@@ -97,7 +98,10 @@ def rejudge_options(record: Path, given: RunOptions) -> tuple[Selection, RunOpti
         only=(),
         failed_of=None,
         shard=None,
+        trust=False,
         seed=header.seed,
         rejudge=record.absolute(),
     )
+    unasked = {"agent": None, "agents": (), "allow_commands": False, "live": False}
+    require_trusted_record(record, msgspec.structs.replace(kept, **unasked), here.project)
     return selection, msgspec.structs.replace(kept, **named)

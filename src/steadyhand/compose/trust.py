@@ -65,30 +65,32 @@ def untrusted(found: Sequence[Named], project: Project) -> str:
 
 
 def require_trusted_record(record: Path, options: RunOptions, project: Project) -> None:
-    """A record holds the command line that a resume repeats. Raises `SetupError` when one from outside the project
+    """A record holds the command line that is repeated. Raises `SetupError` when one from outside the project
     chose anything that runs or is read on this machine."""
     if project.trusts(record):
         return
-    agent = options.agent if options.agent is not None and ":" in options.agent else None
+    agents = [agent for agent in (options.agent, *options.agents) if agent is not None and ":" in agent]
+    models = [("model", options.model), ("judge", options.judge), ("user-model", options.user_model)]
+    models += [("model", name) for name in options.models]
     chosen = [
         *(f"--plugin {name}" for name in options.plugins),
         *(f"--{name.replace('_', '-')} {getattr(options, name)}" for name in _PATHS if getattr(options, name)),
-        *([f"--agent {_short(agent)}"] if agent is not None else []),
+        *(f"--agent {_short(agent)}" for agent in agents),
         *(f"--{name.replace('_', '-')}" for name in ("allow_commands", "live") if getattr(options, name)),
     ]
     chosen += [
-        f"--{role.replace('_', '-')} {name}"
-        for role in ("model", "judge", "user_model")
-        if (name := getattr(options, role)) and _leaves(Path.cwd(), name.partition("/")[2], (Path.cwd(),))
+        f"--{role} {_short(name)}"
+        for role, name in models
+        if name and _leaves(Path.cwd(), name.partition("/")[2], (Path.cwd(),))
     ]
     if chosen:
         raise SetupError(
             f"{record} is outside the project {project.folder}, and its run was started with {' '.join(chosen)}: "
-            "--trust is needed to resume it. Nothing was run"
+            "--trust is needed to use it. Nothing was run"
         )
 
 
-_PATHS = ("config", "env_file", "record", "replay")
+_PATHS = ("config", "env_file", "record", "replay", "judge_canaries", "rubric")
 
 
 def _agent(scenario: Scenario, settings: Settings, registry: Registry) -> Iterator[Named]:

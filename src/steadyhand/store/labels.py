@@ -113,6 +113,8 @@ def append_label(file: Path, label: Label) -> None:
 def read_labels(file: Path) -> list[Label]:
     """Every row, in order. Raises `SetupError` when there is no such file, `FileError` with every bad row."""
     _encoder(file)
+    if file.exists() and not file.is_file():  # reading a pipe or a device might never end
+        raise SetupError(f"cannot read the labels {file}: expected a file, found a folder, pipe or device")
     try:
         text = file.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import os
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -131,3 +132,14 @@ def test_checks_that_look_alike_are_told_apart():
 
     found = check_ids([result(), result(), result(name="polite"), result(step=1), result(stage="turn", turn=2)])
     assert found == ["llm_judge", "llm_judge (2)", "polite", "step 2/llm_judge", "turn 2/llm_judge"]
+
+
+@pytest.mark.parametrize("what", ["pipe", "device"])
+def test_what_might_never_end_is_not_read(tmp_path, what):
+    file = tmp_path / "labels.jsonl"
+    if what == "pipe":
+        os.mkfifo(file)
+    else:
+        file.symlink_to("/dev/zero")
+    with pytest.raises(SetupError, match="expected a file, found a folder, pipe or device"):
+        read_labels(file)

@@ -159,6 +159,8 @@ class CassetteWriter:
 def read_cassette(folder: Path) -> list[Exchange]:
     """The exchanges in the order they began. Raises `SetupError` if there is no cassette or it cannot be read."""
     file = folder / CASSETTE_FILE
+    if file.exists() and not file.is_file():  # reading a pipe or a device might never end
+        raise SetupError(f"the recording {file} cannot be read: expected a file, found a folder, pipe or device")
     try:
         lines = file.read_bytes().split(b"\n")
     except FileNotFoundError as error:

@@ -1,6 +1,7 @@
 """What is recorded comes back byte for byte, without the model it came from."""
 
 import asyncio
+import os
 import time
 
 import msgspec
@@ -244,6 +245,12 @@ def test_a_recording_is_not_written_over(tmp_path):
     CassetteWriter(tmp_path, Redactor()).close()
     with pytest.raises(SetupError, match="there is a recording already; give another folder"):
         CassetteWriter(tmp_path, Redactor())
+
+
+def test_a_pipe_is_no_recording(tmp_path):
+    os.mkfifo(tmp_path / "cassette.jsonl")
+    with pytest.raises(SetupError, match="expected a file, found a folder, pipe or device"):
+        read_cassette(tmp_path)
 
 
 @pytest.mark.parametrize(
