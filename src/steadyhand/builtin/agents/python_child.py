@@ -45,6 +45,7 @@ from steadyhand.records.scenario import Scenario
 from steadyhand.runtime.runtime import ServiceProxy
 
 _ENDING_S = 1.0
+_THREAD_S = 0.1
 _LIMITS = ("RLIMIT_AS", "RLIMIT_CPU", "RLIMIT_DATA", "RLIMIT_FSIZE", "RLIMIT_NOFILE", "RLIMIT_NPROC", "RLIMIT_STACK")
 
 
@@ -259,6 +260,8 @@ class _Began:
         """Whether something of the trial still runs, or the process can no longer print. It is not reused then."""
         pooled: Mapping[Any, Any] = getattr(executors, "_threads_queues", {})  # idle executor threads are harmless
         others = [each for each in threading.enumerate() if each not in self._threads and each not in pooled]
+        for each in others:  # one that has just handed over its result needs a moment to end
+            each.join(_THREAD_S)
         try:
             os.fstat(1)
             os.fstat(2)
@@ -267,7 +270,12 @@ class _Began:
             closed = True
         faulthandler.cancel_dump_traceback_later()
         changed = _settings() != self._settings
-        return bool(others) or closed or changed or bool(collect(children() - self._children))
+        return (
+            any(map(threading.Thread.is_alive, others))
+            or closed
+            or changed
+            or bool(collect(children() - self._children))
+        )
 
 
 def _settings() -> tuple[Any, ...]:
