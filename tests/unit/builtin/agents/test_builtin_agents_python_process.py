@@ -380,14 +380,14 @@ LEFT = {
     "a trace": "threading.settrace(lambda *_: None)",
     "no importers": "sys.meta_path.clear()",
     "another json": "sys.modules['json'] = sys",
-    "a copy of itself": "os.fork()",
+    "a copy of itself": "os.fork() or time.sleep(600)",
 }
 
 
 @pytest.mark.parametrize("what", LEFT)
 async def test_a_process_that_a_trial_has_changed_serves_no_other(given, what):
     given.write(f"""
-        import faulthandler, os, resource, signal, sys, threading
+        import faulthandler, os, resource, signal, sys, threading, time
         def agent(message):
             here = os.getpid()
             if message == "leave it":
