@@ -144,7 +144,6 @@ def test_deep_nesting_is_cut_and_says_so(depth, make):
     assert b"nested more than 100 levels deep" in msgspec.json.encode(copy)
 
 
-@pytest.mark.no_cover
 def test_what_would_not_end_is_refused():
     doubling: list[object] = [1]
     for _ in range(60):

@@ -48,7 +48,6 @@ def put(data, path, value):
     return data
 
 
-@pytest.mark.no_cover
 def test_every_value_replaced_by_every_kind_of_value(load_text):
     extra = {
         "plugins": ["a", {"name": "b", "config": {}}],
