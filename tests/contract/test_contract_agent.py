@@ -535,7 +535,7 @@ async def test_one_that_declares_to_close_at_once_waits_for_nothing(build, trial
     [
         ("model", {"closes_at_once": True}),
         ("runtime", {}),
-        ("python", {"uses_gateway": True}),
+        ("python", {"uses_gateway": True, "names_python": True}),
         ("command", {"uses_gateway": True}),
         (
             "http",

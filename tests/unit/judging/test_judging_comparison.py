@@ -253,6 +253,7 @@ def test_the_gate_knows_when_it_has_too_little_data():
 
 
 @pytest.mark.parametrize("trials", [3, 10])
+@pytest.mark.no_cover
 def test_without_a_difference_the_gate_keeps_its_false_alarm_rate(trials: int):
     drawn, alpha, runs = random.Random(3), 0.05, 1000
     tests = [gate_test(draw_pairs(drawn, RATES, RATES, trials), alpha) for _ in range(runs)]
@@ -262,6 +263,7 @@ def test_without_a_difference_the_gate_keeps_its_false_alarm_rate(trials: int):
 
 
 @pytest.mark.parametrize(("rates", "trials"), [(RATES, 20), ((0.8,), 10), ((1.0,) * 12, 10)])
+@pytest.mark.no_cover
 def test_a_drop_of_the_promised_size_is_caught_at_the_promised_rate(rates: tuple[float, ...], trials: int):
     drawn, power, runs = random.Random(5), 0.8, 300
     promised = detectable_drop([(round(rate * trials), trials) for rate in rates], trials, power=power)
@@ -284,6 +286,7 @@ def test_one_scenario_that_breaks_is_caught_though_the_suite_hardly_moves():
     assert sum(bool(gate_test(draw_pairs(drawn, before, after, 20)).dropped_scenarios) for _ in range(100)) >= 90
 
 
+@pytest.mark.no_cover
 def test_a_hundred_thousand_trials():
     drawn = random.Random(2)
     a = {f"s{at}": (drawn.randint(30, 50), 50) for at in range(1000)}

@@ -180,6 +180,7 @@ def test_one_value_a_scenario_is_a_sample_of_scenarios():
         assert getattr(before, bound) < 0.5 <= getattr(at, bound)
 
 
+@pytest.mark.no_cover
 def test_the_clustered_percentile_covers_where_pooling_does_not():
     """Scenarios differ and their trials do not: the true median over scenarios is that of their own levels."""
     missed = Counter()

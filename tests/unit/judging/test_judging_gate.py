@@ -168,6 +168,7 @@ def test_a_baseline_that_cannot_be_is_refused(change):
 
 
 @pytest.mark.parametrize("trials", [5, 20])
+@pytest.mark.no_cover
 def test_without_a_difference_a_thousand_pairs_of_runs_trip_it_no_more_than_stated(trials):
     drawn = random.Random(trials)
     tripped = 0
@@ -179,6 +180,7 @@ def test_without_a_difference_a_thousand_pairs_of_runs_trip_it_no_more_than_stat
 
 
 @pytest.mark.parametrize(("rate", "trials"), [(0.95, 20), (0.8, 10)])
+@pytest.mark.no_cover
 def test_a_drop_of_the_size_it_promises_is_caught_at_the_promised_rate(rate, trials):
     drawn = random.Random(7)
     expected = round(rate * trials)

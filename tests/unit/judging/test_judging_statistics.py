@@ -205,6 +205,7 @@ def test_a_suite_counts_scenarios_and_not_trials():
         pytest.param(lambda r: r.betavariate(9, 1), 0.9, id="spread"),
     ],
 )
+@pytest.mark.no_cover
 def test_the_suite_interval_covers_the_mean_of_the_kind_of_scenario(population, mean):
     """Also where an interval from the variance between scenarios, or from all trials as one, does not."""
     drawn, runs, trials, missed, missed_as_one = random.Random(7), 150, 5, 0, 0

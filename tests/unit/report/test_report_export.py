@@ -66,6 +66,7 @@ def test_pandas():
     assert list(frame["verdict"]) == [SAFE.judged.verdict.value, UNSAFE.judged.verdict.value]
 
 
+@pytest.mark.no_cover
 def test_memory_does_not_grow_with_the_run(tmp_path):
     def peak(count):
         trials = (msgspec.structs.replace(SAFE, key=TrialKey(scenario_id="s", index=at)) for at in range(count))

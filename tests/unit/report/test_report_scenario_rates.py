@@ -56,6 +56,7 @@ def in_terminal(header, trials, rates):
 
 
 @pytest.mark.parametrize(("required", "missing"), [(None, 0), (0.5, 0), (0.75, 0), (0.5, 1), (None, 2)])
+@pytest.mark.no_cover
 def test_all_reports_and_the_exit_code_agree_on_every_outcome(required, missing):
     header = msgspec.structs.replace(HEADER, pass_rate=required)
     for size in (1, 2, 3):

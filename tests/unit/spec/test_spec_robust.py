@@ -4,6 +4,8 @@ import copy
 import json
 import random
 
+import pytest
+
 from unit.spec.test_spec_validation_bounds import AGENT, DECISION
 
 VALUES = (
@@ -79,6 +81,7 @@ def test_broken_text(load_text):
         load_text(broken + text[start + chance.randrange(4) :])
 
 
+@pytest.mark.no_cover
 def test_many_faults_are_found_in_one_walk(load_text):
     text = "run: 1\n" + "".join(f"k{n % 4000}: !x {n}\n" for n in range(8000))
     loaded = load_text(text)
