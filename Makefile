@@ -49,8 +49,15 @@ test-local: $(LOCAL) ## run the tests that need the real model
 
 # Many tests wait for a process, a browser or a time-out, so there are half as many workers again as processors.
 WORKERS := $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 2) * 3 // 2)')
-test: $(READY) ## run the tests, and measure branch coverage against the floor in pyproject.toml
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --cov --cov-report= -m "not slow and not local"
+test: $(READY) ## run the tests, but for those that have a verb of their own
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --no-cov -m "not slow and not local and not browser"
+
+.PHONY: test-browser coverage
+test-browser: $(READY) ## run the tests of the pages in a real Chromium
+	$(BIN)/python -m pytest -q -n $(WORKERS) --no-cov -m browser tests/browser
+
+coverage: $(READY) ## measure the branch coverage of the tests in this process against the floor in pyproject.toml
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --cov --cov-report= -m "not slow and not local" tests/unit tests/contract
 
 FRAMEWORKS := $(VENV)/.frameworks
 $(FRAMEWORKS): $(READY)
@@ -111,11 +118,12 @@ docs: $(DOCS) ## build the documentation site in build/site
 	$(BIN)/mkdocs build
 	@echo "documentation: build/site/index.html; with search: $(BIN)/python -m http.server -d build/site"
 
-check: docs $(READY) ## lint, types, import direction, and the documentation site
+check: docs $(READY) ## lint, types, import direction, the documentation site, and branch coverage
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
+	$(MAKE) coverage
 
 # The tools we compare with get their own environment: their dependencies are not the project's.
 PEERS := .venv-peers

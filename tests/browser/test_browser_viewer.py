@@ -125,6 +125,7 @@ def test_everything_by_keyboard_alone(open_page, viewing):
     keys.press("Enter")
     page.wait_for_selector("#labels")
     assert "late" in page.locator("h1").inner_text()
+    page.wait_for_load_state()
     keys.press("k")
     expect(page.locator("h1")).to_contain_text("taken-back")
     page.wait_for_load_state()
