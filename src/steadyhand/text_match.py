@@ -258,6 +258,7 @@ def most_steps(pattern: str) -> float:
     return len(pattern) * 2.0 ** min(alternatives, 64)
 
 
+_GROUP_CALL = regex.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|(\(\?(?:R|[+-]?\d+|&\w+|P>\w+)\))", regex.DOTALL)
 _PIECE = regex.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(\d+)(?:,\d*)?\}|.", regex.DOTALL)
 
 
@@ -283,7 +284,10 @@ def unrolled_size(pattern: str) -> int:
 
 
 def check_size(pattern: str) -> None:
-    """Raises `regex.error` for a pattern that is too large to compile."""
+    """Raises `regex.error` for a pattern that is too large to compile, or that calls its own groups: one that calls
+    itself takes memory until there is none."""
+    if "(?" in pattern and any(_GROUP_CALL.findall(pattern)):
+        raise regex.error("calls of groups, such as (?R) or (?1), are not supported")
     if unrolled_size(pattern) > LARGEST_PATTERN:
         raise regex.error(f"too large: with its repeats written out it has more than {LARGEST_PATTERN:,} pieces")
 

@@ -255,7 +255,7 @@ NOT_IN_THE_SCHEMA = {
 }
 
 
-NOT_YAML = {"yaml-syntax", "not-utf8", "not-text", "too-deep", "too-large"}
+NOT_YAML = {"bad-number", "yaml-syntax", "not-utf8", "not-text", "too-deep", "too-large"}
 
 
 def loaded_from(data: Data) -> Loaded:

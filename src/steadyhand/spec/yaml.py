@@ -420,14 +420,14 @@ class _Builder:
             return _CONSTANTS.get(value, value)
         kind = match.lastgroup
         try:
-            if kind == "decimal":
-                return int(value)
             if kind == "float":
                 return float(value)
-            return int(match[kind or 0], 8 if kind == "octal" else 16)
-        except ValueError:
+            found = int(value) if kind == "decimal" else int(match[kind or 0], 8 if kind == "octal" else 16)
+            float(found)
+        except (ValueError, OverflowError):
             self._fault("bad-number", f"a number of {len(value)} digits is too long", node)
             return 0
+        return found
 
     def _tagged(self, node: Node) -> Any:
         tag, value = node.tag, cast("str", node.value)

@@ -64,3 +64,13 @@ def test_a_pattern_is_read_in_the_spelling_it_is_searched_with():
     """`[e-é]` is a range; decomposed it is another one, and backwards it is an error in either spelling."""
     assert inspect_pattern("[e-e\u0301]").error is None
     assert inspect_pattern("[\u0300-e\u0301]").error is not None
+
+
+@pytest.mark.parametrize("pattern", ["(?R)", "a(b)(?1)", "(?P<n>a)(?&n)", "(?P<n>a)(?P>n)", "(?-1)(a)"])
+def test_a_pattern_that_calls_its_groups_is_refused_before_it_takes_all_memory(pattern):
+    assert inspect_pattern(pattern).error == "calls of groups, such as (?R) or (?1), are not supported"
+
+
+@pytest.mark.parametrize("pattern", ["[(?R)]x", r"\(?R", "(?i)abc", "(?:a)(?=b)", r"(a)\1", "(?P<n>a)(?P=n)"])
+def test_what_only_looks_like_a_call_is_not(pattern):
+    assert inspect_pattern(pattern).error is None

@@ -88,6 +88,8 @@ def test_keys_are_text_as_written_and_merge_is_an_ordinary_key():
         ("a: !!int x\n", "bad-tag", 1, 4),
         ("? [1, 2]\n: x\n", "complex-key", 1, 3),
         ("a: " + "9" * 5000 + "\n", "bad-number", 1, 4),
+        ("a: " + "9" * 400 + "\n", "bad-number", 1, 4),
+        ("a: 0x" + "f" * 400 + "\n", "bad-number", 1, 4),
     ],
 )
 def test_faults_are_noted_and_reading_goes_on(text, code, line, column):
