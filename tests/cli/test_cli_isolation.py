@@ -25,7 +25,15 @@ from steadyhand.judging.cost import Prices
 from steadyhand.records.config import RunOptions, Selection
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import TrialRecord
+from support.shell import Shell
 from support.trial import a_scenario
+
+
+@pytest.fixture
+def shell(either_shell: Shell) -> Shell:
+    """Agents attack as the user who runs the tests, and as an ordinary one."""
+    return either_shell
+
 
 AGENT = """
 import asyncio, os, sys
