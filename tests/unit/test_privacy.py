@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there is no /pr
 KEY = "a-key-that-nobody-may-find"
 PROGRAM = """
 import ctypes, json, os, subprocess, sys
-from steadyhand.children.strays import current_owner
+from steadyhand.children.daemons import current_owner
 from steadyhand.privacy import close_to_others
 
 LOOK = '''

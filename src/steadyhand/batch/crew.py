@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -127,6 +127,15 @@ class _Hand:
             self.link.send(orders)
 
 
+class CrewSize(NamedTuple):
+    """How many workers there are to be, and how many trials may be in flight in all of them. If their number is
+    `elastic`, the run begins with the first."""
+
+    workers: int
+    concurrency: int
+    elastic: bool = False
+
+
 class Crew:
     """Implements `Executor` with workers that `launch` starts. A lost worker is replaced, and its trials done again.
 
@@ -137,21 +146,17 @@ class Crew:
     def __init__(
         self,
         launch: Launch,
+        size: CrewSize,
         *,
-        workers: int,
-        concurrency: int,
-        elastic: bool = False,
         trusted: bool = True,
         gate: ProviderGate,
         spent: Callable[[AnyEvent], None],
         note: Callable[[str], None],
     ) -> None:
         self._launch = launch
-        self._concurrency = concurrency
-        self._workers = workers
-        self._elastic = elastic
+        self._size = size
         self._trusted = trusted
-        self._share: int = math.ceil(concurrency / workers)
+        self._share: int = math.ceil(size.concurrency / size.workers)
         self._gate = gate
         self._spent = spent
         self._note = note
@@ -170,8 +175,8 @@ class Crew:
 
         When one cannot start, `close` must still follow. Raises `SetupError`.
         """
-        tasks = [self._begin(self._start(next(self._hand_numbers))) for _ in range(self._workers)]
-        when = asyncio.FIRST_COMPLETED if self._elastic else asyncio.ALL_COMPLETED
+        tasks = [self._begin(self._start(next(self._hand_numbers))) for _ in range(self._size.workers)]
+        when = asyncio.FIRST_COMPLETED if self._size.elastic else asyncio.ALL_COMPLETED
         done, _ = await asyncio.wait(tasks, return_when=when)
         for task in done:
             task.result()
@@ -199,7 +204,7 @@ class Crew:
 
     @property
     def places(self) -> int:
-        return self._concurrency + sum(hand.ahead for hand in self._hands.values())
+        return self._size.concurrency + sum(hand.ahead for hand in self._hands.values())
 
     @property
     def lag_ms(self) -> float:

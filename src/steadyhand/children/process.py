@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping
 
 from steadyhand.children.channel import send_variables
-from steadyhand.children.strays import (
+from steadyhand.children.daemons import (
     COMMAND_MARK,
     TRIAL_MARK,
     adopt_orphans,

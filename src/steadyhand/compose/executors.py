@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from steadyhand.batch.crew import Crew
+from steadyhand.batch.crew import Crew, CrewSize
 from steadyhand.batch.local_worker import LocalWorkers
 from steadyhand.batch.messages import WorkerSetup
 from steadyhand.batch.provider import ProviderGate
@@ -70,14 +70,14 @@ async def open_workers(run: Run, gate: ProviderGate, note: Callable[[str], None]
         counts_spending=run.budget.limited,
     )
     given: dict[str, Any] = {
-        "concurrency": settings.concurrency,
         "gate": gate,
         "spent": run.budget.emit,
         "note": note,
     }
     if settings.options.engine == "ray":
         return await _on_ray(run, setup, given)
-    crew = Crew(LocalWorkers(_MAIN, setup), workers=min(settings.workers, settings.concurrency), **given)
+    size = CrewSize(min(settings.workers, settings.concurrency), settings.concurrency)
+    crew = Crew(LocalWorkers(_MAIN, setup), size, **given)
     workers = Workers(crew)
     try:
         await crew.open()
@@ -112,7 +112,8 @@ async def _on_ray(run: Run, setup: WorkerSetup, given: dict[str, Any]) -> Worker
         cpus=workers or os.cpu_count() or 1,
     )
     processors = await ray.open()
-    crew = Crew(ray, workers=min(workers or processors, settings.concurrency), elastic=True, trusted=False, **given)
+    size = CrewSize(min(workers or processors, settings.concurrency), settings.concurrency, elastic=True)
+    crew = Crew(ray, size, trusted=False, **given)
     opened = Workers(crew, ray.close)
     try:
         await crew.open()

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from steadyhand.batch.crew import Crew
+from steadyhand.batch.crew import Crew, CrewSize
 from steadyhand.batch.messages import CallEnd, LeaveRequest, Report
 from steadyhand.batch.plan import Plan
 from steadyhand.batch.provider import ProviderGate, ProviderLimits
@@ -89,8 +89,7 @@ async def opened(office, *, clock=None, workers=2, concurrency=4, limits=None, n
     gate = ProviderGate(clock=clock or SettableClock(), limits=limits or {})
     crew = Crew(
         office,
-        workers=workers,
-        concurrency=concurrency,
+        CrewSize(workers, concurrency),
         gate=gate,
         spent=lambda event: None,
         note=(notes if notes is not None else []).append,

@@ -29,8 +29,8 @@ import msgspec
 from steadyhand.builtin.agents.python import PythonAgent
 from steadyhand.builtin.agents.python_wire import ActionCard, Moment, Opening, Present, portable
 from steadyhand.children.channel import Channel, read, receive_variables
+from steadyhand.children.daemons import children, collect
 from steadyhand.children.process import die_with_parent, keep_together
-from steadyhand.children.strays import children, collect
 from steadyhand.errors import AgentError
 from steadyhand.plugins.plugin import AgentSettings
 from steadyhand.ports.agent import Addresses, Judgement, Question, Shows, Turn

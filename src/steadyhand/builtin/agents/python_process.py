@@ -35,8 +35,8 @@ from steadyhand.children.channel import (
     raised,
     read,
 )
+from steadyhand.children.daemons import write_owner
 from steadyhand.children.process import ChildProcess, Output
-from steadyhand.children.strays import write_owner
 from steadyhand.errors import AgentError, SetupError, TrialError
 from steadyhand.plugins.plugin import AgentSettings, Options, RunScope, read_options
 from steadyhand.ports.agent import Addresses, Agent, Reply, ReusableAddresses, Shows, TrialContext, Turn

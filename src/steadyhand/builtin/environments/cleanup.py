@@ -8,7 +8,7 @@ import stat
 import subprocess
 from pathlib import Path
 
-from steadyhand.children.strays import UNFINISHED, is_abandoned, is_gone, kill_trial
+from steadyhand.children.daemons import UNFINISHED, is_abandoned, is_gone, kill_trial
 from steadyhand.errors import WorkspaceError
 from steadyhand.records.base import shorten
 

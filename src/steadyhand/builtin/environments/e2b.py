@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field
 
 from steadyhand.builtin.environments.files import LeadsOut, LocalLimits, split_path
 from steadyhand.builtin.environments.process import BoundedOutput
-from steadyhand.children.strays import COMMAND_MARK
+from steadyhand.children.daemons import COMMAND_MARK
 from steadyhand.errors import SetupError, WorkspaceError
 from steadyhand.plugins.plugin import EnvironmentSettings, Options, read_options
 from steadyhand.records.base import Record

@@ -40,7 +40,7 @@ from steadyhand.builtin.environments.sandbox import (
     run_confined,
     sandbox_available,
 )
-from steadyhand.children.strays import COMMAND_MARK, TRIAL_MARK, kill_command, marked, write_owner
+from steadyhand.children.daemons import COMMAND_MARK, TRIAL_MARK, kill_command, marked, write_owner
 from steadyhand.errors import SetupError, WorkspaceError
 from steadyhand.plugins.plugin import EnvironmentSettings, Options, read_options
 from steadyhand.records.base import shorten

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from steadyhand.children.strays import kill_group
+from steadyhand.children.daemons import kill_group
 from steadyhand.records.base import Record
 from steadyhand.records.result import CommandResult
 

@@ -13,7 +13,7 @@ import pytest
 
 from steadyhand.builtin.environments.cleanup import owner_file, remove_tree, sweep
 from steadyhand.builtin.environments.local import LocalEnvironment
-from steadyhand.children.strays import write_owner
+from steadyhand.children.daemons import write_owner
 from steadyhand.plugins.plugin import EnvironmentSettings
 
 HARNESS = """
