@@ -56,6 +56,12 @@ async def given(tmp_path: Path):
     await made.scope.close()
 
 
+IMPORTED = """
+import sys
+imported = set(sys.modules)
+def agent(): return " ".join(sorted({name.partition(".")[0] for name in imported}))
+"""
+LARGE = {"pydantic", "pydantic_core", "yaml", "regex", "uvloop", "click", "rich", "jsonschema"}
 PID = "import os\ndef agent(): return str(os.getpid())\n"
 
 
@@ -65,6 +71,14 @@ def _gone(pid: int) -> bool:
     except ProcessLookupError:
         return True
     return Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] == "Z" if sys.platform == "linux" else False
+
+
+async def test_the_child_imports_nothing_large(given):
+    """One starts for every agent that crashed or hung."""
+    given.write(IMPORTED)
+    imported = set((await given.ask("hi")).split())
+    assert "msgspec" in imported
+    assert not imported & LARGE
 
 
 async def test_the_module_is_imported_in_the_child_only_and_the_child_is_used_again(given):
