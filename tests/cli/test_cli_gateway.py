@@ -218,7 +218,10 @@ def test_the_gateway_alone_and_the_bridge_to_its_tools(shell):
 
 async def _through_bridge(url: str) -> list[str]:
     server = mcp.StdioServerParameters(command=sys.executable, args=["-m", "steadyhand", "mcp", url])
-    async with mcp.stdio_client(server) as (read, write), mcp.ClientSession(read, write) as client:
+    async with (
+        mcp.stdio_client(server, errlog=sys.__stderr__) as (read, write),
+        mcp.ClientSession(read, write) as client,
+    ):
         await client.initialize()
         names = [tool.name for tool in (await client.list_tools()).tools]
         found = await client.call_tool("lookup_order", {"number": "A-1042"})
