@@ -33,6 +33,7 @@ from steadyhand.runtime.mocks import MockTable
 from steadyhand.runtime.runtime import AgentRuntime
 from support.loopback import free_port
 from support.trial import HERE, Clock, TrialStandIn, a_scenario
+from support.warm_program import warm
 
 SHOP = Path(__file__).parents[3] / "support" / "mcp_shop.py"
 PROGRAM = shlex.join([sys.executable, str(SHOP)])
@@ -54,7 +55,7 @@ class Shop:
 
 
 def url_of_shop(*options: str) -> tuple[str, subprocess.Popen[str]]:
-    command = [sys.executable, str(SHOP), "--http", *options]
+    command = [*shlex.split(warm("mcp_shop")), "--http", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     return process.stdout.readline().strip(), process
@@ -102,7 +103,7 @@ def where(request: pytest.FixtureRequest, at_url: Standing, tmp_path: Path) -> S
         return at_url
     log = tmp_path / "log"
     log.touch()
-    return Standing(f"{PROGRAM} --log {log}", log)
+    return Standing(f"{warm('mcp_shop')} --log {log}", log)
 
 
 @asynccontextmanager
@@ -266,7 +267,7 @@ async def test_the_program_runs_in_the_workspace_without_our_keys_and_ends_with_
 
 
 async def test_each_trial_has_a_process_of_its_own(tmp_path: Path) -> None:
-    async with opened(tmp_path, PROGRAM) as one, opened(tmp_path, PROGRAM) as other:
+    async with opened(tmp_path, warm("mcp_shop")) as one, opened(tmp_path, warm("mcp_shop")) as other:
         assert (await one.call("surroundings"))["pid"] != (await other.call("surroundings"))["pid"]
 
 
@@ -282,10 +283,10 @@ FAILING = [
 async def test_a_server_that_fails_is_an_error_of_the_trial(
     tmp_path: Path, tool: str, given: dict[str, Any], reason: str
 ) -> None:
-    async with opened(tmp_path, PROGRAM, timeout_ms=1_000 if tool == "wait" else 20_000) as shop:
+    async with opened(tmp_path, warm("mcp_shop"), timeout_ms=1_000 if tool == "wait" else 20_000) as shop:
         with pytest.raises(ServiceError) as failed:
             await shop.call(tool, **given)
-        assert str(failed.value).startswith(f"service 'shop': the MCP server `{PROGRAM}` ")
+        assert str(failed.value).startswith(f"service 'shop': the MCP server `{warm('mcp_shop')}` ")
         assert reason in str(failed.value)
         with pytest.raises(ServiceError) as again:
             await shop.call("greet", name="Ann")
@@ -316,7 +317,7 @@ async def test_so_is_one_at_a_url_that_dies(tmp_path: Path) -> None:
 
 
 async def test_an_agent_that_gives_up_on_a_hanging_server_does_not_hide_it(tmp_path: Path) -> None:
-    async with opened(tmp_path, PROGRAM, timeout_ms=1_500) as shop:
+    async with opened(tmp_path, warm("mcp_shop"), timeout_ms=1_500) as shop:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):
                 await shop.call("wait", seconds=30)
@@ -324,7 +325,7 @@ async def test_an_agent_that_gives_up_on_a_hanging_server_does_not_hide_it(tmp_p
 
 
 async def test_an_agent_that_gives_up_on_a_slow_server_has_itself_to_blame(tmp_path: Path) -> None:
-    async with opened(tmp_path, PROGRAM) as shop:
+    async with opened(tmp_path, warm("mcp_shop")) as shop:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):
                 await shop.call("wait", seconds=0.5)
@@ -333,7 +334,7 @@ async def test_an_agent_that_gives_up_on_a_slow_server_has_itself_to_blame(tmp_p
 
 
 async def test_a_greeting_on_stdout_is_noted(tmp_path: Path) -> None:
-    async with opened(tmp_path, f"{PROGRAM} --greet-first") as shop:
+    async with opened(tmp_path, f"{warm('mcp_shop')} --greet-first") as shop:
         assert await shop.call("greet", name="Ann") == "Hello, Ann"
         (note,) = shop.trial.of(Noted)
     assert (note.level, "wrote 'The shop is open.' to stdout" in note.message) == ("warning", True)
