@@ -17,8 +17,6 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
-from mcp import ClientSession
-from mcp.client.streamable_http import streamable_http_client
 
 from steadyhand.builtin.environments.local import LocalEnvironment
 from steadyhand.builtin.services.mcp import LARGEST_ANSWER
@@ -31,9 +29,13 @@ from steadyhand.records.event import ActionTaken, Noted, ServiceCalled
 from steadyhand.records.scenario import Mock, MockFault, MockWhen, RealService
 from steadyhand.runtime.mocks import MockTable
 from steadyhand.runtime.runtime import AgentRuntime
+from support.late import Late
 from support.loopback import free_port
 from support.trial import HERE, Clock, TrialStandIn, a_scenario
 from support.warm_program import warm
+
+mcp = Late("mcp")
+mcp_http = Late("mcp.client.streamable_http")
 
 SHOP = Path(__file__).parents[3] / "support" / "mcp_shop.py"
 PROGRAM = shlex.join([sys.executable, str(SHOP)])
@@ -229,7 +231,7 @@ async def test_an_agent_that_speaks_mcp_gets_what_the_server_said(where: Standin
     ) as shop:
         door = await server.open_door(shop.trial)  # type: ignore[arg-type]
         url = server.addresses(door.address).names["mcp_url"]
-        async with streamable_http_client(url) as (read, write, _), ClientSession(read, write) as client:
+        async with mcp_http.streamable_http_client(url) as (read, write, _), mcp.ClientSession(read, write) as client:
             await client.initialize()
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
             assert tools["greet"].inputSchema["required"] == ["name"]
