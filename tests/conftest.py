@@ -17,7 +17,8 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # A busy machine may take long over an example, and over the import of a library that the first one asks for.
-settings.register_profile("tests", deadline=None)
+settings.register_profile("tests", deadline=None, max_examples=25)
+settings.register_profile("thorough", deadline=None, max_examples=500)
 settings.load_profile("tests")
 
 
