@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shlex
 import socket
-import subprocess
 import sys
-import time
-import urllib.request
-from collections.abc import Iterator
 
 import pytest
 
-from support.loopback import free_port
+from support.loopback import free_port, traced_service
 
 PYTHON = shlex.quote(sys.executable)
 SCENARIO = """\
@@ -164,29 +159,6 @@ def test_a_function_with_the_sdk(desk, names, tools, expected):
     assert trial["shows"]["actions"] == "seen"
 
 
-@contextlib.contextmanager
-def _service(folder, otlp_port: int, *arguments: str) -> Iterator[str]:
-    port = free_port()
-    variables = {
-        **os.environ,
-        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{otlp_port}",
-        "OTEL_EXPORTER_OTLP_COMPRESSION": "gzip",
-        "OTEL_BSP_SCHEDULE_DELAY": "200",
-    }
-    process = subprocess.Popen([sys.executable, "service.py", str(port), *arguments], cwd=folder, env=variables)
-    try:
-        for _ in range(600):
-            with contextlib.suppress(OSError):
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/").close()
-                break
-            assert process.poll() is None
-            time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}/"
-    finally:
-        process.terminate()
-        process.wait()
-
-
 @pytest.mark.parametrize(
     ("names", "tools", "expected"), [("openinference", "find_order", GOOD), ("current", "find_order,refund", BAD)]
 )
@@ -195,7 +167,8 @@ def test_a_service_that_is_already_running(desk, names, tools, expected):
     desk.write("service.py", SERVICE)
     desk.write("steadyhand.toml", '[agents.http]\nreply = "text"\ntraces = "tools"\n')
     otlp_port = free_port()
-    with _service(desk.folder, otlp_port, names, tools) as url:
+    command = ("service.py", names, tools)
+    with traced_service(command, desk.folder, otlp_port, OTEL_EXPORTER_OTLP_COMPRESSION="gzip") as url:
         ended = desk(
             "run", "desk.scenario.yaml", "--agent", f"http:{url}", "--otlp-port", str(otlp_port), "--json", "out.json"
         )

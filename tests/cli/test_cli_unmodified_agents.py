@@ -6,16 +6,11 @@ with the packages of `examples/gateway`; `make test-frameworks` installs both, a
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
 import shutil
-import subprocess
 import sys
-import time
-import urllib.request
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,7 +20,7 @@ import pytest
 from cli.test_cli_agents import served
 from steadyhand.records.chat import ToolCall
 from steadyhand.testing import Answer, ModelServer, Served
-from support.loopback import free_port
+from support.loopback import free_port, traced_service
 
 pytestmark = pytest.mark.slow
 AGENTS = Path(__file__).parents[1] / "support" / "framework_agents"
@@ -168,29 +163,6 @@ def test_the_example_with_a_node_program(shell, model, code):
     assert ended.code == code, ended.out + ended.err
 
 
-@contextlib.contextmanager
-def _service(folder: Path, otlp_port: int, *flags: str) -> Iterator[str]:
-    port = free_port()
-    variables = {
-        **os.environ,
-        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{otlp_port}",
-        "OTEL_BSP_SCHEDULE_DELAY": "200",
-        "NO_PROXY": "127.0.0.1",
-    }
-    process = subprocess.Popen([sys.executable, "desk_service.py", str(port), *flags], cwd=folder, env=variables)
-    try:
-        for _ in range(600):
-            with contextlib.suppress(OSError):
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/ready").close()
-                break
-            assert process.poll() is None
-            time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}/chat"
-    finally:
-        process.terminate()
-        process.wait()
-
-
 OFFLINE = {"offline": ("shop asked with the number",)}
 
 
@@ -203,9 +175,17 @@ def test_a_running_service_is_seen_through_its_own_exporter(project, mood, broke
         '[agents.http]\nreply = "data.text"\ntraces = "tools"\nbody = {message = "{message}"}\n'
         'headers = {X-Shop = "{mocks_url}"}\n'
     )
-    with _service(project.folder, otlp_port, f"--{mood}") as url:
+    command = ("desk_service.py", f"--{mood}")
+    with traced_service(command, project.folder, otlp_port, ready="ready", NO_PROXY="127.0.0.1") as url:
         ended = project(
-            "run", "desk.scenario.yaml", "--agent", f"http:{url}", "--otlp-port", str(otlp_port), "--json", "out.json"
+            "run",
+            "desk.scenario.yaml",
+            "--agent",
+            f"http:{url}chat",
+            "--otlp-port",
+            str(otlp_port),
+            "--json",
+            "out.json",
         )
     (trial,) = _trials(project, ended).values()
     assert ended.code == bool(broken), ended.out + ended.err

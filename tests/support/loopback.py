@@ -1,10 +1,18 @@
-"""A model server for commands that run in another process."""
+"""Servers for commands that run in another process."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import socket
+import subprocess
+import sys
 import threading
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from steadyhand.testing import ModelServer
 
@@ -59,3 +67,31 @@ def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
+
+
+@contextlib.contextmanager
+def traced_service(
+    command: Sequence[str], folder: Path, otlp_port: int, *, ready: str = "", **variables: str
+) -> Iterator[str]:
+    """The address of a Python program that serves on the port after its script's name and exports its traces."""
+    script, *arguments = command
+    port = free_port()
+    collector = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{otlp_port}",
+        "OTEL_BSP_SCHEDULE_DELAY": "200",
+    }
+    process = subprocess.Popen(
+        [sys.executable, script, str(port), *arguments], cwd=folder, env={**os.environ, **collector, **variables}
+    )
+    address = f"http://127.0.0.1:{port}/"
+    try:
+        for _ in range(600):
+            with contextlib.suppress(OSError):
+                urllib.request.urlopen(address + ready).close()
+                break
+            assert process.poll() is None
+            time.sleep(0.1)
+        yield address
+    finally:
+        process.terminate()
+        process.wait()

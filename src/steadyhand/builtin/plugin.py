@@ -80,14 +80,18 @@ KEY_VARIABLE = "STEADYHAND_AGENT_KEY"
 DEFAULT_MODEL = "agent"
 
 
-class HttpAgentFactory:
-    """`http:URL#NAME` sends NAME as the request's `model`. The key comes from `STEADYHAND_AGENT_KEY`, or from the
-    variable that the option `api_key_env` names."""
+class _RemoteAgentFactory:
+    """Of an agent behind a URL that can be told the addresses of its trial."""
 
     uses_network: ClassVar[bool] = True
     uses_gateway: ClassVar[bool] = True
     runs_target: ClassVar[bool] = False
     key_variable: ClassVar[str] = KEY_VARIABLE
+
+
+class HttpAgentFactory(_RemoteAgentFactory):
+    """`http:URL#NAME` sends NAME as the request's `model`. The key comes from `STEADYHAND_AGENT_KEY`, or from the
+    variable that the option `api_key_env` names."""
 
     @property
     def options(self) -> type[Options]:
@@ -168,14 +172,9 @@ def _templated(settings: AgentSettings, options: HttpAgentOptions, url: str, nam
 agent_over_http = HttpAgentFactory()
 
 
-class A2aAgentFactory:
+class A2aAgentFactory(_RemoteAgentFactory):
     """`a2a:URL`: the agent's address, below which its card is, or the URL of the card. The bearer token comes from
     `STEADYHAND_AGENT_KEY`, or from the variable that the option `api_key_env` names."""
-
-    uses_network: ClassVar[bool] = True
-    uses_gateway: ClassVar[bool] = True
-    runs_target: ClassVar[bool] = False
-    key_variable: ClassVar[str] = KEY_VARIABLE
 
     @property
     def options(self) -> type[Options]:
