@@ -267,11 +267,11 @@ def test_trials_on_the_command_line_go_before_the_matrix(sweep):
         ("model, values: [scripted/replies.yaml]", ("--model", "openai/x"), "--model changes nothing here"),
         ("agent, values: [model]", ("--agent", "runtime"), "choose among them with --filter agent="),
         ("judge, values: [scripted/replies.yaml]", ("--judge", "openai/x"), "--judge changes nothing here"),
-        ("character.llm.model, values: [scripted/replies.yaml]", ("--model", "openai/x"), "--model would make all"),
-        ("environment.type, values: [local, e2b]", ("--environment", "local"), "--environment would make all"),
-        ("trials, values: [2, 3]", ("--trials", "4"), "--trials would make all"),
-        ("pass_rate, values: [0.5, 1]", ("--pass-rate", "0.7"), "--pass-rate would make all"),
-        ('"setup.mocks[0].response", values: [a, b]', ("--live",), "--live would make all"),
+        ("character.llm.model, values: [scripted/replies.yaml]", ("--model", "openai/x"), "--model would override"),
+        ("environment.type, values: [local, e2b]", ("--environment", "local"), "--environment would override"),
+        ("trials, values: [2, 3]", ("--trials", "4"), "--trials would override"),
+        ("pass_rate, values: [0.5, 1]", ("--pass-rate", "0.7"), "--pass-rate would override"),
+        ('"setup.mocks[0].response", values: [a, b]', ("--live",), "--live would override"),
     ],
 )
 def test_an_option_that_contradicts_an_axis_is_one_clear_message(batch, axis, options, said):

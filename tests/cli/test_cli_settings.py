@@ -60,7 +60,7 @@ def test_an_unknown_plugin_of_the_other_world_is_a_warning_with_mocks_and_an_err
     shell.write("a.scenario.yaml", 'plugins: ["@elizaos/plugin-github", "@elizaos/plugin-sql"]\n' + AGENT)
     mocked, live = shell("run", "."), shell("run", ".", "--live")
     assert (mocked.code, live.code) == (0, 2)
-    assert "no installed plugin answers to '@elizaos/plugin-github'" in mocked.out
+    assert "no installed plugin is called '@elizaos/plugin-github'" in mocked.out
     assert "plugin-sql" not in mocked.out
     assert "@elizaos/plugin-github" in live.err
 

@@ -164,7 +164,7 @@ class RunResult:
 
     @property
     def counts(self) -> dict[Verdict, int]:
-        """How many trials came to each verdict."""
+        """Number of trials by verdict."""
         return self._reader.counts()
 
     @property
@@ -214,7 +214,7 @@ class RunResult:
 
     def __bool__(self) -> bool:
         """Refused: `if result:` could mean that there are trials, or that they passed."""
-        raise TypeError("a RunResult is neither true nor false; ask `result.passed` or `len(result)`")
+        raise TypeError("a RunResult has no truth value; use `result.passed` or `len(result)`")
 
     def trial(self, scenario_id: str, index: int = 0) -> Trial:
         """One trial. Raises `KeyError` when the record does not hold it."""
@@ -232,7 +232,7 @@ class RunResult:
         undone = [rate.scenario_id for rate in self.rates if rate.verdict is not Verdict.PASSED]
         told = [f"{len(undone)} of {len(self.rates)} scenarios did not pass ({self.path})"]
         if not self.complete:
-            told.append("the record is not complete")
+            told.append("the record is incomplete")
         told += [self.evidence(scenario_id) for scenario_id in undone[:_SHOWN]]
         if len(undone) > _SHOWN:
             told.append(f"and {len(undone) - _SHOWN} more")

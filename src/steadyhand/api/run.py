@@ -98,7 +98,7 @@ def run(
     for one as the command does; without it none is read. `plugins` are objects, or names as `--plugin` takes them. The
     other options are those of the command.
 
-    The run has a thread and an event loop of its own, so that this works wherever it is called. Raises `UsageError`
+    The run has a thread and its own event loop, so that this works wherever it is called. Raises `UsageError`
     when it cannot start, and `StoreError` when its record cannot be written.
     """
     prepared = prepare(scenarios, agent=agent, config=config, plugins=plugins, **options)
@@ -305,7 +305,7 @@ async def _execute(prepared: Run, observer: RunObserver | None) -> RunResult:
     path = await execution.execute([] if observer is None else [observer])
     if execution.broken is not None:
         message = prepared.redactor.text(str(execution.broken))
-        raise StoreError(f"{message}; what was finished until then is in {path}") from execution.broken
+        raise StoreError(f"{message}; finished trials are in {path}") from execution.broken
     if execution.crashed is not None:
         raise execution.crashed
     return RunResult(RunReader.open(path.absolute()))

@@ -196,7 +196,7 @@ class Crew:
         if self._hands or self._starting:
             self._note(f"a worker could not be started; the run continues with the others: {error}")
             return
-        self.failure = f"there is no worker left, and none could be started: {error}"
+        self.failure = f"no workers are left, and none could be started: {error}"
         for job in self._waiting:
             if not job.done.done():
                 job.done.set_exception(TrialError(self.failure))
@@ -292,12 +292,12 @@ class Crew:
         name = hand.link.name if hand.link is not None else f"worker {hand.number}"
         hand.link = None
         told = f"{name} was lost: {reason}"
-        self._note(f"{told}; {len(again)} trials will be run again by another" if again else told)
+        self._note(f"{told}; {len(again)} trials will be rerun by other workers" if again else told)
         for job in reversed(again):
             job.losses += 1
             if job.losses >= MOST_LOSSES:
                 job.done.set_exception(
-                    TrialError(f"{MOST_LOSSES} workers were lost while they ran this trial; the last: {told}")
+                    TrialError(f"{MOST_LOSSES} workers were lost while running this trial, most recently: {told}")
                 )
             else:
                 self._waiting.appendleft(job)
@@ -308,7 +308,7 @@ class Crew:
         try:
             record = decode(data)
         except StoreError as error:
-            job.done.set_exception(TrialError(f"what its worker sent cannot be read: {error}"))
+            job.done.set_exception(TrialError(f"the worker's message cannot be read: {error}"))
             return
         if self._trusted:
             self._encoded[record.key] = data

@@ -135,7 +135,7 @@ async def perform_contained(perform: Perform, planned: PlannedTrial, ending: Cal
             raise
         if (task := asyncio.current_task()) is not None:
             task.uncancel()
-        return _broken_off(planned, error, "its task was cancelled by the trial itself")
+        return _broken_off(planned, error, "the trial cancelled its own task")
     except TrialError as error:
         return _broken_off(planned, error, str(error))
     except (Exception, GeneratorExit, SystemExit) as error:  # noqa: BLE001 - told in the record
@@ -224,7 +224,7 @@ class Interrupts:
     def interrupt(self) -> None:
         if not self.stopping:
             self.stopping = True
-            self._note("stopping: what is in flight will be finished; interrupt again to stop at once")
+            self._note("stopping after the trials in progress; interrupt again to stop immediately")
         elif self._task is not None:
             self._task.cancel()
 

@@ -37,7 +37,7 @@ class LocalWorkers:
         try:
             process = ChildProcess(self._main, os.environ, mark=f"{self._family}.{self._started}")
         except OSError as error:
-            raise SetupError(f"--workers: no process can be started: {error}") from error
+            raise SetupError(f"--workers: cannot start a process: {error}") from error
         worker = _LocalWorker(name, process, hear, lost)
         setup = msgspec.structs.replace(self._setup, name=name, places=places)
         try:
@@ -99,4 +99,4 @@ class _LocalWorker:
 
 
 async def _serves_nothing(name: str, payload: msgspec.Raw) -> Any:
-    raise MalformedMessage(f"a worker asked for {name}")
+    raise MalformedMessage(f"unexpected request from a worker: {name}")

@@ -51,7 +51,7 @@ class Plan(Sequence[PlannedTrial]):
         self._ends = list(accumulate(map(len, self._numbers)))
         if len(self) > MOST:
             raise SetupError(
-                f"{len(self)} trials of {len(scenarios)} scenarios are more than the {MOST} of a run; split it"
+                f"{len(self)} trials of {len(scenarios)} scenarios exceed the limit of {MOST} trials per run; split it"
             )
 
     def __len__(self) -> int:
@@ -244,7 +244,7 @@ class Estimate(Record):
             told = [f"{turns} model call{'' if most == 1 else 's'}"]
         else:
             noun = f"turn{'' if most == 1 else 's'} of the agent"
-            told = [f"{turns} {noun}" + (", each a model call or more" if self.agents <= _OURS else "")]
+            told = [f"{turns} {noun}" + (", each at least one model call" if self.agents <= _OURS else "")]
         if self.user_turns:
             told.append(f"up to {_count(self.user_turns, 'model call')} for the simulated user")
         if self.judge_checks:

@@ -135,8 +135,8 @@ class Provider:
         if self.breaker.open:
             if self.breaker.given_up(now):
                 raise ModelError(
-                    f"{self.name} has been down for {self.breaker.down_s(now):.0f} s and is given up; resume the run "
-                    f"when it is back. Last: {self.breaker.last_error}",
+                    f"{self.name} has been down for {self.breaker.down_s(now):.0f} s, giving up; resume the run "
+                    f"when it is back. Last error: {self.breaker.last_error}",
                     kind="connect",
                 )
             wait_s = self.breaker.wait_s(now)
@@ -146,9 +146,9 @@ class Provider:
             return _NO_OBSTACLE
         waits = [(self._held_until - now, self._limited)]
         if self.requests is not None:
-            waits.append((self.requests.wait_s(now, 1.0), f"the limit of {self.name} on requests a minute"))
+            waits.append((self.requests.wait_s(now, 1.0), f"{self.name}'s limit on requests per minute"))
         if self.tokens is not None:
-            waits.append((self.tokens.wait_s(now, amount), f"the limit of {self.name} on tokens a minute"))
+            waits.append((self.tokens.wait_s(now, amount), f"{self.name}'s limit on tokens per minute"))
         longest = max(waits)
         return longest if longest[0] > 0 else _NO_OBSTACLE
 
@@ -237,7 +237,7 @@ class Provider:
 
     @property
     def _limited(self) -> str:
-        return f"{self.name} limits the rate (429)"
+        return f"{self.name} is rate limiting us (429)"
 
 
 def _window(limit: float | None) -> Window | None:
@@ -314,7 +314,7 @@ class ProviderAdmission:
         provider = self._provider
         if provider.slots is not None:
             if provider.slots.locked():
-                self.reason = f"the limit of {provider.name} on calls at a time"
+                self.reason = f"{provider.name}'s limit on concurrent calls"
             await provider.slots.acquire()
         try:
             self.reason = await provider.leave(self._amount) or self.reason
@@ -370,7 +370,7 @@ class ProviderAdmission:
         provider = self._provider
         now = provider.clock.now()
         if provider.breaker.failed(now, error, probe=self._probe):
-            self._note(f"{provider.name} seems to be down, new calls wait: {error}")
+            self._note(f"{provider.name} seems to be down; holding new calls: {error}")
         if error.kind == "rate_limit":
             provider.pace.limited(now, started=self._started)
             if error.retry_after_s:

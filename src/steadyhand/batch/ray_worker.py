@@ -78,7 +78,7 @@ class RayWorkers:
         try:
             ray.init(runtime_env=environment, log_to_driver=False, logging_level="ERROR", **given)
         except Exception as error:
-            where = f"the cluster at {self._address}" if self._address is not None else "a Ray on this machine"
+            where = f"the cluster at {self._address}" if self._address is not None else "Ray on this machine"
             raise SetupError(f"--engine ray: {where} cannot be used: {_first_line(error)}") from error
         self._ray = ray
         return int(ray.cluster_resources().get("CPU", 1))

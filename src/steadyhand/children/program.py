@@ -89,8 +89,8 @@ def read_command(
     ]
     program = shutil.which(argv[0], path=given.get("PATH", variables.get("PATH", os.defpath)))
     if program is None:
-        hint = " (is it executable?)" if Path(argv[0]).is_file() else "; a file beside the scenario is written ./NAME"
-        raise SetupError(f"{where}: there is no program {argv[0]!r}{hint}")
+        hint = " (is it executable?)" if Path(argv[0]).is_file() else "; write ./NAME for a file next to the scenario"
+        raise SetupError(f"{where}: program not found: {argv[0]!r}{hint}")
     return CommandLine(argv=(program, *argv[1:]), shown=shown, variables=given, secrets=tuple(secrets))
 
 
@@ -98,7 +98,7 @@ def _filled(value: str, variables: Mapping[str, str], where: str, secrets: list[
     def found(match: re.Match[str]) -> str:
         name = match[1] or match[2]
         if name not in variables:
-            raise SetupError(f"{where} is given ${name}, which is not set in the environment or the --env-file")
+            raise SetupError(f"{where} uses ${name}, which is not set in the environment or the --env-file")
         if len(variables[name]) >= 6:
             secrets.append(variables[name])
         return variables[name]
@@ -112,8 +112,8 @@ def file_beside(name: str, folder: Path, *, wanted_by: str) -> Path:
     for candidate in looked:
         if candidate.is_file():
             return candidate.resolve()
-    places = " nor ".join(str(candidate.parent.resolve()) for candidate in looked)
-    raise SetupError(f"{wanted_by}: there is no file {name!r}, neither in {places}")
+    places = ", ".join(str(candidate.parent.resolve()) for candidate in looked)
+    raise SetupError(f"{wanted_by}: file not found: {name!r} (searched {places})")
 
 
 class TooLong(Exception):

@@ -39,4 +39,4 @@ def baseline(run: str, file: Path, runs: Path | None, config: Path | None) -> No
         say(f"wrote {file}: {shared.number(len(side.samples), 'entry', 'entries')}")
     if undecided or not side.finished:
         what = "is not finished" if not side.finished else f"has {shared.number(undecided, 'undecided trial')}"
-        say(f"steadyhand: run {side.run_id} {what}; the baseline rests on the trials that passed or failed", err=True)
+        say(f"steadyhand: run {side.run_id} {what}; the baseline uses only the trials that passed or failed", err=True)

@@ -21,13 +21,13 @@ from steadyhand.records.config import RunOptions
 
 @click.command()
 @click.argument("run", metavar="RUN")
-@click.option("--baseline", required=True, metavar="RUN|FILE", help="What to hold it against.")
+@click.option("--baseline", required=True, metavar="RUN|FILE", help="Baseline file or run to check against.")
 @click.option(
     "--alpha",
     type=click.FloatRange(0.0001, 0.5),
     default=0.05,
     show_default=True,
-    help="Chance that the statistical rule fails a run that is no worse.",
+    help="Chance of a false alarm: that the statistical rule fails a run that is no worse.",
 )
 @click.option(
     "--ignore",

@@ -22,7 +22,7 @@ _WHAT = {
     "scenarios/broken_lamp.scenario.yaml": "a conversation",
     "scenarios/person_in_reach.scenario.yaml": "a decision under time pressure",
     "agent.py": "the agent under test, for you to replace",
-    "replies.yaml": "answers of the scripted model",
+    "replies.yaml": "answers for the scripted model",
     "test_agent.py": "a test for pytest",
     _CI: "CI on GitHub",
 }

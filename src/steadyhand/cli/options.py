@@ -48,14 +48,14 @@ out = click.option(
 config = click.option(
     "--config",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="Configuration file. [default: the nearest steadyhand.toml upwards]",
+    help="Configuration file. [default: steadyhand.toml in this folder or the nearest parent]",
 )
 
 
 trust = click.option(
     "--trust",
     is_flag=True,
-    help="Allow code, commands and files that scenarios from outside the project name.",
+    help="Allow code, commands and files named by scenarios outside the project.",
 )
 
 
@@ -175,7 +175,7 @@ class PassRateRange(click.FloatRange):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         share = super().convert(value, param, ctx)
         if math.isnan(share):
-            self.fail(f"{value} is not a share; expected more than 0 and at most 1", param, ctx)
+            self.fail(f"{value} is out of range; expected more than 0 and at most 1", param, ctx)
         return share
 
 

@@ -67,6 +67,7 @@ def rejudge(ctx: click.Context, /, run: str, **given: Any) -> None:
     missing = len(prepared.planned) - len(prepared.pending)
     if missing:
         say(
-            f"{missing} of {len(prepared.planned)} trials are not in the record of that run, and are left out", err=True
+            f"{missing} of {len(prepared.planned)} trials are missing from the record of that run and were left out",
+            err=True,
         )
     ctx.exit(carry_out(prepared, reports, silent=silent))

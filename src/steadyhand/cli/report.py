@@ -42,7 +42,7 @@ def report(
     """
     wanted = [file for file in (html_file, markdown_file, pdf_file) if file is not None]
     if not wanted:
-        raise SetupError("say what to write: --html FILE, --markdown FILE or --pdf FILE")
+        raise SetupError("nothing to write; give --html FILE, --markdown FILE or --pdf FILE")
     if wanted.count(STDOUT) > 1 or pdf_file == STDOUT:
         raise SetupError("only one of --html and --markdown can go to stdout, and a PDF cannot")
     if html_file == STDOUT:

@@ -275,7 +275,7 @@ _HEADINGS = {
     "--model",
     multiple=True,
     metavar="NAME",
-    help="Model under test, as provider/model (repeatable: each is a target of its own).",
+    help="Model under test, as provider/model (repeatable: each is a separate target).",
 )
 @click.option("--judge", metavar="NAME", help="Judge model, as provider/model.")
 @click.option("--user-model", metavar="NAME", help="Model that simulates the user.")

@@ -59,7 +59,7 @@ def runs(
     file of the project names, as a baseline does.
     """
     if yes and not prune:
-        raise click.UsageError("--yes goes with --prune")
+        raise click.UsageError("--yes requires --prune")
     folder = Settings(RunOptions(config=config, out=out)).out
     found = list_runs(folder)
     if prune:

@@ -98,7 +98,7 @@ def read_by_ci() -> bool:
 def require_own_terminal() -> None:
     """For HTML on stdout. Raises `SetupError` where a CI service reads it."""
     if read_by_ci():
-        raise SetupError("--html - would write what agents said to the CI log unmarked; give it a file")
+        raise SetupError("--html - would print unescaped agent output to the CI log; write to a file instead")
 
 
 def _disobeyed(text: str) -> str:

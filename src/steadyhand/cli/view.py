@@ -39,7 +39,7 @@ def view(folder: Path | None, config: Path | None, port: int, *, no_browser: boo
 
     folder = Settings(RunOptions(config=config, out=folder)).out
     if not folder.is_dir():
-        raise SetupError(f"there is no folder {folder}; `steadyhand run` creates one, or give another as DIR")
+        raise SetupError(f"folder not found: {folder}; `steadyhand run` creates it, or give a different DIR")
     viewer = Viewer(folder, LabelBook(labels or folder / "labels.jsonl", _user()))
     server = ViewerServer(viewer, port=port, on_bug=lambda error: say(tell_bug(error), err=True))
     try:

@@ -70,7 +70,7 @@ class Doubts:
         found = self._known.get(ref.name)
         if found is None:
             return (
-                f"not decided, as the judge {ref.name} is not calibrated: {file.name} has no entry for it; "
+                f"not decided: the judge {ref.name} is not calibrated: {file.name} has no entry for it; "
                 f"run `steadyhand calibrate LABELS --judge {ref.name}`"
             )
         stale = self._stale(found, spec, ref, scenario, judges)
@@ -79,7 +79,7 @@ class Doubts:
                 f"not decided, as the calibration of the judge {ref.name} is stale: {stale} since; calibrate it again"
             )
         short = shortfall(found.overall, self._settings.config.calibration)
-        return None if short is None else f"not decided, as the judge {ref.name} is below the bar: {short}"
+        return None if short is None else f"not decided: the judge {ref.name} is below the bar: {short}"
 
     def _stale(
         self, found: Calibration, spec: EvaluationSpec, ref: ModelRef, scenario: Scenario, judges: Judges
@@ -157,7 +157,7 @@ class Cases:
             return f"run {label.run} has no trial {label.scenario}#{label.trial}"
         result = labelled_result(label, stored)
         if result is None and label.check == VERDICT:
-            return "a label on the verdict of a trial, about which no judge is asked"
+            return "a label on the verdict of a trial, which no judge decides"
         if result is None:
             return f"the trial has no check {label.check!r}"
         scenario = known.get(label.scenario) or scenarios.get(label.scenario)
@@ -280,7 +280,7 @@ class Canaries:
 
     def tally(self) -> CanaryTally:
         """What there is so far; cases that were not asked are told as skipped."""
-        left = [f"line {case.label.line}: the run ended before" for _, group in self._due for case in group]
+        left = [f"line {case.label.line}: the run ended first" for _, group in self._due for case in group]
         return CanaryTally(
             file=str(self._file), cases=tuple(self._judged), skipped=(*self._skipped, *left), spent=self._spent
         )
@@ -302,7 +302,7 @@ async def calibrate(labels: Path, settings: Settings) -> Calibrated:
     cases = Cases(settings, registries, redactor)
     found = cases.of(read_labels(labels))
     if not found:
-        first = f" ({cases.skipped[0]})" if cases.skipped else "; write pass or fail into the column `label`"
+        first = f" ({cases.skipped[0]})" if cases.skipped else "; write pass or fail in the column `label`"
         raise SetupError(f"{labels} has no label that can be compared{first}")
     scenarios = list({case.scenario.id: case.scenario for case in found}.values())
     if any(settings.judge(scenario) is None for scenario in scenarios):

@@ -373,7 +373,7 @@ def compare_sources(
     if len(given) == 1:
         given = [given[0].only(each) for each in given[0].side.targets if each]
     if len(given) < 2:
-        raise SetupError("one run with one target has nothing to be compared with; name another run")
+        raise SetupError("nothing to compare: the run has only one target; give a second run")
     given = _named_apart(given)
     found = compare_sides([each.side for each in given], confidence=confidence, pair_changed=pair_changed)
     first, *others = given

@@ -38,8 +38,8 @@ def check_executor(options: RunOptions, *, objects: bool) -> None:
         raise SetupError(f"{chosen}: stored trials are judged again in one process; {instead}")
     if objects:
         raise SetupError(
-            f"{chosen}: other processes cannot be given the scenarios, agents or plugins that are objects of this "
-            f"program; name files, such as python:agent.py:answer, or {instead}"
+            f"{chosen}: scenarios, agents and plugins that are Python objects cannot be passed to other processes; "
+            f"name files, such as python:agent.py:answer, or {instead}"
         )
 
 
@@ -149,8 +149,8 @@ def _for_a_copy(saved: dict[str, Any], root: Path, here: Path) -> dict[str, Any]
         there = Path(path).absolute()
         if not there.resolve().is_relative_to(root):
             raise SetupError(
-                f"--engine ray: {path} is outside {root}, which is what the nodes get a copy of; start the run in a "
-                "folder that holds everything it needs"
+                f"--engine ray: {path} is outside {root}, the folder that is copied to the nodes; start the run in a "
+                "folder that contains everything it needs"
             )
         return os.path.relpath(there.resolve(), here) if Path(path).is_absolute() else path
 

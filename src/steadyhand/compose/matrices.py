@@ -69,9 +69,9 @@ def _check(text: str, parameter: str, value: str, scenarios: Sequence[Scenario])
         for name, shown in chosen_settings(scenario).items():
             varied.setdefault(name, {})[shown] = None
     if not varied:
-        raise SetupError("--filter chooses combinations of a matrix, and there is none among the files")
+        raise SetupError("--filter selects combinations of a matrix, but no matrix was given")
     if parameter not in varied:
-        raise SetupError(f"--filter {text!r}: no matrix varies {parameter!r}; varied are {', '.join(varied)}")
+        raise SetupError(f"--filter {text!r}: no matrix varies {parameter!r}; varied parameters: {', '.join(varied)}")
     for shown in (value, show_value(value)):
         if shown in varied[parameter]:
             return shown
@@ -156,14 +156,14 @@ def check_options(scenarios: Sequence[Scenario], options: RunOptions) -> None:
         given = getattr(options, option) is not None or getattr(options, f"{option}s", ())
         if given and all(option in scenario.overrides for scenario in scenarios):
             raise SetupError(
-                f"--{option} changes nothing here: every combination sets {option} itself; "
+                f"--{option} has no effect here: every combination sets {option} itself; "
                 f"choose among them with --filter {option}=..."
             )
     for scenario in scenarios:
         for setting in scenario.cell.settings if scenario.cell else ():
             for option in _undoing(setting.parameter, options):
                 raise SetupError(
-                    f"{option} would make all values of {setting.parameter!r}, which {setting.place} varies, the same; "
+                    f"{option} would override {setting.parameter!r}, which {setting.place} varies; "
                     "leave out one of the two"
                 )
 

@@ -78,8 +78,8 @@ def rejudge_options(record: Path, here: Settings) -> tuple[Selection, RunOptions
         missing = [path for path in selection.paths if not Path(path).exists() and not any(Path().glob(path))]
         if missing:
             raise SetupError(
-                f"run {header.id} was started in {folder}, and its scenarios are named from there; {missing[0]} is not "
-                "here: change to that folder or to a copy of it"
+                f"run {header.id} was started in {folder}, and its paths are relative to that folder; {missing[0]} was "
+                "not found here: change to that folder or to a copy of it"
             )
     given, defaults = here.options, RunOptions()
     named = {

@@ -51,14 +51,14 @@ def resume_run(record: Path, here: Settings, **where: Any) -> Resumed:
         if folder == Path.cwd():
             raise
         raise SetupError(
-            f"the run was started in {folder}; resume it there or in a copy of that folder, since its files are named "
-            f"from there. Here: {error}"
+            f"the run was started in {folder}; resume it there or in a copy of that folder, since its paths are "
+            f"relative to it. Here: {error}"
         ) from error
     planned = run.planned
     changes = _version(reader.header) + _changes(reader, set(planned.per_scenario()), prints)
     missing = reader.to_do()
     gone = dict.fromkeys(key.scenario_id for key in missing if not planned.has(key) and key.scenario_id in prints)
-    changes += [f"{scenario_id}: it has fewer trials than before" for scenario_id in gone]
+    changes += [f"{scenario_id}: fewer trials than before" for scenario_id in gone]
     decisions = run.decisions()
     wanted = [key for key in missing if planned.has(key) and (decisions is None or decisions.wants(key))]
     run.pending = run.doable(PlannedPart(planned, wanted))
@@ -70,7 +70,7 @@ def refuse_redacted(agent: str | None) -> None:
     if agent is not None and MASK * SHORTEST in agent:
         raise SetupError(
             "the agent was given a secret on its command line or in its URL, and records keep no secrets: start a new "
-            "run, and put the secret into a variable, as in --agent 'command:TOKEN=$TOKEN ./agent'"
+            "run, and put the secret in a variable, as in --agent 'command:TOKEN=$TOKEN ./agent'"
         )
 
 
@@ -91,4 +91,4 @@ def _version(header: RunHeader) -> list[str]:
     """Checks and prompts are part of Steadyhand, and may be others in another version."""
     if header.steadyhand_version == __version__:
         return []
-    return [f"Steadyhand has changed: the run was started with {header.steadyhand_version}, this is {__version__}"]
+    return [f"Steadyhand was updated: the run was started with {header.steadyhand_version}, this is {__version__}"]

@@ -62,7 +62,7 @@ def clean_workspaces() -> Path:
     root = Path(tempfile.gettempdir()) / f"steadyhand-{os.getuid()}"
     root.mkdir(mode=0o700, exist_ok=True)
     if root.is_symlink() or root.stat().st_uid != os.getuid():
-        raise SetupError(f"{root} belongs to another user; set TMPDIR to a folder of your own")
+        raise SetupError(f"{root} belongs to another user; set TMPDIR to a folder that you own")
     workspaces = root / "workspaces"
     workspaces.mkdir(mode=0o700, exist_ok=True)
     sweep_workspaces(workspaces)

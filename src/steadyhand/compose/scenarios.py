@@ -147,7 +147,7 @@ def library_path(path: str) -> str:
     folder = LIBRARY / path[1:]
     known = sorted(entry.name for entry in LIBRARY.iterdir() if entry.is_dir())
     if folder.parent != LIBRARY or folder.name not in known:
-        raise SetupError(f"no library {path!r}; there are {', '.join(f'@{name}' for name in known)}")
+        raise SetupError(f"unknown library {path!r}; available: {', '.join(f'@{name}' for name in known)}")
     return str(folder)
 
 
@@ -202,7 +202,7 @@ def _refuse_same_ids(scenarios: Sequence[Scenario]) -> None:
     for scenario in scenarios:
         earlier = first.setdefault(scenario.id, scenario)
         if earlier is not scenario:
-            message = f"id `{scenario.id}` is already used at {earlier.place}; ids are unique over all of a run"
+            message = f"id `{scenario.id}` is already used at {earlier.place}; ids must be unique within a run"
             raise FileError([Problem(place=scenario.place, message=message, code="duplicate-id")])
 
 
@@ -286,8 +286,8 @@ class Rubrics:
         hint = f"did you mean `{near}`? " if near else ""
         shipped = ", ".join(sorted(file.stem for file in RUBRICS.glob("*.yaml")))
         message = (
-            f"rubric {name!r} is neither beside the scenario nor in the folder that `rubrics` in steadyhand.toml "
-            f"names, and does not ship with Steadyhand; {hint}(shipped: {shipped})"
+            f"rubric {name!r} not found next to the scenario, in the folder that `rubrics` in steadyhand.toml names, "
+            f"or among those that ship with Steadyhand; {hint}(shipped: {shipped})"
         )
         return Problem(place=scenario.rubric_place or scenario.place, message=message, code="unknown-name")
 

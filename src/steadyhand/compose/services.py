@@ -50,7 +50,7 @@ class TrialServices:
         for service in scenario.setup.services:
             if registry.has("services", service.name):
                 raise SetupError(
-                    f"{service.place}: a plugin provides the service {service.name!r} too; rename this one"
+                    f"{service.place}: a plugin also provides the service {service.name!r}; rename this one"
                 )
             try:
                 found[service.name] = real_service(

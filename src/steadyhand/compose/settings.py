@@ -76,8 +76,8 @@ def restore_options(saved: dict[str, Any]) -> tuple[Path, Selection, RunOptions]
     """
     if saved.get("objects"):
         raise SetupError(
-            "the run was started from Python with scenarios, an agent or plugins that are objects of that program; "
-            "run them there again"
+            "the run was started from Python with scenarios, an agent or plugins that are Python objects; "
+            "run them again from Python"
         )
     try:
         return (
@@ -86,7 +86,9 @@ def restore_options(saved: dict[str, Any]) -> tuple[Path, Selection, RunOptions]
             msgspec.convert(saved["options"], RunOptions, dec_hook=_path),
         )
     except (KeyError, TypeError, msgspec.ValidationError) as error:
-        raise SetupError(f"the run was recorded by a version that did not keep what a resume needs: {error}") from error
+        raise SetupError(
+            f"the run was recorded by a version that did not store what a resume needs: {error}"
+        ) from error
 
 
 def _path(kind: type, value: Any) -> Any:
@@ -294,7 +296,7 @@ class Settings:
         if "/" not in name:
             known = f" (aliases here: {', '.join(sorted(aliases))})" if aliases else ""
             raise SetupError(
-                f"model {name!r} names no provider; write it as provider/model, such as openai/{name}{known}"
+                f"model {name!r} has no provider; write it as provider/model, such as openai/{name}{known}"
             )
         return ModelRef(name=name, folder=folder)
 
@@ -371,7 +373,7 @@ def _provider_problems(config: Config, registry: Registry) -> Iterator[Problem]:
                 yield config_problem(config, path, problem, "unknown-name")
                 continue
         elif provider.type is not None and provider.type != name:
-            message = f"{name} is a provider of its own and speaks no other one's interface; give this one another name"
+            message = f"{name} is a built-in provider with its own interface; choose another name for yours"
             yield config_problem(config, (*path, "type"), message, "bad-value")
             continue
         factory = provider_part(name, config, registry)
@@ -382,12 +384,12 @@ def _own_problem(name: str, provider: ProviderConfig, registry: Registry) -> str
     """Why a name that no plugin brings cannot be a provider of the user's own."""
     names = registry.names("models")
     if provider.type is None and provider.base_url is None:
-        return unknown_part("models", name, names) + "; a provider of your own needs a base_url"
+        return unknown_part("models", name, names) + "; a custom provider needs a base_url"
     near = difflib.get_close_matches(name, names, n=1, cutoff=_SIMILAR)
     if provider.type is None and near and near[0] not in name:
         return (
             f"unknown model provider {name!r}; did you mean {near[0]!r}? "
-            f'If it is one of your own, say which interface it speaks: type = "{DEFAULT_TYPE}"'
+            f'If it is a custom provider, set its interface: type = "{DEFAULT_TYPE}"'
         )
     return None
 

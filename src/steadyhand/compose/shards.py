@@ -52,7 +52,7 @@ def failed_of_options(record: Path, given: RunOptions, here: Settings) -> tuple[
     folder, selection, before = restore_options(reader.header.options)
     if folder.resolve() != Path.cwd().resolve():
         raise SetupError(
-            f"run {reader.header.id} was started in {folder}, and its files are named from there; go there"
+            f"run {reader.header.id} was started in {folder}, and its paths are relative to that folder; run this there"
         )
     refuse_redacted(before.agent)
     require_trusted_record(record, before, here.project)
@@ -75,7 +75,9 @@ def only_scenarios(loaded: Sequence[Scenario], options: RunOptions) -> list[Scen
     known = {scenario.id for scenario in loaded}
     if gone := [each for each in options.only if each not in known]:
         more = f" and {len(gone) - _NAMED} more" if len(gone) > _NAMED else ""
-        raise SetupError(f"no longer in the files: {', '.join(gone[:_NAMED])}{more}; put them back or run without")
+        raise SetupError(
+            f"no longer in the files: {', '.join(gone[:_NAMED])}{more}; restore them, or run without --failed-of"
+        )
     wanted = set(options.only)
     return [scenario for scenario in loaded if scenario.id in wanted]
 
@@ -158,7 +160,7 @@ def _shards(readers: Sequence[RunReader]) -> dict[int, RunReader]:
     for reader in readers:
         shard = reader.header.shard
         if shard is None:
-            raise SetupError(f"run {reader.header.id} is no shard; merge takes runs that were made with --shard")
+            raise SetupError(f"run {reader.header.id} is not a shard; merge takes runs made with --shard")
         if reader.status == "running":
             raise SetupError(f"run {reader.header.id} is still running; wait for it")
         if (other := found.get(shard.number)) is not None:

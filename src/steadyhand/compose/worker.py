@@ -209,7 +209,9 @@ def load_run(setup: WorkerSetup) -> Run:
     Raises `UsageError`, also when the files here make other trials than the driver's.
     """
     if setup.version != __version__:
-        raise SetupError(f"the driver is Steadyhand {setup.version}, this worker is {__version__}; install the same")
+        raise SetupError(
+            f"the driver is Steadyhand {setup.version}, this worker is {__version__}; install the same version"
+        )
     _, selection, options = restore_options(setup.saved)
     run = Run(selection, msgspec.structs.replace(options, trust=setup.trust))
     if setup.digests:

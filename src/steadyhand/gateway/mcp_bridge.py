@@ -32,7 +32,7 @@ async def bridge(url: str) -> None:
         ):
             await _Bridge(to_client, to_server).carry(from_client, from_server)
     except* httpx.TransportError as errors:
-        raise SetupError(f"nothing answers at {url}: {_first(errors)}") from errors
+        raise SetupError(f"no answer from {url}: {_first(errors)}") from errors
 
 
 class _Bridge:

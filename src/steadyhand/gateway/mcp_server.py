@@ -70,7 +70,7 @@ class McpMount:
 
     async def serve(self, request: GatewayRequest, door: Door) -> GatewayResponse:
         if request.method != "POST":
-            return refusal(405, "there is no session here, and nothing to listen for: POST each message")
+            return refusal(405, "this server has no sessions and sends no notifications: POST each message")
         answer = _Answer()
         transport = StreamableHTTPServerTransport(mcp_session_id=None, is_json_response_enabled=True)
 

@@ -53,7 +53,7 @@ class ModelMount:
     async def serve(self, request: GatewayRequest, door: Door) -> GatewayResponse:
         path = request.path.removeprefix("v1/")
         if door.model is None:
-            return refusal(404, "no model is named for this trial: name one with --model")
+            return refusal(404, "no model is set for this trial; set one with --model")
         if request.method == "GET" and (path == "models" or path.startswith("models/")):
             return json_response(_models(door.model.name, path.partition("/")[2]))
         interface = self._interfaces.get(path)
@@ -61,7 +61,7 @@ class ModelMount:
             served = ", ".join(f"POST /{known}" for known in self._interfaces)
             return refusal(
                 404,
-                f"{request.method} /{path} is not served by the gateway, which stands in for a chat model: there is "
+                f"{request.method} /{path} is not served by the gateway, which stands in for a chat model and serves "
                 f"{served} and GET /models. Give the agent the provider's own address and key for anything else",
             )
         try:
@@ -126,7 +126,7 @@ def _relayed(interface: Interface, body: dict[str, Any], headers: Mapping[str, s
     """The model's name is left out of what is kept: which model answers is the trial's choice, not the agent's."""
     asked = interface.read(body)
     if not asked.messages:
-        raise BadRequest("it asks nothing: there is no message in it")
+        raise BadRequest("it contains no messages")
     kept = {name: value for name, value in body.items() if name != "model"}
     passed = end_to_end(headers, without=_OWN_HEADERS)
     return msgspec.structs.replace(asked, client=ClientBody(dialect=interface.dialect, fields=kept, headers=passed))

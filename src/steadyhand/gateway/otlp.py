@@ -76,7 +76,7 @@ def _unpacked(body: bytes, encoding: str) -> bytes:
                 raise UnreadableExport(f"the export is longer than {LARGEST_EXPORT} bytes", 413)
             return plain
         case other:
-            raise UnreadableExport(f"the export is encoded as {other}; expected gzip or nothing", 415)
+            raise UnreadableExport(f"the export is encoded as {other}; expected gzip or none", 415)
 
 
 def _from_protobuf(body: bytes) -> Any:

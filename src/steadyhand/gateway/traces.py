@@ -107,11 +107,11 @@ class TrialTrace:
         if self._lost is not None:
             return None  # no use in waiting
         if not self._untold:
-            return "no span of this turn has come"
+            return "no span of this turn has arrived"
         for span in self._untold:
             parent = span.parent_id
             if parent and parent not in self._spans and parent not in self._ours:
-                return f"the span around {span.name!r} has not come"
+                return f"the span around {span.name!r} has not arrived"
         return None
 
     def _tell(self, *, late_before: int) -> None:
@@ -129,7 +129,7 @@ class TrialTrace:
         if told.without_arguments:
             names = ", ".join(told.without_arguments)
             self.problem = self.problem or (
-                f"the spans of {names} do not say with which arguments; let the instrumentation record them"
+                f"the spans of {names} do not include the arguments; have the instrumentation record them"
             )
 
     def _emit_late(self, spans: list[TraceSpan]) -> None:
@@ -138,7 +138,7 @@ class TrialTrace:
             return
         for event in tell(tools, self._spans, at_ms=self._at_ms).events:
             if isinstance(event, ActionTaken):
-                message = f"the action {event.name} was told by the trace after its turn had been checked"
+                message = f"the action {event.name} was reported by the trace only after its turn had been checked"
                 self._emit(Noted(at_ms=self._trial.elapsed_ms(), message=message, level="warning"))
                 self.doubts.append(message)
 
@@ -261,7 +261,7 @@ class TraceReceiver:
 
     def _read(self, request: GatewayRequest) -> list[TraceSpan]:
         if request.method != "POST":
-            raise UnreadableExport(f"spans are posted here, not sent by {request.method}", 405)
+            raise UnreadableExport(f"send spans with POST, not with {request.method}", 405)
         return read_export(
             request.body, request.headers.get("content-type", ""), request.headers.get("content-encoding", "")
         )

@@ -25,7 +25,7 @@ _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 class EndlessSchema(ValueError):
-    """The schema takes too long to compare with a value, or refers to itself without end."""
+    """The schema takes too long to compare with a value, or refers to itself endlessly."""
 
 
 def bounded_validator(schema: Mapping[str, Any], name: str = "json_schema", *, named: bool = True) -> Any:
@@ -68,11 +68,11 @@ def complaint(schema: Mapping[str, Any], value: Any, name: str) -> str | None:
             islice(bounded_validator(schema, name, named=False).iter_errors(value), _MOST_ERRORS)
         )
     except SchemaError as error:
-        raise ValueError(f"{name} is not one: {error.message}") from None
+        raise ValueError(f"{name} is not valid: {error.message}") from None
     except Unresolvable as error:
         raise ValueError(f"{name} refers to {error.ref!r}, which it does not contain") from None
     except RecursionError:
-        raise ValueError(f"{name} refers to itself without end") from None
+        raise ValueError(f"{name} refers to itself endlessly") from None
     errors = sorted(found, key=relevance)
     return "; ".join(f"{error.json_path}: {shorten(error.message, _LONGEST)}" for error in errors[:5]) or None
 
@@ -88,7 +88,7 @@ class _Bounds:
     def limited(self, check: Any, *, counted: bool) -> Any:
         def run(*arguments: Any) -> Any:
             if time.thread_time() > self._until_s:
-                raise EndlessSchema(f"{self._name} takes too long to compare; simplify it")
+                raise EndlessSchema(f"{self._name} takes too long to check; simplify it")
             self._followed += counted
             if self._followed > _MOST_REFERENCES:
                 raise EndlessSchema(f"{self._name} follows more than {_MOST_REFERENCES:,} references; simplify it")
@@ -189,4 +189,4 @@ def _check_pattern(pattern: str, name: str) -> None:
     try:
         compiled(pattern, case_sensitive=True)
     except (regex.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"{name} has the pattern {pattern!r}, which is not one: {error}") from None
+        raise ValueError(f"{name} has the pattern {pattern!r}, which is not valid: {error}") from None

@@ -60,7 +60,7 @@ class ScenarioDifference(Record):
     p_value: Annotated[float, doc("Two-sided p-value by Fisher's exact test")]
     p_adjusted: Annotated[float, doc("p-value after Holm's correction")]
     trials_to_tell: Annotated[
-        int | None, doc("Trials a side that would tell a difference of this size; None when none was seen")
+        int | None, doc("Trials per side needed to detect a difference of this size; null if no difference was seen")
     ]
 
 
@@ -87,7 +87,7 @@ class RateComparison(Record):
     suite: Annotated[SuiteDifference | None, doc("All of them together; null when nothing could be paired")]
     only_a: Annotated[list[str], doc("Scenarios that only A has")] = []
     only_b: Annotated[list[str], doc("Scenarios that only B has")] = []
-    undecided: Annotated[list[str], doc("Scenarios on both sides of which one side has no decided trial")] = []
+    undecided: Annotated[list[str], doc("Scenarios on both sides where one side has no decided trial")] = []
 
 
 def pair_up(a: Mapping[str, Tries], b: Mapping[str, Tries]) -> list[Pair]:
@@ -318,9 +318,11 @@ class GateTest(Record):
     alpha: Annotated[float, doc("Chance of a false alarm when nothing changed")]
     scenarios: Annotated[list[ScenarioDrop], doc("Each scenario that was tested")]
     suite_p_value: Annotated[float, doc("p-value of a drop over all scenarios")]
-    decidable: Annotated[bool, doc("False when not even B failing every trial would have been told: too little data")]
+    decidable: Annotated[
+        bool, doc("False if there is too little data: even B failing every trial would not be significant")
+    ]
     left_out: Annotated[
-        list[str], doc("Scenarios of which one side has no decided trial: not tested, so not cleared either")
+        list[str], doc("Scenarios where one side has no decided trial: not tested, and so not cleared")
     ] = []
 
     @property

@@ -67,7 +67,7 @@ class Baseline(Record):
     run: Annotated[str, doc("Id of the run")]
     started_at: Annotated[str, doc("When the run started")]
     steadyhand_version: Annotated[str, doc("Version of Steadyhand that ran it")]
-    stopped_early: Annotated[bool, doc("Whether trials were spared because a verdict was decided")] = False
+    stopped_early: Annotated[bool, doc("Whether trials were skipped because the verdict was already decided")] = False
     entries: Annotated[tuple[BaselineEntry, ...], doc("Scenarios by target")]
 
 
@@ -76,7 +76,7 @@ class Violation(Record):
 
     rule: Annotated[Rule, doc("The rule that was broken")]
     unit: Annotated[str, doc("The scenario; empty for the run as a whole")] = ""
-    detail: Annotated[str, doc("What exactly, such as the check")] = ""
+    detail: Annotated[str, doc("Details, such as the check")] = ""
     place: Annotated[Place | None, doc("Where in the scenario file")] = None
 
 
@@ -148,7 +148,7 @@ def side_of(baseline: Baseline, name: str) -> Side:
     for each in baseline.entries:
         key = (each.scenario, each.target)
         if key in samples:
-            raise ValueError(f"{each.scenario} of {each.target} stands there twice")
+            raise ValueError(f"{each.scenario} of {each.target} is listed twice")
         if min(each.passed, each.failed, each.undecided, each.class_a) < 0:
             raise ValueError(f"{each.scenario} has a count below zero")
         parts = {SCENARIO_PART: each.scenario_digest} if each.scenario_digest else {}

@@ -216,8 +216,8 @@ class Cliff(Record):
 
     slower: Annotated[str, doc("The slower side")]
     faster: Annotated[str, doc("The faster side")]
-    time_saved: Annotated[float, doc("Share of the slower one's latency")]
-    safety_lost: Annotated[float, doc("How much lower the safety of the faster side is")]
+    time_saved: Annotated[float, doc("Time saved, as a share of the slower side's latency")]
+    safety_lost: Annotated[float, doc("Safety lost by the faster side")]
 
 
 def pareto_front(targets: Sequence[ComparedTarget]) -> list[ComparedTarget]:

@@ -107,7 +107,7 @@ class SideComparison(Record):
 
     a: Annotated[str, doc("Name of the first side")]
     b: Annotated[str, doc("Name of the side compared with it")]
-    finding: Annotated[Finding, doc("Whether B is better or worse, or neither can be told")]
+    finding: Annotated[Finding, doc("Whether B is better or worse, or the data cannot tell")]
     rates: Annotated[RateComparison, doc("How the pass rates differ")]
     p_adjusted: Annotated[float | None, doc("p-value of the suite corrected for the number of sides")]
     not_paired: Annotated[list[NotPaired], doc("Scenarios that were not compared, and why")]
@@ -134,7 +134,7 @@ class SideFigures(Record):
     trials: Annotated[int, doc("Number of trials")]
     undecided: Annotated[int, doc("Number of trials that neither passed nor failed")]
     finished: Annotated[bool, doc("Whether its run was finished")]
-    stopped_early: Annotated[bool, doc("Whether trials were spared because a verdict was decided")]
+    stopped_early: Annotated[bool, doc("Whether trials were skipped because the verdict was already decided")]
     pass_rate: Annotated[float | None, doc("Mean pass rate of the scenarios")]
     safety: Annotated[float | None, doc("Mean safety score; the pass rate where there are no safety invariants")]
     latency_ms: Annotated[float | None, doc("Mean of the scenarios' median latencies, in milliseconds")]
@@ -143,7 +143,9 @@ class SideFigures(Record):
         int, doc("Scenarios in half of whose trials the answer never became safe; then there is no `safe_ms`")
     ]
     cost: Annotated[float | None, doc("Mean cost per trial of the agent's own calls")]
-    best: Annotated[bool, doc("No other side is as good in safety, latency and cost and better in one")]
+    best: Annotated[
+        bool, doc("Whether no other side is at least as good in safety, latency and cost and better in one of them")
+    ]
 
 
 class Comparison(Record):
@@ -152,7 +154,9 @@ class Comparison(Record):
     format: Annotated[int, doc("Version of this format")]
     confidence: Annotated[float, doc("Confidence level of the intervals")]
     scenarios: Annotated[int, doc("Number of scenarios that all sides have")]
-    safety_is_pass_rate: Annotated[bool, doc("Whether `safety` is the pass rate, for want of safety invariants")]
+    safety_is_pass_rate: Annotated[
+        bool, doc("Whether `safety` is the pass rate, because there are no safety invariants")
+    ]
     sides: Annotated[list[SideFigures], doc("The sides, in the order given")]
     comparisons: Annotated[list[SideComparison], doc("Each later side against the first")]
     cliffs: Annotated[list[Cliff], doc("Where a little speed costs much safety")]

@@ -174,7 +174,7 @@ class Percentile(Record):
 
     q: Annotated[float, doc("The quantile, such as 0.95")]
     n: Annotated[int, doc("Number of values")]
-    needed: Annotated[int, doc("Fewest values that allow an interval")]
+    needed: Annotated[int, doc("Minimum number of values for an interval")]
     confidence: Annotated[float, doc("Confidence level that was asked for")]
     value: Annotated[float | None, doc("The percentile; null with too few values")] = None
     low: Annotated[float | None, doc("Lower end of its interval")] = None

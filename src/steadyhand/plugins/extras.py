@@ -28,4 +28,4 @@ def missing_extra(extra: str) -> str | None:
         return f"the package `{package}` is not installed: {remedy}"
     if SpecifierSet(versions).contains(found, prereleases=True):
         return None
-    return f"the package `{package}` is there in version {found}, and {versions} is needed: {remedy}"
+    return f"the package `{package}` is installed in version {found}, but {versions} is needed: {remedy}"

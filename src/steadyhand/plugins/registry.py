@@ -86,7 +86,7 @@ class Registry:
             for name, part in cast("Mapping[str, Any]", contributed).items():
                 owner = self._owner.get((point, name))
                 if owner is not None and not _same(owner, plugin):
-                    raise SetupError(f"plugins {owner.name!r} and {plugin.name!r} both bring the {noun} {name!r}")
+                    raise SetupError(f"plugins {owner.name!r} and {plugin.name!r} both provide the {noun} {name!r}")
                 self._owner[point, name] = plugin
                 self._parts[point][name] = part
 
@@ -164,7 +164,7 @@ class Registry:
             try:
                 part = make_action(part, name=name)
             except Exception as error:
-                raise SetupError(f"plugin {owner.name!r}: action {name!r} cannot be made: {error}") from error
+                raise SetupError(f"plugin {owner.name!r}: action {name!r} cannot be created: {error}") from error
         part = msgspec.structs.replace(part, name=name, plugin=owner.name, config=owner.config)
         self._parts["actions"][name] = part
         return part

@@ -69,7 +69,7 @@ def check_version(found: str, wanted: str) -> None:
     if wanted.strip() in ("*", "latest"):
         return
     if found == "0":
-        raise SetupError(f"version {wanted} is asked for, and the plugin does not say its version (`Plugin.version`)")
+        raise SetupError(f"version {wanted} is required, but the plugin does not declare one (`Plugin.version`)")
     try:
         wanted_set = SpecifierSet(wanted if any(sign in wanted for sign in "<>=~!") else f"=={wanted}")
     except InvalidSpecifier:
@@ -80,7 +80,7 @@ def check_version(found: str, wanted: str) -> None:
     except InvalidVersion:
         raise SetupError(f"its version {found!r} cannot be compared with {wanted!r}") from None
     if not wanted_set.contains(version, prereleases=True):
-        raise SetupError(f"version {wanted} is asked for, and this is {found}")
+        raise SetupError(f"version {wanted} is required, found {found}")
 
 
 _FILE = re.compile(r"(?P<file>.+\.py)(?::(?P<attribute>[A-Za-z_]\w*))?")
@@ -147,7 +147,7 @@ def resolve_plugins(
             elif is_npm_name(ref.name) and not live:
                 missing.append(ref.name)
                 warnings.append(
-                    f"{ref.place}: no installed plugin answers to {ref.name!r}: "
+                    f"{ref.place}: no installed plugin is called {ref.name!r}: "
                     "the agent lacks its actions unless they are mocked"
                 )
             else:
@@ -183,7 +183,7 @@ def installed_plugins(installed: InstalledPlugins) -> list[Plugin]:
         try:
             plugin = _find(ref, Path(), installed)
         except UsageError as error:
-            raise SetupError(f"installed plugin {name!r}: {error}; mend or uninstall it") from error
+            raise SetupError(f"installed plugin {name!r}: {error}; fix or uninstall it") from error
         if plugin is not None:
             found.append(plugin)
     return found
@@ -253,11 +253,11 @@ def _unknown(name: str, installed: InstalledPlugins, *, live: bool) -> str:
     names = installed.names()
     near = nearest(name, names)
     hint = f"; did you mean {near!r}?" if near else ""
-    why = " and in live mode no mock stands in for it" if live and is_npm_name(name) else ""
+    why = " and in live mode no mock replaces it" if live and is_npm_name(name) else ""
     return (
-        f"there is no such plugin{why}{hint or '.'} Looked for an entry point {name!r} in the group {GROUP!r} "
-        f"(installed: {', '.join(names) or 'none'}). A file beside the scenario is written `./{_stem(name)}.py`, "
-        "a module `package.module:plugin`"
+        f"plugin not found{why}{hint or '.'} Looked for an entry point {name!r} in the group {GROUP!r} "
+        f"(installed: {', '.join(names) or 'none'}). Write a file next to the scenario as `./{_stem(name)}.py`, "
+        "a module as `package.module:plugin`"
     )
 
 

@@ -114,7 +114,7 @@ class ScenarioCollection:
         for scenario_id in ids:
             rate = rates.get(scenario_id)
             if rate is None or (rate.verdict is Verdict.PASSED and not result.complete):
-                told = "the record of the run is not complete, so that nothing is known for sure"
+                told = "the record of the run is not complete, so the outcome is unknown"
                 self._outcomes[scenario_id] = ItemOutcome(Verdict.ERROR, f"error: {told}", result.path)
             else:
                 text = "" if rate.verdict is Verdict.PASSED else result.evidence(scenario_id)

@@ -77,7 +77,10 @@ def front_notes(found: Comparison, quote: Quote) -> Iterator[str]:
         yield "The sides have no scenario in common that could be compared."
         return
     safety = "safety is the pass rate (no safety invariants)" if found.safety_is_pass_rate else "safety by severity"
-    yield f"* no other side is as good in safety, latency and cost and better in one; {safety}; scenarios count equally"
+    yield (
+        f"* no other side is at least as good in safety, latency and cost and better in one; {safety}; "
+        f"scenarios count equally"
+    )
     yield from (cliff_sentence(each, quote) for each in found.cliffs)
     stopped = [quote(side.name) for side in found.sides if side.stopped_early]
     if stopped:
@@ -118,7 +121,8 @@ def _verdict(each: SideComparison, confidence: float) -> str:
     if each.finding != "cannot_tell":
         return f"B is {each.finding} than A: {figures}."
     if suite.trials_to_tell is not None:
-        how = f"About {suite.trials_to_tell:,} trials per scenario and side would tell a difference of this size."
+        trials = f"{suite.trials_to_tell:,} trials per scenario and side"
+        how = f"Detecting a difference of this size would take about {trials}."
     else:
         how = f"No difference was seen; more than {max(abs(suite.low), abs(suite.high)) * 100:.1f} points is unlikely."
     return f"The data cannot tell whether B is better or worse than A: {figures}. {how}"
@@ -148,7 +152,7 @@ def _times(what: str, times: TimesComparison) -> str:
     rest = f"; {left_out} disturbed ones left out" if left_out else ""
     rest += f"; {cut} cut off at the deadline, counted as that long" if cut else ""
     return (
-        f"{what}: {shift}p = {pooled.p_value:.2g}, B takes longer with chance {pooled.b_slower:.0%} "
+        f"{what}: {shift}p = {pooled.p_value:.2g}, chance that B is slower {pooled.b_slower:.0%} "
         f"({pooled.a_n} and {pooled.b_n} values); {', '.join(told)}{rest}."
     )
 
@@ -203,7 +207,7 @@ def _render_side(each: SideComparison, confidence: float, page: Page) -> Iterato
     for words, units in apart(each):
         listed = ", ".join(one_line(unit) for unit in units[:_LISTED])
         more = f" and {len(units) - _LISTED} more" if len(units) > _LISTED else ""
-        yield from page.wrap(f"Set apart, {words}: {listed}{more}")
+        yield from page.wrap(f"Not compared, {words}: {listed}{more}")
 
 
 def _excerpt(change: Change, page: Page) -> Iterator[str]:

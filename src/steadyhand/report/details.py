@@ -262,7 +262,7 @@ def _times(trial: TrialRecord) -> str:
     if judged.time_to_safe_ms is not None:
         told.append(f"safe after {milliseconds(judged.time_to_safe_ms)}")
     elif at is not None and judged.first_safe_ms is not None:
-        told.append(f"safe from {milliseconds(judged.first_safe_ms)}, but not in the end")
+        told.append(f"safe from {milliseconds(judged.first_safe_ms)}, but not at the end")
     elif at is not None:
         told.append("never safe")
     if at is not None:

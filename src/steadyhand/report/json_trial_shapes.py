@@ -158,7 +158,7 @@ class JsonEvaluation(Record):
             "`absence` if it passed because something was missing, `presence` if it failed because something was there."
         ),
     ]
-    self_reported: Annotated[tuple[Visible, ...], doc("What is known from the agent's own account only.")]
+    self_reported: Annotated[tuple[Visible, ...], doc("What only the agent itself reported.")]
     duration_ms: Annotated[float, doc("How long the check took; never part of a latency.")]
     judge: Annotated[JsonJudge | None, doc("The judge's answer, if a judge decided.")]
 
@@ -328,7 +328,7 @@ class JsonRanOn(Record):
     worker: Annotated[str, doc("Its name in the run.")]
     node: Annotated[str, doc("The machine, or the node of a cluster.")]
     lag_ms: Annotated[float, doc("How late its event loop ran at worst during the trial.")]
-    clock_ms: Annotated[float, doc("How far its time of day was ahead of the driver's, with the way of a message.")]
+    clock_ms: Annotated[float, doc("How far its clock was ahead of the driver's, including message latency.")]
 
 
 class JsonTrial(Record):

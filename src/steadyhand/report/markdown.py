@@ -76,7 +76,7 @@ def _side(each: SideComparison, confidence: float) -> Iterator[str]:
     for words, units in apart(each):
         listed = ", ".join(map(code, units[:_LISTED]))
         more = f" and {len(units) - _LISTED} more" if len(units) > _LISTED else ""
-        yield f"Scenarios set apart, {words}: {listed}{more}"
+        yield f"Scenarios not compared, {words}: {listed}{more}"
         yield ""
 
 

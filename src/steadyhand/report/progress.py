@@ -28,7 +28,7 @@ _SHOWN_WAIT_S = 0.5
 
 
 def health_line(health: RunHealth) -> str:
-    """Such as `waiting 42 s: openai limits the rate (429), 8 calls; lag 12 ms`; empty if nothing holds the run up."""
+    """Such as `waiting 42 s: openai is rate limiting us (429), 8 calls; lag 12 ms`; empty without waits."""
     told = [_wait(each) for each in health.waits if each.left_s >= _SHOWN_WAIT_S or each.down]
     if health.lag_ms >= _SHOWN_LAG_MS:
         told.append(f"lag {health.lag_ms:.0f} ms")

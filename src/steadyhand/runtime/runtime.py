@@ -99,7 +99,7 @@ class AgentRuntime:
         try:
             passed = plain_object(params)
         except UnreadableValue as unreadable:
-            raise AgentError(f"{action} was asked for with what cannot be recorded: {unreadable}") from unreadable
+            raise AgentError(f"{action} was called with values that cannot be recorded: {unreadable}") from unreadable
         self._performed += 1
         action_id = f"performed-{self._performed}"
         status: ActionStatus = "error"
@@ -205,7 +205,9 @@ class AgentRuntime:
             raise
         except UnreadableValue as unreadable:
             passed_args, error = [f"[{unreadable}]"], str(unreadable)
-            raise AgentError(f"{call.name} was called with what cannot be recorded: {unreadable}") from unreadable
+            raise AgentError(
+                f"{call.name} was called with values that cannot be recorded: {unreadable}"
+            ) from unreadable
         except asyncio.CancelledError:
             error = "interrupted before it answered"
             raise

@@ -204,7 +204,7 @@ def _whole(text: str, path: FieldPath) -> str:
 
 def _decode(content: bytes) -> str:
     if len(content) > MAX_BYTES:
-        raise YamlError("too-large", "the file is larger than 1 MiB, the most that is read")
+        raise YamlError("too-large", "the file is larger than the limit of 1 MiB")
     if b"\0" in content:
         line, column = _byte_position(content, content.index(b"\0"))
         raise YamlError("not-text", "found a NUL byte: the file is binary; expected UTF-8 text", line, column)

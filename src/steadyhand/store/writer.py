@@ -266,7 +266,7 @@ class RunWriter:
     def _cannot_write(self, error: Exception) -> StoreError:
         return StoreError(
             f"the run record {self.path} cannot be written: {error}; "
-            "trials written before are safe; free some space or repair the disk, then resume"
+            "trials written so far are safe; free some disk space or repair the disk, then resume"
         )
 
     def _work(self) -> None:

@@ -327,7 +327,7 @@ def _headline(rates: list[ScenarioRate], status: str, unknown: int) -> tuple[str
     if tally.failed:
         return f"{tally.failed} of {total} failed" + (" so far" if status == "running" else ""), "failed"
     if status == "running":
-        return f"Running: nothing of {total} has failed so far", "inconclusive"
+        return f"Running: none of {total} has failed so far", "inconclusive"
     if unknown:
         return "Reading the records", "inconclusive"
     undecided = tally.error + tally.inconclusive

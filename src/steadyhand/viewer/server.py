@@ -106,7 +106,9 @@ class _Handler(BaseHTTPRequestHandler):
             return problem_page(404, str(error))
         except Exception as error:  # noqa: BLE001 - told on the terminal; the viewer goes on
             server.on_bug(error)
-            return problem_page(500, f"Unexpected {type(error).__name__}, a bug in Steadyhand; the terminal says more.")
+            return problem_page(
+                500, f"Unexpected {type(error).__name__}, a bug in Steadyhand; see the terminal for details."
+            )
 
     def _reply(self, response: PageResponse) -> None:
         self.send_response(response.status)
@@ -126,7 +128,9 @@ def _entered(session: Session, token: str, *, known: bool) -> PageResponse:
     cookie = session.enter(token)
     if cookie is None and not known:
         return _refused(
-            Refusal(status=403, message="This link was used before or is not ours. Start `steadyhand view` again.")
+            Refusal(
+                status=403, message="This link has already been used or is not valid. Start `steadyhand view` again."
+            )
         )
     return PageResponse(status=303, headers={"Location": "/", **({"Set-Cookie": cookie} if cookie else {})})
 
@@ -188,8 +192,8 @@ class Session:
             return Refusal(status=421, message="The viewer answers to 127.0.0.1 and localhost only.")
         if headers.get("Sec-Fetch-Site", "none") not in _SAME:
             return Refusal(
-                status=403, message="Another page asked for this. Copy the address and open it in a tab of its own."
+                status=403, message="This request came from another page. Copy the address and open it in a new tab."
             )
         if writes and headers.get("Origin") != f"http://{host}":
-            return Refusal(status=403, message="Labels are taken from the viewer's own pages only.")
+            return Refusal(status=403, message="Labels are accepted from the viewer's own pages only.")
         return None

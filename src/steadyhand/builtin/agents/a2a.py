@@ -53,8 +53,8 @@ _BINDINGS = ["JSONRPC", "HTTP+JSON"]
 _SERVED = ("{mocks_url}", "{mcp_url}")
 _SHOWN = 500
 NOT_SEEN = Shows(
-    advice="let it export its tool calls as spans (`traces` of the agent, --otlp-port), or bring it as a `python:` or "
-    "`command:` agent"
+    advice="have it export its tool calls as spans (the agent's `traces` option, --otlp-port), or run it as a "
+    "`python:` or `command:` agent"
 )
 _STATUS_KINDS: Mapping[int, ModelErrorKind] = {401: "auth", 403: "auth", 408: "timeout", 429: "rate_limit"}
 
@@ -175,8 +175,8 @@ class A2aAgent:
         elsewhere = sorted({each.url for each in card.supported_interfaces if _origin(each.url) != meant})
         if elsewhere and (self._key or self._options.headers):
             raise AgentError(
-                f"{self._name}: its card leads to {', '.join(elsewhere)}, another server, which gets no key or header; "
-                "name that address as the agent, or correct the card"
+                f"{self._name}: its card points to a different server, {', '.join(elsewhere)}, which is sent no key or "
+                "header; use that address for the agent, or fix the card"
             )
 
     def _request(self, turn: Turn) -> SendMessageRequest:
@@ -195,7 +195,7 @@ class A2aAgent:
         if len(unheard) == 1 and unheard[0].role == "user":
             return unheard[0].content
         why = "gives no context id" if self._turns > 1 else "takes one message at a time"
-        self._reporter.note(f"{self._name} {why}; {len(unheard)} messages were sent to it as one text", level="warning")
+        self._reporter.note(f"{self._name} {why}; {len(unheard)} messages were sent as one text", level="warning")
         return "\n\n".join(f"{message.role}: {message.content}" for message in unheard)
 
     async def events(self, request: SendMessageRequest, so_far: TurnSoFar) -> None:
@@ -235,7 +235,7 @@ class A2aAgent:
         return ClientCallContext(service_parameters=headers)
 
     def _check_state(self, so_far: TurnSoFar) -> None:
-        said = f": {shorten(so_far.text, _SHOWN)}" if so_far.text else ", and it gave no reason"
+        said = f": {shorten(so_far.text, _SHOWN)}" if so_far.text else ", no reason given"
         match so_far.state:
             case TaskState.TASK_STATE_FAILED:
                 raise AgentError(f"{self._name}: its task failed{said}")
@@ -251,7 +251,7 @@ class A2aAgent:
         assert self._trial is not None
         assert self._reporter is not None
         for said in so_far.progress:
-            self._reporter.note(f"{self._name} said while it worked: {said}")
+            self._reporter.note(f"{self._name} reported while working: {said}")
         if so_far.state == TaskState.TASK_STATE_REJECTED:
             self._reporter.note(f"{self._name} rejected the task")
         for name, content in so_far.files.items():
@@ -259,8 +259,8 @@ class A2aAgent:
             try:
                 await self._trial.environment.write(path, content)
             except WorkspaceError as error:
-                raise AgentError(f"{self._name}: it handed over a file that cannot be kept: {error}") from error
-            self._reporter.note(f"{self._name} handed over the file {name} ({len(content)} bytes)")
+                raise AgentError(f"{self._name}: a file it returned cannot be saved: {error}") from error
+            self._reporter.note(f"{self._name} returned the file {name} ({len(content)} bytes)")
         if so_far.files and not self._trial.scenario.setup.virtual_fs:
             self.shows = msgspec.structs.replace(self.shows, files="self_reported")
 
@@ -369,7 +369,7 @@ class _Bounded(httpx.AsyncByteStream):
         async for piece in self._stream:
             taken += len(piece)
             if taken > LARGEST_ANSWER:
-                raise httpx.ReadError(f"the answer has more than {LARGEST_ANSWER // 2**20} MiB")
+                raise httpx.ReadError(f"the answer is larger than {LARGEST_ANSWER // 2**20} MiB")
             yield piece
 
     async def aclose(self) -> None:

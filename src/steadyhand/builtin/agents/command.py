@@ -80,7 +80,7 @@ class CommandAgent:
         environment = trial.environment
         if not isinstance(environment, OnThisMachine):
             raise AgentError(
-                f"{self.name} runs on this machine, and the environment {environment.name!r} has no folder here"
+                f"{self.name} runs on this machine, but the environment {environment.name!r} has no folder here"
             )
         self._trial = trial
         self._reporter = TrajectoryReporter(trial)
@@ -128,14 +128,14 @@ class CommandAgent:
             while (raw := await process.read()) is not None:
                 lines.append(raw.decode("utf-8", "replace"))
         except TooLong:
-            raise AgentError(f"it wrote a line of more than {LONGEST_LINE} bytes") from None
+            raise AgentError(f"it wrote a line longer than {LONGEST_LINE} bytes") from None
         code, said = await process.last_words()
         self._process = None
         await process.end()
         if code is None:
-            raise AgentError(f"it closed its stdout and did not end{_stderr(said)}")
+            raise AgentError(f"it closed stdout but did not exit{_stderr(said)}")
         if code != 0:
-            raise AgentError(f"it ended with exit code {code}{_stderr(said)}")
+            raise AgentError(f"it exited with code {code}{_stderr(said)}")
         return Reply(text="\n".join(lines).strip())
 
     async def close(self) -> None:
@@ -164,7 +164,7 @@ class CommandAgent:
         if process.unread:
             code, said = await process.last_words()
             if code is not None:
-                raise AgentError(f"it ended with exit code {code} between two turns{_stderr(said)}")
+                raise AgentError(f"it exited with code {code} between two turns{_stderr(said)}")
             if late := process.take_unread():
                 raise AgentError(_late(late[0]))
         try:
@@ -178,9 +178,9 @@ class CommandAgent:
         except ConnectionError:
             pass
         except TooLong:
-            raise AgentError(f"it wrote a line of more than {LONGEST_LINE} bytes") from None
+            raise AgentError(f"it wrote a line longer than {LONGEST_LINE} bytes") from None
         code, said = await process.last_words()
-        how = "closed its stdout" if code is None else f"ended with exit code {code}"
+        how = "closed its stdout" if code is None else f"exited with code {code}"
         raise AgentError(f"it {how} before it replied{_stderr(said)}")
 
     async def _take_rest(self, process: LineProcess, turn: Turn) -> None:
@@ -204,7 +204,7 @@ class CommandAgent:
             case CallLine() as line:
                 await process.write(await self._call(line))
             case FailureLine(message=message):
-                raise AgentError(f"it says: {message}")
+                raise AgentError(f"it reported an error: {message}")
             case ReplyLine(text=text, number=number):
                 if number not in (None, turn.number):
                     raise AgentError(f"it replied to turn {number} when asked turn {turn.number}")
@@ -241,8 +241,8 @@ def _shows_of_stranger(shows: Shows, env: Mapping[str, str]) -> Shows:
 
 
 def _stderr(said: str) -> str:
-    return f"; on stderr it said: {said}" if said else "; it said nothing on stderr"
+    return f"; stderr: {said}" if said else "; nothing on stderr"
 
 
 def _late(raw: bytes) -> str:
-    return f"it wrote more lines after its reply, the first being {shown(raw)}; a reply ends the turn"
+    return f"it wrote more lines after its reply, starting with {shown(raw)}; a reply ends the turn"

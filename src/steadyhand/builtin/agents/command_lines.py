@@ -86,7 +86,7 @@ def read_line_of(raw: bytes) -> OutputLine:
         return _decoder.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise AgentError(
-            f"it wrote {shown(raw)} to stdout ({error}); expected {_EXPECTED}, and everything else on stderr"
+            f"it wrote {shown(raw)} to stdout ({error}); expected {_EXPECTED}; write everything else to stderr"
         ) from error
 
 

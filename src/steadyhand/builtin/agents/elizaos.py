@@ -79,7 +79,7 @@ def report_run(events: Sequence[dict[str, Any]], reporter: TrajectoryReporter, *
                 pass
     for name, start in begun:
         reporter.action(name, {}, status="error", at_ms=at_ms(start))
-        reporter.observation(name, "it began and did not end", at_ms=at_ms(start))
+        reporter.observation(name, "it started but did not finish", at_ms=at_ms(start))
     if models:
         reporter.note(f"model calls inside ElizaOS, as it reports them: {', '.join(models)}")
 
@@ -153,7 +153,7 @@ def _merged(below: Any, above: Any) -> Any:
 
 
 _ADVICE = (
-    "an ElizaOS server does not reach the trial by itself: give its agent the services at {mcp_url} in "
+    "an ElizaOS server cannot reach the trial on its own: give its agent the services at {mcp_url} in "
     "[agents.elizaos.settings], check the actions that call or write them (`trajectory_contains_action`), or look at "
     "them in a `code` step"
 )
@@ -298,7 +298,7 @@ class ElizaosAgent:
         if len(fitting) == 1:
             return fitting[0]
         names = ", ".join(sorted(str(agent.get("name")) for agent in agents)) or "none"
-        what = f"no agent {self._wanted!r}" if not fitting else f"{len(fitting)} agents that fit"
+        what = f"no agent {self._wanted!r}" if not fitting else f"{len(fitting)} matching agents"
         raise AgentError(f"{self._name}: the server has {what} (its agents: {names}); name one as elizaos:URL#NAME")
 
     def _news(self, turn: Turn) -> str:
@@ -309,7 +309,7 @@ class ElizaosAgent:
             return unheard[0].content
         assert self._reporter is not None
         self._reporter.note(
-            f"ElizaOS takes one message of the user at a time; {len(unheard)} messages were sent to it as one text",
+            f"ElizaOS takes one message of the user at a time; {len(unheard)} messages were sent as one text",
             level="warning",
         )
         return "\n\n".join(_written(message) for message in unheard)

@@ -68,7 +68,7 @@ class ElizaosApi:
         path = f"/api/messaging/sessions/{quote(session_id)}/messages"
         answer = await self._ask("POST", path, {"content": content, "transport": "http"})
         if answer.get("success") is False:
-            raise AgentError(f"{self._base_url}{path}: {_error(answer) or 'no success, and no reason given'}")
+            raise AgentError(f"{self._base_url}{path}: {_error(answer) or 'the request failed without a reason'}")
         return _mapping(answer.get("agentResponse"))
 
     async def close_session(self, session_id: str) -> None:

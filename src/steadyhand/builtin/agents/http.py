@@ -24,9 +24,9 @@ Method = Literal["POST", "PUT", "PATCH", "GET", "DELETE"]
 VALUES: dict[str, Any] = dict.fromkeys(("message", "messages", "session", "trial", "turn", "seed"))
 """What templates may name beside the addresses of the trial."""
 NOT_SEEN = Shows(
-    advice="let it export its tool calls as spans (`traces` of the agent, --otlp-port), give the path to them in its "
-    "answer (`tool_calls`), give it {mocks_url} or {mcp_url} in a header or the body, or bring it as a `python:` or "
-    "`command:` agent"
+    advice="have it export its tool calls as spans (the agent's `traces` option, --otlp-port), give the path to them "
+    "in its answer (`tool_calls`), give it {mocks_url} or {mcp_url} in a header or the body, or run it as a "
+    "`python:` or `command:` agent"
 )
 
 
@@ -242,7 +242,7 @@ class TemplateAgent(HttpAgent):
         except LookupError as error:
             raise AgentError(f"{self._name}: option session: {error}") from error
         if not isinstance(found, str | int):
-            raise AgentError(f"{self._name}: option session leads to a {type(found).__name__}, not to a text")
+            raise AgentError(f"{self._name}: option session leads to a {type(found).__name__}; expected text")
         self.session = str(found)
 
     def _taken(self, answer: Any, path: str) -> list[Taken]:

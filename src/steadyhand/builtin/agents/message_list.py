@@ -140,7 +140,7 @@ class TurnMessages:
                 if part.get("type") == "tool_result":
                     self.result(part.get("tool_use_id"), part.get("content"), failed=part.get("is_error") is True)
         elif role != "system":
-            raise AgentError(f"{where} has the role {role!r}, which is not known")
+            raise AgentError(f"{where} has the unknown role {role!r}")
 
     def _assistant(self, message: Mapping[str, Any], where: str) -> None:
         agent = message.get("name") if isinstance(message.get("name"), str) else None
@@ -161,7 +161,7 @@ class TurnMessages:
             elif kind == "refusal":
                 said.append(_text_of(part.get("refusal")))
             else:
-                self.notes.append(f"{where} holds a part of the type {kind!r}, which was not read")
+                self.notes.append(f"{where} has a part of the unknown type {kind!r}, which was ignored")
         for call in tool_calls(message.get("tool_calls")):
             self._add(Taken(kind="call", id=call.id, name=call.name, params=call.params, agent=agent))
         if message.get("function_call"):
@@ -192,7 +192,7 @@ class TurnMessages:
             self.notes.append(f"{where} is a {kind}, which is not an action")
         else:
             keys = ", ".join(sorted(map(str, item))) or "none"
-            what = "has no role" if kind is None else f"is of the type {kind!r}, which is not known"
+            what = "has no role" if kind is None else f"has the unknown type {kind!r}"
             raise AgentError(f"{where} {what} (its keys: {keys})")
 
     def earlier(self, other: TurnMessages) -> None:

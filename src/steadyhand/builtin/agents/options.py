@@ -101,7 +101,7 @@ def filled_addresses(value: str, names: Mapping[str, str], where: str) -> str:
         known = ", ".join(f"{{{each}}}" for each in names) or "none"
         hints = [hint for key, hint in _MISSING.items() if name.startswith(key)]
         hint = f"; {hints[0]}" if hints else ""
-        raise SetupError(f"{where}: there is no address {{{name}}} in this run (there is: {known}){hint}")
+        raise SetupError(f"{where}: unknown address {{{name}}} (available in this run: {known}){hint}")
 
     return _ADDRESS.sub(found, value)
 

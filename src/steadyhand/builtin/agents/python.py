@@ -101,7 +101,7 @@ _ADVICE = (
     "return what the agent's framework returns, with its tool calls; or take `action`, `get_service` or `workspace` as "
     "a parameter; or map {mocks_url}, {mcp_url}, {workspace} or {database_url} in [agents.python.env]"
 )
-_TOLD_IN_PART = "in some turns it returned no more than a text, which does not say what it did; return the whole result"
+_TOLD_IN_PART = "in some turns it returned only text, which does not show what it did; return the whole result"
 
 
 class PythonSight:

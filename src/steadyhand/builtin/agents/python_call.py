@@ -280,8 +280,7 @@ def wanted_by(function: Callable[..., Any], *, offered: tuple[str, ...], where: 
             (positional if parameter.kind is parameter.POSITIONAL_ONLY else named).append(parameter.name)
         elif parameter.default is parameter.empty:
             raise SetupError(
-                f"{where}: unknown required parameter {parameter.name!r}; "
-                f"an agent's parameters can be: {', '.join(offered)}"
+                f"{where}: unknown required parameter {parameter.name!r}; supported parameters: {', '.join(offered)}"
             )
     return Wanted(positional=tuple(positional), named=tuple(named))
 
@@ -344,7 +343,7 @@ class Offer:
         found = self._trial.addresses.names.get(name)
         if found is None:
             hint = "pip install 'steadyhand[mcp]'" if name == "mcp_url" else "the agent runs without a gateway here"
-            raise AgentError(f"it asks for `{name}`, and this trial has no such address: {hint}")
+            raise AgentError(f"it asks for `{name}`, but this trial has no such address: {hint}")
         return found
 
     def _of_turn(self, name: str, turn: Turn) -> Any:
@@ -411,7 +410,7 @@ class Offer:
 
     def _post(self, function: Callable[[], None], what: str) -> None:
         def late() -> None:
-            self._reporter.note(f"the agent reported {what} after its turn, so it does not count", level="warning")
+            self._reporter.note(f"the agent reported {what} after its turn had ended; it was ignored", level="warning")
 
         if self._in_thread:
             self._bridge.post(function, late=late)

@@ -116,7 +116,7 @@ class Child:
         try:
             self._process: ChildProcess = ChildProcess(_MAIN, variables, mark=mark)
         except OSError as error:
-            raise SetupError(f"agent python:{spec.target}: no process can be started for it: {error}") from error
+            raise SetupError(f"agent python:{spec.target}: cannot start its process: {error}") from error
         self._socket = self._process.connection
         self.output: Output = self._process.output
         self.channel: Channel = Channel(self._socket, serve=self._serve, hear=self._hear, lost=lambda _: None)

@@ -24,7 +24,10 @@ _ACCEPTED = (
     "Pydantic AI, LangGraph or OpenAI Agents"
 )
 _KNOWN = ("text", "content", "role", "tool_calls", "name", "id", "refusal", "metadata")
-_WAITS = "it did not finish its turn: it waits for a person ({}); answer in the agent, or let it go on by itself"
+_WAITS = (
+    "it did not finish its turn: it is waiting for a person ({}); answer inside the agent, or let it "
+    "continue unattended"
+)
 
 
 class Returned(Record):
@@ -109,7 +112,7 @@ def _from_state(value: Mapping[object, object], messages: Sequence[object], turn
     rest = sorted(str(key) for key, held in value.items() if key != "messages" and held not in (None, "", [], {}))
     if not rest:
         return found
-    note = f"the state that the agent returned also holds {', '.join(rest)}; only its messages were read"
+    note = f"the state that the agent returned also has {', '.join(rest)}; only its messages were read"
     return msgspec.structs.replace(found, notes=(*found.notes, note))
 
 
@@ -124,7 +127,7 @@ def _from_messages(messages: Sequence[object], turn: Turn) -> Returned:
 def _from_openai_agents(value: Any) -> Returned:
     """A run result of the OpenAI Agents SDK: its items are those of this run only."""
     if getattr(value, "is_complete", True) is False:
-        raise AgentError("it returned a streamed run that has not ended; read its events to the end first")
+        raise AgentError("it returned a streamed run that has not finished; read all of its events first")
     if getattr(value, "interruptions", None):
         raise AgentError(_WAITS.format("a tool call needs approval"))
     if value.final_output is None:
@@ -178,7 +181,7 @@ def _part(part: Any, found: TurnMessages, agent: str | None) -> None:
         found.result(part.tool_call_id, part.content, failed=ended != "success", name=part.tool_name)
     elif kind == "retry-prompt":
         if part.tool_name is None:
-            found.notes.append("the framework asked the model to answer again")
+            found.notes.append("the framework asked the model to try again")
         else:
             found.result(part.tool_call_id, part.content, failed=True, name=part.tool_name)
     else:

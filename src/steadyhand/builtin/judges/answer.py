@@ -312,7 +312,7 @@ def _validate(fields: dict[str, Any], question: Question) -> None:
     except EndlessSchema as error:
         raise UnreadableAnswer(str(error)) from None
     except RecursionError:
-        raise UnreadableAnswer("the schema refers to itself without end") from None
+        raise UnreadableAnswer("the schema refers to itself endlessly") from None
 
 
 def _judgment(fields: Mapping[str, Any], *, ours: bool) -> str:

@@ -127,7 +127,7 @@ class LlmJudge:
 def _unseen(missing: tuple[str, ...], note: JudgeNote) -> NoJudgement:
     """The judgement could depend on what the judge cannot see, so the judge is not asked."""
     listed = "; ".join(missing[:3]) + (f"; and {len(missing) - 3} more" if len(missing) > 3 else "")
-    reason = f"the judge was not asked, as it cannot be shown everything: {listed}"
+    reason = f"the judge was not asked, because it cannot be shown everything: {listed}"
     return NoJudgement(reason, note=replace(note, not_shown=missing))
 
 

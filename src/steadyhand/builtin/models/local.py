@@ -299,7 +299,7 @@ def find_weights(name: str, folder: Path) -> Path:
     if name.endswith(".gguf"):
         file = folder / name
         if not file.is_file():
-            raise SetupError(f"local/{name}: there is no such file: {file}")
+            raise SetupError(f"local/{name}: file not found: {file}")
         try:
             with file.open("rb") as opened:
                 magic = opened.read(4)

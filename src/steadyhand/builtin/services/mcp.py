@@ -204,7 +204,7 @@ async def _answered(task: Awaitable[T], fail_with: Callable[[str], ServiceError]
             raise ServiceFault(error.error.message, code=str(code)) from error
         raise fail_with(_reason(error)) from error
     except ValidationError as error:
-        raise fail_with(f"gave an answer that is not MCP's: {shorten(str(error), _SHOWN)}") from error
+        raise fail_with(f"sent an invalid MCP response: {shorten(str(error), _SHOWN)}") from error
     except Exception as error:
         raise fail_with(_reason(error)) from error
 
@@ -238,7 +238,7 @@ def _arguments(tool: types.Tool, name: str, args: list[Any], named: dict[str, An
 def _value(tool: types.Tool, result: types.CallToolResult, content: Sequence[dict[str, Any]]) -> Any:
     """What a caller gets who knows nothing of MCP: the structured answer, else the text, else the blocks as they are.
 
-    A value that is no object is wrapped as `result` by servers, and says so in the schema of the tool's output.
+    A value that is not an object is wrapped as `result` by servers, and says so in the schema of the tool's output.
     """
     structured = result.structuredContent
     if structured is not None:
@@ -276,4 +276,4 @@ def _reason(error: BaseException) -> str:
         case McpError():
             return f"answered with error {error.error.code}: {shorten(error.error.message, _SHOWN)}"
         case _:
-            return f"said what cannot be read: {type(error).__name__}: {shorten(str(error), _SHOWN)}"
+            return f"sent a message that cannot be read: {type(error).__name__}: {shorten(str(error), _SHOWN)}"

@@ -27,7 +27,7 @@ from steadyhand.records.base import shorten
 from steadyhand.records.event import Noted
 from steadyhand.records.scenario import RealService
 
-_TOO_LARGE = f"gave an answer of more than {LARGEST_ANSWER // 2**20} MiB"
+_TOO_LARGE = f"sent an answer of more than {LARGEST_ANSWER // 2**20} MiB"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -112,7 +112,7 @@ class StdioConnection:
     async def _started(self, trial: TrialContext) -> LineProcess:
         environment = trial.environment
         if not isinstance(environment, OnThisMachine):
-            raise ServiceError(f"runs on this machine, and the environment {environment.name!r} has no folder here")
+            raise ServiceError(f"runs on this machine, but the environment {environment.name!r} has no folder here")
         folder = await environment.folder()
         argv = environment.marked(self._line.argv) if isinstance(environment, MarksPrograms) else self._line.argv
         env = self._line.environment(folder, {})
@@ -132,21 +132,21 @@ class StdioConnection:
                 try:
                     message = types.JSONRPCMessage.model_validate_json(raw)
                 except ValidationError:
-                    failed(f"wrote {self._quoted(raw)} to stdout, which is no MCP message")
+                    failed(f"wrote {self._quoted(raw)} to stdout, which is not an MCP message")
                     return
                 await to_session.send(SessionMessage(message))
         except TooLong:
             failed(_TOO_LARGE)
             return
         code, said = await process.last_words()
-        how = "closed its stdout" if code is None else f"ended with exit code {code}"
-        end = f"; on stderr it said: {said}" if said else "; it said nothing on stderr"
+        how = "closed its stdout" if code is None else f"exited with code {code}"
+        end = f"; stderr: {said}" if said else "; nothing on stderr"
         failed(self._line.hidden(how + end))
 
     def _ignore(self, raw: bytes, trial: TrialContext) -> None:
         """Some servers greet on stdout; other clients let them."""
         if raw.strip():
-            message = f"the MCP server {self.name} wrote {self._quoted(raw)} to stdout, which is no MCP message"
+            message = f"the MCP server {self.name} wrote {self._quoted(raw)} to stdout, which is not an MCP message"
             trial.emit(Noted(at_ms=trial.elapsed_ms(), message=message, level="warning"))
 
     def _quoted(self, raw: bytes) -> str:
@@ -209,7 +209,7 @@ class _Answer(httpx.AsyncByteStream):
                 yield piece
         except httpx.TransportError as error:
             if self._needed:
-                self._failed(f"broke off its answer: {error}")
+                self._failed(f"did not finish its answer: {error}")
             raise
 
     async def aclose(self) -> None:

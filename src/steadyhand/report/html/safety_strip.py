@@ -117,7 +117,7 @@ def _headline(trial: TrialRecord, budget: LatencyBounds | None, end_ms: float) -
     judged = trial.judged
     violated = [label(each) for each in invariants_of(trial.evaluations) if each.verdict is Verdict.FAILED]
     if violated:
-        told = "Unsafe in the end" if judged.first_safe_ms is not None else "Never safe"
+        told = "Unsafe at the end" if judged.first_safe_ms is not None else "Never safe"
         return f"{told}: {_listed(violated)} {'is' if len(violated) == 1 else 'are'} violated."
     if VIOLATION_CLASSES.intersection(judged.failure_classes):
         return "Safe in this measurement, but unsafe in an earlier one."
