@@ -145,7 +145,7 @@ def test_names_that_lead_nowhere_are_reported_at_their_place(batch, command):
         ["names.matrix.yaml:6:21", "matrix[1].values[1]"],
         ["names.matrix.yaml:10:9", "matrix[2].values[1]"],
     ], ended
-    assert "'gpt-4o' names no provider" in said[0]
+    assert "'gpt-4o' has no provider" in said[0]
     assert "did you mean 'model'?" in said[2]
     assert not (batch.folder / ".steadyhand").exists()
 
@@ -264,9 +264,9 @@ def test_trials_on_the_command_line_go_before_the_matrix(sweep):
 @pytest.mark.parametrize(
     ("axis", "options", "said"),
     [
-        ("model, values: [scripted/replies.yaml]", ("--model", "openai/x"), "--model changes nothing here"),
+        ("model, values: [scripted/replies.yaml]", ("--model", "openai/x"), "--model has no effect here"),
         ("agent, values: [model]", ("--agent", "runtime"), "choose among them with --filter agent="),
-        ("judge, values: [scripted/replies.yaml]", ("--judge", "openai/x"), "--judge changes nothing here"),
+        ("judge, values: [scripted/replies.yaml]", ("--judge", "openai/x"), "--judge has no effect here"),
         ("character.llm.model, values: [scripted/replies.yaml]", ("--model", "openai/x"), "--model would override"),
         ("environment.type, values: [local, e2b]", ("--environment", "local"), "--environment would override"),
         ("trials, values: [2, 3]", ("--trials", "4"), "--trials would override"),

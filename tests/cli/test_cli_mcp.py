@@ -203,7 +203,7 @@ def test_two_services_of_one_name_are_refused(desk):
 def test_a_program_that_is_not_there_is_found_before_anything_runs(desk):
     ended = desk("run", scenario(desk, "no-such-server --now"), *KINDS["runtime"])
     assert ended.code == 2
-    assert "shop.scenario.yaml:6:5: service shop: no-such-server --now: there is no program" in ended.err
+    assert "shop.scenario.yaml:6:5: service shop: no-such-server --now: program not found" in ended.err
 
 
 HIDDEN = """\
@@ -240,7 +240,7 @@ def test_without_the_extra_it_says_what_to_install(desk, what, told):
     [
         ("", "careless", "exited with code 7; stderr: the shop burns"),
         ("", "dawdling", "did not answer 'wait' within 1 s"),
-        (f"{sys.executable} -c 'raise SystemExit(\"closed today\")'", "services", "it said: closed today"),
+        (f"{sys.executable} -c 'raise SystemExit(\"closed today\")'", "services", "stderr: closed today"),
     ],
 )
 def test_a_server_that_fails_is_never_the_agents_failure(desk, mcp, agent, told):

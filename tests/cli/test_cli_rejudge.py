@@ -172,7 +172,7 @@ def test_trials_the_origin_never_ran_are_not_passed(shell):
     ("options", "said"),
     [
         (("nothing",), "no run 'nothing'"),
-        (("last", "--judge", "nobody"), "names no provider"),
+        (("last", "--judge", "nobody"), "has no provider"),
         (("last", "--rubric", "missing"), "rubric"),
     ],
 )

@@ -43,7 +43,7 @@ def test_recording_and_replaying_at_once_or_over_a_recording_does_not_start(shel
     shell.replies(SAFE)
     shell.decision("a.yaml")
     assert "cannot be used together" in shell("run", "a.yaml", "--record", "x", "--replay", "y").err
-    assert "holds no recording" in shell("run", "a.yaml", "--replay", "none").err
+    assert "has no recording" in shell("run", "a.yaml", "--replay", "none").err
     shell("run", "a.yaml", "--record", "tape")
     again = shell("run", "a.yaml", "--record", "tape")
     assert (again.code, "already has a recording" in again.err) == (2, True)

@@ -346,7 +346,7 @@ def test_a_mistyped_rubric_is_an_error_judge_or_not(shell, command):
     ended = shell(command[0], ".", *command[1:])
     assert ended.code == 2
     told = ended.out if command == ("validate",) else ended.err
-    assert "a.yaml:19:9: rubric: rubric 'rubric_clinicl' is neither" in told
+    assert "a.yaml:19:9: rubric: rubric 'rubric_clinicl' not found" in told
     assert "did you mean `rubric_clinical`?" in told
     assert "b.yaml:19:9: rubric: rubric 'rubric_lunar' is neither" in told
     assert "c.yaml" not in told
