@@ -1,4 +1,4 @@
-"""Workers that are processes of this machine."""
+"""Workers that are local processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _START_S = 120.0
 
 
 class LocalWorkers:
-    """Implements `Launch`. `main` is the `module:function` that a worker runs, `setup` what it is told first."""
+    """Implements `Launch`. `main` is the `module:function` that a worker runs, `setup` its first message."""
 
     def __init__(self, main: str, setup: WorkerSetup) -> None:
         self._main = main
