@@ -47,7 +47,7 @@ class CommandAgent:
 
     The command comes from the author and runs on this machine, with a clean environment. Options: `timeout_s`, the time
     limit of a turn if the scenario sets none; `env`, environment variables for the program; `speaks`: with `text`, the
-    program knows nothing of us. It is started anew for each turn, reads what the user said, and what it prints is its
+    program needs no Steadyhand support. It is started for each turn, reads the user's message, and its output is the
     reply.
     """
 
@@ -112,7 +112,7 @@ class CommandAgent:
             message = f"it did not reply within {limit_s:g} s"
             raise AgentError(self._line.hidden(f"{self.name}: {message}{_stderr(said)}")) from None
         except asyncio.CancelledError:
-            # Anything it still writes would be taken for the answer to the next turn.
+            # Anything it still writes would be mistaken for the answer to the next turn.
             self._process = None
             process.kill()
             await asyncio.shield(process.end())
@@ -184,7 +184,7 @@ class CommandAgent:
         raise AgentError(f"it {how} before it replied{_stderr(said)}")
 
     async def _take_rest(self, process: LineProcess, turn: Turn) -> None:
-        """Take the reports that were written together with the reply: they count for this turn."""
+        """Process reports that were written together with the reply: they count for this turn."""
         for raw in process.take_unread(is_report):
             await self._take(process, raw, turn)
 
@@ -226,8 +226,8 @@ class CommandAgent:
 
 
 def _shows_of_stranger(shows: Shows, env: Mapping[str, str]) -> Shows:
-    """What is seen of a program that knows nothing of us: what it does with the tools and services that the user says,
-    by mapping their address, it gets from us."""
+    """What can be seen of a program without Steadyhand support: its use of the tools and services whose addresses the
+    user maps for it."""
     led = reached_through(env.values())
     return msgspec.structs.replace(
         shows,

@@ -99,5 +99,5 @@ def is_report(raw: bytes) -> bool:
 
 
 def shown(raw: bytes) -> str:
-    """A line as messages quote it."""
+    """A line as quoted in messages."""
     return repr(shorten(raw.decode("utf-8", "replace"), _SHOWN))

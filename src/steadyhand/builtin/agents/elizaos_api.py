@@ -45,7 +45,7 @@ class ElizaosApi:
         return _list(await self._data("GET", "/api/agents"), "agents")
 
     async def character(self, agent_id: str) -> dict[str, Any]:
-        """The agent as it was defined. Its secrets are encrypted, and may be handed back like that."""
+        """The agent's definition. Its secrets are encrypted, and can be sent back like that."""
         return await self._data("GET", f"/api/agents/{quote(agent_id)}")
 
     async def add_agent(self, character: Mapping[str, Any]) -> str:

@@ -28,7 +28,7 @@ BLOCK_LIMIT_S = 5.0
 
 
 class FunctionThread:
-    """A plain function in its own daemon thread, so that one that never returns holds up neither the trial nor the
+    """Runs a plain function in its own daemon thread, so that one that never returns blocks neither the trial nor the
     exit.
 
     The threads of a pool are joined when the program ends.
@@ -213,7 +213,7 @@ class Bridge:
 
 
 class _Blocking:
-    """Stands in for an object, with its coroutine methods as blocking ones."""
+    """A proxy for an object whose coroutine methods become blocking ones."""
 
     def __init__(self, target: Any, bridge: Bridge) -> None:
         self._target = target
@@ -246,8 +246,8 @@ REACHES: Mapping[str, frozenset[Visible]] = {
     "trial": frozenset({"actions", "services", "files", "database"}),
     "workspace": frozenset({"files"}),
 }
-"""What an agent can report or reach with a parameter. One that has none of them knows nothing of its trial, and its
-silence proves nothing."""
+"""What an agent can report or reach through a parameter. An agent without any of them has no connection to its trial,
+so the absence of actions proves nothing."""
 OF_A_TURN = ("message", "input", "text", "messages", "turn", "deadline", "remaining", *OF_THE_TRIAL)
 
 

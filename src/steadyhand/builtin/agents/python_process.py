@@ -68,7 +68,7 @@ class Spec(Record):
     model: Any = None
 
     def addresses(self) -> Addresses:
-        """New ones. Raises `SetupError` when `env` asks for one that there is not."""
+        """New addresses. Raises `SetupError` if `env` names an unknown one."""
         gateway: ReusableAddresses | None = self.gateway
         return Addresses() if gateway is None else gateway.reusable(self.model)
 
@@ -110,7 +110,7 @@ class Child:
         self.requests: TrialRequests | None = None
         self.loaded: bool = False
         self.names: frozenset[str] = frozenset()
-        """What the agent asks for; known once it is loaded."""
+        """The agent's parameters; known once it is loaded."""
         self._addresses: Addresses = spec.addresses()
         variables = {**os.environ, **spec.variables, **spec.addressed(self._addresses)}
         try:

@@ -1,7 +1,7 @@
-"""What a `python:` agent returned, as its reply and the steps it took on the way.
+"""Reads the return value of a `python:` agent into its reply and the steps it took.
 
-Frameworks are recognised by the shape of their results, so that none of them is imported here. Whatever cannot be read
-is an error that names it: it may be what the agent did.
+Frameworks are recognised by the shape of their results, so that none of them is imported here. Anything that cannot be
+read is an error that names it, because it may be something the agent did.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _WAITS = (
 
 
 class Returned(Record):
-    """`steps` are in order. `notes` tell what was there and is no step. What `tells` has a place for tool calls, so
-    that none in it means that none was made; a mere reply does not."""
+    """`steps` are in order. `notes` describe everything that is not a step. `tells` is whether the value has a place
+    for tool calls, so that their absence means that none were made; a plain reply does not."""
 
     reply: Reply
     steps: tuple[Taken, ...] = ()
@@ -105,7 +105,7 @@ def _from_mapping(value: Mapping[object, object], turn: Turn) -> Returned:
 
 
 def _from_state(value: Mapping[object, object], messages: Sequence[object], turn: Turn) -> Returned:
-    """LangGraph's message state: what else the graph keeps is its own, and is mentioned."""
+    """LangGraph's message state. Other keys are ignored, with a note."""
     if value.get("__interrupt__"):
         raise AgentError(_WAITS.format("the graph was interrupted"))
     found = _from_messages(messages, turn)
