@@ -1,4 +1,4 @@
-"""`steadyhand init`: a small project that runs at once, to be changed into one's own."""
+"""`steadyhand init`: create a small project that runs as is, as a starting point."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _WHAT = {
 def init(folder: Path) -> None:
     """Write a small project to DIR: configuration, one scenario of each kind, an agent, a test, and a CI file.
 
-    It runs at once, without a key. Nothing is overwritten: if one of the files exists, nothing is written.
+    It runs as is, without a key. Nothing is overwritten: if one of the files exists, nothing is written.
     """
     files = _files()
     if taken := [name for name in files if (folder / name).exists() or (folder / name).is_symlink()]:
@@ -54,7 +54,7 @@ def init(folder: Path) -> None:
 
 
 def _files() -> dict[str, str]:
-    """By name, what is written: the starter's files, and the schemas with the types of the plugins installed here."""
+    """The files to write, by name: the starter's files, and the schemas with the types of the installed plugins."""
     texts = {
         file.relative_to(STARTER).as_posix(): file.read_text(encoding="utf-8")
         for file in sorted(STARTER.rglob("*"))

@@ -1,4 +1,4 @@
-"""`steadyhand plan`: how many trials a bound on the failure rate takes, and what they would come to."""
+"""`steadyhand plan`: how many trials a bound on the failure rate needs, and what that would run."""
 
 from __future__ import annotations
 

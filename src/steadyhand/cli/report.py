@@ -38,7 +38,7 @@ def report(
 ) -> None:
     """Write the report of a recorded run as HTML, Markdown or PDF.
 
-    RUN is an id, the unique start of one, `last`, or the path of a run record.
+    RUN is an id, a unique prefix of one, `last`, or the path of a run record.
     """
     wanted = [file for file in (html_file, markdown_file, pdf_file) if file is not None]
     if not wanted:

@@ -64,8 +64,8 @@ def request_key(request: ChatRequest) -> str:
     """A key that is equal for equal requests: everything that the model is shown, and the purpose.
 
     It excludes the seed, because each run draws a new one, and the time limit, because it is ours. `request` must
-    already be redacted: a machine that replays does not have the secrets. Headers of an agent's client say more about
-    the client than about its question.
+    already be redacted: a machine that replays does not have the secrets. Headers of an agent's client are excluded,
+    because they describe the client rather than its request.
     """
     asked = msgspec.structs.replace(_without_headers(request), seed=None, timeout_s=None)
     return hashlib.blake2b(_encode([asked.purpose, asked]), digest_size=16).hexdigest()

@@ -1,4 +1,4 @@
-"""The ways to an MCP server: the stdin and stdout of a program, and streamable HTTP."""
+"""Connections to an MCP server: over the stdin and stdout of a program, and over streamable HTTP."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class McpOptions(Options):
-    """`api_key_env` names the variable with the bearer token for a server at a URL, `headers` are sent to it as they
-    are, and `start_timeout_s` is the time a server has until its tools are known."""
+    """`api_key_env` names the variable with the bearer token for a server at a URL, `headers` are sent to it, and
+    `start_timeout_s` is how long a server may take until its tools are known."""
 
     api_key_env: str | None = Field(default=None, min_length=1)
     headers: dict[str, str] = {}
@@ -43,7 +43,7 @@ class McpOptions(Options):
 def mcp_service(
     service: RealService, *, folder: Path, variables: Mapping[str, str], options: Mapping[str, Any]
 ) -> ProvidedService:
-    """Raises `SetupError` for a program that is not there, and for a wrong option."""
+    """Raises `SetupError` for a missing program, and for an invalid option."""
     owner = f"service {service.name}"
     read = read_options(McpOptions, options, owner)
     connection = _connection(service, folder, variables, read, owner)
@@ -144,7 +144,7 @@ class StdioConnection:
         failed(self._line.hidden(how + end))
 
     def _ignore(self, raw: bytes, trial: TrialContext) -> None:
-        """Some servers greet on stdout; other clients let them."""
+        """Some servers print a greeting on stdout, which other clients accept."""
         if raw.strip():
             message = f"the MCP server {self.name} wrote {self._quoted(raw)} to stdout, which is not an MCP message"
             trial.emit(Noted(at_ms=trial.elapsed_ms(), message=message, level="warning"))
@@ -154,14 +154,14 @@ class StdioConnection:
 
 
 async def _write(process: LineProcess, from_session: Any) -> None:
-    with contextlib.suppress(ConnectionError):  # that it is gone is found out where it is read
+    with contextlib.suppress(ConnectionError):  # its end is detected by the reader
         async for message in from_session:
             text = message.message.model_dump_json(by_alias=True, exclude_none=True)
             await process.write(text.encode())
 
 
 class HttpConnection:
-    """A server at a URL. It gets the headers that the user configured for it, and nothing else of theirs."""
+    """A server at a URL. It is sent only the headers that the user configured for it."""
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
         self._url = url
@@ -191,7 +191,8 @@ class HttpConnection:
 
 
 class _Answer(httpx.AsyncByteStream):
-    """Says so when an answer is too large or, if somebody waits for it, breaks off. The SDK keeps that to itself."""
+    """Reports an answer that is too large or, if a caller is waiting for it, incomplete. The SDK does not report
+    this."""
 
     def __init__(self, stream: httpx.AsyncByteStream, failed: Callable[[str], None], *, needed: bool) -> None:
         self._stream = stream
