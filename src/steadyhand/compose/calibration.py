@@ -1,4 +1,4 @@
-"""Judges on trial: asking them about labelled cases, and who may not decide because of how they did."""
+"""Calibration of judges: asks them about labelled cases, and determines which checks a judge may not decide."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from steadyhand.store.reader import RunReader, find_run
 
 DEFAULT_FILE = "calibration.json"
 OTHER = "other"
-"""The class of checks that are no safety invariants."""
+"""The class of checks that are not safety invariants."""
 _WORDS: dict[Verdict, Word] = {Verdict.PASSED: "pass", Verdict.FAILED: "fail"}
 
 
@@ -45,7 +45,7 @@ def calibration_file(settings: Settings) -> Path:
 
 
 class Doubts:
-    """Why a judge may not decide a check, where the configuration wants judges calibrated. It is asked all the same."""
+    """Why a judge may not decide a check, if the configuration requires calibration. The judge is still asked."""
 
     def __init__(self, settings: Settings, redactor: Redactor, registries: ScenarioRegistries) -> None:
         self._settings = settings
@@ -54,7 +54,8 @@ class Doubts:
         self._found: dict[str, Mapping[int, str]] = {}
 
     def of(self, scenario: Scenario, judges: Judges) -> Mapping[int, str]:
-        """By the identity of the check's specification. Raises `StoreError` when the calibrations cannot be read."""
+        """Keyed by the identity of the check's specification. Raises `StoreError` if the calibrations cannot be
+        read."""
         if not self._settings.config.calibration.required:
             return {}
         if scenario.id not in self._found:
@@ -108,7 +109,7 @@ class LabelledCase(NamedTuple):
 
 
 class Cases:
-    """Finds what labels are about. `skipped` says what cannot be asked, and why."""
+    """Finds the checks that labels refer to. `skipped` lists labels that cannot be used, and why."""
 
     def __init__(self, settings: Settings, registries: ScenarioRegistries, redactor: Redactor) -> None:
         self._settings = settings
@@ -118,7 +119,7 @@ class Cases:
         self.skipped: list[str] = []
 
     def of(self, labels: Iterable[Label], known: Iterable[Scenario] = ()) -> list[LabelledCase]:
-        """In the order of the file. `known` are scenarios that are loaded already."""
+        """The cases, in file order. `known` are scenarios that are already loaded."""
         loaded = {scenario.id: scenario for scenario in known}
         found: list[LabelledCase] = []
         for label, word in self._decided(labels):
@@ -130,7 +131,7 @@ class Cases:
         return found
 
     def _decided(self, labels: Iterable[Label]) -> list[tuple[Label, Word]]:
-        """One label for each case: the last of everybody who gave one, where these agree."""
+        """One label for each case: the last one of each person, if they agree."""
         by_case: dict[tuple[str, str, int, str], dict[str, Label]] = {}
         for label in labels:
             if label.label:
@@ -186,9 +187,9 @@ class Asked(NamedTuple):
 
 
 async def ask_cases(builder: Builder, cases: Sequence[LabelledCase], prices: Prices) -> Asked:
-    """Ask the judge about labelled checks of one stored trial, in the words in which any trial's are asked.
+    """Ask the judge about labelled checks of one stored trial, with the same prompt as for any trial.
 
-    No rubric is scored, and a judge that may not decide is heard all the same.
+    No rubric is scored, and a judge that may not decide is asked too.
     """
     first = cases[0]
     only: frozenset[CheckKey] = frozenset(key_of(case.result) for case in cases)
@@ -216,7 +217,7 @@ def _judged(case: LabelledCase, result: EvaluationResult | None, record: TrialRe
 
 
 def by_trial(cases: Iterable[LabelledCase]) -> list[list[LabelledCase]]:
-    """Those of the same stored trial together."""
+    """The cases, grouped by stored trial."""
     found: dict[tuple[str, TrialKey], list[LabelledCase]] = {}
     for case in cases:
         found.setdefault((case.origin, case.stored.key), []).append(case)
@@ -224,7 +225,7 @@ def by_trial(cases: Iterable[LabelledCase]) -> list[list[LabelledCase]]:
 
 
 async def ask_all(builder: Builder, cases: Sequence[LabelledCase], prices: Prices, *, concurrency: int) -> Asked:
-    """All of them, so many trials at once."""
+    """Ask about all cases, with this many trials at once."""
     gate = asyncio.Semaphore(concurrency)
 
     async def ask(group: Sequence[LabelledCase]) -> Asked:
@@ -240,9 +241,9 @@ async def ask_all(builder: Builder, cases: Sequence[LabelledCase], prices: Price
 
 
 class Canaries:
-    """Labelled cases that a run's judge is asked about in among its trials, at moments drawn by the run's seed.
+    """Labelled cases that a run's judge is asked about between its trials, at moments drawn from the run's seed.
 
-    The judge is asked as it is for any trial, so that it cannot tell which they are.
+    The judge is asked in the same way as for any trial, so that it cannot tell them apart.
     """
 
     def __init__(self, file: Path, cases: Cases, found: Sequence[LabelledCase], *, trials: int, seed: int) -> None:
@@ -268,7 +269,7 @@ class Canaries:
             await self._ask(self._due.pop(0)[1], builder, prices)
 
     async def _ask(self, group: Sequence[LabelledCase], builder: Builder, prices: Prices) -> None:
-        """A case that breaks is skipped: it must not take a trial along."""
+        """A case that raises is skipped: it must not affect a trial."""
         try:
             asked = await ask_cases(builder, group, prices)
         except Exception as error:  # noqa: BLE001 - told beside the hit rate
@@ -279,7 +280,7 @@ class Canaries:
         self._spent = self._spent.plus(asked.spent)
 
     def tally(self) -> CanaryTally:
-        """What there is so far; cases that were not asked are told as skipped."""
+        """The results so far; cases that were not asked are listed as skipped."""
         left = [f"line {case.label.line}: the run ended first" for _, group in self._due for case in group]
         return CanaryTally(
             file=str(self._file), cases=tuple(self._judged), skipped=(*self._skipped, *left), spent=self._spent
@@ -287,7 +288,7 @@ class Canaries:
 
 
 class Calibrated(NamedTuple):
-    """`judged` is what was asked; `spent` what that took."""
+    """`judged` are the cases asked; `spent` is their cost."""
 
     calibrations: list[Calibration]
     judged: Sequence[JudgedCase]
@@ -296,7 +297,8 @@ class Calibrated(NamedTuple):
 
 
 async def calibrate(labels: Path, settings: Settings) -> Calibrated:
-    """Ask the judge about every labelled check. Raises `UsageError` when nothing can be asked, or nobody is named."""
+    """Ask the judge about every labelled check. Raises `UsageError` if no case can be asked about, or no judge is
+    configured."""
     redactor = settings.redactor()
     registries = open_registries(settings)
     cases = Cases(settings, registries, redactor)
@@ -337,7 +339,7 @@ async def calibrate(labels: Path, settings: Settings) -> Calibrated:
 
 
 class Compared(NamedTuple):
-    """The cases asked, in any order, and what the judge made of them."""
+    """The cases asked, in any order, with the judge's results."""
 
     cases: Sequence[LabelledCase]
     judged: Sequence[JudgedCase]

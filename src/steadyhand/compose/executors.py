@@ -1,4 +1,4 @@
-"""Where the trials of a run are to run, when it is not in this process."""
+"""Sets up the workers of a run, for runs outside this process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _ACTOR = "steadyhand.compose.ray_actor:RayTrialActor"
 
 
 def check_executor(options: RunOptions, *, objects: bool) -> None:
-    """Raises `SetupError` for what only one process can do. `objects` says that the run was given Python objects."""
+    """Raises `SetupError` for features that need a single process. `objects` is whether the run was given Python
+    objects."""
     if options.engine != "ray" and (options.ray_address is not None or options.ray_env):
         raise SetupError("--ray-address and --ray-env are for --engine ray; add that or leave them out")
     chosen = "--engine ray" if options.engine == "ray" else "--workers"
@@ -59,7 +60,7 @@ class Workers:
 
 
 async def open_workers(run: Run, gate: ProviderGate, note: Callable[[str], None]) -> Workers:
-    """Start them, and wait until trials can run. Raises `SetupError` when they cannot be had."""
+    """Start the workers, and wait until trials can run. Raises `SetupError` if they cannot start."""
     settings = run.settings
     setup = WorkerSetup(
         version=__version__,
@@ -131,7 +132,7 @@ def _named_variables(names: tuple[str, ...], settings: Settings) -> dict[str, st
 
 
 def _secret_files(settings: Settings, root: Path) -> tuple[str, ...]:
-    """Environment files stay here."""
+    """Environment files are not copied."""
     config = settings.config
     files = [settings.options.env_file, config.folder / config.env_file if config.env_file else None]
     found = [file.resolve() for file in files if file is not None]
@@ -139,7 +140,7 @@ def _secret_files(settings: Settings, root: Path) -> tuple[str, ...]:
 
 
 def _for_a_copy(saved: dict[str, Any], root: Path, here: Path) -> dict[str, Any]:
-    """The same for a copy of the folder elsewhere: paths as seen from `here`, and variables of the node alone.
+    """The same for a copy of the folder elsewhere: paths relative to `here`, and only the node's own variables.
 
     Raises `SetupError` for a file that is not in the folder and so is not in the copy either.
     """

@@ -36,7 +36,7 @@ _YOUNG = 20_000
 def main(fd: int) -> None:
     die_with_parent()
     code = 0
-    close_to_others(keep=os.environ)  # the block holds no more than an interpreter needs
+    close_to_others(keep=os.environ)  # it contains only what an interpreter needs
     faulthandler.enable(all_threads=False)
     connection = socket.socket(fileno=fd)
     os.environ.update(receive_variables(connection))
