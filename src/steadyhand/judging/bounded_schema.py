@@ -1,6 +1,6 @@
-"""Comparing a value with a JSON Schema that somebody else wrote: a scenario, a plugin, an MCP server.
+"""Validates a value against an untrusted JSON Schema, from a scenario, a plugin or an MCP server.
 
-`jsonschema` by itself would match a pattern for hours, fetch what a reference names, and follow one in circles.
+`jsonschema` alone could match a pattern for hours, fetch remote references, and follow circular ones.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 class EndlessSchema(ValueError):
-    """The schema takes too long to compare with a value, or refers to itself endlessly."""
+    """Validation takes too long, or the schema refers to itself endlessly."""
 
 
 def bounded_validator(schema: Mapping[str, Any], name: str = "json_schema", *, named: bool = True) -> Any:
-    """A `jsonschema` validator with bounds: on time, for patterns and as a whole, and on references, which are not
+    """A `jsonschema` validator with limits on time, for patterns and in total, and on references, which are not
     fetched. For one value, or a few.
 
-    While it validates it raises `EndlessSchema` when a bound is reached, `RecursionError`, and
+    Validation raises `EndlessSchema` if a limit is reached, `RecursionError`, and
     `referencing.exceptions.Unresolvable`. Raises `ValueError` for a schema that it cannot bound, and if properties are
     to be `named`, for one with patterns instead; messages call it `name`.
     """
@@ -57,7 +57,7 @@ def bounded_validator(schema: Mapping[str, Any], name: str = "json_schema", *, n
 
 
 def complaint(schema: Mapping[str, Any], value: Any, name: str) -> str | None:
-    """What is wrong with the value, or None. Raises `ValueError` if it is the schema, called `name`."""
+    """What is wrong with the value, or None. Raises `ValueError` if the schema, called `name`, is invalid."""
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import SchemaError, ValidationError, relevance
     from referencing.exceptions import Unresolvable
@@ -132,7 +132,7 @@ class _Bounds:
             yield _error(f"Additional properties are not allowed ({listed} {verb} unexpected)")
 
     def unique_items(self, validator: Any, wanted: Any, value: Any, _: Any) -> Iterator[Any]:
-        """By what their JSON looks like, since comparing each with each takes the square of their number."""
+        """Compares their JSON, because comparing each with each would take quadratic time."""
         if wanted and validator.is_type(value, "array"):
             shown = {json.dumps(_canonical(each), sort_keys=True) for each in value}
             if len(shown) < len(value):
@@ -146,7 +146,7 @@ def _error(message: str) -> Any:
 
 
 def _canonical(value: Any) -> Any:
-    """With numbers that JSON Schema takes for equal written alike."""
+    """With numbers that JSON Schema considers equal normalised."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, list):

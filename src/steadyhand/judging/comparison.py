@@ -1,8 +1,8 @@
 """Is B better than A? Two runs or targets, paired by scenario: pass rates, and the rule of the gate.
 
-The scenarios of a comparison are fixed: both sides ran the same ones, and the question is about them. So the tests
-permute trials within a scenario, never scenarios. Trials of one scenario and side are taken as independent. Everything
-here works on counts per scenario; a difference is always B minus A.
+The scenarios of a comparison are fixed: both sides ran the same ones, and the question is about them. The tests
+therefore permute trials within a scenario, never scenarios. Trials of one scenario and side are assumed to be
+independent. Everything here works on counts per scenario; a difference is always B minus A.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def pair_up(a: Mapping[str, Tries], b: Mapping[str, Tries]) -> list[Pair]:
 def compare_rates(
     a: Mapping[str, Tries], b: Mapping[str, Tries], *, confidence: float = 0.95, power: float = 0.8
 ) -> RateComparison:
-    """Pass rates of two sides by scenario and as a suite. What cannot be paired is listed, never dropped in silence."""
+    """Pass rates of two sides by scenario and as a suite. What cannot be paired is listed, never silently dropped."""
     pairs = pair_up(a, b)
     usable = [pair for pair in pairs if pair.comparable]
     alpha = 1 - confidence
@@ -176,7 +176,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def trials_to_tell(pairs: Sequence[Pair], *, alpha: float = 0.05, power: float = 0.8) -> int | None:
-    """Trials per scenario and side that tell the mean difference as it was seen, two-sided; None when there is none.
+    """Trials per scenario and side needed to detect the observed mean difference, two-sided; None if there is no
+    difference.
 
     The normal approximation with Fleiss's continuity correction, which fits Fisher's test for one scenario and the
     permutation test for several. An observed difference is a guess at the true one, so this is too.

@@ -58,7 +58,7 @@ class ToldTrial(Record):
 
 
 class Change(Record):
-    """A scenario whose pass rate is not the same.
+    """A scenario whose pass rate differs.
 
     *regression* and *fix* are significant after the correction for all comparisons; a *flip* may be chance.
     """
@@ -73,7 +73,7 @@ class Change(Record):
 
 
 class NotPaired(Record):
-    """A scenario that was not compared, and why. `paired` says that it was, because the user asked for it."""
+    """A scenario that was not compared, and why. `paired` means that it was compared anyway, as the user requested."""
 
     unit: Annotated[str, doc("The scenario")]
     why: Annotated[Apart, doc("Why it was not compared")]
@@ -245,7 +245,7 @@ def _compared(
 
 
 def _by_size(scenarios: Iterable[ScenarioDifference]) -> list[ScenarioDifference]:
-    """The surest first, of those equally sure the worst."""
+    """The most significant first; among equals, the worst."""
     return sorted(scenarios, key=lambda each: (each.p_adjusted, each.p_value, each.difference))
 
 
@@ -311,7 +311,7 @@ def _times(pairs: dict[str, tuple[Sample, Sample]], confidence: float, *, safe: 
 def _with_figures(
     sides: Sequence[Side], comparisons: list[SideComparison], pairings: Sequence[_Pairing], confidence: float
 ) -> Comparison:
-    """The table is over what all sides have in common: figures of different scenarios are no trade-off."""
+    """The table is over what all sides have in common: figures of different scenarios are not comparable."""
     shared = [unit for unit in pairings[0].pairs if all(unit in each.pairs for each in pairings)] if pairings else []
     samples = [[pairings[0].pairs[unit][0] for unit in shared]] if pairings else []
     samples += [[each.pairs[unit][1] for unit in shared] for each in pairings]
