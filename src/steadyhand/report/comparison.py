@@ -1,4 +1,4 @@
-"""A comparison in words and as tables for the terminal. `report/markdown.py` uses the same words."""
+"""A comparison as text and tables for the terminal. `report/markdown.py` uses the same text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from steadyhand.judging.run_comparison import (
 from steadyhand.report.table import Cell, Page, Quote, no_commands, one_line, render_table
 from steadyhand.report.wording import milliseconds
 
-"""How a name or text that is not ours is written."""
+"""How untrusted names and texts are written."""
 
 SIDE_COLUMNS = ("", "side", "passed", "safety", "latency", "safe after", "cost/trial", "trials", "undecided")
 CHANGE_COLUMNS = ("scenario", "A", "B", "difference", "interval", "effect h", "p")
@@ -72,7 +72,7 @@ def change_cells(each: ScenarioDifference) -> list[str]:
 
 
 def front_notes(found: Comparison, quote: Quote) -> Iterator[str]:
-    """What the table of the sides means."""
+    """The notes below the table of the sides."""
     if not found.scenarios:
         yield "The sides have no scenario in common that could be compared."
         return
@@ -98,7 +98,7 @@ def cliff_sentence(cliff: Cliff, quote: Quote) -> str:
 
 
 def findings(each: SideComparison, confidence: float, quote: Quote) -> Iterator[str]:
-    """What one comparison came to, sentence by sentence."""
+    """The result of one comparison, sentence by sentence."""
     yield _verdict(each, confidence)
     if each.latency is not None:
         yield _times("Latency", each.latency)
@@ -158,7 +158,7 @@ def _times(what: str, times: TimesComparison) -> str:
 
 
 def grouped(each: SideComparison) -> Iterator[tuple[ChangeKind, list[tuple[Change, ScenarioDifference]]]]:
-    """The changes by kind, the surest first."""
+    """The changes by kind, the most significant first."""
     figures = {one.pair.scenario_id: one for one in each.rates.scenarios}
     for kind in HEADINGS:
         found = [(change, figures[change.unit]) for change in each.changes if change.kind == kind]

@@ -1,6 +1,6 @@
-"""A run as tables: trials, evaluations and calls, with the columns that docs/export.md lists.
+"""Exports a run as tables: trials, evaluations and calls, with the columns listed in docs/export.md.
 
-Trials are read one by one and written as they come, so that a run of any length takes the same memory.
+Trials are read and written one at a time, so that memory does not grow with the run.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def _reply(trial: TrialRecord) -> str | None:
 
 
 def _kept_steps(trial: TrialRecord) -> set[int]:
-    """The steps of conversations that their author keeps to the run record."""
+    """The steps of conversations that must not be exported."""
     return {talk.step for talk in trial.conversations if not talk.transcript_exported}
 
 
@@ -232,7 +232,7 @@ def _call(call: ModelCalled, trial: TrialRecord, prices: Prices) -> Row:
 
 
 class TableWriter(Protocol):
-    """Writes rows to one file. Nothing is sure to be there before `close`."""
+    """Writes rows to one file. The file is complete only after `close`."""
 
     def add(self, row: Row) -> None: ...
 
@@ -242,7 +242,7 @@ class TableWriter(Protocol):
 def export_tables(
     header: RunHeader, trials: Iterable[TrialRecord], folder: Path, table_format: TableFormat
 ) -> dict[Path, int]:
-    """Write one file for each table, and say how many rows each has. A file is there as a whole or not at all.
+    """Write one file for each table, and return the number of rows of each. A file is written completely or not at all.
 
     Raises `SetupError` when a package is missing, `OSError` when a file cannot be written.
     """
@@ -311,7 +311,7 @@ def _cell(value: Value) -> str | int | float:
 
 
 def _plain(value: Value) -> Value:
-    """Without half surrogate pairs and numbers that JSON does not know."""
+    """Without lone surrogates and non-finite numbers."""
     if isinstance(value, str):
         return plain_text(value)
     return None if isinstance(value, float) and value - value != 0.0 else value

@@ -1,4 +1,4 @@
-"""What a gate says: on the terminal, and as annotations for GitHub."""
+"""The result of a gate: on the terminal, and as annotations for GitHub."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def conclusion(result: GateResult) -> str:
 
 
 def violation_groups(result: GateResult) -> Iterator[tuple[Rule, str, list[Violation]]]:
-    """Broken rules, what they say, and who broke them."""
+    """Broken rules, their descriptions, and the scenarios that broke them."""
     for rule in Rule:
         found = [each for each in result.violations if each.rule is rule]
         if found:
@@ -100,7 +100,8 @@ def _render(result: GateResult, page: Page) -> Iterator[str]:
 
 
 def github_annotations(result: GateResult, folder: Path) -> Iterator[str]:
-    """Commands for GitHub: an error at the scenario's line for every broken rule. Files are named from `folder`."""
+    """Commands for GitHub: an error at the scenario's line for every broken rule. File names are relative to
+    `folder`."""
     for rule, words, violations in violation_groups(result):
         for each in violations:
             told = ": ".join(filter(None, (words, visible(each.unit), visible(each.detail))))

@@ -22,7 +22,7 @@ _Share = Annotated[float, Meta(ge=0, le=1)]
 
 
 class JsonVerdictCounts(Record):
-    """How many came to each verdict."""
+    """Counts by verdict."""
 
     passed: Annotated[_Count, doc("Number that passed.")]
     failed: Annotated[_Count, doc("Number that failed.")]
@@ -32,7 +32,7 @@ class JsonVerdictCounts(Record):
 
 
 class JsonTrialCounts(Record):
-    """How many trials came to each verdict, and how many have none."""
+    """Numbers of trials by verdict, and of those without one."""
 
     passed: Annotated[_Count, doc("Number of trials that passed.")]
     failed: Annotated[_Count, doc("Number of trials that failed.")]
@@ -62,7 +62,7 @@ class JsonJudgedCase(Record):
 
 
 class JsonCanaries(Record):
-    """How the judge did on labelled cases. They are no trials and count in no figure of the report."""
+    """The judge's results on labelled cases. They are not trials and are not part of any figure."""
 
     file: Annotated[str, doc("The labels file.")]
     asked: Annotated[_Count, doc("Number of cases that the judge was asked about.")]
@@ -74,7 +74,7 @@ class JsonCanaries(Record):
 
 
 class JsonRun(Record):
-    """What was asked for, fixed when the run started."""
+    """What was requested, fixed when the run started."""
 
     id: Annotated[str, doc("Id of the run.")]
     started_at: Annotated[str, doc("When the run started, ISO 8601.")]
@@ -118,7 +118,7 @@ class JsonScenarioMatrix(Record):
 
 
 class JsonTarget(Record):
-    """What a scenario was tried on."""
+    """The target of a scenario."""
 
     scenario: Annotated[str, doc("Id of the scenario in its file: the same for all targets and combinations.")]
     model: Annotated[str | None, doc("Model under test.")]
@@ -179,14 +179,14 @@ class JsonFigures(Record):
 
 
 class JsonRunFigures(Record):
-    """What the trials say, and how surely."""
+    """Figures of the targets and of the suite."""
 
     targets: Annotated[tuple[JsonFigures, ...], doc("Figures of each target.")]
     suite: Annotated[JsonFigures | None, doc("Figures of the whole run; null if it compares targets.")]
 
 
 class JsonScenarioRate(Record):
-    """What the trials of a scenario amount to."""
+    """The result of a scenario."""
 
     id: Annotated[str, doc("Id of the scenario.")]
     verdict: Annotated[Verdict, doc("Verdict of the scenario.")]
@@ -221,7 +221,7 @@ class JsonMatrixAxis(Record):
 
 
 class JsonMatrix(Record):
-    """What the combinations of a matrix amount to."""
+    """The results of a matrix."""
 
     name: Annotated[str, doc("Name of the matrix.")]
     file: Annotated[str, doc("File of the matrix.")]
@@ -230,7 +230,7 @@ class JsonMatrix(Record):
 
 
 class JsonSummary(Record):
-    """Counts of trials over the whole run, and what they amount to."""
+    """Counts of trials over the whole run, and the exit code."""
 
     passed: Annotated[_Count, doc("Number of trials that passed.")]
     failed: Annotated[_Count, doc("Number of trials that failed.")]

@@ -323,7 +323,7 @@ class JsonMetrics(Record):
 
 
 class JsonRanOn(Record):
-    """The worker that ran a trial, and how good its clock was."""
+    """The worker that ran a trial, and the accuracy of its clock."""
 
     worker: Annotated[str, doc("Its name in the run.")]
     node: Annotated[str, doc("The machine, or the node of a cluster.")]
