@@ -153,8 +153,8 @@ class AgentRuntime:
         return methods if trial.live else self._with_mocked(methods)
 
     def _with_mocked(self, methods: list[ServiceMethod]) -> list[ServiceMethod]:
-        """The real methods and the mocked ones. What a mock says of a method of an MCP server replaces what the server
-        says."""
+        """The real methods and the mocked ones. A mock's description of an MCP server's method replaces the
+        server's."""
         trial = self._opened()
         mocks = trial.scenario.setup.mocks
         mocked = self._mocked()
@@ -330,7 +330,7 @@ class LiveServices:
         return self._built.get(name)
 
     async def start_at_once(self, trial: TrialContext) -> None:
-        """Start what is to be ready when the agent begins. Raises the first failure."""
+        """Start the services that must be ready before the agent. Raises the first failure."""
         names = [name for name, provided in self.provided.items() if provided.at_once]
         if not names:
             return
@@ -346,7 +346,7 @@ class LiveServices:
                 _ = task.cancelled() or task.exception()  # the first failure is raised; the others need no traceback
 
     async def settle(self) -> Exception | None:
-        """The first failure of a service that says itself whether it failed."""
+        """The first failure of a service that tracks its own failures."""
         for service in tuple(self._built.values()):
             if isinstance(service, ToolServer) and (failure := await service.settle()) is not None:
                 return failure

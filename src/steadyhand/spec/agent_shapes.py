@@ -49,7 +49,7 @@ class MockMetadataShape(Shape):
 
 
 class MockShape(Shape):
-    """A stand-in for a service's method. At least one of response, responseFn and error."""
+    """A mock of a service's method. Needs at least one of response, responseFn and error."""
 
     service: Name | None = Field(default=None, description="Name of the service. Default: the method on every service")
     method: Name = Field(description="Name of the method")
@@ -76,7 +76,7 @@ class RealServiceShape(Shape):
 
 
 class DatabaseShape(Shape):
-    """What the trial's database holds at the start. `sql` or `sql_file`, and `records` on top."""
+    """The initial contents of the trial's database: `sql` or `sql_file`, then `records`."""
 
     sql: str | None = Field(default=None, description="SQL statements to run first")
     sql_file: Name | None = Field(default=None, description="Relative to the scenario file")
@@ -85,7 +85,7 @@ class DatabaseShape(Shape):
 
 
 class SetupShape(Shape):
-    """What is there before the agent starts."""
+    """What is set up before the agent starts."""
 
     mocks: list[MockShape] = Field(default=[], description="Mocked responses for services that the agent calls")
     services: dict[Name, RealServiceShape] = Field(
@@ -96,7 +96,7 @@ class SetupShape(Shape):
 
 
 class UserSimulatorShape(Shape):
-    """Who the simulated user is and how it talks."""
+    """Who the simulated user is and how they talk."""
 
     persona: str = Field(description="Who the user is")
     objective: str = Field(description="What the user wants")
@@ -151,7 +151,7 @@ class DebugOptionsShape(Shape):
 
 
 class ScriptedTurnShape(Shape):
-    """What the user says next: a text, or `say`, or `simulate: true`; and what to check after the agent's answer."""
+    """What the user says next: a string, or `say`, or `simulate: true`; and what to check after the agent's answer."""
 
     say: Name | None = Field(default=None, description="What the user says")
     simulate: bool = Field(default=False, description="Let the user simulator speak in this turn")
@@ -234,7 +234,7 @@ class CharacterShape(Shape):
 
 
 class RunStepShape(Shape):
-    """One step: `input`, or `code`, or a `conversation` that `input` opens."""
+    """One step: `input`, or `code`, or a `conversation`, which `input` may open."""
 
     name: Name | None = Field(default=None, description="Name of the step, for reports")
     lang: Name | None = Field(default=None, description="Language of `code`; default bash")

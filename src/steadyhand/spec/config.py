@@ -27,7 +27,7 @@ _LINE_OF_ERROR = re.compile(r"(.*?) \(at line (\d+), column (\d+)\)", re.DOTALL)
 
 
 class ProviderShape(Shape):
-    """How to reach a model provider. What is not one of these keys is an option of the provider's own."""
+    """How to reach a model provider. Any other key is an option of the provider."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
 
@@ -247,9 +247,9 @@ def config_problem(config: Config, path: FieldPath, message: str, code: str) -> 
 
 
 class Project:
-    """What is the user's own: the folder they stand in, that of the configuration, and what ships with Steadyhand.
+    """The user's own files: the current folder, the folder of the configuration, and what ships with Steadyhand.
 
-    A file counts by where it really is: a link in the project to a file elsewhere does not bring that file in.
+    The real location of a file counts: a symbolic link in the project to a file elsewhere does not include that file.
     """
 
     def __init__(self, config: Config, *, trust: bool) -> None:
@@ -267,7 +267,7 @@ class Project:
 
 
 def files_of(scenario: Scenario) -> tuple[str, ...]:
-    """The files that say what it is: its own, and that of the matrix that it is a combination of."""
+    """The files that define the scenario: its own, and that of its matrix, if any."""
     return (scenario.place.file,) if scenario.cell is None else (scenario.place.file, scenario.cell.file)
 
 

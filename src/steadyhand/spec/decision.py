@@ -179,7 +179,7 @@ def read_decision(
 def _read_params(
     invariants: Any, findings: Findings, vocabulary: Callable[[], Vocabulary]
 ) -> dict[int, dict[str, Any]]:
-    """By their index, the parameters of the invariants with a check type that is not the format's own."""
+    """The parameters of invariants with a check type from outside the format, by index."""
     found: dict[int, dict[str, Any]] = {}
     words: Vocabulary | None = None
     for index, entry in mappings(invariants):
