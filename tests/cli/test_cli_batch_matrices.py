@@ -318,7 +318,7 @@ def test_the_same_combination_twice_in_a_run(sweep):
     ended = sweep("run", "sweep.matrix.yaml", "again.matrix.yaml", "--dry-run")
     assert ended.code == 2
     assert ended.err.startswith("again.matrix.yaml:1:1: the combination untimed[model=scripted/replies.yaml,")
-    assert ended.err.endswith(" is in this run twice; run this matrix by itself\n")
+    assert ended.err.endswith(" is in this run twice; run this matrix separately\n")
 
 
 def test_a_secret_among_the_values_is_in_no_id_and_loses_no_trial(sweep):

@@ -32,7 +32,7 @@ def expand_matrices(loaded: Loaded, registries: ScenarioRegistries) -> tuple[lis
         scenarios.extend(found.scenarios)
         twice = [scenario.id for scenario in found.scenarios if scenario.id in ids]
         if twice:
-            message = f"the combination {twice[0]} is in this run twice; run this matrix by itself"
+            message = f"the combination {twice[0]} is in this run twice; run this matrix separately"
             problems.append(Problem(place=matrix.place, message=message, code="duplicate-id"))
         ids.update(scenario.id for scenario in found.scenarios)
     # A base scenario that is among the files has had its own problems reported.

@@ -75,7 +75,7 @@ class JsonInvariantTimes(Record):
     name: Annotated[str, doc("Name of the invariant.")]
     changes: Annotated[
         tuple[tuple[float, bool], ...],
-        doc("Arrival of the text, after the request was sent, with which it came to hold (true) or did not (false)."),
+        doc("Pairs of an arrival time, after the request was sent, and whether the invariant held from then on."),
     ]
 
 
@@ -127,7 +127,7 @@ class JsonEvidence(Record):
     where: Annotated[str | None, doc("Where it was found.")]
     excerpt: Annotated[str | None, doc("The text around it.")]
     span: Annotated[
-        tuple[_Count, _Count] | None, doc("Offsets of what was found in the reply, or in `message`; null if not known.")
+        tuple[_Count, _Count] | None, doc("Offsets of what was found in the reply, or in `message`; null if unknown.")
     ]
     message: Annotated[
         _Count | None, doc("Message of the step it was found in, counted from 1; null for the final reply.")
@@ -308,7 +308,7 @@ class JsonSimulatorQuality(Record):
     turns_simulated: Annotated[_Count, doc("Number of simulated turns.")]
     asked_again: Annotated[_Count, doc("Number of replies that were rejected once.")]
     still_flawed: Annotated[_Count, doc("Number of replies used although the second try was no better.")]
-    reasons: Annotated[dict[str, _Count], doc("How often replies were rejected, by reason.")]
+    reasons: Annotated[dict[str, _Count], doc("Number of rejected replies, by reason.")]
 
 
 class JsonMetrics(Record):

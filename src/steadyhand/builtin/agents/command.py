@@ -215,7 +215,7 @@ class CommandAgent:
         assert self._trial is not None
         services = self._trial.services
         if services is None:
-            message = f"this trial has no services, so there is no {line.service!r}"
+            message = f"no service {line.service!r}: this trial has no services"
             return msgspec.json.encode({"type": "fault", "id": line.id, "message": message})
         try:
             result = await services.call(line.service, line.method, line.args, line.params)

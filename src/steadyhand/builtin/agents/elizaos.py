@@ -309,7 +309,7 @@ class ElizaosAgent:
             return unheard[0].content
         assert self._reporter is not None
         self._reporter.note(
-            f"ElizaOS takes one message of the user at a time; {len(unheard)} messages were sent as one text",
+            f"ElizaOS accepts one user message at a time; {len(unheard)} messages were sent as one text",
             level="warning",
         )
         return "\n\n".join(_written(message) for message in unheard)

@@ -242,7 +242,7 @@ class TemplateAgent(HttpAgent):
         except LookupError as error:
             raise AgentError(f"{self._name}: option session: {error}") from error
         if not isinstance(found, str | int):
-            raise AgentError(f"{self._name}: option session leads to a {type(found).__name__}; expected text")
+            raise AgentError(f"{self._name}: option session points to a {type(found).__name__}; expected text")
         self.session = str(found)
 
     def _taken(self, answer: Any, path: str) -> list[Taken]:

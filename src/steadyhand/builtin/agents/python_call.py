@@ -395,7 +395,7 @@ class Offer:
     def get_service(self, name: str) -> Any:
         services = self._trial.services
         if services is None:
-            raise RuntimeError(f"this trial has no services, so there is no {name!r}: the scenario sets no mocks")
+            raise RuntimeError(f"no service {name!r}: this trial has no services, because the scenario sets no mocks")
         service = services.get_service(name)
         return self._bridge.blocking(service) if self._in_thread else service
 

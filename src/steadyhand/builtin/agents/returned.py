@@ -185,7 +185,7 @@ def _part(part: Any, found: TurnMessages, agent: str | None) -> None:
         else:
             found.result(part.tool_call_id, part.content, failed=True, name=part.tool_name)
     else:
-        found.notes.append(f"the run result holds a part of the kind {kind}, which is not an action")
+        found.notes.append(f"the run result has a part of the kind {kind}, which is not an action")
 
 
 def _output(value: Any) -> str:

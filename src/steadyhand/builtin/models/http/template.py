@@ -104,7 +104,9 @@ class _Reader(AnswerReader):
         except LookupError as error:
             raise UnreadableResponse(f"option reply: {error}") from error
         if not isinstance(text, str):
-            raise UnreadableResponse(f"option reply: {self._wire.reply!r} leads to a {type(text).__name__}, not a text")
+            raise UnreadableResponse(
+                f"option reply: {self._wire.reply!r} points to a {type(text).__name__}; expected text"
+            )
         self.add_text(text, end)
 
 
