@@ -145,10 +145,7 @@ async def perform_contained(perform: Perform, planned: PlannedTrial, ending: Cal
 def trial_runner(build: Build) -> Perform:
     """Runs what `build` makes, again where only its latency could not be graded."""
 
-    async def perform(planned: PlannedTrial) -> TrialRecord:
-        return await run_until_measured(lambda: build(planned))
-
-    return perform
+    return lambda planned: run_until_measured(lambda: build(planned))
 
 
 def _broken_off(planned: PlannedTrial, error: BaseException, reason: str) -> TrialRecord:

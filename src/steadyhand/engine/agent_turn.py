@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from types import CoroutineType
+from typing import Any
 
 from steadyhand.engine.context import RunningTrial
 from steadyhand.engine.limits import AgentTimeout
@@ -38,15 +40,20 @@ class AgentTurn:
         self.finish: Finish | None = finish
 
 
-async def ask(
+def ask(
     trial: RunningTrial, messages: tuple[Message, ...], *, number: int, timeout_ms: float | None
-) -> AgentTurn:
+) -> CoroutineType[Any, Any, AgentTurn]:
     """One turn. Raises `AgentError`, `ModelError`, or `LimitExceeded("step_time")`.
 
     A mock or plugin that broke is raised whatever the agent did about it: replied anyway, failed, or ran out of time.
     """
-    if trial.parts.services is None:
-        return await _take_turn(trial, messages, number=number, timeout_ms=timeout_ms)
+    take = _take_turn if trial.parts.services is None else _take_turn_with_services
+    return take(trial, messages, number=number, timeout_ms=timeout_ms)
+
+
+async def _take_turn_with_services(
+    trial: RunningTrial, messages: tuple[Message, ...], *, number: int, timeout_ms: float | None
+) -> AgentTurn:
     try:
         turn = await _take_turn(trial, messages, number=number, timeout_ms=timeout_ms)
     except TrialError:
@@ -174,8 +181,11 @@ def _waited_in_vain(calls: Sequence[ModelCalled]) -> ModelCalled | None:
     A model that does not answer is not the agent's failure, and what an agent does without one is no test of it. An
     agent that asks twice and drops the slower answer, or has heard enough of one, was answered.
     """
-    last = max((call for call in calls if call.relayed), key=lambda call: call.at_ms, default=None)
-    if last is None or last.finish is None or last.finish.reason is not FinishReason.HUNG_UP or last.text:
+    relayed = [call for call in calls if call.relayed]
+    if not relayed:
+        return None
+    last = max(relayed, key=lambda call: call.at_ms)
+    if last.finish is None or last.finish.reason is not FinishReason.HUNG_UP or last.text:
         return None
     return None if any(_answered_ms(call) >= last.at_ms for call in calls) else last
 
@@ -193,7 +203,7 @@ def _cut_after_ms(trial: RunningTrial) -> float | None:
     step = trial.scenario.steps[trial.step]
     if not isinstance(step.task, Ask):
         return None
-    return max((budget.critical_ms for budget in trial.budgets(step)), default=None)
+    return max((budget.critical_ms for budget in trial.prepared_step(step).budgets), default=None)
 
 
 def _latency(trial: RunningTrial, calls: tuple[ModelCalled, ...], duration_ms: float, began: float) -> Latency:

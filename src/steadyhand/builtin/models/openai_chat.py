@@ -15,7 +15,6 @@ from steadyhand.builtin.models.http.stream import (
     AnswerReader,
     ErrorInAnswer,
     PartialCall,
-    ServerEvent,
     UnreadableResponse,
     message_in,
     not_read,
@@ -78,26 +77,26 @@ class ChatReader(AnswerReader):
         return self.done is not None or self.finish_reason is not None
 
     def feed(self, block: bytes) -> bool:
-        events = self.events.feed(block)
-        for at, (data, end) in enumerate(events):
-            if data == DONE:
-                self._read_all(events[:at])
-                self.done = end
-                return True
-        self._read_all(events)
-        return False
+        events, ends = self.events.feed(block)
+        if DONE not in events:
+            self._read_all(events, ends)
+            return False
+        at = events.index(DONE)
+        self._read_all(events[:at], ends[:at])
+        self.done = ends[at]
+        return True
 
-    def _read_all(self, events: list[ServerEvent]) -> None:
+    def _read_all(self, events: list[bytes], ends: list[int]) -> None:
         """Decode all at once, which costs half as much; only if that fails, one by one to find the bad event."""
         try:
-            answers = _decode_answers(b"[" + b",".join([data for data, _ in events]) + b"]")
+            answers = _decode_answers(b"[" + b",".join(events) + b"]")
         except NOT_DECODED:
             answers = []
         if len(answers) == len(events):
-            for answer, (_, end) in zip(answers, events, strict=True):
+            for answer, end in zip(answers, ends, strict=True):
                 self._add(answer, end)
         else:
-            for data, end in events:
+            for data, end in zip(events, ends, strict=True):
                 self.read(data, end)
 
     def whole(self, body: bytes) -> None:
