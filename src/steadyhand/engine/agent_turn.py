@@ -242,4 +242,4 @@ def _lagged(trial: RunningTrial, began: float, duration_ms: float) -> tuple[Spoi
 
 
 def _rounded(ms: float | None) -> float | None:
-    return None if ms is None else round(ms, 3)
+    return None if ms is None else rounded_ms(ms)

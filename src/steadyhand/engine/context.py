@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from types import CoroutineType
 from typing import Any, NamedTuple, TypeVar
 
@@ -31,7 +30,7 @@ from steadyhand.ports.evaluator import AnyEvaluator, TextCheck, fails_for_good, 
 from steadyhand.ports.model import ChatModel, Clock, Gate
 from steadyhand.ports.observer import EventSink
 from steadyhand.ports.services import Services
-from steadyhand.records.base import plain_fields
+from steadyhand.records.base import plain_fields, utc_now
 from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.evaluation import (
     EvaluationSpec,
@@ -193,7 +192,7 @@ class RunningTrial:
         self.turn: int | None = None
         self.addresses: Addresses = _NO_ADDRESSES
         self._raised_failure: Exception | None = None
-        self.started_at: str = datetime.now(UTC).isoformat(timespec="milliseconds")
+        self.started_at: str = utc_now()
         self._now = parts.clock.now
         self._zero: float = self._now()
         self.caller: Caller = Caller(

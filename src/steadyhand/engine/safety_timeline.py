@@ -13,6 +13,7 @@ from itertools import accumulate
 
 from steadyhand.engine.context import RunningTrial, StepResult
 from steadyhand.ports.evaluator import TextCheck
+from steadyhand.records.base import rounded_ms
 from steadyhand.records.chat import InvariantTimeline, SafetyAtDeadline, SafetyTimeline
 from steadyhand.records.evaluation import EvaluationResult, LatencyBounds, Verdict
 from steadyhand.records.event import ModelCalled
@@ -298,4 +299,4 @@ async def _refined_last(prefixes: Prefixes, numbers: list[int]) -> int | None:
 
 
 def _rounded(ms: float | None) -> float | None:
-    return None if ms is None else round(ms, 3)
+    return None if ms is None else rounded_ms(ms)

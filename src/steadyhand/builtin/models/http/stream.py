@@ -80,12 +80,17 @@ class EventStream:
 
     def _take_plain(self, block: bytes) -> tuple[ServerEvents, bytes]:
         """The events of a block in which each is one data line, as nearly always, and what is left; else all is."""
-        parts = block.split(b"\n\n")
-        rest = parts.pop()
-        events = [part[6:] for part in parts if part[:6] == _DATA]
-        if len(events) != len(parts) or b"\r" in block or block.count(b"\n") != 2 * len(parts):
+        if block[:6] != _DATA:
             return ([], []), block
-        ends = list(accumulate([len(part) + 2 for part in parts], initial=self._end))
+        events = block[6:].split(b"\n\ndata: ")
+        last, rest = events[-1], b""
+        if last[-2:] == b"\n\n":
+            events[-1] = last[:-2]
+        else:
+            rest = _DATA + events.pop()
+        if block.count(b"\n") != 2 * len(events) or b"\r" in block:
+            return ([], []), block
+        ends = list(accumulate([len(data) + 8 for data in events], initial=self._end))
         self._end = ends[-1]
         del ends[0]
         if DONE in events:
