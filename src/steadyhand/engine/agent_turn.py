@@ -12,7 +12,7 @@ from steadyhand.engine.context import RunningTrial
 from steadyhand.engine.limits import AgentTimeout
 from steadyhand.errors import AgentError, LimitExceeded, TrialError
 from steadyhand.ports.agent import Agent, Reply, Turn
-from steadyhand.records.base import rounded_ms
+from steadyhand.records.base import Record, rounded_ms
 from steadyhand.records.chat import Finish, FinishReason, Message, Spoiled, SpoiledBy
 from steadyhand.records.event import Lagged, ModelCalled, Retried, Said
 from steadyhand.records.result import Latency
@@ -21,23 +21,14 @@ from steadyhand.records.scenario import Ask
 _NOT_THE_AGENTS = frozenset((401, 403, 408, 409, 429))
 
 
-class AgentTurn:
+class AgentTurn(Record):
     """What came of a turn: the reply, how it ended, how much of the time was the agent's own, and its model calls."""
 
-    def __init__(
-        self,
-        *,
-        reply: str,
-        duration_ms: float,
-        calls: tuple[ModelCalled, ...],
-        latency: Latency,
-        finish: Finish | None = None,
-    ) -> None:
-        self.reply: str = reply
-        self.duration_ms: float = duration_ms
-        self.calls: tuple[ModelCalled, ...] = calls
-        self.latency: Latency = latency
-        self.finish: Finish | None = finish
+    reply: str
+    duration_ms: float
+    calls: tuple[ModelCalled, ...]
+    latency: Latency
+    finish: Finish | None = None
 
 
 def ask(
@@ -79,7 +70,8 @@ async def _take_turn(
     began = time.perf_counter()
     waited_before = trial.caller.waits.settled_ms
     deadline = None if timeout_ms is None else trial.clock.now() + timeout_ms / 1000.0
-    turn = Turn(messages=messages, number=number, deadline=deadline, cut_after_ms=_cut_after_ms(trial))
+    cut_after_ms = _cut_after_ms(trial) if trial.parts.enforce_deadline else None
+    turn = Turn(messages=messages, number=number, deadline=deadline, cut_after_ms=cut_after_ms)
     limit = None if timeout_ms is None else AgentTimeout(timeout_ms, trial.caller.waits)
     try:
         if limit is None:
@@ -198,7 +190,7 @@ def _answered_ms(call: ModelCalled) -> float:
 
 def _cut_after_ms(trial: RunningTrial) -> float | None:
     """The longest critical time among the step's latency budgets. A conversation is never cut off."""
-    if not trial.parts.enforce_deadline or trial.step is None:
+    if trial.step is None:
         return None
     step = trial.scenario.steps[trial.step]
     if not isinstance(step.task, Ask):

@@ -185,6 +185,9 @@ class RunningTrial:
 
     def __init__(self, parts: TrialParts) -> None:
         self.parts: TrialParts = parts
+        self.scenario: Scenario = parts.scenario
+        self.environment: EnvironmentProvider = parts.environment
+        self.seed: int = parts.seed
         self.events: list[AnyEvent] = []
         self.undecided: list[str] = []
         self._random: random.Random | None = None
@@ -213,24 +216,12 @@ class RunningTrial:
         return self._random
 
     @property
-    def scenario(self) -> Scenario:
-        return self.parts.scenario
-
-    @property
     def trial_id(self) -> str:
         return str(self.parts.key)
 
     @property
-    def seed(self) -> int:
-        return self.parts.seed
-
-    @property
     def clock(self) -> Clock:
         return self.parts.clock
-
-    @property
-    def environment(self) -> EnvironmentProvider:
-        return self.parts.environment
 
     @property
     def services(self) -> Services | None:
@@ -321,7 +312,7 @@ class RunningTrial:
 
     def since(self, mark: int, kind: type[E]) -> list[E]:
         """The events of one kind since `mark`, an earlier `len(events)`."""
-        return [event for event in self.events[mark:] if isinstance(event, kind)]
+        return [event for event in self.events[mark:] if type(event) is kind]
 
     async def raise_broken(self) -> None:
         """Raise the failure of a mock or plugin, once. Even if the agent caught it, it is an error of the trial."""

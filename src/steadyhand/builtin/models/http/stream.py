@@ -4,6 +4,7 @@ body."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any, ClassVar, cast
 
@@ -97,6 +98,8 @@ class EventStream:
             ends = [end - 1 if data == DONE else end for data, end in zip(events, ends, strict=True)]
         return (events, ends), rest
 
+
+_finish_reason = lru_cache(maxsize=64)(FinishReason)
 
 NOT_DECODED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What a decoder raises for a document that is no JSON, of another shape, or nested too deeply."""
@@ -192,7 +195,7 @@ class AnswerReader(ABC):
         """How the answer ended. A stream must say so, or it may be incomplete."""
         if self.finish_reason is None:
             return FinishReason.UNKNOWN if streamed else None
-        reason = FinishReason(self.finish_reason)
+        reason = _finish_reason(self.finish_reason)
         return FinishReason.REFUSAL if self.refused and reason is FinishReason.STOP else reason
 
     @property
