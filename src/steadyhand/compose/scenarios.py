@@ -282,11 +282,11 @@ class Rubrics:
         folders = _folders(Path(scenario.place.file).absolute().parent, configured)
         known = {file.stem for folder in folders[1:] for ending in _ENDINGS for file in folder.glob(f"*{ending}")}
         near = nearest(name, sorted(known))
-        hint = f"did you mean `{near}`? " if near else ""
+        hint = f"; did you mean `{near}`?" if near else ""
         shipped = ", ".join(sorted(file.stem for file in RUBRICS.glob("*.yaml")))
         message = (
             f"rubric {name!r} not found next to the scenario, in the folder that `rubrics` in steadyhand.toml names, "
-            f"or among those that ship with Steadyhand; {hint}(shipped: {shipped})"
+            f"or among those that ship with Steadyhand{hint} (shipped: {shipped})"
         )
         return Problem(place=scenario.rubric_place or scenario.place, message=message, code="unknown-name")
 
