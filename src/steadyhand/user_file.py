@@ -24,14 +24,14 @@ def file_beside(name: str, folder: Path, *, wanted_by: str) -> Path:
     for candidate in looked:
         if candidate.is_file():
             return candidate.resolve()
-    places = " nor ".join(str(candidate.parent.resolve()) for candidate in looked)
-    raise SetupError(f"{wanted_by}: there is no file {name!r}, neither in {places}")
+    places = ", ".join(str(candidate.parent.resolve()) for candidate in looked)
+    raise SetupError(f"{wanted_by}: file not found: {name!r} (searched {places})")
 
 
 def load_file(path: Path, *, noun: str = "plugin file") -> ModuleType:
-    """The module of this file, under a name of its own; the same file is imported once while it does not change.
+    """The module of this file, under a unique name; an unchanged file is imported only once.
 
-    While it is imported its folder is on `sys.path`, so that it can import its neighbours. Raises `SetupError` with
+    Its folder is on `sys.path` during the import, so that it can import neighbouring modules. Raises `SetupError` with
     the line at fault when the file raises; `noun` is what the message calls it.
     """
     path = path.resolve()
@@ -69,8 +69,8 @@ def fault(error: BaseException, path: Path | None = None) -> str:
 
 @contextmanager
 def _neighbours(folder: Path) -> Generator[None]:
-    """The folder first on `sys.path`; what was imported from it is forgotten after, so that a module of the same
-    name beside another plugin is not mistaken for it."""
+    """Put the folder first on `sys.path`. Modules imported from it are forgotten afterwards, so that a module of the
+    same name next to another plugin is not mistaken for it."""
     before = set(sys.modules)
     entry = str(folder)
     importlib.invalidate_caches()

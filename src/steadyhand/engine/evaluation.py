@@ -16,7 +16,7 @@ from steadyhand.judging.rubric import NO_JUDGE, NOT_REACHED
 from steadyhand.judging.trial import latency_tier
 from steadyhand.ports.agent import Visible
 from steadyhand.ports.evaluator import EvaluationContext
-from steadyhand.records.base import ms_of, plain_fields
+from steadyhand.records.base import ms_of, plain
 from steadyhand.records.chat import Finish, FinishReason, SafetyTimeline
 from steadyhand.records.evaluation import (
     EMPTY_REPLY,
@@ -83,7 +83,7 @@ class Evaluation:
             elif check.reads and (unseen := self._not_visible(check.reads)) is not None:
                 found = unseen
             elif finish is None or not finish.undecided:
-                found = await self._evaluate(check, result, context)
+                found = self._qualified(await check.evaluator.evaluate(check.params, result, context), check)
             else:
                 found = await self._check_incomplete(check, result, context, finish)
         except Exception as error:  # noqa: BLE001 - whatever a check raises is recorded as its error
@@ -97,21 +97,19 @@ class Evaluation:
         """A check on an answer that is incomplete through no fault of the model."""
         found: EvaluationResult | None = None
         if check.fails_for_good or check.reads:
-            found = await self._evaluate(check, result, context)
+            found = self._qualified(await check.evaluator.evaluate(check.params, result, context), check)
             if found.verdict is Verdict.FAILED and (found.rests_on == "presence" or check.fails_for_good):
                 return found  # the missing rest of the answer could not have changed that
         evidence, figures = (found.evidence, found.figures) if found else (None, None)
         hint = "; raise the limit to decide this" if finish.our_limit else ""
         return inconclusive(f"{finish}{hint}", evidence=evidence, figures=figures)
 
-    async def _evaluate(
-        self, check: PreparedCheck, result: ExecutionResult, context: EvaluationContext
-    ) -> EvaluationResult:
-        found = await check.evaluator.evaluate(check.params, result, context)
+    def _qualified(self, found: EvaluationResult, check: PreparedCheck) -> EvaluationResult:
+        """What an evaluator found, as far as what it saw and who judged it bear it out."""
         parts = self._trial.parts
         if check.reads or parts.missing_plugins:
             found = self._qualify(found, check.reads)
-        return self._doubted(found, context.spec) if parts.doubts else found
+        return self._doubted(found, check.spec) if parts.doubts else found
 
     def require_reply(
         self, step: Step, specs: Sequence[EvaluationSpec], result: ExecutionResult, *, turn: int | None = None
@@ -156,7 +154,7 @@ class Evaluation:
             return msgspec.structs.replace(
                 found,
                 verdict=Verdict.INCONCLUSIVE,
-                message=f"{found.message}; but {_listed(partly)} were seen in part only: {self._trial.shows.advice}",
+                message=f"{found.message}; but {_listed(partly)} were only partly seen: {self._trial.shows.advice}",
                 figures={**found.figures, "partly_seen": list(partly)},
             )
         if reads and (told := self._trial.shows.only("self_reported", reads)):
@@ -205,8 +203,10 @@ class Evaluation:
         turn: int | None,
         took_ms: float,
     ) -> EvaluationResult:
+        figures = found.figures
         finished = msgspec.structs.replace(
-            plain_fields(found),
+            found,
+            figures=plain(figures) if figures else {},
             type=spec.type,
             place=spec.place,
             name=spec.name,
@@ -301,7 +301,8 @@ class Assessment:
     @property
     def latency(self) -> Latency | None:
         """The latency of the last step that has one."""
-        return next((done.result.latency for done in reversed(self._steps) if done.result.latency), None)
+        found = [done.result.latency for done in self._steps if done.result.latency]
+        return found[-1] if found else None
 
     async def run(self) -> None:
         trial = self._trial

@@ -44,15 +44,15 @@ _NOUN: dict[ExtensionPoint, str] = {
     "terminations": "termination condition",
 }
 _OFFERED: tuple[ExtensionPoint, ...] = ("actions", "services")
-"""What an agent is offered without anybody asking for it by name. Only plugins that somebody chose bring these."""
+"""Extension points that are offered to agents without being named. Only explicitly chosen plugins provide these."""
 GROUP = "steadyhand.plugins"
 
 
 class Registry:
-    """Parts of chosen plugins, and of those that `installed` gives, which is asked when a name is not known."""
+    """Parts of chosen plugins, and of those from `installed`, which is used for unknown names."""
 
     def __init__(self, plugins: Iterable[Plugin], installed: Callable[[], Sequence[Plugin]] | None = None) -> None:
-        """Raises `SetupError` when two plugins bring the same name."""
+        """Raises `SetupError` if two plugins provide the same name."""
         self._parts: dict[ExtensionPoint, dict[str, Any]] = {point: {} for point in _NOUN}
         self._owner: dict[tuple[ExtensionPoint, str], Plugin] = {}
         self._evaluators: dict[str, AnyEvaluator] = {}
@@ -61,7 +61,7 @@ class Registry:
             self._add(plugin)
 
     def extended(self, plugins: Iterable[Plugin]) -> Registry:
-        """A registry with these plugins besides; what is loaded here already is shared. Raises `SetupError`."""
+        """A registry with these plugins added; loaded parts are shared. Raises `SetupError`."""
         wider = Registry((), self._installed)
         wider._parts = {point: dict(parts) for point, parts in self._parts.items()}
         wider._owner = dict(self._owner)
@@ -79,12 +79,12 @@ class Registry:
             for name, part in cast("Mapping[str, Any]", contributed).items():
                 owner = self._owner.get((point, name))
                 if owner is not None and not _same(owner, plugin):
-                    raise SetupError(f"plugins {owner.name!r} and {plugin.name!r} both bring the {noun} {name!r}")
+                    raise SetupError(f"plugins {owner.name!r} and {plugin.name!r} both provide the {noun} {name!r}")
                 self._owner[point, name] = plugin
                 self._parts[point][name] = part
 
     def add_installed(self) -> None:
-        """Take in every installed plugin. What a chosen plugin brings too is the chosen one's. Raises `SetupError`."""
+        """Add all installed plugins. Chosen plugins take precedence. Raises `SetupError`."""
         if self._installed is None:
             return
         found, self._installed = self._installed(), None
@@ -98,7 +98,7 @@ class Registry:
             self._add(msgspec.structs.replace(plugin, actions={}, services={}, **news))
 
     def has(self, point: ExtensionPoint, name: str) -> bool:
-        """Whether some plugin brings it; nothing is loaded but, if need be, the installed plugins."""
+        """Whether a plugin provides it; loads nothing except, if necessary, the installed plugins."""
         if name not in self._parts[point]:
             self.add_installed()
         return name in self._parts[point]
@@ -122,7 +122,7 @@ class Registry:
         return cast("UserFactory", self._get("users", kind))
 
     def part(self, point: ExtensionPoint, name: str) -> Any:
-        """What the plugin brings under this name, loaded. Raises `SetupError`."""
+        """The part with this name, loaded. Raises `SetupError`."""
         return self._get(point, name)
 
     def termination(self, name: str) -> Termination:
@@ -157,13 +157,13 @@ class Registry:
             try:
                 part = make_action(part, name=name)
             except Exception as error:
-                raise SetupError(f"plugin {owner.name!r}: action {name!r} cannot be made: {error}") from error
+                raise SetupError(f"plugin {owner.name!r}: action {name!r} cannot be created: {error}") from error
         part = msgspec.structs.replace(part, name=name, plugin=owner.name, config=owner.config)
         self._parts["actions"][name] = part
         return part
 
     def require(self, point: ExtensionPoint, name: str) -> None:
-        """Raises `SetupError` for a name that nobody registered. Nothing is loaded."""
+        """Raises `SetupError` for an unknown name. Loads nothing."""
         if not self.has(point, name):
             raise SetupError(unknown_part(point, name, self._parts[point]))
 
@@ -177,12 +177,13 @@ class Registry:
 
 
 def _same(one: Plugin, other: Plugin) -> bool:
-    """Whether they are one plugin, named by the configuration and by a scenario; the latter's `config` counts."""
+    """Whether they are the same plugin, named by the configuration and by a scenario; the scenario's `config`
+    counts."""
     return msgspec.structs.replace(one, config={}) == msgspec.structs.replace(other, config={})
 
 
 class EvaluationCatalogue(Mapping[str, type[EvaluationParams]]):
-    """Evaluation types and the parameters they take, as the loader wants them."""
+    """Evaluation types and their parameters, for the loader."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry: Registry = registry
@@ -200,7 +201,7 @@ class EvaluationCatalogue(Mapping[str, type[EvaluationParams]]):
 
 
 class EnvironmentNames(Collection[str]):
-    """The values that `environment.type` may have, as the loader wants them."""
+    """The valid values of `environment.type`, for the loader."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry: Registry = registry
@@ -216,7 +217,7 @@ class EnvironmentNames(Collection[str]):
 
 
 def unknown_part(point: ExtensionPoint, name: str, known: Iterable[str]) -> str:
-    """What to say of a name that no plugin brings."""
+    """The message for a name that no plugin provides."""
     names = sorted(known)
     near = nearest(name, names)
     hint = f"; did you mean {near!r}?" if near else ""
@@ -232,9 +233,8 @@ def _load(target: str, owner: str) -> Any:
 
 
 class InstalledPlugins:
-    """The entry points of the group `steadyhand.plugins`, read when first asked for and then kept.
-
-    Make one per run: reading them looks at every installed package.
+    """The entry points of the group `steadyhand.plugins`, read on first use and then cached. Create one per run:
+    reading them scans every installed package.
     """
 
     def __init__(self) -> None:

@@ -99,7 +99,7 @@ class AgentRuntime:
         try:
             passed = plain_object(params)
         except UnreadableValue as unreadable:
-            raise AgentError(f"{action} was asked for with what cannot be recorded: {unreadable}") from unreadable
+            raise AgentError(f"{action} was called with values that cannot be recorded: {unreadable}") from unreadable
         self._performed += 1
         action_id = f"performed-{self._performed}"
         status: ActionStatus = "error"
@@ -153,8 +153,8 @@ class AgentRuntime:
         return methods if trial.live else self._with_mocked(methods)
 
     def _with_mocked(self, methods: list[ServiceMethod]) -> list[ServiceMethod]:
-        """The real methods and the mocked ones. What a mock says of a method of an MCP server replaces what the server
-        says."""
+        """The real methods and the mocked ones. A mock's description of an MCP server's method replaces the
+        server's."""
         trial = self._opened()
         mocks = trial.scenario.setup.mocks
         mocked = self._mocked()
@@ -205,7 +205,9 @@ class AgentRuntime:
             raise
         except UnreadableValue as unreadable:
             passed_args, error = [f"[{unreadable}]"], str(unreadable)
-            raise AgentError(f"{call.name} was called with what cannot be recorded: {unreadable}") from unreadable
+            raise AgentError(
+                f"{call.name} was called with values that cannot be recorded: {unreadable}"
+            ) from unreadable
         except asyncio.CancelledError:
             error = "interrupted before it answered"
             raise
@@ -328,7 +330,7 @@ class LiveServices:
         return self._built.get(name)
 
     async def start_at_once(self, trial: TrialContext) -> None:
-        """Start what is to be ready when the agent begins. Raises the first failure."""
+        """Start the services that must be ready before the agent. Raises the first failure."""
         names = [name for name, provided in self.provided.items() if provided.at_once]
         if not names:
             return
@@ -344,7 +346,7 @@ class LiveServices:
                 _ = task.cancelled() or task.exception()  # the first failure is raised; the others need no traceback
 
     async def settle(self) -> Exception | None:
-        """The first failure of a service that says itself whether it failed."""
+        """The first failure of a service that tracks its own failures."""
         for service in tuple(self._built.values()):
             if isinstance(service, ToolServer) and (failure := await service.settle()) is not None:
                 return failure

@@ -30,7 +30,7 @@ _LEADS_TO: Mapping[str, tuple[Visible, ...]] = {
 def program_variables(
     addresses: Addresses, env: Mapping[str, str], *, wanted_by: str, own: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """What a program's environment says of its trial. Raises `SetupError` for an address that there is not.
+    """The environment variables for a program. Raises `SetupError` for an unknown address.
 
     `own` are the addresses that are not the gateway's, as in `trial_places`; without them, they are left empty.
     """
@@ -57,7 +57,7 @@ async def workspace_of(trial: TrialContext, wanted: str) -> Path:
 
 
 def filled_addresses(value: str, names: Mapping[str, str], where: str) -> str:
-    """The text with addresses for its `{name}`. Raises `SetupError` for one that there is not."""
+    """The text with each `{name}` replaced by its address. Raises `SetupError` for an unknown one."""
 
     def found(match: re.Match[str]) -> str:
         name = match[1]
@@ -66,13 +66,13 @@ def filled_addresses(value: str, names: Mapping[str, str], where: str) -> str:
         known = ", ".join(f"{{{each}}}" for each in names) or "none"
         hints = [hint for key, hint in _MISSING.items() if name.startswith(key)]
         hint = f"; {hints[0]}" if hints else ""
-        raise SetupError(f"{where}: there is no address {{{name}}} in this run (there is: {known}){hint}")
+        raise SetupError(f"{where}: unknown address {{{name}}} (available in this run: {known}){hint}")
 
     return _ADDRESS.sub(found, value)
 
 
 def reached_through(templates: Iterable[str]) -> frozenset[Visible]:
-    """What an agent is led to by the addresses of the trial in these texts. Actions: the tools that we serve."""
+    """What can be seen of an agent that is given the addresses in these texts. Actions: the tools that we serve."""
     named = {name for text in templates for name in _ADDRESS.findall(text)}
     return frozenset(what for name in named for what in _LEADS_TO.get(name, ()))
 
@@ -86,5 +86,5 @@ def limit_of(turn: Turn, limit_s: float) -> float | None:
 
 
 def shown_url(url: str) -> str:
-    """The URL without its query, which may hold a key."""
+    """The URL without its query, which may contain a key."""
     return re.sub(r"\?[^#]*", "", url)

@@ -12,14 +12,14 @@ DEFAULT_LIMIT_S = 300.0
 
 
 class TimedOptions(Options):
-    """`timeout_s` is the time for a turn where the scenario sets none."""
+    """`timeout_s` is the time limit for a turn if the scenario sets none."""
 
     timeout_s: float = Field(default=DEFAULT_LIMIT_S, gt=0)
 
 
 class TracedOptions(TimedOptions):
-    """`traces` says that the agent exports spans to us: `spans`, some of what it does, or `tools`, every tool call, so
-    that what is not in its trace was not done."""
+    """`traces` declares that the agent exports spans: `spans` covers some of what it does, `tools` every tool call, so
+    that a missing span means that the tool was not called."""
 
     traces: Literal["spans", "tools"] | None = None
 
@@ -32,10 +32,9 @@ class A2aOptions(TracedOptions):
 
 
 class ProgramOptions(TracedOptions):
-    """Of an agent that is a program: `env` are variables for it, in which `{name}` stands for an address of the trial.
-
-    Which addresses there are depends on the run: `openai_base_url`, for one, only where a model is named. `workspace`
-    and `database_url` are always there; without a database the latter is empty.
+    """For an agent that is a program: `env` are its environment variables, in which `{name}` is replaced by an address
+    of the trial. The available addresses depend on the run: `openai_base_url`, for example, needs a model. `workspace`
+    and `database_url` are always available; without a database, the latter is empty.
     """
 
     env: dict[str, str] = {}

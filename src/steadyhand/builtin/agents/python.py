@@ -29,12 +29,12 @@ _ADVICE = (
     "return what the agent's framework returns, with its tool calls; or take `action`, `get_service` or `workspace` as "
     "a parameter; or map {mocks_url}, {mcp_url}, {workspace} or {database_url} in [agents.python.env]"
 )
-_TOLD_IN_PART = "in some turns it returned no more than a text, which does not say what it did; return the whole result"
+_TOLD_IN_PART = "in some turns it returned only text, which does not show what it did; return the whole result"
 
 
 class PythonSight:
-    """What is seen of a `python:` agent: what it can report and reach by its parameters (`names`) and its `env`, and
-    what it returns if that tells what it did."""
+    """What can be seen of a `python:` agent: what it can report and reach through its parameters (`names`) and its
+    `env`, and what it returns, if that includes its actions."""
 
     def __init__(self, settings: AgentSettings, options: PythonOptions, names: frozenset[str]) -> None:
         reached = {what for name in names for what in REACHES.get(name, ())}
@@ -54,7 +54,7 @@ class PythonSight:
         self._told: list[bool] = []
 
     def ended(self, *, told: bool) -> None:
-        """A turn has ended, and what was returned `told` what the agent did in it, or was only a reply."""
+        """A turn has ended; `told` is whether the returned value included the agent's actions, or was only a reply."""
         self._told.append(told)
 
     @property

@@ -102,7 +102,7 @@ class CallLimits(Record):
 
 
 class CallableAgent:
-    """Calls the object that `package.module:name` names, with the arguments that its parameters ask for."""
+    """Calls the object named by `package.module:name`, with arguments by parameter name."""
 
     def __init__(self, target: str, folder: Path, limits: CallLimits, *, found: Any = None) -> None:
         """`found` is the object itself, if it is already at hand.
@@ -116,7 +116,7 @@ class CallableAgent:
         )
         self._shape: AgentCalls = shape_of(self._target.found, f"agent {self._name}")
         self.told: bool = False
-        """Whether what it returned last tells what it did."""
+        """Whether the last returned value included its actions."""
         self._instance: Any = None
         self._trial: TrialContext | None = None
         self._reporter: TrajectoryReporter | None = None
@@ -130,7 +130,7 @@ class CallableAgent:
 
     @property
     def names(self) -> frozenset[str]:
-        """What it asks for."""
+        """Its parameters."""
         return self._shape.names
 
     async def open(self, trial: TrialContext) -> None:
