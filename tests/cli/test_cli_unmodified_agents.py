@@ -177,16 +177,8 @@ def test_a_running_service_is_seen_through_its_own_exporter(project, mood, broke
     )
     command = ("desk_service.py", f"--{mood}")
     with traced_service(command, project.folder, otlp_port, ready="ready", NO_PROXY="127.0.0.1") as url:
-        ended = project(
-            "run",
-            "desk.scenario.yaml",
-            "--agent",
-            f"http:{url}chat",
-            "--otlp-port",
-            str(otlp_port),
-            "--json",
-            "out.json",
-        )
+        door = ("--agent", f"http:{url}chat", "--otlp-port", str(otlp_port))
+        ended = project("run", "desk.scenario.yaml", *door, "--json", "out.json")
     (trial,) = _trials(project, ended).values()
     assert ended.code == bool(broken), ended.out + ended.err
     assert _broken(trial) == broken
