@@ -6,7 +6,7 @@ import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -26,7 +26,15 @@ from steadyhand.ports.agent import (
     shows_of,
 )
 from steadyhand.ports.environment import Database, EnvironmentProvider, TrialDatabase
-from steadyhand.ports.evaluator import AnyEvaluator, TextCheck, fails_for_good, latency_bounds, reads_of, text_check
+from steadyhand.ports.evaluator import (
+    AnyEvaluator,
+    TextCheck,
+    fails_for_good,
+    latency_bounds,
+    needs_judge,
+    reads_of,
+    text_check,
+)
 from steadyhand.ports.model import ChatModel, Clock, Gate
 from steadyhand.ports.observer import EventSink
 from steadyhand.ports.services import Services
@@ -82,6 +90,11 @@ class PreparedCheck:
         if self._text_check is None:
             self._text_check = (text_check(self.evaluator, self.params),)
         return self._text_check[0]
+
+    @property
+    def needs_judge(self) -> bool:
+        """Raises what the evaluator's declaration does."""
+        return needs_judge(self.evaluator, self.params)
 
 
 def _budget(evaluator: AnyEvaluator, params: Any) -> LatencyBounds | None:
@@ -261,6 +274,12 @@ class RunningTrial:
             known = self.parts.checks[id(spec)] = PreparedCheck(spec, self.parts.evaluator(spec.type))
         return known
 
+    def seen_by(self, check: PreparedCheck) -> TrialContext:
+        """The trial as the check may use it: without the judge unless the check declares to need one."""
+        if self.parts.judge is None or check.needs_judge:
+            return self
+        return cast("TrialContext", UnjudgedTrial(self))
+
     def budgets(self, step: Step) -> list[LatencyBounds]:
         """Those of the step's checks that grade latency, in their order."""
         found = (self.budget(spec) for spec in step.evaluations)
@@ -290,6 +309,18 @@ class RunningTrial:
 
     async def call(self, model: ChatModel, request: ChatRequest) -> ChatResponse:
         return await self.caller.call(model, request)
+
+
+class UnjudgedTrial:
+    """A trial as a check sees it that declares to need no judge: it has none."""
+
+    judge: None = None
+
+    def __init__(self, trial: RunningTrial) -> None:
+        self._trial: RunningTrial = trial
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._trial, name)
 
 
 class StepResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import traceback
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from steadyhand.engine.safety_timeline import safety_timeline
 from steadyhand.errors import LimitExceeded
 from steadyhand.judging.material import materials_of
 from steadyhand.judging.rubric import NO_JUDGE, NOT_REACHED
-from steadyhand.judging.trial import latency_tier
+from steadyhand.judging.trial import latency_tier, tier_of
 from steadyhand.ports.agent import Visible
 from steadyhand.ports.evaluator import EvaluationContext
 from steadyhand.records.base import ms_of, plain_fields
@@ -23,6 +24,7 @@ from steadyhand.records.evaluation import (
     EvaluationResult,
     EvaluationSpec,
     Evidence,
+    LatencyBounds,
     RubricScore,
     Stage,
     Verdict,
@@ -77,7 +79,7 @@ class Evaluation:
         finish = result.finish
         try:
             check = self._trial.prepared(spec)
-            context = EvaluationContext(trial=self._trial, spec=spec, turn=turn)
+            context = EvaluationContext(trial=self._trial.seen_by(check), spec=spec, turn=turn)
             if spec.severity is not None and self._reply_is_empty(self._trial.scenario.steps[step], result):
                 found = _empty_reply_failure()
             elif check.reads and (unseen := self._not_visible(check.reads)) is not None:
@@ -111,6 +113,8 @@ class Evaluation:
         parts = self._trial.parts
         if check.reads or parts.missing_plugins:
             found = self._qualify(found, check.reads)
+        if check.budget is not None and found.verdict in (Verdict.PASSED, Verdict.FAILED):
+            found = _gradable(found, check.budget, result.latency)
         return self._doubted(found, context.spec) if parts.doubts else found
 
     def require_reply(
@@ -276,6 +280,20 @@ def _missing_part_may_change(found: EvaluationResult) -> bool:
     if found.verdict is Verdict.FAILED:
         return found.rests_on != "presence"
     return found.verdict is Verdict.PASSED
+
+
+def _gradable(found: EvaluationResult, budget: LatencyBounds, latency: Latency | None) -> EvaluationResult:
+    """A grade stands only if nothing that disturbed the latency can have changed it, whatever the check looked at."""
+    if latency is not None and latency.ms is not None and not latency.spoiled and not latency.cut:
+        return found
+    low_ms, high_ms = (0.0, math.inf) if latency is None else latency.bounds
+    tiers = {tier_of(ms, *msgspec.structs.astuple(budget)) for ms in (low_ms, high_ms)}
+    if len(tiers) == 1 or (latency is not None and latency.cut and low_ms >= budget.critical_ms):
+        return found
+    reasons = "; ".join(map(str, latency.spoiled)) if latency is not None else "nothing was timed"
+    figures = {name: value for name, value in found.figures.items() if name != "tier"}
+    told = f"the latency cannot be graded: {reasons or 'the answer was cut off'}"
+    return inconclusive(told, evidence=found.evidence, figures=figures)
 
 
 def _limit_result(step: Step, limit: LimitExceeded) -> EvaluationResult:
