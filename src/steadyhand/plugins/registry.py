@@ -63,6 +63,8 @@ class Registry:
         self._parts: dict[ExtensionPoint, dict[str, Any]] = {point: {} for point in _NOUN}
         self._owner: dict[tuple[ExtensionPoint, str], Plugin] = {}
         self._evaluators: dict[str, AnyEvaluator] = {}
+        self._unchosen: set[tuple[ExtensionPoint, str]] = set()
+        """What is there because it is installed. A plugin that somebody names comes before it."""
         self._installed: Callable[[], Sequence[Plugin]] | None = installed
         for plugin in plugins:
             self._add(plugin)
@@ -73,6 +75,7 @@ class Registry:
         wider._parts = {point: dict(parts) for point, parts in self._parts.items()}
         wider._owner = dict(self._owner)
         wider._evaluators = dict(self._evaluators)
+        wider._unchosen = set(self._unchosen)
         for plugin in plugins:
             wider._add(plugin)
         return wider
@@ -85,7 +88,11 @@ class Registry:
                 raise SetupError(f"plugin {plugin.name!r}: `{point}` must map names to parts, and is a {found}")
             for name, part in cast("Mapping[str, Any]", contributed).items():
                 owner = self._owner.get((point, name))
-                if owner is not None and not _same(owner, plugin):
+                if (point, name) in self._unchosen:
+                    self._unchosen.discard((point, name))
+                    if point == "evaluators":
+                        self._evaluators.pop(name, None)
+                elif owner is not None and not _same(owner, plugin):
                     raise SetupError(f"plugins {owner.name!r} and {plugin.name!r} both bring the {noun} {name!r}")
                 self._owner[point, name] = plugin
                 self._parts[point][name] = part
@@ -103,6 +110,7 @@ class Registry:
                 if point not in _OFFERED
             }
             self._add(msgspec.structs.replace(plugin, actions={}, services={}, **news))
+        self._unchosen = set(self._owner) - chosen
 
     def has(self, point: ExtensionPoint, name: str) -> bool:
         """Whether some plugin brings it; nothing is loaded but, if need be, the installed plugins."""
