@@ -342,7 +342,7 @@ class Usage(Record, rename={"input_tokens": "input", "output_tokens": "output"})
 class ChatResponse(Record):
     """The result of one successful attempt.
 
-    `chunks` are (milliseconds after the request was sent, piece of text). `source` says whether the answer came
+    `chunks` are (milliseconds after the request was sent, number of characters). `source` says whether the answer came
     live from the model; anything else is never graded for latency. An answer that was `cut` holds what had arrived by
     `ChatRequest.cut_after_ms`, its `finish_reason` is `deadline` and `attempt.cut_ms` is set. `timing_includes` says
     what is in the times beside the model and the way to it, if anything. `finish_reason` is None when the server did
