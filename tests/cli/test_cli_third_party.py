@@ -64,6 +64,21 @@ expected_action: Say hello
 severity: 1.0
 examples: {good: [hello there, oh hello], bad: [go away, not now]}
 """
+TALK = """\
+id: acme-talk
+name: A talk with acme
+description: No model takes part.
+agent: acme
+environment: {type: acme}
+run:
+  - conversation:
+      max_turns: 4
+      user_simulator: {persona: p, objective: o}
+      termination_conditions: [{type: custom_condition, function: acme_thanked}]
+    evaluations:
+      - {type: string_contains, value: many thanks, scope: transcript}
+judgment: {strategy: all_pass}
+"""
 OPTIONS = """\
 [providers.acme]
 say = "acme says hello, please"
@@ -276,12 +291,41 @@ def test_it_runs_in_workers_and_is_judged_again(acme):
     assert judged == ["acme/other", "acme/other"]
 
 
-def test_a_resume_notices_that_the_plugin_has_changed(acme):
-    acme.configure(OPTIONS.replace("acme says hello, please", "hello"), model='model = "acme/m"\nretries = 0\n')
-    assert acme("run", "decision.yaml", "--trials", "2", "--max-tokens", "1").code == 3
-    acme.shell.write("acme.py", PLUGIN.replace("acme looked for", "acme searched for"))
-    ended = acme("resume", "last")
-    assert (ended.code, "a plugin has changed" in ended.err) == (2, True), ended
+def test_its_user_plays_where_there_is_no_model(acme):
+    acme.configure(OPTIONS, model="", judge="")
+    acme.shell.write("agent.scenario.yaml", TALK)
+    ended = acme("run", "agent.scenario.yaml", "--json", "r.json")
+    assert ended.code == 0, ended.out + ended.err
+    said = [each["content"] for each in acme.trial()["transcript"]]
+    assert said == ["acme begins", "acme has no model", "many thanks", "acme has no model"]
+    acme.configure(OPTIONS, model="", judge="", user_kind="")
+    ours = acme("run", "agent.scenario.yaml")
+    assert (ours.code, "no model plays the user" in ours.out) == (3, True)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ("plugin", "a plugin has changed"),
+        ("options of the user", "the simulated user has changed"),
+        ("options of the model", "the model has changed"),
+        ("address of the model", "the model has changed"),
+    ],
+)
+def test_a_resume_notices_what_has_changed(acme, changed, told):
+    acme.shell.write("agent.scenario.yaml", AGENT)
+    assert acme("run", "agent.scenario.yaml", "--trials", "2", "--max-tokens", "1").code == 3
+    variables: dict[str, str] = {}
+    if changed == "plugin":
+        acme.shell.write("acme.py", PLUGIN.replace("acme looked for", "acme searched for"))
+    elif changed == "options of the user":
+        acme.configure(OPTIONS.replace("acme begins", "acme starts"))
+    elif changed == "options of the model":
+        acme.configure(OPTIONS.replace("hello, please", "hello, thanks"))
+    else:
+        variables["ACME_SERVER"] = "http://127.0.0.1:9/v1"
+    ended = acme("resume", "last", **variables)
+    assert (ended.code, f"acme-agent: {told}" in ended.err) == (2, True), ended
 
 
 def _check(named: Named, name: str) -> dict[str, Any]:

@@ -174,6 +174,7 @@ class AcmeModel(ChatModel):
     """Says what its options say, judges everything good, and plays no user."""
 
     uses_network: ClassVar[bool] = False
+    base_url_variable: ClassVar[str] = "ACME_SERVER"
     options: ClassVar[type[Options]] = ModelOptions
 
     def __init__(self, settings: ModelSettings) -> None:
@@ -368,6 +369,7 @@ class UserOptions(Options):
 class AcmeUser(UserSimulator):
     """Says its lines, whatever it hears."""
 
+    needs_model: ClassVar[bool] = False
     options: ClassVar[type[Options]] = UserOptions
 
     def __init__(self, settings: UserSettings) -> None:

@@ -48,6 +48,7 @@ from steadyhand.ports.agent import (
     UserSimulator,
     agent_facts,
     shows_of,
+    user_needs_model,
 )
 from steadyhand.ports.environment import EnvironmentProvider
 from steadyhand.ports.model import ChatModel, Gate
@@ -359,16 +360,20 @@ class Builder:
         return make_database(seed, environment=environment, folder=folder, live=self._settings.options.live)
 
     def _user(self, scenario: Scenario) -> UserSimulator | None:
-        """Who plays the user: the model named for it, else the model under test, else nobody."""
-        ref = self._settings.user_model(scenario) if needs_user(scenario) else None
-        if ref is None:
+        """Who plays the user: the model named for it, else the model under test. Without either nobody, unless the
+        kind of user needs no model."""
+        if not needs_user(scenario):
             return None
-        self._models.get(ref, scenario)
-        named = self._settings.options.user_model is not None
         config = self._settings.config
         kind = config.user_kind or DEFAULT_KIND
-        choose = self._models.chooser(ref, scenario, fixed=named)
         factory = self._registries.registry(scenario).user(kind)
+        ref = self._settings.user_model(scenario)
+        choose: Callable[[str | None], ChatModel] = _no_user_model
+        if ref is not None:
+            self._models.get(ref, scenario)
+            choose = self._models.chooser(ref, scenario, fixed=self._settings.options.user_model is not None)
+        elif user_needs_model(factory):
+            return None
         return factory(UserSettings(choose=choose, options=config.users.get(kind, {})))
 
     def _agent(self, scenario: Scenario) -> Agent | None:
@@ -412,6 +417,10 @@ class Builder:
             ref = self._settings.model(scenario) if needs_agent(scenario) else None
             self._tested[scenario.id] = self._models.get(ref, scenario) if ref else None
         return self._tested[scenario.id]
+
+
+def _no_user_model(model_type: str | None) -> ChatModel:
+    raise SetupError("no model plays the user: set --user-model, --model, or `user_model` in steadyhand.toml")
 
 
 def _withheld(variable: str, kind: str) -> str:

@@ -202,7 +202,7 @@ class JudgeSettings(Record):
 
 
 class UserSettings(Record):
-    """What a simulated user is built from. `choose` is as in `JudgeSettings`."""
+    """What a simulated user is built from. `choose` is as in `JudgeSettings`; it raises where there is no model."""
 
     choose: Callable[[str | None], ChatModel]
     options: Mapping[str, Any] = {}
@@ -231,6 +231,8 @@ class JudgeFactory(Protocol):
 
 
 class UserFactory(Protocol):
+    """Usually the simulated user's class. It declares `options`, and `needs_model = False` if it does without one."""
+
     def __call__(self, settings: UserSettings) -> UserSimulator: ...
 
 
