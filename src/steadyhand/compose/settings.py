@@ -32,7 +32,7 @@ from steadyhand.redaction import (
 )
 from steadyhand.spec.config import Project, config_problem, find_config, other_configs, read_config
 from steadyhand.spec.load import show_file
-from steadyhand.spec.validation import FieldPath, Findings, validate
+from steadyhand.spec.validation import FieldPath, Findings, nearest, validate
 
 DEFAULT_OUT = Path(".steadyhand/runs")
 DEFAULT_ENVIRONMENT = "local"
@@ -110,7 +110,27 @@ class Settings:
         self.project: Project = Project(self.config, trust=options.trust)
         self._variables: Mapping[str, str] | None = None
 
-    def ignored_configs(self, scenarios: Iterable[Scenario]) -> list[str]:
+    def notes(self, scenarios: Sequence[Scenario]) -> list[str]:
+        """What there is of configuration and does not count in this run."""
+        return [*self._ignored_configs(scenarios), *self._unused_services(scenarios)]
+
+    def _unused_services(self, scenarios: Iterable[Scenario]) -> list[str]:
+        """The tables of services that no scenario has, where one has a service without a table: a name may be
+        misspelt. Which services there are, only scenarios say, and this run may be of some of them."""
+        tables = self.config.services
+        if not tables:
+            return []
+        there = {service.name for scenario in scenarios for service in scenario.setup.services}
+        without = sorted(there - tables.keys())
+        notes: list[str] = []
+        for name in tables.keys() - there if without else ():
+            near = nearest(name, without)
+            hint = f"did you mean {near!r}?" if near else f"without options: {', '.join(without)}"
+            place = config_problem(self.config, ("services", name), "", "unknown-name").place
+            notes.append(f"{place}: no scenario has the service {name!r}, so its options are not used; {hint}")
+        return sorted(notes)
+
+    def _ignored_configs(self, scenarios: Iterable[Scenario]) -> list[str]:
         """A note for each configuration file beside or above a scenario that does not count in this run."""
         if self.options.ignore_config:
             return []
