@@ -5,7 +5,6 @@ Also what the configuration says of parts: providers under names of one's own, a
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -403,10 +402,10 @@ def _own_problem(name: str, provider: ProviderConfig, registry: Registry) -> str
     names = registry.names("models")
     if provider.type is None and provider.base_url is None:
         return unknown_part("models", name, names) + "; a provider of your own needs a base_url"
-    near = difflib.get_close_matches(name, names, n=1, cutoff=_SIMILAR)
-    if provider.type is None and near and near[0] not in name:
+    near = nearest(name, names, likeness=_SIMILAR)
+    if provider.type is None and near is not None and near not in name:
         return (
-            f"unknown model provider {name!r}; did you mean {near[0]!r}? "
+            f"unknown model provider {name!r}; did you mean {near!r}? "
             f'If it is one of your own, say which interface it speaks: type = "{DEFAULT_TYPE}"'
         )
     return None
