@@ -42,7 +42,8 @@ class Plugin(Record):
     terminations  a `custom_condition`        -> a `Termination`
 
     `version` is compared with the scenario's `version`; left out, an installed plugin has its package's version.
-    `config` is what the scenario or the configuration sets for it, filled in when it is resolved.
+    `config` is what the scenario or the configuration sets for it, and `origin` the object that it was made of; both
+    are filled in when it is resolved.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Plugin(Record):
     services: Mapping[str, Any] = {}
     terminations: Mapping[str, Termination | str] = {}
     config: Mapping[str, Any] = {}
+    origin: str = ""
 
 
 class PluginFactory:

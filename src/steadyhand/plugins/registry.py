@@ -90,10 +90,10 @@ class Registry:
                 owner = self._owner.get((point, name))
                 if (point, name) in self._unchosen:
                     self._unchosen.discard((point, name))
-                    if point == "evaluators":
-                        self._evaluators.pop(name, None)
                 elif owner is not None and not _same(owner, plugin):
                     raise SetupError(f"plugins {owner.name!r} and {plugin.name!r} both bring the {noun} {name!r}")
+                if point == "evaluators" and owner is not None:
+                    self._evaluators.pop(name, None)
                 self._owner[point, name] = plugin
                 self._parts[point][name] = part
 
@@ -192,8 +192,13 @@ class Registry:
 
 
 def _same(one: Plugin, other: Plugin) -> bool:
-    """Whether they are one plugin, named by the configuration and by a scenario; the latter's `config` counts."""
-    return msgspec.structs.replace(one, config={}) == msgspec.structs.replace(other, config={})
+    """Whether they are one plugin, named by the configuration and by a scenario; the latter's `config` counts.
+
+    A factory may make another plugin of another `config`, so what they were made of counts, where that is known.
+    """
+    if one.origin and one.origin == other.origin:
+        return True
+    return msgspec.structs.replace(one, config={}, origin="") == msgspec.structs.replace(other, config={}, origin="")
 
 
 class EvaluationCatalogue(Mapping[str, type[EvaluationParams]]):
