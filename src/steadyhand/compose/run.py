@@ -53,22 +53,6 @@ from steadyhand.store.schema import still_to_do
 from steadyhand.version import __version__
 
 
-def clean_workspaces() -> Path:
-    """The user's own folder for workspaces, rid of what runs that were killed have left there.
-
-    It is a temporary folder and not one beside the scenarios, so that an agent's `..` does not lead to the answers.
-    Raises `SetupError` when the folder belongs to somebody else.
-    """
-    root = Path(tempfile.gettempdir()) / f"steadyhand-{os.getuid()}"
-    root.mkdir(mode=0o700, exist_ok=True)
-    if root.is_symlink() or root.stat().st_uid != os.getuid():
-        raise SetupError(f"{root} belongs to another user; set TMPDIR to a folder of your own")
-    workspaces = root / "workspaces"
-    workspaces.mkdir(mode=0o700, exist_ok=True)
-    sweep_workspaces(workspaces)
-    return workspaces
-
-
 class Run:
     """A run that is loaded, checked and ready to go. `pending` is what it will do of what is `planned`."""
 
@@ -267,6 +251,22 @@ class Run:
         from steadyhand.compose.calibration import Doubts
 
         return Doubts(self.settings, self.redactor, self._registries).of
+
+
+def clean_workspaces() -> Path:
+    """The user's own folder for workspaces, rid of what runs that were killed have left there.
+
+    It is a temporary folder and not one beside the scenarios, so that an agent's `..` does not lead to the answers.
+    Raises `SetupError` when the folder belongs to somebody else.
+    """
+    root = Path(tempfile.gettempdir()) / f"steadyhand-{os.getuid()}"
+    root.mkdir(mode=0o700, exist_ok=True)
+    if root.is_symlink() or root.stat().st_uid != os.getuid():
+        raise SetupError(f"{root} belongs to another user; set TMPDIR to a folder of your own")
+    workspaces = root / "workspaces"
+    workspaces.mkdir(mode=0o700, exist_ok=True)
+    sweep_workspaces(workspaces)
+    return workspaces
 
 
 def rates_of(reader: RunReader) -> list[ScenarioRate]:
