@@ -6,6 +6,7 @@ import math
 import time
 import traceback
 from collections.abc import Sequence
+from typing import cast
 
 import msgspec
 
@@ -109,7 +110,7 @@ class Evaluation:
     async def _evaluate(
         self, check: PreparedCheck, result: ExecutionResult, context: EvaluationContext
     ) -> EvaluationResult:
-        found = await check.evaluator.evaluate(check.params, result, context)
+        found = _result_of(await check.evaluator.evaluate(check.params, result, context))
         parts = self._trial.parts
         if check.reads or parts.missing_plugins:
             found = self._qualify(found, check.reads)
@@ -210,7 +211,7 @@ class Evaluation:
         took_ms: float,
     ) -> EvaluationResult:
         finished = msgspec.structs.replace(
-            plain_fields(found),
+            found,
             type=spec.type,
             place=spec.place,
             name=spec.name,
@@ -280,6 +281,16 @@ def _missing_part_may_change(found: EvaluationResult) -> bool:
     if found.verdict is Verdict.FAILED:
         return found.rests_on != "presence"
     return found.verdict is Verdict.PASSED
+
+
+def _result_of(found: object) -> EvaluationResult:
+    """What an evaluator returned, made plain. Raises for anything but a result: that is an error of the check."""
+    if not isinstance(found, EvaluationResult):
+        raise TypeError(f"it returned {found!r}; expected `passed(...)`, `failed(...)` or `inconclusive(...)`")
+    verdict = cast("object", found.verdict)
+    if not isinstance(verdict, Verdict):
+        raise TypeError(f"its verdict is {verdict!r}; expected one of `Verdict`")
+    return plain_fields(found)
 
 
 def _gradable(found: EvaluationResult, budget: LatencyBounds, latency: Latency | None) -> EvaluationResult:
