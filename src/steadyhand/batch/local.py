@@ -7,7 +7,6 @@ import signal
 import traceback
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Self
 
 from steadyhand.batch.plan import Plan
@@ -16,7 +15,7 @@ from steadyhand.engine.trial import run_until_measured
 from steadyhand.errors import TrialError
 from steadyhand.ports.executor import Executor
 from steadyhand.ports.observer import RunObserver
-from steadyhand.records.base import plain_text
+from steadyhand.records.base import plain_text, utc_now
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.event import ErrorHappened
 from steadyhand.records.run import Judged, PlannedTrial, TrialKey, TrialRecord
@@ -107,6 +106,7 @@ class Batch:
             except BaseException:
                 self._failing = True
                 raise
+            del record, kept  # freed while it is in the processor's cache, which is cheaper than later
             if self._active > executor.places:
                 self._active -= 1
                 return
@@ -145,10 +145,7 @@ async def perform_contained(perform: Perform, planned: PlannedTrial, ending: Cal
 def trial_runner(build: Build) -> Perform:
     """Runs what `build` makes, again where only its latency could not be graded."""
 
-    async def perform(planned: PlannedTrial) -> TrialRecord:
-        return await run_until_measured(lambda: build(planned))
-
-    return perform
+    return lambda planned: run_until_measured(lambda: build(planned))
 
 
 def _broken_off(planned: PlannedTrial, error: BaseException, reason: str) -> TrialRecord:
@@ -165,7 +162,7 @@ def _broken_off(planned: PlannedTrial, error: BaseException, reason: str) -> Tri
         scenario_name=scenario.name,
         place=scenario.place,
         digest=scenario.digest,
-        started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        started_at=utc_now(),
         duration_ms=0.0,
         judged=Judged(verdict=Verdict.ERROR, reason=happened.message),
         seed=planned.seed,

@@ -24,7 +24,7 @@ from steadyhand.compose.scenarios import (
 )
 from steadyhand.compose.services import TrialServices
 from steadyhand.compose.settings import Settings, part_options
-from steadyhand.engine.context import PreparedCheck, ScoreRubric, TrialParts
+from steadyhand.engine.context import PreparedCheck, PreparedStep, ScoreRubric, TrialParts
 from steadyhand.engine.limits import LagMonitor, SpendingLimit, SystemClock
 from steadyhand.engine.model_call import RetryPolicy
 from steadyhand.errors import SetupError
@@ -117,6 +117,7 @@ class Builder:
         self.out_of_reach: Counter[str] = Counter()
         """What some scenarios set up and their agents never get, and how many scenarios that is said of."""
         self._checks: dict[int, PreparedCheck] = {}
+        self._steps: dict[int, PreparedStep] = {}
         # A mark of the run and a count tell workspaces apart; asking the system for chance is slow.
         self._mark: str = secrets.token_hex(4)
         self._count = itertools.count()
@@ -181,6 +182,7 @@ class Builder:
             environment=StoredEnvironment(),
             evaluator=registry.evaluator,
             checks=self._checks,
+            steps=self._steps,
             doubts=self._doubts(scenario, self._judges),
             agent=agent,
             judge=self._judges.get(scenario) if self._judges.needed(scenario) else None,
@@ -238,6 +240,7 @@ class Builder:
             database=database,
             evaluator=registry.evaluator,
             checks=self._checks,
+            steps=self._steps,
             doubts=shared.doubts,
             termination=registry.termination,
             user=self._user(scenario) if shared.needs_user else None,

@@ -236,10 +236,11 @@ class Execution:
         decisions = self._run.decisions()
 
         crew = self._workers.crew if self._workers is not None else None
+        resumed = self._run.record is not None
 
         def keep(trial: TrialRecord) -> TrialRecord:
             data = crew.encoded(trial.key) if crew is not None else None
-            if writer.verdict(trial.key) is not None:
+            if resumed and writer.verdict(trial.key) is not None:
                 kept = writer.append(self._with_replaced(trial))
             else:
                 kept = writer.append(trial, data)

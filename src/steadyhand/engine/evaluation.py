@@ -18,7 +18,7 @@ from steadyhand.judging.rubric import NO_JUDGE, NOT_REACHED
 from steadyhand.judging.trial import latency_tier, tier_of
 from steadyhand.ports.agent import Visible
 from steadyhand.ports.evaluator import EvaluationContext
-from steadyhand.records.base import ms_of, plain_fields
+from steadyhand.records.base import UnreadableValue, ms_of, plain
 from steadyhand.records.chat import Finish, FinishReason, SafetyTimeline
 from steadyhand.records.evaluation import (
     EMPTY_REPLY,
@@ -86,13 +86,17 @@ class Evaluation:
             elif check.reads and (unseen := self._not_visible(check.reads)) is not None:
                 found = unseen
             elif finish is None or not finish.undecided:
-                found = await self._evaluate(check, result, context)
+                found = self._qualified(await check.evaluator.evaluate(check.params, result, context), check, result)
             else:
                 found = await self._check_incomplete(check, result, context, finish)
         except Exception as error:  # noqa: BLE001 - whatever a check raises is recorded as its error
             found = self._error(spec, error)
         took_ms = ms_of(time.perf_counter() - started)
-        return self._finish(spec, check, found, stage=stage, step=step, turn=turn, took_ms=took_ms)
+        try:
+            return self._finish(spec, check, found, stage=stage, step=step, turn=turn, took_ms=took_ms)
+        except UnreadableValue as error:
+            found = self._error(spec, error)
+            return self._finish(spec, check, found, stage=stage, step=step, turn=turn, took_ms=took_ms)
 
     async def _check_incomplete(
         self, check: PreparedCheck, result: ExecutionResult, context: EvaluationContext, finish: Finish
@@ -100,23 +104,22 @@ class Evaluation:
         """A check on an answer that is incomplete through no fault of the model."""
         found: EvaluationResult | None = None
         if check.fails_for_good or check.reads:
-            found = await self._evaluate(check, result, context)
+            found = self._qualified(await check.evaluator.evaluate(check.params, result, context), check, result)
             if found.verdict is Verdict.FAILED and (found.rests_on == "presence" or check.fails_for_good):
                 return found  # the missing rest of the answer could not have changed that
         evidence, figures = (found.evidence, found.figures) if found else (None, None)
         hint = "; raise the limit to decide this" if finish.our_limit else ""
         return inconclusive(f"{finish}{hint}", evidence=evidence, figures=figures)
 
-    async def _evaluate(
-        self, check: PreparedCheck, result: ExecutionResult, context: EvaluationContext
-    ) -> EvaluationResult:
-        found = _result_of(await check.evaluator.evaluate(check.params, result, context))
+    def _qualified(self, returned: object, check: PreparedCheck, result: ExecutionResult) -> EvaluationResult:
+        """What an evaluator found, as far as what it saw and who judged it bear it out. Raises for no result."""
+        found = _result_of(returned)
         parts = self._trial.parts
         if check.reads or parts.missing_plugins:
             found = self._qualify(found, check.reads)
         if check.budget is not None and found.verdict in (Verdict.PASSED, Verdict.FAILED):
             found = _gradable(found, check.budget, result.latency)
-        return self._doubted(found, context.spec) if parts.doubts else found
+        return self._doubted(found, check.spec) if parts.doubts else found
 
     def require_reply(
         self, step: Step, specs: Sequence[EvaluationSpec], result: ExecutionResult, *, turn: int | None = None
@@ -210,8 +213,10 @@ class Evaluation:
         turn: int | None,
         took_ms: float,
     ) -> EvaluationResult:
+        figures = found.figures
         finished = msgspec.structs.replace(
             found,
+            figures=plain(figures) if figures else {},
             type=spec.type,
             place=spec.place,
             name=spec.name,
@@ -284,13 +289,13 @@ def _missing_part_may_change(found: EvaluationResult) -> bool:
 
 
 def _result_of(found: object) -> EvaluationResult:
-    """What an evaluator returned, made plain. Raises for anything but a result: that is an error of the check."""
+    """What an evaluator returned. Raises for anything but a result: that is an error of the check."""
     if not isinstance(found, EvaluationResult):
         raise TypeError(f"it returned {found!r}; expected `passed(...)`, `failed(...)` or `inconclusive(...)`")
     verdict = cast("object", found.verdict)
     if not isinstance(verdict, Verdict):
         raise TypeError(f"its verdict is {verdict!r}; expected one of `Verdict`")
-    return plain_fields(found)
+    return found
 
 
 def _gradable(found: EvaluationResult, budget: LatencyBounds, latency: Latency | None) -> EvaluationResult:
@@ -330,7 +335,8 @@ class Assessment:
     @property
     def latency(self) -> Latency | None:
         """The latency of the last step that has one."""
-        return next((done.result.latency for done in reversed(self._steps) if done.result.latency), None)
+        found = [done.result.latency for done in self._steps if done.result.latency]
+        return found[-1] if found else None
 
     async def run(self) -> None:
         trial = self._trial

@@ -116,7 +116,9 @@ class WaitLedger:
         self._waiting -= 1
 
     def attempt_begins(self) -> None:
+        """At the end of a wait."""
         self._settle()
+        self._waiting -= 1
         self._active += 1
 
     def attempt_ends(self) -> None:

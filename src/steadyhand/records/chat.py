@@ -371,8 +371,10 @@ class ChatResponse(Record):
         if self.finish_reason is None:
             return None
         limit = None if self.finish_raw in _MODELS_OWN_LIMIT else self.token_limit
-        # A third party's model may pass the vendor's own term.
-        return Finish(reason=FinishReason(self.finish_reason), raw=self.finish_raw, token_limit=limit)
+        reason = self.finish_reason
+        if type(reason) is not FinishReason:  # a third party's model may pass the vendor's own term
+            reason = FinishReason(reason)
+        return Finish(reason=reason, raw=self.finish_raw, token_limit=limit)
 
     @property
     def cut(self) -> bool:

@@ -238,14 +238,19 @@ def _storable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
+_NOT_ENCODED = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
+
+
 def encode(record: TrialRecord) -> bytes:
     """Raises `StoreError` when the record contains something that cannot be encoded and read again."""
-    with suppress(TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
+    try:
         return _encoder.encode(record)
+    except _NOT_ENCODED:
+        pass  # with something in it that has to be made plain first
     try:
         data = msgspec.msgpack.encode(plain(record, keep=(bytes, float)))
         _decoder.decode(data)
-    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+    except _NOT_ENCODED as error:
         raise StoreError(f"trial {record.key} cannot be written: {error}") from error
     return data
 

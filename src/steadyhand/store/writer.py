@@ -186,8 +186,8 @@ class RunWriter:
         judged = record.judged
         values = (
             record.scenario_name,
-            judged.verdict.value,
-            judged.outcome.value if judged.outcome else None,
+            str(judged.verdict),
+            str(judged.outcome) if judged.outcome else None,
             judged.latency_ms,
             schema.compress(data, self._dictionary),
             position,

@@ -86,13 +86,16 @@ class LocalEnvironment:
             options = read_options(LocalEnvironmentOptions, settings.options, "environment local")
             self._confinement = _confinement(self._workspace, options) if options.sandbox else None
         self._handed_out: bool = False
-        self._handing_over: asyncio.Lock = asyncio.Lock()
         self._foreign: bool = True
         """Whether something in the workspace may not belong to the user that confined commands run as."""
 
     @property
     def name(self) -> str:
         return "local"
+
+    @cached_property
+    def _handing_over(self) -> asyncio.Lock:
+        return asyncio.Lock()
 
     @cached_property
     def _workspace(self) -> Path:

@@ -75,11 +75,11 @@ class LatencyBudget:
             return _cut(params, latency.ms)
         assert tier is not None
         evidence = Evidence(expected=expected, found=f"{latency.ms:.1f} ms", where=where)
-        figures = {"latency_ms": latency.ms, "tier": tier.value, **params.bounds()}
+        figures = {"latency_ms": latency.ms, "tier": str(tier), **params.bounds()}
         if tier is LatencyTier.EXCEEDED:
             message = f"{latency.ms:.1f} ms exceeds the critical {params.critical_ms:g} ms{_regardless(latency)}"
             return failed(message, evidence=evidence, figures=figures)
-        message = f"{latency.ms:.1f} ms is in the {tier.value} tier{_regardless(latency)}"
+        message = f"{latency.ms:.1f} ms is in the {tier} tier{_regardless(latency)}"
         return passed(message, evidence=evidence, figures=figures)
 
 

@@ -110,7 +110,7 @@ class FileContains:
             files = await context.environment.list_files()
             return _missing(params.path, f"{params.value!r} in {params.path}", files)
         text = content.decode("utf-8", "replace")
-        words = Subject(parts=(SubjectPart(label=params.path, text=text),))
+        words = Subject(SubjectPart(label=params.path, text=text))
         return check_contains(words, params.value, case_sensitive=params.case_sensitive)
 
 

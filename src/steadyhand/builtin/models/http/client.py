@@ -266,9 +266,10 @@ class Asking(Record):
 
     def token_limit(self, request: ChatRequest, *fields: str) -> int | None:
         """The token limit that is sent: the request's, the settings', or one of `fields` in the user's `body`."""
-        own = next((value for name in fields if isinstance(value := self.body.get(name), int)), None)
-        if own is not None:
-            return own
+        if self.body:
+            own = next((value for name in fields if isinstance(value := self.body.get(name), int)), None)
+            if own is not None:
+                return own
         return self.max_tokens if request.max_tokens is None else request.max_tokens
 
 
