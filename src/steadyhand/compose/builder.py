@@ -8,7 +8,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
@@ -37,7 +37,7 @@ from steadyhand.plugins.plugin import (
     RunScope,
     UserSettings,
 )
-from steadyhand.plugins.registry import Registry
+from steadyhand.plugins.registry import Registry, build_part
 from steadyhand.ports.agent import (
     Agent,
     Gateway,
@@ -203,7 +203,8 @@ class Builder:
         warnings = [*self._registries.warnings(scenario), *self._judges.warnings(scenario), *overrides]
         agent = self._agent(scenario)
         if agent is not None:
-            unreached = _out_of_reach(scenario, agent.name, shows_of(agent), live=self._settings.options.live)
+            name, shows = _declared_by(agent)
+            unreached = _out_of_reach(scenario, name, shows, live=self._settings.options.live)
             self.out_of_reach.update(unreached)
             warnings += unreached
         self._notes[scenario.id] = tuple(warnings)
@@ -326,19 +327,20 @@ class Builder:
         """How many requests came to the gateway after their trial had ended, by trial."""
         return {} if self._gateway is None else self._gateway.late
 
-    async def close(self) -> None:
+    async def close(self) -> list[str]:
+        """Close everything, and tell what could not be."""
         if self._services is not None:
             self._services.close()
         await self._scope.close()
         if self._gateway is not None:
             await self._gateway.close()
-        await self._models.close()
+        return await self._models.close()
 
     def _environment(self, scenario: Scenario, trial_id: str) -> EnvironmentProvider:
         known = self._environments.get(scenario.id)
         if known is None:
             known = self._environments[scenario.id] = self._environment_parts(scenario)
-        return known[0](msgspec.structs.replace(known[1], trial_id=trial_id))
+        return build_part(known[0], msgspec.structs.replace(known[1], trial_id=trial_id), "the environment")
 
     def _environment_parts(self, scenario: Scenario) -> tuple[EnvironmentFactory, EnvironmentSettings]:
         """Raises `SetupError` when --sandbox is asked for and commands would not be kept from this machine."""
@@ -351,7 +353,7 @@ class Builder:
             variables=self._settings.variables,
             options=part_options(factory, table, {"sandbox": True} if self._settings.sandbox else {}),
         )
-        if self._settings.sandbox and not factory(settings).sandboxed:
+        if self._settings.sandbox and not build_part(factory, settings, f"environment {type_}").sandboxed:
             raise SetupError(f"--sandbox: the environment {type_!r} does not isolate commands from this machine")
         return factory, settings
 
@@ -371,13 +373,13 @@ class Builder:
         kind = config.user_kind or DEFAULT_KIND
         factory = self._registries.registry(scenario).user(kind)
         ref = self._settings.user_model(scenario)
-        choose: Callable[[str | None], ChatModel] = _no_user_model
         if ref is not None:
             self._models.get(ref, scenario)
-            choose = self._models.chooser(ref, scenario, fixed=self._settings.options.user_model is not None)
         elif user_needs_model(factory):
             return None
-        return factory(UserSettings(choose=choose, options=config.users.get(kind, {})))
+        choose = self._models.chooser(ref, scenario, fixed=self._settings.options.user_model is not None)
+        settings = UserSettings(choose=choose, options=config.users.get(kind, {}))
+        return build_part(factory, settings, f"simulated user {kind}")
 
     def _agent(self, scenario: Scenario) -> Agent | None:
         known = self._agents.get(scenario.id)
@@ -404,7 +406,7 @@ class Builder:
                 gateway=self._open_gateway(scenario, factory, traced="traces" in table),
             )
             known = self._agents[scenario.id] = (factory, settings)
-        return known[0](known[1])
+        return build_part(*known, "the agent")
 
     def _agent_flags(self) -> dict[str, Any]:
         flags: dict[str, Any] = {"allow_commands": True} if self._settings.allow_commands else {}
@@ -422,8 +424,12 @@ class Builder:
         return self._tested[scenario.id]
 
 
-def _no_user_model(model_type: str | None) -> ChatModel:
-    raise SetupError("no model plays the user: set --user-model, --model, or `user_model` in steadyhand.toml")
+def _declared_by(agent: Agent) -> tuple[str, Shows]:
+    """Its name and what it shows. Raises `SetupError` for an agent that does not keep to the port."""
+    name, shows = build_part(lambda _: agent.name, None, "the agent's name"), cast("object", shows_of(agent))
+    if not isinstance(shows, Shows):
+        raise SetupError(f"`shows` of the agent {name} is {shows!r}; expected a Shows")
+    return name, shows
 
 
 def _withheld(variable: str, kind: str) -> str:

@@ -129,7 +129,8 @@ class Execution:
             finally:
                 if self._workers is not None:
                     await asyncio.shield(self._workers.close())
-                await builder.close()
+                for problem in await builder.close():
+                    note(problem)
                 if self._workers is not None:
                     clean_workspaces()  # of a worker that was killed
 

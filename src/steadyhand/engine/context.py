@@ -81,7 +81,7 @@ class PreparedCheck:
         self.params: Any = evaluator.params.model_validate(spec.params)
         self.reads: frozenset[Visible] = reads_of(evaluator)
         self.fails_for_good: bool = fails_for_good(evaluator)
-        self.budget: LatencyBounds | None = _budget(evaluator, self.params)
+        self.budget: LatencyBounds | None = latency_bounds(evaluator, self.params)
         self.digest: str = spec_digest(spec)
         self._text_check: tuple[TextCheck | None] | None = None
 
@@ -141,13 +141,6 @@ def _budgets(step: Step, prepared: Callable[[EvaluationSpec], PreparedCheck]) ->
             budget = None
         if budget is not None:
             yield budget
-
-
-def _budget(evaluator: AnyEvaluator, params: Any) -> LatencyBounds | None:
-    try:
-        return latency_bounds(evaluator, params)
-    except Exception:  # noqa: BLE001 - the check itself, when it is made, ends in this error
-        return None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -300,13 +300,14 @@ def _result_of(found: object) -> EvaluationResult:
 
 def _gradable(found: EvaluationResult, budget: LatencyBounds, latency: Latency | None) -> EvaluationResult:
     """A grade stands only if nothing that disturbed the latency can have changed it, whatever the check looked at."""
-    if latency is not None and latency.ms is not None and not latency.spoiled and not latency.cut:
+    known = latency is not None and latency.ms is not None and 0 <= latency.ms < math.inf
+    if latency is not None and known and not latency.spoiled and not latency.cut:
         return found
-    low_ms, high_ms = (0.0, math.inf) if latency is None else latency.bounds
+    low_ms, high_ms = latency.bounds if latency is not None and known else (0.0, math.inf)
     tiers = {tier_of(ms, *msgspec.structs.astuple(budget)) for ms in (low_ms, high_ms)}
     if len(tiers) == 1 or (latency is not None and latency.cut and low_ms >= budget.critical_ms):
         return found
-    reasons = "; ".join(map(str, latency.spoiled)) if latency is not None else "nothing was timed"
+    reasons = "; ".join(map(str, latency.spoiled)) if latency is not None and known else "nothing was timed"
     figures = {name: value for name, value in found.figures.items() if name != "tier"}
     told = f"the latency cannot be graded: {reasons or 'the answer was cut off'}"
     return inconclusive(told, evidence=found.evidence, figures=figures)
@@ -352,7 +353,17 @@ class Assessment:
         tier = latency_tier(self._evaluation.results, self.latency)
         materials = materials_of(self._steps[-1].result, trial.scenario.setup.virtual_fs)
         try:
-            return await score(materials, tier, trial)
+            return _checked_score(await score(materials, tier, trial))
         except Exception as error:  # noqa: BLE001 - see above
             reason = f"not scored: {type(error).__name__}: {error}"
             return RubricScore(name=trial.scenario.rubric or "rubric", reason=reason)
+
+
+def _checked_score(found: object) -> RubricScore:
+    """Raises for what is no score, and for one outside 0 to 1."""
+    if not isinstance(found, RubricScore):
+        raise TypeError(f"the judge returned {found!r}; expected a RubricScore")
+    scores = [*found.scores.values(), *([] if found.overall is None else [found.overall])]
+    if not all(0 <= score <= 1 for score in scores):
+        raise ValueError("a score is not between 0 and 1")
+    return found

@@ -107,9 +107,11 @@ OptionsT = TypeVar("OptionsT", bound=Options)
 
 
 def options_of(factory: object) -> type[Options] | None:
-    """The options that the factory declares."""
-    declared: type[Options] | None = getattr(factory, "options", None)
-    return declared
+    """The options that the factory declares. Raises `SetupError` if that is not a shape of options."""
+    declared: object = getattr(factory, "options", None)
+    if declared is None or (inspect.isclass(declared) and issubclass(declared, BaseModel)):
+        return cast("type[Options] | None", declared)
+    raise SetupError(f"`options` of {factory!r} is {declared!r}; expected a subclass of Options")
 
 
 def read_options(shape: type[OptionsT], given: Mapping[str, Any], owner: str) -> OptionsT:

@@ -14,11 +14,11 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args
 
 import msgspec
 
-from steadyhand.errors import SetupError
+from steadyhand.errors import SetupError, SteadyhandError
 from steadyhand.plugins.plugin import (
     AgentFactory,
     EnvironmentFactory,
@@ -29,9 +29,10 @@ from steadyhand.plugins.plugin import (
     UserFactory,
     provided_service,
 )
-from steadyhand.ports.evaluator import AnyEvaluator, EvaluationParams
+from steadyhand.ports.evaluator import AnyEvaluator, EvaluationParams, reads_of
 from steadyhand.ports.services import Action, ProvidedService
-from steadyhand.spec.validation import nearest
+from steadyhand.records.event import Visible
+from steadyhand.spec.validation import advice, nearest
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -53,6 +54,8 @@ _NOUN: dict[ExtensionPoint, str] = {
 _OFFERED: tuple[ExtensionPoint, ...] = ("actions", "services")
 """What an agent is offered without anybody asking for it by name. Only plugins that somebody chose bring these."""
 GROUP = "steadyhand.plugins"
+S = TypeVar("S")
+P = TypeVar("P")
 
 
 class Registry:
@@ -147,7 +150,19 @@ class Registry:
         """The one instance of this evaluator."""
         found = self._evaluators.get(type_)
         if found is None:
-            found = self._evaluators[type_] = cast("AnyEvaluator", self._get("evaluators", type_)())
+            found = self._evaluators[type_] = self._made_evaluator(type_)
+        return found
+
+    def _made_evaluator(self, type_: str) -> AnyEvaluator:
+        make, owner = self._get("evaluators", type_), self._owner["evaluators", type_].name
+        try:
+            found: AnyEvaluator = make()
+        except Exception as error:
+            raise SetupError(f"plugin {owner!r}: evaluator {type_!r} cannot be made: {fault(error)}") from error
+        wrong = sorted(set(map(str, reads_of(found))) - set(get_args(Visible)))
+        if wrong:
+            near = advice(wrong[0], get_args(Visible))
+            raise SetupError(f"plugin {owner!r}: evaluator {type_!r} reads {wrong[0]!r}, which there is not{near}")
         return found
 
     def actions(self) -> dict[str, Action]:
@@ -188,6 +203,9 @@ class Registry:
         part = parts[name]
         if isinstance(part, str):
             part = parts[name] = _load(part, self._owner[point, name].name)
+        if point not in _OFFERED and not callable(part):
+            owner, found = self._owner[point, name].name, type(part).__name__
+            raise SetupError(f"plugin {owner!r}: the {_NOUN[point]} {name!r} is a {found}, not a class or a function")
         return part
 
 
@@ -278,6 +296,16 @@ def load_file(path: Path, *, noun: str = "plugin file") -> ModuleType:
             del sys.modules[name]
             raise SetupError(f"{noun} {fault(error, path)}") from error
     return module
+
+
+def build_part(factory: Callable[[S], P], settings: S, what: str) -> P:
+    """Call a factory. Raises `SetupError`, which begins with `what`, also for what it did not mean to raise."""
+    try:
+        return factory(settings)
+    except SteadyhandError:
+        raise
+    except Exception as error:
+        raise SetupError(f"{what} cannot be made: {fault(error)}") from error
 
 
 def fault(error: BaseException, path: Path | None = None) -> str:
