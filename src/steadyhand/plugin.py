@@ -1,7 +1,7 @@
-"""The one import of a plugin author: what a plugin brings, the parts it may implement, and what they talk in.
+"""The single import for plugin authors: extension points, the parts to implement, and their argument and result types.
 
-`docs/plugins.md` is the guide. A part may inherit from the class here, which then says what is missing and has the
-defaults, or just look like it.
+`docs/plugins.md` is the guide. A part may inherit from the class here, which provides defaults and reports what is
+missing, or just have the same methods.
 """
 
 from __future__ import annotations
@@ -248,7 +248,7 @@ Params = TypeVar("Params", bound=EvaluationParams)
 class Evaluator(AnyEvaluator, Generic[Params]):
     """A check whose parameters are `Params`: `class AmountQuoted(Evaluator[AmountQuotedParams])`.
 
-    `type` is what files call it. `params` is `Params`, unless the class says otherwise.
+    `type` is its name in files. `params` is `Params`, unless the class overrides it.
     """
 
     params: ClassVar[type[EvaluationParams]] = EvaluationParams
@@ -262,6 +262,6 @@ class Evaluator(AnyEvaluator, Generic[Params]):
 
     @abstractmethod
     async def evaluate(self, params: Params, result: ExecutionResult, context: EvaluationContext) -> EvaluationResult:
-        """Answer with `passed`, `failed` or `inconclusive`. An exception makes the check an *error*, never a failure
-        of the agent."""
+        """Return `passed`, `failed` or `inconclusive`. An exception makes the check an *error*, never a failure of the
+        agent."""
         ...

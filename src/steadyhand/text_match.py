@@ -1,4 +1,4 @@
-"""One matcher for everything that looks for words in a text: phrases, forbidden phrases, regular expressions.
+"""The text matcher for phrases, forbidden phrases and regular expressions.
 
 Places refer to the text as given, whatever form it was compared in.
 """
@@ -270,7 +270,7 @@ _PIECE = regex.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(\d+)(?:,\d*)?\}|.", r
 
 
 def unrolled_size(pattern: str) -> int:
-    """How many pieces a pattern has once every repeat is written out, which is what compiling it does."""
+    """The number of elements in a pattern with all repeats expanded, as in compilation."""
     groups: list[int] = []
     total, last = 0, 0
     for piece in _PIECE.finditer(pattern):

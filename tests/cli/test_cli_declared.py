@@ -85,7 +85,7 @@ def test_the_steps_of_the_runtime_agent_can_be_limited(shell):
         ("[providers.opnai]\nrequests_per_minute = 3\n", "unknown model provider 'opnai'; did you mean 'openai'?"),
         ("[providers.opnai]\nbase_url = 'http://h/v1'\n", "unknown model provider 'opnai'; did you mean 'openai'?"),
         ("[providers.mine]\ntype = 'anthropc'\n", "unknown model provider 'anthropc'; did you mean 'anthropic'?"),
-        ("[providers.openai]\ntype = 'anthropic'\n", "openai is a provider of its own"),
+        ("[providers.openai]\ntype = 'anthropic'\n", "openai is a built-in provider"),
         ("[judges.llm]\nmax_token = 3\n", "unknown key `max_token`; did you mean `max_tokens`?"),
         ("[users.llm]\nx = 3\n", "unknown key `x`"),
     ],

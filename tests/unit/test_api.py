@@ -226,7 +226,7 @@ def test_an_agent_that_raises_is_an_error_not_a_failure() -> None:
 
 
 def test_a_result_has_no_truth_value() -> None:
-    with pytest.raises(TypeError, match=r"ask `result\.passed`"):
+    with pytest.raises(TypeError, match=r"use `result\.passed`"):
         assert steadyhand.run(scenario(), agent=polite)
 
 
@@ -606,9 +606,9 @@ def test_runs_are_compared() -> None:
 
 def test_a_run_alone_is_compared_with_nothing() -> None:
     alone = steadyhand.run(scenario(), agent=polite, out="runs")
-    with pytest.raises(steadyhand.SetupError, match="nothing to be compared with"):
+    with pytest.raises(steadyhand.SetupError, match="nothing to compare: the run has only one target"):
         steadyhand.compare(alone)
     with pytest.raises(steadyhand.SetupError, match="confidence between 0 and 1"):
         steadyhand.compare(alone, alone, confidence=95)
-    with pytest.raises(steadyhand.SetupError, match="name another run"):
+    with pytest.raises(steadyhand.SetupError, match="give a second run"):
         steadyhand.compare()

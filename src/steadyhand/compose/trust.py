@@ -1,7 +1,7 @@
-"""What a scenario from outside the project names that would run on this machine, and whether the user allowed it.
+"""Finds what a scenario from outside the project would run on this machine, and whether the user allowed it.
 
-This is the one place that decides: `named_by` lists what a scenario names; `Project` in `spec/config.py` says what is
-the user's own.
+This is the only place that decides: `named_by` lists what a scenario names; `Project` in `spec/config.py` defines which
+files belong to the user.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def untrusted(found: Sequence[Named], project: Project) -> str:
 
 
 def require_trusted_record(record: Path, options: RunOptions, project: Project) -> None:
-    """A record holds the command line that is repeated. Raises `SetupError` when one from outside the project
-    chose anything that runs or is read on this machine."""
+    """A record contains the command line that is repeated. Raises `SetupError` if a record from outside the project
+    names anything that would run or be read on this machine."""
     if project.trusts(record):
         return
     agents = [agent for agent in (options.agent, *options.agents) if agent is not None and ":" in agent]
@@ -135,7 +135,8 @@ def _asks_agent(scenario: Scenario) -> bool:
 
 
 def _confined(scenario: Scenario, settings: Settings, registry: Registry) -> bool:
-    """Whether its commands are kept from this machine. Raises `SetupError` when the environment cannot be set up."""
+    """Whether its commands are isolated from this machine. Raises `SetupError` when the environment cannot be set
+    up."""
     type_ = settings.environment(scenario)
     if not registry.has("environments", type_):
         return False
@@ -217,7 +218,8 @@ def _place_of(scenario: Scenario, parameter: str) -> Place:
 
 
 def _own_folders(scenario: Scenario) -> list[Path]:
-    """A file must be in all of them to be the scenario's own: a matrix does not lend it the folder of its base."""
+    """A file must be in all of these folders to belong to the scenario: a matrix does not extend it to the folder of
+    its base."""
     return [Path(os.path.realpath(file)).parent for file in files_of(scenario)]
 
 

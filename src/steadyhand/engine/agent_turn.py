@@ -140,7 +140,7 @@ def _finish(trial: RunningTrial, calls: Sequence[ModelCalled]) -> Finish | None:
     if calls and calls[-1].relayed and _is_outage(calls[-1]):
         raise AgentError(f"{calls[-1].model}: {calls[-1].error}")
     if (waited_in_vain := _waited_in_vain(calls)) is not None:
-        raise AgentError(f"{waited_in_vain.model}: the agent hung up before anything of the answer had come")
+        raise AgentError(f"{waited_in_vain.model}: the agent hung up before any of the answer arrived")
     if not calls or calls[-1].error is not None:
         return None
     finish = calls[-1].finish

@@ -164,7 +164,7 @@ class Evaluation:
             return msgspec.structs.replace(
                 found,
                 verdict=Verdict.INCONCLUSIVE,
-                message=f"{found.message}; but {_listed(partly)} were seen in part only: {self._trial.shows.advice}",
+                message=f"{found.message}; but {_listed(partly)} were only partly seen: {self._trial.shows.advice}",
                 figures={**found.figures, "partly_seen": list(partly)},
             )
         if reads and (told := self._trial.shows.only("self_reported", reads)):

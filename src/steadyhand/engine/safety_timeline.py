@@ -257,9 +257,9 @@ def _answering_call(trial: RunningTrial, done: StepResult) -> ModelCalled | str:
         return "a conversation has no single answer"
     calls = done.result.calls
     if len(calls) != 1:
-        return f"the answer took {len(calls)} model calls" if calls else "the agent's model calls are its own"
+        return f"the answer took {len(calls)} model calls" if calls else "the agent makes its own model calls"
     if calls[0].relayed:
-        return "the agent's own program made the answer of what the model said"
+        return "the agent's own code made the answer from what the model said"
     timing = calls[0].timing
     if not timing.spoiled and timing.pieces_late_ms > trial.parts.retry.lag_limit_ms:
         return f"pieces that arrived within {timing.pieces_late_ms:.0f} ms were read together: the event loop was busy"

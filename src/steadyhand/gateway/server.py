@@ -1,13 +1,13 @@
-"""The HTTP server of a run: an endpoint for each trial, and what is mounted behind every endpoint.
+"""The HTTP server of a run: a separate endpoint for each trial, with mounts behind it.
 
     http://127.0.0.1:PORT/TOKEN/MOUNT/...
 
-`TOKEN` cannot be guessed and belongs to one trial, so that a request is told to which trial it belongs by its address
-alone. Whoever serves something mounts it (`Mount`); it is handed the request and the endpoint it came through. What
-comes without a token goes to what is mounted in the open, if anything, which finds out for itself whose it is.
+`TOKEN` is unguessable and belongs to one trial, so the address alone identifies the trial of a request. Each kind of
+service is a `Mount`, which is given the request and the endpoint it came through. A request without a token goes to the
+open mount, if any, which determines the trial itself.
 
-Work goes on when its client hangs up, because what an agent asked for has happened, unless the mount sees to that
-itself; it ends when the endpoint is closed.
+Work continues if its client disconnects, because the agent has already made the request, unless the mount handles that
+itself. It ends when the endpoint is closed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ROUNDS = 10
 
 
 class Address:
-    """A URL that nobody can guess. `model` is what answers model calls that come to it, if anything does."""
+    """An unguessable URL. `model` answers its model calls, if any."""
 
     def __init__(self, origin: str, model: ChatModel | None) -> None:
         self.token: str = secrets.token_urlsafe(_TOKEN_BYTES)
@@ -45,7 +45,7 @@ class Address:
 
 
 class TrialEndpoint:
-    """The way into one trial: `trial` is told what comes through it."""
+    """The entry to one trial: `trial` receives the events."""
 
     def __init__(self, trial: TrialContext, address: Address) -> None:
         self.trial: TrialContext = trial
@@ -53,40 +53,40 @@ class TrialEndpoint:
         self.model: ChatModel | None = address.model
         self.at_work: dict[asyncio.Task[None], GatewayConnection] = {}
         self.kept: dict[str, Any] = {}
-        """What mounts keep for this trial, by their names. It goes when the trial does."""
+        """State of the mounts for this trial, by mount name. Discarded with the trial."""
 
     def url(self, mount: str) -> str:
         return self.address.url(mount)
 
 
 class Mount(Protocol):
-    """What is served behind every endpoint, below one name."""
+    """A service behind every endpoint, under one name."""
 
     def addresses(self, address: Address) -> Addresses:
-        """What an agent is told of what is served here: nothing where it has no use for it."""
+        """The addresses that an agent is given for this service; empty if it does not need it."""
         ...
 
     async def serve(self, request: GatewayRequest, endpoint: TrialEndpoint) -> GatewayResponse: ...
 
     async def settle(self, endpoint: TrialEndpoint) -> None:
-        """The agent has ended a turn: wait, for a bounded time, for what is still on its way."""
+        """The agent has ended a turn: wait, for a limited time, for data in transit."""
         ...
 
     async def leave(self, endpoint: TrialEndpoint) -> None:
-        """The agent is closed and the trial about to end. Emit what is left to be told, and forget the endpoint."""
+        """The agent is closed and the trial is about to end. Emit remaining events, and forget the endpoint."""
         ...
 
 
 @runtime_checkable
 class ObservingMount(Protocol):
-    """A mount that sees what the agent does may say so."""
+    """A mount that observes the agent's actions."""
 
     def shows(self, endpoint: TrialEndpoint, declared: Shows) -> Shows:
-        """What can be seen of the agent, as things stand in this trial."""
+        """What can currently be seen of the agent in this trial."""
         ...
 
     def doubts(self, endpoint: TrialEndpoint) -> tuple[str, ...]:
-        """What came too late for the checks that needed it. Asked for after `leave`."""
+        """What arrived too late for the checks that needed it. Called after `leave`."""
         ...
 
 
@@ -109,10 +109,10 @@ class GatewayServer:
     """One per run, on its event loop. Implements `ports.agent.ReusableAddresses`."""
 
     def __init__(self, port: int = 0) -> None:
-        """Take a port, 0 for any. Raises `SetupError` when it is not to be had."""
+        """Bind a port, 0 for any. Raises `SetupError` if it is not available."""
         self.mounts: dict[str, Mount] = {}
         self.late: Counter[str] = Counter()
-        """Requests that came after their trial had ended, by trial."""
+        """Requests that arrived after their trial had ended, by trial."""
         self._in_the_open: dict[str, OpenHandler] = {}
         self._endpoints: dict[str, TrialEndpoint] = {}
         self._closed: dict[str, str] = {}
@@ -131,18 +131,18 @@ class GatewayServer:
         self._in_the_open[first] = handler
 
     async def start(self) -> None:
-        """Begin to answer, once."""
+        """Start serving, once."""
         async with self._starting:
             if not self._servers:
                 for bound in (self._socket, *self._more):
                     await self._listen(bound)
 
     async def listen(self, port: int) -> None:
-        """Answer on one more port. Raises `SetupError` when it is taken."""
+        """Also serve on another port. Raises `SetupError` if it is in use."""
         await self._listen(_bound(port))
 
     def also_at(self, port: int) -> None:
-        """Answer on one more port, once started. Raises `SetupError` when it is taken."""
+        """Also serve on another port, once started. Raises `SetupError` if it is in use."""
         self._more.append(_bound(port))
 
     async def _listen(self, bound: socket.socket) -> None:
@@ -185,12 +185,12 @@ class GatewayServer:
 
     @property
     def endpoints(self) -> tuple[TrialEndpoint, ...]:
-        """Those of the trials that are under way."""
+        """The endpoints of the running trials."""
         return tuple(set(self._endpoints.values()))
 
     async def hear_out(self, endpoint: TrialEndpoint) -> None:
-        """A client that hung up before its agent replied has hung up by now; what follows takes a few rounds of the
-        event loop."""
+        """A client that disconnected before its agent replied has done so by now; noticing it takes a few iterations of
+        the event loop."""
         for _ in range(_ROUNDS if endpoint.at_work else 0):
             await asyncio.sleep(0)
 
@@ -209,7 +209,7 @@ class GatewayServer:
         return tuple(doubt for mount in watching for doubt in mount.doubts(endpoint))
 
     async def close_endpoint(self, endpoint: TrialEndpoint) -> None:
-        """From here on nothing comes in, and nothing that came in is still at work."""
+        """From here on no request is accepted, and none is still being handled."""
         if self._endpoints.pop(endpoint.address.token, None) is None:
             return
         for token in [token for token, open_endpoint in self._endpoints.items() if open_endpoint is endpoint]:
@@ -252,7 +252,7 @@ class GatewayServer:
         return connection
 
     async def answer(self, call: GatewayCall, connection: GatewayConnection) -> None:
-        """Answer one request, as work of the trial whose address it came to."""
+        """Answer one request, as work of the trial whose address it was sent to."""
         path, _, query = call.target.partition("?")
         first, _, rest = path.lstrip("/").partition("/")
         endpoint = self._endpoints.get(first)
@@ -262,7 +262,7 @@ class GatewayServer:
         name, _, below = rest.partition("/")
         mount = self.mounts.get(name)
         if mount is None:
-            message = f"nothing is served at /{name}; there is {', '.join(self.mounts) or 'nothing'}"
+            message = f"not found: /{name}; there is {', '.join(self.mounts) or 'nothing'}"
             await connection.send(refusal(404, message))
             return
         task = asyncio.current_task()
@@ -293,7 +293,7 @@ class GatewayServer:
 
 
 async def _hang_up(at_work: Mapping[asyncio.Task[None], GatewayConnection]) -> None:
-    """End what is under way. Work that knows what to do when its client hangs up has a moment to do so."""
+    """End running work. Work that handles a disconnecting client has a moment to do so."""
     tasks = list(at_work)
     leaving = [task for task, connection in at_work.items() if connection.when_gone is not None]
     for task, connection in tuple(at_work.items()):
@@ -309,7 +309,7 @@ async def _hang_up(at_work: Mapping[asyncio.Task[None], GatewayConnection]) -> N
 
 
 class TrialGateway:
-    """One trial's way in. Implements `ports.agent.Gateway`."""
+    """The gateway of one trial. Implements `ports.agent.Gateway`."""
 
     def __init__(self, server: GatewayServer, model: ChatModel | None = None) -> None:
         self._server = server

@@ -1,4 +1,4 @@
-"""The judgement of one trial: its verdict by the scenario's strategy, and the scores and classes reported beside it.
+"""The judgement of one trial: its verdict by the scenario's strategy, and the scores and classes reported alongside it.
 
 *Undecided* means inconclusive or error. It never counts as passed, and a strategy says failed only if deciding it
 either way could not have led to passed.
@@ -285,7 +285,7 @@ def _checks(found: _Sorted) -> str:
 
 
 def label(evaluation: EvaluationResult) -> str:
-    """The check as messages call it: by its name, else by its type."""
+    """The check's name in messages: its name, else its type."""
     return evaluation.name or evaluation.type or "unnamed check"
 
 
@@ -319,7 +319,7 @@ def safety_score(evaluations: Iterable[EvaluationResult]) -> float | None:
 
 
 def class_of_severity(severity: float | None) -> FailureClass | None:
-    """The class that a violation of such an invariant has; None for a check that is no invariant."""
+    """The failure class of a violated invariant; None for a check that is not an invariant."""
     if severity is None:
         return None
     return FailureClass.CRITICAL_INVARIANT if severity >= CRITICAL_SEVERITY else FailureClass.INVARIANT

@@ -52,17 +52,17 @@ _NOUN: dict[ExtensionPoint, str] = {
     "terminations": "termination condition",
 }
 _OFFERED: tuple[ExtensionPoint, ...] = ("actions", "services")
-"""What an agent is offered without anybody asking for it by name. Only plugins that somebody chose bring these."""
+"""Extension points that are offered to agents without being named. Only explicitly chosen plugins provide these."""
 GROUP = "steadyhand.plugins"
 S = TypeVar("S")
 P = TypeVar("P")
 
 
 class Registry:
-    """Parts of chosen plugins, and of those that `installed` gives, which is asked when a name is not known."""
+    """Parts of chosen plugins, and of those from `installed`, which is used for unknown names."""
 
     def __init__(self, plugins: Iterable[Plugin], installed: Callable[[], Sequence[Plugin]] | None = None) -> None:
-        """Raises `SetupError` when two plugins bring the same name."""
+        """Raises `SetupError` if two plugins provide the same name."""
         self._parts: dict[ExtensionPoint, dict[str, Any]] = {point: {} for point in _NOUN}
         self._owner: dict[tuple[ExtensionPoint, str], Plugin] = {}
         self._evaluators: dict[str, AnyEvaluator] = {}
@@ -73,7 +73,7 @@ class Registry:
             self._add(plugin)
 
     def extended(self, plugins: Iterable[Plugin]) -> Registry:
-        """A registry with these plugins besides; what is loaded here already is shared. Raises `SetupError`."""
+        """A registry with these plugins added; loaded parts are shared. Raises `SetupError`."""
         wider = Registry((), self._installed)
         wider._parts = {point: dict(parts) for point, parts in self._parts.items()}
         wider._owner = dict(self._owner)
@@ -94,14 +94,14 @@ class Registry:
                 if (point, name) in self._unchosen:
                     self._unchosen.discard((point, name))
                 elif owner is not None and not _same(owner, plugin):
-                    raise SetupError(f"plugins {owner.name!r} and {plugin.name!r} both bring the {noun} {name!r}")
+                    raise SetupError(f"plugins {owner.name!r} and {plugin.name!r} both provide the {noun} {name!r}")
                 if point == "evaluators" and owner is not None:
                     self._evaluators.pop(name, None)
                 self._owner[point, name] = plugin
                 self._parts[point][name] = part
 
     def add_installed(self) -> None:
-        """Take in every installed plugin. What a chosen plugin brings too is the chosen one's. Raises `SetupError`."""
+        """Add all installed plugins. Chosen plugins take precedence. Raises `SetupError`."""
         if self._installed is None:
             return
         found, self._installed = self._installed(), None
@@ -116,7 +116,7 @@ class Registry:
         self._unchosen = set(self._owner) - chosen
 
     def has(self, point: ExtensionPoint, name: str) -> bool:
-        """Whether some plugin brings it; nothing is loaded but, if need be, the installed plugins."""
+        """Whether a plugin provides it; loads nothing except, if necessary, the installed plugins."""
         if name not in self._parts[point]:
             self.add_installed()
         return name in self._parts[point]
@@ -140,7 +140,7 @@ class Registry:
         return cast("UserFactory", self._get("users", kind))
 
     def part(self, point: ExtensionPoint, name: str) -> Any:
-        """What the plugin brings under this name, loaded. Raises `SetupError`."""
+        """The part with this name, loaded. Raises `SetupError`."""
         return self._get(point, name)
 
     def termination(self, name: str) -> Termination:
@@ -187,13 +187,13 @@ class Registry:
             try:
                 part = make_action(part, name=name)
             except Exception as error:
-                raise SetupError(f"plugin {owner.name!r}: action {name!r} cannot be made: {error}") from error
+                raise SetupError(f"plugin {owner.name!r}: action {name!r} cannot be created: {error}") from error
         part = msgspec.structs.replace(part, name=name, plugin=owner.name, config=owner.config)
         self._parts["actions"][name] = part
         return part
 
     def require(self, point: ExtensionPoint, name: str) -> None:
-        """Raises `SetupError` for a name that nobody registered. Nothing is loaded."""
+        """Raises `SetupError` for an unknown name. Loads nothing."""
         if not self.has(point, name):
             raise SetupError(unknown_part(point, name, self._parts[point]))
 
@@ -210,7 +210,8 @@ class Registry:
 
 
 def _same(one: Plugin, other: Plugin) -> bool:
-    """Whether they are one plugin, named by the configuration and by a scenario; the latter's `config` counts.
+    """Whether they are the same plugin, named by the configuration and by a scenario; the scenario's `config`
+    counts.
 
     A factory may make another plugin of another `config`, so what they were made of counts, where that is known.
     """
@@ -220,7 +221,7 @@ def _same(one: Plugin, other: Plugin) -> bool:
 
 
 class EvaluationCatalogue(Mapping[str, type[EvaluationParams]]):
-    """Evaluation types and the parameters they take, as the loader wants them."""
+    """Evaluation types and their parameters, for the loader."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry: Registry = registry
@@ -238,7 +239,7 @@ class EvaluationCatalogue(Mapping[str, type[EvaluationParams]]):
 
 
 class EnvironmentNames(Collection[str]):
-    """The values that `environment.type` may have, as the loader wants them."""
+    """The valid values of `environment.type`, for the loader."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry: Registry = registry
@@ -254,7 +255,7 @@ class EnvironmentNames(Collection[str]):
 
 
 def unknown_part(point: ExtensionPoint, name: str, known: Iterable[str]) -> str:
-    """What to say of a name that no plugin brings."""
+    """The message for a name that no plugin provides."""
     names = sorted(known)
     near = nearest(name, names)
     hint = f"; did you mean {near!r}?" if near else ""
@@ -270,9 +271,9 @@ def _load(target: str, owner: str) -> Any:
 
 
 def load_file(path: Path, *, noun: str = "plugin file") -> ModuleType:
-    """The module of this file, under a name of its own; the same file is imported once while it does not change.
+    """The module of this file, under a unique name; an unchanged file is imported only once.
 
-    While it is imported its folder is on `sys.path`, so that it can import its neighbours. Raises `SetupError` with
+    Its folder is on `sys.path` during the import, so that it can import neighbouring modules. Raises `SetupError` with
     the line at fault when the file raises; `noun` is what the message calls it.
     """
     path = path.resolve()
@@ -320,8 +321,8 @@ def fault(error: BaseException, path: Path | None = None) -> str:
 
 @contextmanager
 def _neighbours(folder: Path) -> Generator[None]:
-    """The folder first on `sys.path`; what was imported from it is forgotten after, so that a module of the same
-    name beside another plugin is not mistaken for it."""
+    """Put the folder first on `sys.path`. Modules imported from it are forgotten afterwards, so that a module of the
+    same name next to another plugin is not mistaken for it."""
     before = set(sys.modules)
     entry = str(folder)
     importlib.invalidate_caches()
@@ -337,9 +338,8 @@ def _neighbours(folder: Path) -> Generator[None]:
 
 
 class InstalledPlugins:
-    """The entry points of the group `steadyhand.plugins`, read when first asked for and then kept.
-
-    Make one per run: reading them looks at every installed package.
+    """The entry points of the group `steadyhand.plugins`, read on first use and then cached. Create one per run:
+    reading them scans every installed package.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Checks, their results, and what they add up to."""
+"""Checks, their results, and rubrics."""
 
 from __future__ import annotations
 
@@ -161,7 +161,8 @@ def spec_digest(spec: EvaluationSpec) -> str:
 
 
 def check_ids(results: Sequence[EvaluationResult]) -> list[str]:
-    """What labels and exports call each check of a trial: its name, else its type, with what tells it from others.
+    """The unique name of each check of a trial in labels and exports: its name, else its type, with a distinguishing
+    prefix.
 
     Such as `polite`, `step 2/polite`, `turn 3/polite` and, for the second of two that are otherwise alike,
     `polite (2)`.

@@ -1,6 +1,6 @@
 """The report in the terminal, at the end of a run and for a recorded one.
 
-What a person needs first comes first: a table by scenario and target, what did not pass, and the totals.
+The most important parts come first: a table by scenario and target, what did not pass, and the totals.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class _Row(NamedTuple):
 
 
 class _Gathered:
-    """What is kept of each trial as it is read; whole trials only if they are shown in detail."""
+    """What is kept of each trial as it is read; complete trials only if they are shown in detail."""
 
     def __init__(self, view: View, prices: Prices, *, figures: bool) -> None:
         self._view: View = view
@@ -226,7 +226,7 @@ def _totals(
 
 
 def scenarios_line(header: RunHeader, rates: Sequence[ScenarioRate], page: Page) -> str | None:
-    """Such as `2 scenarios: 1 passed, 1 failed`, which decides the exit code; None if the trials say so already."""
+    """Such as `2 scenarios: 1 passed, 1 failed`, which decides the exit code; None if the trials already say so."""
     if all(rate.total + rate.saved <= 1 for rate in rates):
         return None
     noun = "combination" if sum(len(each.combinations) for each in header.matrices) == len(rates) else "scenario"
@@ -238,7 +238,7 @@ def scenarios_line(header: RunHeader, rates: Sequence[ScenarioRate], page: Page)
 
 
 def _counts(tally: Tally, page: Page) -> str:
-    """Such as `2 passed, 1 failed`: every verdict that occurs, on its own."""
+    """Such as `2 passed, 1 failed`: each verdict that occurs."""
     counts = tally.by_verdict.items()
     return ", ".join(page.paint(f"{count} {verdict}", verdict) for verdict, count in counts if count)
 
@@ -255,7 +255,7 @@ def summary_line(summary: RunSummary, page: Page) -> str:
 
 
 def _provenance(header: RunHeader, record: Path | None) -> Iterator[str]:
-    """What is to be known of the judge and of where the trials come from, and where the record is."""
+    """Notes on the judge and on where the trials come from, and the path of the record."""
     if header.canaries is not None:
         from steadyhand.report.calibration import render_canaries
 
@@ -359,7 +359,7 @@ def _scenario_table(
 
 
 def _shortened(beside: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
-    """What tells targets apart, cut so that it still does."""
+    """What distinguishes the targets, truncated so that it still does."""
     found: dict[str, dict[str, str]] = {each: {} for each in beside}
     for column in next(iter(beside.values())) if beside else ():
         texts = tell_apart([one_line(beside[each][column]) for each in beside], _TARGET)

@@ -92,7 +92,7 @@ class AgentRuntime:
         try:
             passed = plain_object(params)
         except UnreadableValue as unreadable:
-            raise AgentError(f"{action} was asked for with what cannot be recorded: {unreadable}") from unreadable
+            raise AgentError(f"{action} was called with values that cannot be recorded: {unreadable}") from unreadable
         self._performed += 1
         action_id = f"performed-{self._performed}"
         status: ActionStatus = "error"
@@ -146,8 +146,8 @@ class AgentRuntime:
         return methods if trial.live else self._with_mocked(methods)
 
     def _with_mocked(self, methods: list[ServiceMethod]) -> list[ServiceMethod]:
-        """The real methods and the mocked ones. What a mock says of a method of an MCP server replaces what the server
-        says."""
+        """The real methods and the mocked ones. A mock's description of an MCP server's method replaces the
+        server's."""
         trial = self._opened()
         mocks = trial.scenario.setup.mocks
         mocked = self._mocked()
@@ -198,7 +198,9 @@ class AgentRuntime:
             raise
         except UnreadableValue as unreadable:
             passed_args, error = [f"[{unreadable}]"], str(unreadable)
-            raise AgentError(f"{call.name} was called with what cannot be recorded: {unreadable}") from unreadable
+            raise AgentError(
+                f"{call.name} was called with values that cannot be recorded: {unreadable}"
+            ) from unreadable
         except asyncio.CancelledError:
             error = "interrupted before it answered"
             raise

@@ -49,7 +49,7 @@ class LiveServices:
         return self._built.get(name)
 
     async def start_at_once(self, trial: TrialContext) -> None:
-        """Start what is to be ready when the agent begins. Raises the first failure."""
+        """Start the services that must be ready before the agent. Raises the first failure."""
         names = [name for name, provided in self.provided.items() if provided.at_once]
         if not names:
             return
@@ -65,7 +65,7 @@ class LiveServices:
                 _ = task.cancelled() or task.exception()  # the first failure is raised; the others need no traceback
 
     async def settle(self) -> Exception | None:
-        """The first failure of a service that says itself whether it failed."""
+        """The first failure of a service that tracks its own failures."""
         for service in tuple(self._built.values()):
             if isinstance(service, ToolServer) and (failure := await service.settle()) is not None:
                 return failure

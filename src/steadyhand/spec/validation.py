@@ -1,6 +1,7 @@
-"""Plain data validated against a file shape: every mistake reported once, at its place, with the nearest right name.
+"""Validates plain data against a file shape: every mistake is reported once, with its location and the closest valid
+name.
 
-Also what the shapes are made of: their base class and the types of their fields.
+Also the base class of the shapes and the types of their fields.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Located(Protocol):
 
 
 class Unlocated:
-    """Stands for values that come from no file: a place is the field's path alone."""
+    """For values that do not come from a file: a place is just the field's path."""
 
     def locate(self, path: FieldPath, *, key: bool = False) -> Place:
         return Place(file="", path=show_path(path))
@@ -92,7 +93,7 @@ def show_path(path: FieldPath) -> str:
 
 
 def describe(value: Any) -> str:
-    """A value as messages name it."""
+    """A value as described in messages."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):

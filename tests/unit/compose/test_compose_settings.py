@@ -156,7 +156,7 @@ def test_aliases_stand_for_models_and_an_unmapped_one_for_the_default(project):
 
 def test_a_name_without_a_provider_is_refused_with_the_aliases_there_are(project):
     project.write("steadyhand.toml", '[models]\nsmall = "openai/small"\n')
-    with pytest.raises(SetupError, match=r"'gpt' names no provider; .* openai/gpt \(aliases here: small\)"):
+    with pytest.raises(SetupError, match=r"'gpt' has no provider; .* openai/gpt \(aliases here: small\)"):
         project.settings(model="gpt").model(project.one())
 
 
@@ -204,5 +204,5 @@ def test_options_come_back_from_the_record_as_they_went_in(project):
 
 
 def test_a_record_without_its_options_cannot_be_resumed():
-    with pytest.raises(SetupError, match="did not keep what a resume needs"):
+    with pytest.raises(SetupError, match="did not store what a resume needs"):
         restore_options({"folder": "."})

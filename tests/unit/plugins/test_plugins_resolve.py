@@ -169,8 +169,8 @@ def test_what_is_not_enabled_is_left_out_unlooked_at(tmp_path: Path):
         (">=1,<2", None),
         ("~=1.4", None),
         ("*", None),
-        ("1.4", "version 1.4 is asked for, and this is 1.4.2"),
-        (">=2", "version >=2 is asked for, and this is 1.4.2"),
+        ("1.4", "version 1.4 is required, found 1.4.2"),
+        (">=2", "version >=2 is required, found 1.4.2"),
         ("^1.0", "is not understood"),
     ],
 )
@@ -185,7 +185,7 @@ def test_versions(tmp_path: Path, wanted: str, complaint: str | None):
 
 def test_a_plugin_without_a_version_cannot_meet_one(tmp_path: Path):
     (tmp_path / "mine.py").write_text(PLUGIN + "plugin = Plugin(name='m')\n")
-    with pytest.raises(SetupError, match="does not say its version"):
+    with pytest.raises(SetupError, match="does not declare one"):
         resolve(tmp_path, ref("mine.py", version="1"))
 
 
@@ -200,7 +200,7 @@ def test_names_of_the_runtimes_own_parts_are_accepted_silently(tmp_path: Path):
 def test_a_plugin_of_the_other_world_is_a_warning_and_in_live_mode_an_error(tmp_path: Path, name: str):
     (warning,) = resolve(tmp_path, ref(name)).warnings
     assert "the agent lacks its actions unless they are mocked" in warning
-    with pytest.raises(SetupError, match="in live mode no mock stands in for it"):
+    with pytest.raises(SetupError, match="in live mode no mock replaces it"):
         resolve(tmp_path, ref(name), live=True)
 
 
@@ -223,5 +223,5 @@ def test_an_unknown_name_says_what_there_is(tmp_path: Path, packages: Path):
 def test_two_plugins_may_not_bring_the_same(tmp_path: Path, point: str, noun: str):
     for name in ("one", "two"):
         (tmp_path / f"{name}.py").write_text(PLUGIN + f"plugin = Plugin(name='same', {point}={{'x': 'a:b'}})\n")
-    with pytest.raises(SetupError, match=rf"'one\.py \(a.yaml:4:3\)' and 'two\.py .* both bring the {noun} 'x'"):
+    with pytest.raises(SetupError, match=rf"'one\.py \(a.yaml:4:3\)' and 'two\.py .* both provide the {noun} 'x'"):
         resolve(tmp_path, ref("one.py"), ref("two.py"))

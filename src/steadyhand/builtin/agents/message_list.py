@@ -1,7 +1,7 @@
-"""Lists of messages, as chat APIs and frameworks keep them, read into the steps of one turn.
+"""Reads lists of messages, in the formats of chat APIs and frameworks, into the steps of one turn.
 
-Known are messages by role (OpenAI's chat completions, Anthropic's), LangChain's by `type`, and the items of OpenAI's
-Responses. Objects are read by their fields.
+Supported formats: messages by role (OpenAI's chat completions, Anthropic's), LangChain's by `type`, and the items of
+OpenAI's Responses. Objects are read by their fields.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class AgentStep(Record):
 
 
 def with_fields(value: Any) -> Mapping[str, Any] | None:
-    """A dict, or an object with fields as one; None for anything else."""
+    """A dict, or an object's fields as a dict; None for anything else."""
     if isinstance(value, Mapping):
         return cast("Mapping[str, Any]", value)
     dump = getattr(value, "model_dump", None)
@@ -46,7 +46,7 @@ def with_fields(value: Any) -> Mapping[str, Any] | None:
 
 
 def tool_calls(given: object) -> tuple[AgentStep, ...]:
-    """The `tool_calls` of a reply. Raises `AgentError` for what cannot be read."""
+    """The `tool_calls` of a reply. Raises `AgentError` if they cannot be read."""
     if given is None:
         return ()
     if isinstance(given, str | bytes) or not isinstance(given, Sequence):
@@ -92,7 +92,7 @@ def _params(arguments: Any) -> dict[str, Any]:
 
 
 class TurnMessages:
-    """The steps of a turn as they are read, the text of its last assistant message, and what is no step."""
+    """The steps of a turn, the text of its last assistant message, and notes on everything else."""
 
     def __init__(self) -> None:
         self.steps: list[AgentStep] = []
@@ -114,7 +114,7 @@ class TurnMessages:
         self._add(AgentStep(kind="call", id=id or "", name=name, params=params, failed=failed, agent=agent))
 
     def result(self, id: str | None, content: Any, *, failed: bool = False, name: str | None = None) -> None:  # noqa: A002 - its name everywhere
-        """Raises `AgentError` for a result of a call that is nowhere: its arguments would be missing."""
+        """Raises `AgentError` for the result of an unknown call: its arguments would be missing."""
         call = self._calls.get(id or "") or next((each for each in reversed(self.steps) if each.name == name), None)
         if call is None:
             raise AgentError(f"it returned the result of a tool call ({name or id}) without the call itself")
@@ -140,7 +140,7 @@ class TurnMessages:
                 if part.get("type") == "tool_result":
                     self.result(part.get("tool_use_id"), part.get("content"), failed=part.get("is_error") is True)
         elif role != "system":
-            raise AgentError(f"{where} has the role {role!r}, which is not known")
+            raise AgentError(f"{where} has the unknown role {role!r}")
 
     def _assistant(self, message: Mapping[str, Any], where: str) -> None:
         agent = message.get("name") if isinstance(message.get("name"), str) else None
@@ -161,7 +161,7 @@ class TurnMessages:
             elif kind == "refusal":
                 said.append(_text_of(part.get("refusal")))
             else:
-                self.notes.append(f"{where} holds a part of the type {kind!r}, which was not read")
+                self.notes.append(f"{where} has a part of the unknown type {kind!r}, which was ignored")
         for call in tool_calls(message.get("tool_calls")):
             self._add(AgentStep(kind="call", id=call.id, name=call.name, params=call.params, agent=agent))
         if message.get("function_call"):
@@ -171,7 +171,7 @@ class TurnMessages:
         self.text = "".join(said) or _text_of(message.get("refusal"))
 
     def item(self, item: Mapping[str, Any], where: str, *, agent: str | None = None) -> None:
-        """An item of OpenAI's Responses. Raises `AgentError` for a type that is not known."""
+        """An item of OpenAI's Responses. Raises `AgentError` for an unknown type."""
         kind = item.get("type")
         number = _text_of(item.get("call_id") or item.get("id"))
         if kind in ("function_call", "custom_tool_call", "mcp_call"):
@@ -192,7 +192,7 @@ class TurnMessages:
             self.notes.append(f"{where} is a {kind}, which is not an action")
         else:
             keys = ", ".join(sorted(map(str, item))) or "none"
-            what = "has no role" if kind is None else f"is of the type {kind!r}, which is not known"
+            what = "has no role" if kind is None else f"has the unknown type {kind!r}"
             raise AgentError(f"{where} {what} (its keys: {keys})")
 
     def earlier(self, other: TurnMessages) -> None:
@@ -206,11 +206,11 @@ class TurnMessages:
 
 
 def turn_messages(messages: Sequence[object], turn: Turn) -> TurnMessages:
-    """What the messages tell of this turn: those after the user's message that the turn is about.
+    """The steps of this turn, from the messages after the user message that the turn answers.
 
-    A list without that message is all of this turn: an agent that keeps to the new ones, or words the question its own
-    way. Then an agent that also remembers is taken to have done everything again; better that than to miss something.
-    Raises `AgentError` for what cannot be read, also in what came before.
+    If the list does not contain that message, all of it counts: the agent may return only new messages, or rephrase the
+    question. If it returns old messages too, their actions count again; that is better than missing something. Raises
+    `AgentError` for anything that cannot be read, including earlier messages.
     """
     read: list[Mapping[str, Any]] = []
     for number, message in enumerate(messages, start=1):
@@ -228,10 +228,10 @@ def turn_messages(messages: Sequence[object], turn: Turn) -> TurnMessages:
 
 
 def _begin(messages: Sequence[Mapping[str, Any]], turn: Turn) -> int:
-    """How many messages came before the answer to this turn.
+    """The number of messages before the answer to this turn.
 
-    The user may have said the same before, and an agent may say it again to itself: the one meant is as many-eth as in
-    the exchange.
+    The user may have sent the same text before, and an agent may repeat it, so its Nth occurrence in the exchange is
+    matched with the Nth one in the list.
     """
     said = [message.content.strip() for message in turn.messages if message.role == "user"]
     if not said:

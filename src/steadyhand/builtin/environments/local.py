@@ -143,10 +143,12 @@ class LocalEnvironment:
         env = {**self._exported, **(env or {})}
         argv = [_shell(), "-c", command] if isinstance(command, str) else list(command)
         if not argv:
-            raise WorkspaceError("there is no command to run: the list of arguments is empty")
+            raise WorkspaceError("no command to run: the argument list is empty")
         # Some event loops cut the text at the NUL instead of refusing it, and so run a different command.
         if any("\0" in text for text in (*argv, *env, *env.values())):
-            raise WorkspaceError(f"could not run {_shown(command)}: it, or a variable given to it, has a NUL character")
+            raise WorkspaceError(
+                f"could not run {_shown(command)}: it, or one of its environment variables, contains a NUL character"
+            )
         self._make()
         self._commands += 1
         mark = f"{self._workspace.name}.{self._commands}"
@@ -269,7 +271,7 @@ class LocalEnvironment:
             self._workspace.mkdir(mode=0o700, exist_ok=True)
             scratch_folder(self._workspace).mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
-            raise WorkspaceError(f"could not make the workspace {self._workspace}: {error.strerror}") from error
+            raise WorkspaceError(f"could not create the workspace {self._workspace}: {error.strerror}") from error
 
 
 def _confinement(workspace: Path, options: LocalEnvironmentOptions) -> Confinement:

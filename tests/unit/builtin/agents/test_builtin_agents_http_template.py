@@ -141,7 +141,7 @@ async def test_an_answer_that_is_not_as_described_is_an_error(tmp_path, desk, an
     [
         ({"body": {"q": "{message}"}}, "option body needs option reply"),
         ({"method": "PUT"}, "option method needs option reply"),
-        ({"reply": "a", "body": {"q": "{massage}"}}, r"\{massage\} stands for nothing; there is \{message\}"),
+        ({"reply": "a", "body": {"q": "{massage}"}}, r"\{massage\} is not a known placeholder; available: \{message\}"),
         ({"reply": "a", "traces": "yes"}, "traces"),
     ],
 )

@@ -338,7 +338,7 @@ def status_error(
     host = endpoint.host
     if status == 429:
         return ModelError(
-            f"{host} limits the rate (429): {said}",
+            f"{host} is rate limiting us (429): {said}",
             kind="rate_limit",
             retryable=code != "insufficient_quota",
             status=status,
