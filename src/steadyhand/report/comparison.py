@@ -106,7 +106,7 @@ def findings(each: SideComparison, confidence: float, quote: Quote) -> Iterator[
         yield _times("Time to safe", each.time_to_safe)
     if each.differs:
         parts = ", ".join(f"{quote(part)} ({_scenarios(count)})" for part, count in each.differs.items())
-        yield f"Also different between the sides: {parts}."
+        yield f"Other differences between the sides: {parts}."
 
 
 def _verdict(each: SideComparison, confidence: float) -> str:
