@@ -78,7 +78,7 @@ class LatencyBudget:
         figures = {"latency_ms": latency.ms, "tier": str(tier), **params.bounds()}
         if tier is LatencyTier.EXCEEDED:
             message = (
-                f"{latency.ms:.1f} ms is over the critical {params.critical_ms:g} ms{_regardless(latency)}"
+                f"{latency.ms:.1f} ms exceeds the critical time of {params.critical_ms:g} ms{_regardless(latency)}"
             )
             return failed(message, evidence=evidence, figures=figures)
         message = f"{latency.ms:.1f} ms is in the {tier} tier{_regardless(latency)}"
