@@ -95,19 +95,19 @@ def show_path(path: FieldPath) -> str:
 def describe(value: Any) -> str:
     """A value as described in messages."""
     if value is None:
-        return "nothing"
+        return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return f'the text "{shorten(value, 60)}"'
+        return f'"{shorten(value, 60)}"'
     if isinstance(value, int | float):
-        return f"the number {value}"
+        return f"{value}"
     if isinstance(value, list):
         return "a list" if value else "an empty list"
     return "a mapping" if isinstance(value, dict) else str(value)
 
 
-def nearest(name: str, allowed: Iterable[str]) -> str | None:
+def nearest(name: str, allowed: Iterable[str], *, likeness: float = 0.6) -> str | None:
     """The allowed name most like `name`, or None when none is close. `maxTurns` is close to `max_turns`."""
     by_letters: dict[str, str] = {}
     for right in allowed:
@@ -115,7 +115,7 @@ def nearest(name: str, allowed: Iterable[str]) -> str | None:
     wanted = _letters(name)
     if wanted in by_letters:
         return by_letters[wanted]
-    near = difflib.get_close_matches(wanted, by_letters, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(wanted, by_letters, n=1, cutoff=likeness)
     return by_letters[near[0]] if near else None
 
 
