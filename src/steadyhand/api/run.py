@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -184,8 +185,8 @@ class _Sources(NamedTuple):
 
 def _sorted_out(scenarios: Source | Iterable[Source], plugins: Sequence[Plugin]) -> _Sources:
     """Raises `SetupError` for anything that is not a scenario."""
-    one = isinstance(scenarios, str | os.PathLike | Mapping | Scenario)
-    several = cast("Iterable[Any]", (scenarios,) if one else scenarios)
+    is_several = isinstance(scenarios, Iterable) and not isinstance(scenarios, str | os.PathLike | Mapping | Scenario)
+    several = cast("Iterable[Any]", scenarios if is_several else (scenarios,))
     files: list[str] = []
     data: list[Mapping[str, Any]] = []
     built: list[Scenario] = []
@@ -249,17 +250,26 @@ def _several(value: Any) -> tuple[Any, ...]:
     return tuple(cast("Iterable[Any]", value)) if isinstance(value, list | tuple) else (value,)
 
 
-def _agents(given: Sequence[AnyAgent]) -> tuple[list[str], list[Plugin]]:
-    """The agents' names, and a plugin for each one that is an object."""
+def _agents(given: Sequence[Any]) -> tuple[list[str], list[Plugin]]:
+    """The agents' names, and a plugin for each one that is an object.
+
+    Raises `SetupError` for one that is neither a name nor callable, and for one that is given twice.
+    """
     names: list[str] = []
     plugins: list[Plugin] = []
-    for each in given:
+    for position, each in enumerate(given):
+        if not isinstance(each, str) and any(each is earlier for earlier in given[:position]):
+            raise SetupError(f"the agent {_name_of(each)} is given twice; name each target once")
         if callable(each):
             kind = f"{_CALLABLE}-{len(plugins) + 1}" if plugins else _CALLABLE
             plugins.append(_agent_plugin(each, kind))
             names.append(f"{kind}:{_name_of(each)}")
-        else:
+        elif isinstance(each, str):
             names.append(each)
+        else:
+            found = type(each).__qualname__
+            hint = f"; pass the class {found}, of which each trial gets its own" if hasattr(each, "respond") else ""
+            raise SetupError(f"`agent` is neither a kind of agent nor a function or class, but {each!r}{hint}")
     return names, plugins
 
 
@@ -274,6 +284,8 @@ def _agent_plugin(agent: Callable[..., Any], kind: str) -> Plugin:
 
 
 def _name_of(agent: Callable[..., Any]) -> str:
+    while isinstance(agent, functools.partial):
+        agent = cast("functools.partial[Any]", agent).func
     kind = type(agent)
     name = getattr(agent, "__qualname__", None) or kind.__qualname__
     return f"{getattr(agent, '__module__', None) or kind.__module__}:{name}"

@@ -8,7 +8,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
@@ -37,7 +37,7 @@ from steadyhand.plugins.plugin import (
     RunScope,
     UserSettings,
 )
-from steadyhand.plugins.registry import Registry
+from steadyhand.plugins.registry import Registry, build_part
 from steadyhand.ports.agent import (
     Agent,
     Gateway,
@@ -48,6 +48,7 @@ from steadyhand.ports.agent import (
     UserSimulator,
     agent_facts,
     shows_of,
+    user_needs_model,
 )
 from steadyhand.ports.environment import EnvironmentProvider
 from steadyhand.ports.model import ChatModel, Gate
@@ -203,7 +204,8 @@ class Builder:
         warnings = [*self._registries.warnings(scenario), *self._judges.warnings(scenario), *overrides]
         agent = self._agent(scenario)
         if agent is not None:
-            unreached = _out_of_reach(scenario, agent.name, shows_of(agent), live=self._settings.options.live)
+            name, shows = _declared_by(agent)
+            unreached = _out_of_reach(scenario, name, shows, live=self._settings.options.live)
             self.out_of_reach.update(unreached)
             warnings += unreached
         self._notes[scenario.id] = tuple(warnings)
@@ -325,19 +327,20 @@ class Builder:
         """The number of requests that reached the gateway after their trial had ended, by trial."""
         return {} if self._gateway is None else self._gateway.late
 
-    async def close(self) -> None:
+    async def close(self) -> list[str]:
+        """Close everything, and tell what could not be."""
         if self._services is not None:
             self._services.close()
         await self._scope.close()
         if self._gateway is not None:
             await self._gateway.close()
-        await self._models.close()
+        return await self._models.close()
 
     def _environment(self, scenario: Scenario, trial_id: str) -> EnvironmentProvider:
         known = self._environments.get(scenario.id)
         if known is None:
             known = self._environments[scenario.id] = self._environment_parts(scenario)
-        return known[0](msgspec.structs.replace(known[1], trial_id=trial_id))
+        return build_part(known[0], msgspec.structs.replace(known[1], trial_id=trial_id), "the environment")
 
     def _environment_parts(self, scenario: Scenario) -> tuple[EnvironmentFactory, EnvironmentSettings]:
         """Raises `SetupError` if --sandbox is set and commands would not be isolated from this machine."""
@@ -350,7 +353,7 @@ class Builder:
             variables=self._settings.variables,
             options=part_options(factory, table, {"sandbox": True} if self._settings.sandbox else {}),
         )
-        if self._settings.sandbox and not factory(settings).sandboxed:
+        if self._settings.sandbox and not build_part(factory, settings, f"environment {type_}").sandboxed:
             raise SetupError(f"--sandbox: the environment {type_!r} does not isolate commands from this machine")
         return factory, settings
 
@@ -362,17 +365,21 @@ class Builder:
         return make_database(seed, environment=environment, folder=folder, live=self._settings.options.live)
 
     def _user(self, scenario: Scenario) -> UserSimulator | None:
-        """The model that plays the user: the configured one, else the model under test, else None."""
-        ref = self._settings.user_model(scenario) if needs_user(scenario) else None
-        if ref is None:
+        """Who plays the user: the configured model, else the model under test. Without either None, unless this kind of
+        user needs no model."""
+        if not needs_user(scenario):
             return None
-        self._models.get(ref, scenario)
-        named = self._settings.options.user_model is not None
         config = self._settings.config
         kind = config.user_kind or DEFAULT_KIND
-        choose = self._models.chooser(ref, scenario, fixed=named)
         factory = self._registries.registry(scenario).user(kind)
-        return factory(UserSettings(choose=choose, options=config.users.get(kind, {})))
+        ref = self._settings.user_model(scenario)
+        if ref is not None:
+            self._models.get(ref, scenario)
+        elif user_needs_model(factory):
+            return None
+        choose = self._models.chooser(ref, scenario, fixed=self._settings.options.user_model is not None)
+        settings = UserSettings(choose=choose, options=config.users.get(kind, {}))
+        return build_part(factory, settings, f"simulated user {kind}")
 
     def _agent(self, scenario: Scenario) -> Agent | None:
         known = self._agents.get(scenario.id)
@@ -399,7 +406,7 @@ class Builder:
                 gateway=self._open_gateway(scenario, factory, traced="traces" in table),
             )
             known = self._agents[scenario.id] = (factory, settings)
-        return known[0](known[1])
+        return build_part(*known, "the agent")
 
     def _agent_flags(self) -> dict[str, Any]:
         flags: dict[str, Any] = {"allow_commands": True} if self._settings.allow_commands else {}
@@ -415,6 +422,14 @@ class Builder:
             ref = self._settings.model(scenario) if needs_agent(scenario) else None
             self._tested[scenario.id] = self._models.get(ref, scenario) if ref else None
         return self._tested[scenario.id]
+
+
+def _declared_by(agent: Agent) -> tuple[str, Shows]:
+    """Its name and what it shows. Raises `SetupError` for an agent that does not keep to the port."""
+    name, shows = build_part(lambda _: agent.name, None, "the agent's name"), cast("object", shows_of(agent))
+    if not isinstance(shows, Shows):
+        raise SetupError(f"`shows` of the agent {name} is {shows!r}; expected a Shows")
+    return name, shows
 
 
 def _withheld(variable: str, kind: str) -> str:

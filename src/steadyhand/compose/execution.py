@@ -115,7 +115,7 @@ class Execution:
                     builder.prepare(self._run.scenarios)
                 else:
                     builder.prepare_judging(self._run.scenarios)
-                for message in self._run.settings.ignored_configs(self._run.scenarios):
+                for message in self._run.settings.notes(self._run.scenarios):
                     note(message)
                 for message in self._cannot_pass():
                     note(message)
@@ -129,7 +129,8 @@ class Execution:
             finally:
                 if self._workers is not None:
                     await asyncio.shield(self._workers.close())
-                await builder.close()
+                for problem in await builder.close():
+                    note(problem)
                 if self._workers is not None:
                     clean_workspaces()  # of a worker that was killed
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
-from steadyhand.compose.models import needs_judge
+from steadyhand.compose.models import DEFAULT_KIND, needs_judge
 from steadyhand.compose.scenarios import (
     Rubrics,
     ScenarioRegistries,
@@ -26,6 +26,7 @@ from steadyhand.compose.scenarios import (
 )
 from steadyhand.compose.settings import ModelRef, Settings
 from steadyhand.ports.agent import agent_facts
+from steadyhand.ports.model import model_facts
 from steadyhand.records.run import JUDGE_PART, SCENARIO_PART
 from steadyhand.records.scenario import PluginRef, Scenario
 from steadyhand.redaction import Redactor
@@ -168,7 +169,8 @@ class Fingerprints:
             "the model": self._model(tested, scenario),
             "the agent": [*self._agent(scenario), self._agent_options(scenario)] if needs_agent(scenario) else None,
             JUDGE_PART: self._judge(scenario),
-            "the model that plays the user": self._user(scenario),
+            "the model that plays the user": self._user_model(scenario),
+            "the simulated user": self._user(scenario),
             "a model that the scenario names": self._named(scenario),
             "a real service": self._real_services(scenario),
             "the rubric": self._rubric(scenario),
@@ -209,7 +211,7 @@ class Fingerprints:
         options = (
             {key: value for key, value in config.options.items() if key not in _NOT_OF_THE_TRIAL} if config else {}
         )
-        base_url = options.pop("base_url", None) or self._base_url(provider, name)
+        base_url = options.pop("base_url", None) or self._base_url(provider, name, scenario)
         return [
             ref.name,
             self._address(str(base_url)) if base_url else "",
@@ -219,12 +221,15 @@ class Fingerprints:
             self._replayed(ref.folder / name),
         ]
 
-    def _base_url(self, provider: str, name: str) -> str | None:
-        """The base URL from a variable, such as OPENAI_BASE_URL; with a bridge, the vendor is in the name."""
-        vendor = name.partition(":")[0] if ":" in name else provider
-        if provider in self._settings.config.providers and not self._registries.base.has("models", provider):
+    def _base_url(self, provider: str, name: str, scenario: Scenario) -> str | None:
+        """The base URL from a variable: the one that the provider declares or, with a bridge, the one of the vendor in
+        the name, such as OPENAI_BASE_URL."""
+        registry = self._registries.registry(scenario)
+        if not registry.has("models", provider):
             return None
-        return self._settings.variables.get(f"{vendor.upper().replace('-', '_')}_BASE_URL")
+        vendor = name.partition(":")[0] if ":" in name else provider
+        variable = model_facts(registry.model(provider)).base_url_variable
+        return self._settings.variables.get(variable or f"{vendor.upper().replace('-', '_')}_BASE_URL")
 
     def _agent(self, scenario: Scenario) -> list[Any]:
         given = self._settings.agent(scenario)
@@ -262,8 +267,15 @@ class Fingerprints:
         options = config.judges.get(config.judge_kind or "", {}) if config.judge_kind else config.judges
         return [self._model(judge, scenario), self._settings.votes, config.judge_kind, self._clean(options)]
 
-    def _user(self, scenario: Scenario) -> list[Any] | None:
+    def _user_model(self, scenario: Scenario) -> list[Any] | None:
         return self._model(self._settings.user_model(scenario), scenario) if needs_user(scenario) else None
+
+    def _user(self, scenario: Scenario) -> list[Any] | None:
+        """Its kind and options, where the configuration sets any."""
+        kind = self._settings.config.user_kind or DEFAULT_KIND
+        options = self._settings.config.users.get(kind, {})
+        is_set = needs_user(scenario) and (options or kind != DEFAULT_KIND)
+        return [kind, self._clean(sorted(options.items()))] if is_set else None
 
     def _named(self, scenario: Scenario) -> list[Any]:
         aliases = self._settings.config.models

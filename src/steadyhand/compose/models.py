@@ -16,7 +16,7 @@ from steadyhand.engine.model_call import OpenGate
 from steadyhand.errors import SetupError, StoreError
 from steadyhand.judging.vendor import same_vendor, vendor_of
 from steadyhand.plugins.plugin import JudgeSettings, ModelSettings
-from steadyhand.plugins.registry import Registry
+from steadyhand.plugins.registry import Registry, build_part
 from steadyhand.ports.agent import Judge, agent_facts
 from steadyhand.ports.evaluator import needs_judge as declares_judge
 from steadyhand.ports.model import ChatModel, ModelFacts, model_facts
@@ -82,23 +82,34 @@ class Models:
                 timeout_s=timeout_s,
                 options=config.providers[provider].options if provider in config.providers else {},
             )
-            self._built[key] = self._tape.model(ref.name, lambda: factory(settings))
+            self._built[key] = self._tape.model(ref.name, lambda: build_part(factory, settings, f"model {ref.name}"))
         return self._built[key]
 
-    def chooser(self, default: ModelRef, scenario: Scenario, *, fixed: bool) -> Callable[[str | None], ChatModel]:
+    def chooser(
+        self, default: ModelRef | None, scenario: Scenario, *, fixed: bool
+    ) -> Callable[[str | None], ChatModel]:
         """Resolves a scenario's `model_type` to a model: an alias from the configuration, a full name, or the default.
 
-        `fixed` is for a model from the command line, which overrides the scenario.
+        `fixed` is for a model from the command line, which overrides the scenario. Without a default
+        there is none to be had.
         """
 
         def choose(model_type: str | None) -> ChatModel:
+            if default is None:
+                raise SetupError("there is no model to ask: name one with --model, or in steadyhand.toml")
             return self.get(default if fixed else self._settings.of_type(model_type, default, scenario), scenario)
 
         return choose
 
-    async def close(self) -> None:
+    async def close(self) -> list[str]:
+        """Close them all, and tell which could not be."""
+        problems: list[str] = []
         for model in self._built.values():
-            await model.close()
+            try:
+                await model.close()
+            except Exception as error:  # noqa: BLE001 - the run is over: its results must not be lost
+                problems.append(f"model {model.name} could not be closed: {type(error).__name__}: {error}")
+        return problems
 
     @property
     def names(self) -> list[str]:
@@ -207,15 +218,14 @@ class Judges:
             kind = config.judge_kind or DEFAULT_KIND
             factory = self._registries.registry(scenario).judge(kind)
             name = self._models.get(ref, scenario).name  # of a recording, that of the model it was made with
-            self._built[key] = factory(
-                JudgeSettings(
-                    choose=self._models.chooser(ref, scenario, fixed=fixed),
-                    name=name,
-                    tested=tested and (name if tested.name == ref.name else tested.name),
-                    votes=votes,
-                    options=config.judges.get(kind, {}),
-                )
+            settings = JudgeSettings(
+                choose=self._models.chooser(ref, scenario, fixed=fixed),
+                name=name,
+                tested=tested and (name if tested.name == ref.name else tested.name),
+                votes=votes,
+                options=config.judges.get(kind, {}),
             )
+            self._built[key] = build_part(factory, settings, f"judge {kind}")
         return self._built[key]
 
     def of_checks(self, scenario: Scenario) -> list[tuple[EvaluationSpec, ModelRef]]:

@@ -53,22 +53,6 @@ from steadyhand.store.schema import still_to_do
 from steadyhand.version import __version__
 
 
-def clean_workspaces() -> Path:
-    """The user's folder for workspaces, cleaned of what killed runs have left there.
-
-    It is a temporary folder and not next to the scenarios, so that an agent's `..` does not lead to the answers. Raises
-    `SetupError` if the folder belongs to another user.
-    """
-    root = Path(tempfile.gettempdir()) / f"steadyhand-{os.getuid()}"
-    root.mkdir(mode=0o700, exist_ok=True)
-    if root.is_symlink() or root.stat().st_uid != os.getuid():
-        raise SetupError(f"{root} belongs to another user; set TMPDIR to a folder that you own")
-    workspaces = root / "workspaces"
-    workspaces.mkdir(mode=0o700, exist_ok=True)
-    sweep_workspaces(workspaces)
-    return workspaces
-
-
 class Run:
     """A run that is loaded, checked and ready to execute. `pending` are the `planned` trials that it will run."""
 
@@ -266,6 +250,22 @@ class Run:
         from steadyhand.compose.calibration import Doubts
 
         return Doubts(self.settings, self.redactor, self._registries).of
+
+
+def clean_workspaces() -> Path:
+    """The user's folder for workspaces, cleaned of what killed runs have left there.
+
+    It is a temporary folder and not next to the scenarios, so that an agent's `..` does not lead to the answers. Raises
+    `SetupError` if the folder belongs to another user.
+    """
+    root = Path(tempfile.gettempdir()) / f"steadyhand-{os.getuid()}"
+    root.mkdir(mode=0o700, exist_ok=True)
+    if root.is_symlink() or root.stat().st_uid != os.getuid():
+        raise SetupError(f"{root} belongs to another user; set TMPDIR to a folder that you own")
+    workspaces = root / "workspaces"
+    workspaces.mkdir(mode=0o700, exist_ok=True)
+    sweep_workspaces(workspaces)
+    return workspaces
 
 
 def rates_of(reader: RunReader) -> list[ScenarioRate]:

@@ -122,6 +122,52 @@ class Given(NamedTuple):
 
 
 NOTHING_GIVEN = Given()
+
+
+def build_registry() -> Registry:
+    """Only the built-in parts."""
+    return Registry([builtin_plugin()])
+
+
+def open_registries(settings: Settings, given: Given = NOTHING_GIVEN, *, checking: bool = False) -> ScenarioRegistries:
+    """The built-in parts, those of `--plugin`, of the configuration's `plugins` and of `given`, and what is installed.
+
+    When `checking`, nothing that a scenario names will be imported or called.
+
+    Raises `SetupError` for a plugin that is not found, `FileError` for options that no part takes.
+    """
+    installed = InstalledPlugins()
+    base = Registry([builtin_plugin()], functools.cache(lambda: _installed_plugins(installed)))
+    config, live = settings.config, settings.options.live
+    if config.plugins or settings.options.plugins:
+        from steadyhand.plugins.resolve import resolve_plugins
+
+        place = Place(file="--plugin")
+        named = [PluginRef(name=name, place=place) for name in settings.options.plugins]
+        for refs, folder in ((config_plugins(config), config.folder), (named, Path.cwd())):
+            base = base.extended(resolve_plugins(refs, folder=folder, live=live, installed=installed).plugins)
+    if given.plugins:
+        base = base.extended(given.plugins)
+    check_parts(config, base)
+    return ScenarioRegistries(base, live=live, installed=installed, project=settings.project, checking=checking)
+
+
+def config_plugins(config: Config) -> list[PluginRef]:
+    place = Place(file=str(config.file))
+    return [
+        PluginRef(name=each.name, place=place, version=each.version, enabled=each.enabled, config=each.config)
+        for each in config.plugins
+    ]
+
+
+def _installed_plugins(installed: InstalledPlugins) -> list[Plugin]:
+    if not installed.names():
+        return []
+    from steadyhand.plugins.resolve import installed_plugins
+
+    return installed_plugins(installed)
+
+
 LIBRARY = SHIPPED / "scenarios"
 
 
@@ -306,50 +352,6 @@ def _read(file: Path) -> Rubric:
     if rubric is None:
         raise FileError(findings.problems)
     return rubric
-
-
-def build_registry() -> Registry:
-    """Only the built-in parts."""
-    return Registry([builtin_plugin()])
-
-
-def open_registries(settings: Settings, given: Given = NOTHING_GIVEN, *, checking: bool = False) -> ScenarioRegistries:
-    """The built-in parts, those of `--plugin`, of the configuration's `plugins` and of `given`, and what is installed.
-
-    When `checking`, nothing that a scenario names will be imported or called.
-
-    Raises `SetupError` for a plugin that is not found, `FileError` for options that no part takes.
-    """
-    installed = InstalledPlugins()
-    base = Registry([builtin_plugin()], functools.cache(lambda: _installed_plugins(installed)))
-    config, live = settings.config, settings.options.live
-    if config.plugins or settings.options.plugins:
-        from steadyhand.plugins.resolve import resolve_plugins
-
-        place = Place(file="--plugin")
-        named = [PluginRef(name=name, place=place) for name in settings.options.plugins]
-        for refs, folder in ((config_plugins(config), config.folder), (named, Path.cwd())):
-            base = base.extended(resolve_plugins(refs, folder=folder, live=live, installed=installed).plugins)
-    if given.plugins:
-        base = base.extended(given.plugins)
-    check_parts(config, base)
-    return ScenarioRegistries(base, live=live, installed=installed, project=settings.project, checking=checking)
-
-
-def config_plugins(config: Config) -> list[PluginRef]:
-    place = Place(file=str(config.file))
-    return [
-        PluginRef(name=each.name, place=place, version=each.version, enabled=each.enabled, config=each.config)
-        for each in config.plugins
-    ]
-
-
-def _installed_plugins(installed: InstalledPlugins) -> list[Plugin]:
-    if not installed.names():
-        return []
-    from steadyhand.plugins.resolve import installed_plugins
-
-    return installed_plugins(installed)
 
 
 def with_safe_ids(scenarios: Sequence[Scenario], redactor: Redactor) -> list[Scenario]:

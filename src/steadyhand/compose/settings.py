@@ -5,7 +5,6 @@ Also the configuration of parts: custom providers, and the options of parts.
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -32,7 +31,7 @@ from steadyhand.redaction import (
 )
 from steadyhand.spec.config import Project, config_problem, find_config, other_configs, read_config
 from steadyhand.spec.load import show_file
-from steadyhand.spec.validation import FieldPath, Findings, validate
+from steadyhand.spec.validation import FieldPath, Findings, nearest, validate
 
 DEFAULT_OUT = Path(".steadyhand/runs")
 DEFAULT_ENVIRONMENT = "local"
@@ -113,7 +112,27 @@ class Settings:
         self.project: Project = Project(self.config, trust=options.trust)
         self._variables: Mapping[str, str] | None = None
 
-    def ignored_configs(self, scenarios: Iterable[Scenario]) -> list[str]:
+    def notes(self, scenarios: Sequence[Scenario]) -> list[str]:
+        """What there is of configuration and does not count in this run."""
+        return [*self._ignored_configs(scenarios), *self._unused_services(scenarios)]
+
+    def _unused_services(self, scenarios: Iterable[Scenario]) -> list[str]:
+        """The tables of services that no scenario has, where one has a service without a table: a name may be
+        misspelt. Which services there are, only scenarios say, and this run may be of some of them."""
+        tables = self.config.services
+        if not tables:
+            return []
+        there = {service.name for scenario in scenarios for service in scenario.setup.services}
+        without = sorted(there - tables.keys())
+        notes: list[str] = []
+        for name in tables.keys() - there if without else ():
+            near = nearest(name, without)
+            hint = f"did you mean {near!r}?" if near else f"without options: {', '.join(without)}"
+            place = config_problem(self.config, ("services", name), "", "unknown-name").place
+            notes.append(f"{place}: no scenario has the service {name!r}, so its options are not used; {hint}")
+        return sorted(notes)
+
+    def _ignored_configs(self, scenarios: Iterable[Scenario]) -> list[str]:
         """A note for each configuration file next to or above a scenario that is not used in this run."""
         if self.options.ignore_config:
             return []
@@ -385,10 +404,10 @@ def _own_problem(name: str, provider: ProviderConfig, registry: Registry) -> str
     names = registry.names("models")
     if provider.type is None and provider.base_url is None:
         return unknown_part("models", name, names) + "; a custom provider needs a base_url"
-    near = difflib.get_close_matches(name, names, n=1, cutoff=_SIMILAR)
-    if provider.type is None and near and near[0] not in name:
+    near = nearest(name, names, likeness=_SIMILAR)
+    if provider.type is None and near is not None and near not in name:
         return (
-            f"unknown model provider {name!r}; did you mean {near[0]!r}? "
+            f"unknown model provider {name!r}; did you mean {near!r}? "
             f'If it is a custom provider, set its interface: type = "{DEFAULT_TYPE}"'
         )
     return None

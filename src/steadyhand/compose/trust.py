@@ -19,6 +19,7 @@ from steadyhand.plugins.registry import Registry
 from steadyhand.plugins.resolve import names_code
 from steadyhand.ports.agent import agent_facts
 from steadyhand.ports.evaluator import runs_commands
+from steadyhand.records.base import shorten
 from steadyhand.records.config import RunOptions
 from steadyhand.records.location import Place
 from steadyhand.records.scenario import Converse, RunCode, Scenario, evaluation_specs
@@ -26,7 +27,7 @@ from steadyhand.redaction import Redactor, secrets_in_command
 from steadyhand.spec.config import SHIPPED, Project, files_of, is_below
 
 _SHOWN = 8
-_LONGEST = 80
+_LONGEST = 77
 
 
 class Named(NamedTuple):
@@ -229,4 +230,4 @@ def _leaves(start: Path, name: str, folders: Iterable[Path]) -> bool:
 
 def _short(text: str) -> str:
     line = Redactor(secrets_in_command(text) | secrets_in_command(text.partition(":")[2])).text(" ".join(text.split()))
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
+    return shorten(line, _LONGEST)

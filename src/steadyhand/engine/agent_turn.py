@@ -123,6 +123,8 @@ async def _respond(agent: Agent, turn: Turn) -> Reply:
         raise AgentError(f"the agent raised {type(error).__name__}: {error}") from error
     if not isinstance(reply, Reply):  # pyright: ignore[reportUnnecessaryIsInstance] - a third party's agent may not keep to the port
         raise AgentError(f"the agent returned {type(reply).__name__}; expected a Reply")
+    if not isinstance(reply.text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - likewise
+        raise AgentError(f"the agent's Reply has {type(reply.text).__name__} for its text; expected a text")
     return reply
 
 

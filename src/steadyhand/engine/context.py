@@ -6,7 +6,7 @@ import random
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CoroutineType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -26,7 +26,15 @@ from steadyhand.ports.agent import (
     shows_of,
 )
 from steadyhand.ports.environment import Database, EnvironmentProvider, TrialDatabase
-from steadyhand.ports.evaluator import AnyEvaluator, TextCheck, fails_for_good, latency_bounds, reads_of, text_check
+from steadyhand.ports.evaluator import (
+    AnyEvaluator,
+    TextCheck,
+    fails_for_good,
+    latency_bounds,
+    needs_judge,
+    reads_of,
+    text_check,
+)
 from steadyhand.ports.model import ChatModel, Clock, Gate
 from steadyhand.ports.observer import EventSink
 from steadyhand.ports.services import Services
@@ -73,7 +81,7 @@ class PreparedCheck:
         self.params: Any = evaluator.params.model_validate(spec.params)
         self.reads: frozenset[Visible] = reads_of(evaluator)
         self.fails_for_good: bool = fails_for_good(evaluator)
-        self.budget: LatencyBounds | None = _budget(evaluator, self.params)
+        self.budget: LatencyBounds | None = latency_bounds(evaluator, self.params)
         self.digest: str = spec_digest(spec)
         self._text_check: tuple[TextCheck | None] | None = None
 
@@ -83,6 +91,11 @@ class PreparedCheck:
         if self._text_check is None:
             self._text_check = (text_check(self.evaluator, self.params),)
         return self._text_check[0]
+
+    @property
+    def needs_judge(self) -> bool:
+        """Raises what the evaluator's declaration does."""
+        return needs_judge(self.evaluator, self.params)
 
 
 class Invariants(NamedTuple):
@@ -128,13 +141,6 @@ def _budgets(step: Step, prepared: Callable[[EvaluationSpec], PreparedCheck]) ->
             budget = None
         if budget is not None:
             yield budget
-
-
-def _budget(evaluator: AnyEvaluator, params: Any) -> LatencyBounds | None:
-    try:
-        return latency_bounds(evaluator, params)
-    except Exception:  # noqa: BLE001 - the check itself, when it is made, ends in this error
-        return None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -300,6 +306,12 @@ class RunningTrial:
             known = self.parts.checks[id(spec)] = PreparedCheck(spec, self.parts.evaluator(spec.type))
         return known
 
+    def seen_by(self, check: PreparedCheck) -> TrialContext:
+        """The trial as the check may use it: without the judge unless the check declares to need one."""
+        if self.parts.judge is None or check.needs_judge:
+            return self
+        return cast("TrialContext", UnjudgedTrial(self))
+
     def prepared_step(self, step: Step) -> PreparedStep:
         """The step, prepared once for all trials of a run."""
         known = self.parts.steps.get(id(step))
@@ -324,6 +336,18 @@ class RunningTrial:
 
     def call(self, model: ChatModel, request: ChatRequest) -> CoroutineType[Any, Any, ChatResponse]:
         return self.caller.call(model, request)
+
+
+class UnjudgedTrial:
+    """A trial as a check sees it that declares to need no judge: it has none."""
+
+    judge: None = None
+
+    def __init__(self, trial: RunningTrial) -> None:
+        self._trial: RunningTrial = trial
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._trial, name)
 
 
 class StepResult:

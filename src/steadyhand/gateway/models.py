@@ -21,7 +21,7 @@ from steadyhand.gateway.dialect import BadRequest, Interface, encode, events
 from steadyhand.gateway.openai_chat import OpenAIChat
 from steadyhand.gateway.openai_responses import OpenAIResponses
 from steadyhand.gateway.relay import EVENT_STREAM, RelayedModel, StreamedAnswer
-from steadyhand.gateway.server import Address, Door
+from steadyhand.gateway.server import Address, TrialEndpoint
 from steadyhand.ports.agent import Addresses
 from steadyhand.ports.model import end_to_end
 from steadyhand.records.base import plain_object
@@ -50,12 +50,12 @@ class ModelMount:
             variables={f"{self._vendor}_BASE_URL": url, f"{self._vendor}_API_KEY": PLACEHOLDER_KEY},
         )
 
-    async def serve(self, request: GatewayRequest, door: Door) -> GatewayResponse:
+    async def serve(self, request: GatewayRequest, endpoint: TrialEndpoint) -> GatewayResponse:
         path = request.path.removeprefix("v1/")
-        if door.model is None:
+        if endpoint.model is None:
             return refusal(404, "no model is set for this trial; set one with --model")
         if request.method == "GET" and (path == "models" or path.startswith("models/")):
-            return json_response(_models(door.model.name, path.partition("/")[2]))
+            return json_response(_models(endpoint.model.name, path.partition("/")[2]))
         interface = self._interfaces.get(path)
         if interface is None or request.method != "POST":
             served = ", ".join(f"POST /{known}" for known in self._interfaces)
@@ -69,12 +69,12 @@ class ModelMount:
             asked = _relayed(interface, body, request.headers)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BadRequest, ValueError) as error:
             return refusal(400, f"the request cannot be read: {error}")
-        return await _answer(request, interface, body, asked, door)
+        return await _answer(request, interface, body, asked, endpoint)
 
-    async def settle(self, door: Door) -> None:
+    async def settle(self, endpoint: TrialEndpoint) -> None:
         """A turn's calls end with the turn, because the agent has waited for them."""
 
-    async def leave(self, door: Door) -> None:
+    async def leave(self, endpoint: TrialEndpoint) -> None:
         """Nothing is kept."""
 
 
@@ -101,13 +101,13 @@ def _models(name: str, wanted: str) -> dict[str, Any]:
 
 
 async def _answer(
-    request: GatewayRequest, interface: Interface, body: dict[str, Any], asked: ChatRequest, door: Door
+    request: GatewayRequest, interface: Interface, body: dict[str, Any], asked: ChatRequest, endpoint: TrialEndpoint
 ) -> GatewayResponse:
-    assert door.model is not None
+    assert endpoint.model is not None
     assert request.connection is not None
     streamed = StreamedAnswer(request.connection, interface, body) if body.get("stream") else None
     try:
-        answer = await door.trial.call(RelayedModel(door.model, request.connection, streamed), asked)
+        answer = await endpoint.trial.call(RelayedModel(endpoint.model, request.connection, streamed), asked)
     except ModelError as error:
         if streamed is None or not streamed.begun:
             return _failed(error)

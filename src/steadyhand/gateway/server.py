@@ -1,13 +1,13 @@
-"""The HTTP server of a run: a separate address (door) for each trial, with mounts behind it.
+"""The HTTP server of a run: a separate endpoint for each trial, with mounts behind it.
 
     http://127.0.0.1:PORT/TOKEN/MOUNT/...
 
 `TOKEN` is unguessable and belongs to one trial, so the address alone identifies the trial of a request. Each kind of
-service is a `Mount`, which is given the request and the door it came through. A request without a token goes to the
+service is a `Mount`, which is given the request and the endpoint it came through. A request without a token goes to the
 open mount, if any, which determines the trial itself.
 
 Work continues if its client disconnects, because the agent has already made the request, unless the mount handles that
-itself. It ends when the door is closed.
+itself. It ends when the endpoint is closed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Address:
         return f"{self.base_url}/{mount}"
 
 
-class Door:
+class TrialEndpoint:
     """The entry to one trial: `trial` receives the events."""
 
     def __init__(self, trial: TrialContext, address: Address) -> None:
@@ -60,32 +60,32 @@ class Door:
 
 
 class Mount(Protocol):
-    """A service behind every door, under one name."""
+    """A service behind every endpoint, under one name."""
 
     def addresses(self, address: Address) -> Addresses:
         """The addresses that an agent is given for this service; empty if it does not need it."""
         ...
 
-    async def serve(self, request: GatewayRequest, door: Door) -> GatewayResponse: ...
+    async def serve(self, request: GatewayRequest, endpoint: TrialEndpoint) -> GatewayResponse: ...
 
-    async def settle(self, door: Door) -> None:
+    async def settle(self, endpoint: TrialEndpoint) -> None:
         """The agent has ended a turn: wait, for a limited time, for data in transit."""
         ...
 
-    async def leave(self, door: Door) -> None:
-        """The agent is closed and the trial is about to end. Emit remaining events, and forget the door."""
+    async def leave(self, endpoint: TrialEndpoint) -> None:
+        """The agent is closed and the trial is about to end. Emit remaining events, and forget the endpoint."""
         ...
 
 
 @runtime_checkable
-class Watches(Protocol):
+class ObservingMount(Protocol):
     """A mount that observes the agent's actions."""
 
-    def shows(self, door: Door, declared: Shows) -> Shows:
+    def shows(self, endpoint: TrialEndpoint, declared: Shows) -> Shows:
         """What can currently be seen of the agent in this trial."""
         ...
 
-    def doubts(self, door: Door) -> tuple[str, ...]:
+    def doubts(self, endpoint: TrialEndpoint) -> tuple[str, ...]:
         """What arrived too late for the checks that needed it. Called after `leave`."""
         ...
 
@@ -114,7 +114,7 @@ class GatewayServer:
         self.late: Counter[str] = Counter()
         """Requests that arrived after their trial had ended, by trial."""
         self._in_the_open: dict[str, OpenHandler] = {}
-        self._doors: dict[str, Door] = {}
+        self._endpoints: dict[str, TrialEndpoint] = {}
         self._closed: dict[str, str] = {}
         self._servers: list[asyncio.Server] = []
         self._connections: set[GatewayConnection] = set()
@@ -149,11 +149,11 @@ class GatewayServer:
         loop = asyncio.get_running_loop()
         self._servers.append(await loop.create_server(self._connect, sock=bound, backlog=1024))
 
-    async def open_door(self, trial: TrialContext, model: ChatModel | None = None) -> Door:
+    async def open_endpoint(self, trial: TrialContext, model: ChatModel | None = None) -> TrialEndpoint:
         await self.start()
-        door = Door(trial, Address(self._origin, model))
-        self._doors[door.address.token] = door
-        return door
+        endpoint = TrialEndpoint(trial, Address(self._origin, model))
+        self._endpoints[endpoint.address.token] = endpoint
+        return endpoint
 
     def addresses(self, address: Address) -> Addresses:
         names: dict[str, str] = {}
@@ -170,65 +170,69 @@ class GatewayServer:
 
     def point(self, reusable: Addresses, trial: TrialContext | None) -> None:
         """Let the reusable addresses lead to this trial, which must be open here, or nowhere."""
-        found = None if trial is None else next((door for door in self._doors.values() if door.trial is trial), None)
+        found = (
+            None
+            if trial is None
+            else next((endpoint for endpoint in self._endpoints.values() if endpoint.trial is trial), None)
+        )
         if found is None:
-            self._doors.pop(reusable.token, None)
+            self._endpoints.pop(reusable.token, None)
         else:
-            self._doors[reusable.token] = found
+            self._endpoints[reusable.token] = found
 
-    def door(self, token: str) -> Door | None:
-        return self._doors.get(token)
+    def endpoint(self, token: str) -> TrialEndpoint | None:
+        return self._endpoints.get(token)
 
     @property
-    def doors(self) -> tuple[Door, ...]:
-        """The doors of the running trials."""
-        return tuple(set(self._doors.values()))
+    def endpoints(self) -> tuple[TrialEndpoint, ...]:
+        """The endpoints of the running trials."""
+        return tuple(set(self._endpoints.values()))
 
-    async def hear_out(self, door: Door) -> None:
+    async def hear_out(self, endpoint: TrialEndpoint) -> None:
         """A client that disconnected before its agent replied has done so by now; noticing it takes a few iterations of
         the event loop."""
-        for _ in range(_ROUNDS if door.at_work else 0):
+        for _ in range(_ROUNDS if endpoint.at_work else 0):
             await asyncio.sleep(0)
 
-    async def settle(self, door: Door) -> None:
+    async def settle(self, endpoint: TrialEndpoint) -> None:
         for mount in self.mounts.values():
-            await mount.settle(door)
+            await mount.settle(endpoint)
 
-    def shows(self, door: Door, declared: Shows) -> Shows:
+    def shows(self, endpoint: TrialEndpoint, declared: Shows) -> Shows:
         for mount in self.mounts.values():
-            if isinstance(mount, Watches):
-                declared = mount.shows(door, declared)
+            if isinstance(mount, ObservingMount):
+                declared = mount.shows(endpoint, declared)
         return declared
 
-    def doubts(self, door: Door) -> tuple[str, ...]:
-        watching = [mount for mount in self.mounts.values() if isinstance(mount, Watches)]
-        return tuple(doubt for mount in watching for doubt in mount.doubts(door))
+    def doubts(self, endpoint: TrialEndpoint) -> tuple[str, ...]:
+        watching = [mount for mount in self.mounts.values() if isinstance(mount, ObservingMount)]
+        return tuple(doubt for mount in watching for doubt in mount.doubts(endpoint))
 
-    async def close_door(self, door: Door) -> None:
+    async def close_endpoint(self, endpoint: TrialEndpoint) -> None:
         """From here on no request is accepted, and none is still being handled."""
-        if self._doors.pop(door.address.token, None) is None:
+        if self._endpoints.pop(endpoint.address.token, None) is None:
             return
-        for token in [token for token, open_door in self._doors.items() if open_door is door]:
-            del self._doors[token]
-        self._closed[door.address.token] = door.trial.trial_id
+        for token in [token for token, open_endpoint in self._endpoints.items() if open_endpoint is endpoint]:
+            del self._endpoints[token]
+        self._closed[endpoint.address.token] = endpoint.trial.trial_id
         if len(self._closed) > _MOST_CLOSED:
             del self._closed[next(iter(self._closed))]
-        under_way = tuple(door.at_work)
+        under_way = tuple(endpoint.at_work)
         if under_way:
-            await _hang_up(door.at_work)
+            await _hang_up(endpoint.at_work)
             many = (
                 f"{len(under_way)} requests to the gateway were"
                 if len(under_way) > 1
                 else "1 request to the gateway was"
             )
             message = f"{many} still under way when the trial ended"
-            door.trial.emit(Noted(at_ms=door.trial.elapsed_ms(), message=message, level="warning"))
+            endpoint.trial.emit(Noted(at_ms=endpoint.trial.elapsed_ms(), message=message, level="warning"))
         for mount in self.mounts.values():
-            await mount.leave(door)
+            await mount.leave(endpoint)
 
     async def close(self) -> None:
-        for door in tuple(self._doors.values()):
-            await self.close_door(door)
+        for endpoint in tuple(self._endpoints.values()):
+            await self.close_endpoint(endpoint)
         for server in self._servers:
             server.close()
         for bound in (self._socket, *self._more):
@@ -251,9 +255,9 @@ class GatewayServer:
         """Answer one request, as work of the trial whose address it was sent to."""
         path, _, query = call.target.partition("?")
         first, _, rest = path.lstrip("/").partition("/")
-        door = self._doors.get(first)
-        if door is None:
-            await connection.send(await self._without_door(call, first, path.lstrip("/"), query))
+        endpoint = self._endpoints.get(first)
+        if endpoint is None:
+            await connection.send(await self._without_endpoint(call, first, path.lstrip("/"), query))
             return
         name, _, below = rest.partition("/")
         mount = self.mounts.get(name)
@@ -263,22 +267,22 @@ class GatewayServer:
             return
         task = asyncio.current_task()
         assert task is not None
-        door.at_work[task] = connection
+        endpoint.at_work[task] = connection
         try:
             request = GatewayRequest(call.method, below, query, call.headers, bytes(call.body), connection)
-            await connection.send(await self._served(mount, request, door))
+            await connection.send(await self._served(mount, request, endpoint))
         finally:
-            del door.at_work[task]
+            del endpoint.at_work[task]
 
-    async def _served(self, mount: Mount, request: GatewayRequest, door: Door) -> GatewayResponse:
+    async def _served(self, mount: Mount, request: GatewayRequest, endpoint: TrialEndpoint) -> GatewayResponse:
         try:
-            return await mount.serve(request, door)
+            return await mount.serve(request, endpoint)
         except Exception as error:  # noqa: BLE001 - a bug of ours must neither hang the agent nor pass unseen
             message = f"the gateway failed: {type(error).__name__}: {error}"
-            door.trial.emit(Noted(at_ms=door.trial.elapsed_ms(), message=message, level="warning"))
+            endpoint.trial.emit(Noted(at_ms=endpoint.trial.elapsed_ms(), message=message, level="warning"))
             return refusal(500, message)
 
-    async def _without_door(self, call: GatewayCall, first: str, path: str, query: str) -> GatewayResponse:
+    async def _without_endpoint(self, call: GatewayCall, first: str, path: str, query: str) -> GatewayResponse:
         if first in self._closed:
             self.late[self._closed[first]] += 1
             return refusal(410, "the trial that this address belongs to has ended")
@@ -310,26 +314,26 @@ class TrialGateway:
     def __init__(self, server: GatewayServer, model: ChatModel | None = None) -> None:
         self._server = server
         self._model = model
-        self._door: Door | None = None
+        self._endpoint: TrialEndpoint | None = None
 
     async def open(self, trial: TrialContext) -> Addresses:
-        self._door = await self._server.open_door(trial, self._model)
-        return self._server.addresses(self._door.address)
+        self._endpoint = await self._server.open_endpoint(trial, self._model)
+        return self._server.addresses(self._endpoint.address)
 
     async def hear_out(self) -> None:
-        if self._door is not None:
-            await self._server.hear_out(self._door)
+        if self._endpoint is not None:
+            await self._server.hear_out(self._endpoint)
 
     async def settle(self) -> None:
-        if self._door is not None:
-            await self._server.settle(self._door)
+        if self._endpoint is not None:
+            await self._server.settle(self._endpoint)
 
     def shows(self, declared: Shows) -> Shows:
-        return declared if self._door is None else self._server.shows(self._door, declared)
+        return declared if self._endpoint is None else self._server.shows(self._endpoint, declared)
 
     def doubts(self) -> tuple[str, ...]:
-        return () if self._door is None else self._server.doubts(self._door)
+        return () if self._endpoint is None else self._server.doubts(self._endpoint)
 
     async def close(self) -> None:
-        if self._door is not None:
-            await self._server.close_door(self._door)
+        if self._endpoint is not None:
+            await self._server.close_endpoint(self._endpoint)

@@ -54,7 +54,7 @@ def kind_of(span: TraceSpan) -> SpanKind:
     return "model" if "gen_ai.request.model" in held or "llm.model_name" in held else "other"
 
 
-class Telling(Record):
+class SpanEvents(Record):
     """The events from spans, in the order in which they began. `tools` is whether the agent's tools are instrumented,
     and `without_arguments` names those whose spans lack the arguments."""
 
@@ -63,9 +63,9 @@ class Telling(Record):
     without_arguments: tuple[str, ...] = ()
 
 
-def tell(
+def read_spans(
     spans: Sequence[TraceSpan], known: Mapping[str, TraceSpan], *, at_ms: Callable[[int], float], models: bool = True
-) -> Telling:
+) -> SpanEvents:
     """`known` are all spans of the trace so far, by id; `at_ms` converts a span's time to the trial's.
 
     With `models` false, model calls are left out, because they are recorded elsewhere.
@@ -83,7 +83,7 @@ def tell(
                 events += _model_call(span, known, at_ms, models=models)
             case _:
                 pass
-    return Telling(events=tuple(events), tools=tools, without_arguments=tuple(dict.fromkeys(silent)))
+    return SpanEvents(events=tuple(events), tools=tools, without_arguments=tuple(dict.fromkeys(silent)))
 
 
 def agent_of(span: TraceSpan, known: Mapping[str, TraceSpan]) -> str | None:

@@ -21,8 +21,8 @@ from msgspec.structs import replace
 
 from steadyhand.gateway.connection import GatewayRequest, GatewayResponse, refusal
 from steadyhand.gateway.otlp import PROTOBUF, TraceSpan, UnreadableExport, protobuf_is_read, read_export
-from steadyhand.gateway.server import Address, Door, GatewayServer
-from steadyhand.gateway.spans import kind_of, tell
+from steadyhand.gateway.server import Address, GatewayServer, TrialEndpoint
+from steadyhand.gateway.spans import kind_of, read_spans
 from steadyhand.ports.agent import Addresses, Shows, TrialContext, turn_span_id
 from steadyhand.records.event import ActionTaken, AnyEvent, Noted
 
@@ -122,7 +122,7 @@ class TrialTrace:
         self._emit_late(late)
 
     def _emit_all(self, spans: list[TraceSpan]) -> None:
-        told = tell(spans, self._spans, at_ms=self._at_ms, models=self._models)
+        told = read_spans(spans, self._spans, at_ms=self._at_ms, models=self._models)
         self.tools_seen = self.tools_seen or told.tools
         for event in told.events:
             self._emit(event)
@@ -136,7 +136,7 @@ class TrialTrace:
         tools = [span for span in spans if kind_of(span) == "tool"]
         if not tools:
             return
-        for event in tell(tools, self._spans, at_ms=self._at_ms).events:
+        for event in read_spans(tools, self._spans, at_ms=self._at_ms).events:
             if isinstance(event, ActionTaken):
                 message = f"the action {event.name} was reported by the trace only after its turn had been checked"
                 self._emit(Noted(at_ms=self._trial.elapsed_ms(), message=message, level="warning"))
@@ -199,10 +199,10 @@ class TraceReceiver:
             },
         )
 
-    async def serve(self, request: GatewayRequest, door: Door) -> GatewayResponse:
+    async def serve(self, request: GatewayRequest, endpoint: TrialEndpoint) -> GatewayResponse:
         if not request.path.endswith("v1/traces"):
             return _accepted(request)  # metrics and logs, which the same variables may send here
-        trace = self._trace(door)
+        trace = self._trace(endpoint)
         try:
             trace.take(self._read(request))
         except UnreadableExport as error:
@@ -217,28 +217,28 @@ class TraceReceiver:
         try:
             spans = self._read(request)
         except UnreadableExport as error:
-            for door in self._server.doors:  # they may have been of any trial
-                self._trace(door).lose(str(error))
+            for endpoint in self._server.endpoints:  # they may have been of any trial
+                self._trace(endpoint).lose(str(error))
             return refusal(error.status, str(error))
         for trace_id in dict.fromkeys(span.trace_id for span in spans):
             own = [span for span in spans if span.trace_id == trace_id]
-            door = self._server.door(self._tokens.get(trace_id, ""))
-            if door is None:
+            endpoint = self._server.endpoint(self._tokens.get(trace_id, ""))
+            if endpoint is None:
                 self.foreign += len(own)
             else:
-                self._trace(door).take(own)
+                self._trace(endpoint).take(own)
         return _accepted(request)
 
-    async def settle(self, door: Door) -> None:
-        await self._trace(door).settle(wait_s=self._wait_s)
+    async def settle(self, endpoint: TrialEndpoint) -> None:
+        await self._trace(endpoint).settle(wait_s=self._wait_s)
 
-    async def leave(self, door: Door) -> None:
-        self._trace(door).leave()
-        self._tokens.pop(trace_id_of(door.address.token), None)
+    async def leave(self, endpoint: TrialEndpoint) -> None:
+        self._trace(endpoint).leave()
+        self._tokens.pop(trace_id_of(endpoint.address.token), None)
 
-    def shows(self, door: Door, declared: Shows) -> Shows:
+    def shows(self, endpoint: TrialEndpoint, declared: Shows) -> Shows:
         """What can be seen of the agent, given the trace so far."""
-        trace: TrialTrace | None = door.kept.get(MOUNT)
+        trace: TrialTrace | None = endpoint.kept.get(MOUNT)
         if not declared.acts or (declared.actions == "seen" and not declared.served_only) or trace is None:
             return declared
         if trace.problem is not None and (declared.traced or trace.tools_seen):
@@ -249,15 +249,15 @@ class TraceReceiver:
             return replace(declared, actions="seen", served_only=False)
         return declared
 
-    def doubts(self, door: Door) -> tuple[str, ...]:
-        trace: TrialTrace | None = door.kept.get(MOUNT)
+    def doubts(self, endpoint: TrialEndpoint) -> tuple[str, ...]:
+        trace: TrialTrace | None = endpoint.kept.get(MOUNT)
         return () if trace is None else tuple(trace.doubts)
 
-    def _trace(self, door: Door) -> TrialTrace:
-        if MOUNT not in door.kept:
-            trace_id = trace_id_of(door.address.token)
-            door.kept[MOUNT] = TrialTrace(door.trial, trace_id, models=door.model is None)
-        return door.kept[MOUNT]
+    def _trace(self, endpoint: TrialEndpoint) -> TrialTrace:
+        if MOUNT not in endpoint.kept:
+            trace_id = trace_id_of(endpoint.address.token)
+            endpoint.kept[MOUNT] = TrialTrace(endpoint.trial, trace_id, models=endpoint.model is None)
+        return endpoint.kept[MOUNT]
 
     def _read(self, request: GatewayRequest) -> list[TraceSpan]:
         if request.method != "POST":

@@ -42,7 +42,8 @@ class Plugin(Record):
     terminations  a `custom_condition`        -> a `Termination`
 
     `version` is compared with the scenario's `version`; left out, an installed plugin has its package's version.
-    `config` is what the scenario or the configuration sets for it, filled in when it is resolved.
+    `config` is what the scenario or the configuration sets for it, and `origin` the object that it was made of; both
+    are filled in when it is resolved.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Plugin(Record):
     services: Mapping[str, Any] = {}
     terminations: Mapping[str, Termination | str] = {}
     config: Mapping[str, Any] = {}
+    origin: str = ""
 
 
 class PluginFactory:
@@ -105,9 +107,11 @@ OptionsT = TypeVar("OptionsT", bound=Options)
 
 
 def options_of(factory: object) -> type[Options] | None:
-    """The options that the factory declares."""
-    declared: type[Options] | None = getattr(factory, "options", None)
-    return declared
+    """The options that the factory declares. Raises `SetupError` if that is not a shape of options."""
+    declared: object = getattr(factory, "options", None)
+    if declared is None or (inspect.isclass(declared) and issubclass(declared, BaseModel)):
+        return cast("type[Options] | None", declared)
+    raise SetupError(f"`options` of {factory!r} is {declared!r}; expected a subclass of Options")
 
 
 def read_options(shape: type[OptionsT], given: Mapping[str, Any], owner: str) -> OptionsT:
@@ -203,7 +207,7 @@ class JudgeSettings(Record):
 
 
 class UserSettings(Record):
-    """What a simulated user is built from. `choose` is as in `JudgeSettings`."""
+    """What a simulated user is built from. `choose` is as in `JudgeSettings`; it raises where there is no model."""
 
     choose: Callable[[str | None], ChatModel]
     options: Mapping[str, Any] = {}
@@ -232,6 +236,8 @@ class JudgeFactory(Protocol):
 
 
 class UserFactory(Protocol):
+    """Usually the simulated user's class. It declares `options`, and `needs_model = False` if it does without one."""
+
     def __call__(self, settings: UserSettings) -> UserSimulator: ...
 
 

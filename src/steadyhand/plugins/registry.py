@@ -14,11 +14,11 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args
 
 import msgspec
 
-from steadyhand.errors import SetupError
+from steadyhand.errors import SetupError, SteadyhandError
 from steadyhand.plugins.plugin import (
     AgentFactory,
     EnvironmentFactory,
@@ -29,9 +29,10 @@ from steadyhand.plugins.plugin import (
     UserFactory,
     provided_service,
 )
-from steadyhand.ports.evaluator import AnyEvaluator, EvaluationParams
+from steadyhand.ports.evaluator import AnyEvaluator, EvaluationParams, reads_of
 from steadyhand.ports.services import Action, ProvidedService
-from steadyhand.spec.validation import nearest
+from steadyhand.records.event import Visible
+from steadyhand.spec.validation import advice, nearest
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -53,6 +54,8 @@ _NOUN: dict[ExtensionPoint, str] = {
 _OFFERED: tuple[ExtensionPoint, ...] = ("actions", "services")
 """Extension points that are offered to agents without being named. Only explicitly chosen plugins provide these."""
 GROUP = "steadyhand.plugins"
+S = TypeVar("S")
+P = TypeVar("P")
 
 
 class Registry:
@@ -63,6 +66,8 @@ class Registry:
         self._parts: dict[ExtensionPoint, dict[str, Any]] = {point: {} for point in _NOUN}
         self._owner: dict[tuple[ExtensionPoint, str], Plugin] = {}
         self._evaluators: dict[str, AnyEvaluator] = {}
+        self._unchosen: set[tuple[ExtensionPoint, str]] = set()
+        """What is there because it is installed. A plugin that somebody names comes before it."""
         self._installed: Callable[[], Sequence[Plugin]] | None = installed
         for plugin in plugins:
             self._add(plugin)
@@ -73,6 +78,7 @@ class Registry:
         wider._parts = {point: dict(parts) for point, parts in self._parts.items()}
         wider._owner = dict(self._owner)
         wider._evaluators = dict(self._evaluators)
+        wider._unchosen = set(self._unchosen)
         for plugin in plugins:
             wider._add(plugin)
         return wider
@@ -85,8 +91,12 @@ class Registry:
                 raise SetupError(f"plugin {plugin.name!r}: `{point}` must map names to parts, and is a {found}")
             for name, part in cast("Mapping[str, Any]", contributed).items():
                 owner = self._owner.get((point, name))
-                if owner is not None and not _same(owner, plugin):
+                if (point, name) in self._unchosen:
+                    self._unchosen.discard((point, name))
+                elif owner is not None and not _same(owner, plugin):
                     raise SetupError(f"plugins {owner.name!r} and {plugin.name!r} both provide the {noun} {name!r}")
+                if point == "evaluators" and owner is not None:
+                    self._evaluators.pop(name, None)
                 self._owner[point, name] = plugin
                 self._parts[point][name] = part
 
@@ -103,6 +113,7 @@ class Registry:
                 if point not in _OFFERED
             }
             self._add(msgspec.structs.replace(plugin, actions={}, services={}, **news))
+        self._unchosen = set(self._owner) - chosen
 
     def has(self, point: ExtensionPoint, name: str) -> bool:
         """Whether a plugin provides it; loads nothing except, if necessary, the installed plugins."""
@@ -139,7 +150,19 @@ class Registry:
         """The one instance of this evaluator."""
         found = self._evaluators.get(type_)
         if found is None:
-            found = self._evaluators[type_] = cast("AnyEvaluator", self._get("evaluators", type_)())
+            found = self._evaluators[type_] = self._made_evaluator(type_)
+        return found
+
+    def _made_evaluator(self, type_: str) -> AnyEvaluator:
+        make, owner = self._get("evaluators", type_), self._owner["evaluators", type_].name
+        try:
+            found: AnyEvaluator = make()
+        except Exception as error:
+            raise SetupError(f"plugin {owner!r}: evaluator {type_!r} cannot be made: {fault(error)}") from error
+        wrong = sorted(set(map(str, reads_of(found))) - set(get_args(Visible)))
+        if wrong:
+            near = advice(wrong[0], get_args(Visible))
+            raise SetupError(f"plugin {owner!r}: evaluator {type_!r} reads {wrong[0]!r}, which there is not{near}")
         return found
 
     def actions(self) -> dict[str, Action]:
@@ -180,13 +203,21 @@ class Registry:
         part = parts[name]
         if isinstance(part, str):
             part = parts[name] = _load(part, self._owner[point, name].name)
+        if point not in _OFFERED and not callable(part):
+            owner, found = self._owner[point, name].name, type(part).__name__
+            raise SetupError(f"plugin {owner!r}: the {_NOUN[point]} {name!r} is a {found}, not a class or a function")
         return part
 
 
 def _same(one: Plugin, other: Plugin) -> bool:
     """Whether they are the same plugin, named by the configuration and by a scenario; the scenario's `config`
-    counts."""
-    return msgspec.structs.replace(one, config={}) == msgspec.structs.replace(other, config={})
+    counts.
+
+    A factory may make another plugin of another `config`, so what they were made of counts, where that is known.
+    """
+    if one.origin and one.origin == other.origin:
+        return True
+    return msgspec.structs.replace(one, config={}, origin="") == msgspec.structs.replace(other, config={}, origin="")
 
 
 class EvaluationCatalogue(Mapping[str, type[EvaluationParams]]):
@@ -266,6 +297,16 @@ def load_file(path: Path, *, noun: str = "plugin file") -> ModuleType:
             del sys.modules[name]
             raise SetupError(f"{noun} {fault(error, path)}") from error
     return module
+
+
+def build_part(factory: Callable[[S], P], settings: S, what: str) -> P:
+    """Call a factory. Raises `SetupError`, which begins with `what`, also for what it did not mean to raise."""
+    try:
+        return factory(settings)
+    except SteadyhandError:
+        raise
+    except Exception as error:
+        raise SetupError(f"{what} cannot be made: {fault(error)}") from error
 
 
 def fault(error: BaseException, path: Path | None = None) -> str:

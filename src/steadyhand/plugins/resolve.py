@@ -97,6 +97,10 @@ class ResolvedPlugins(Record):
     unloaded: tuple[str, ...] = ()
 
 
+class NeedsConfig(SetupError):
+    """A plugin's factory raised, and was given no configuration."""
+
+
 def names_code(name: str) -> bool:
     """Whether a plugin of this name is a file or a module, which loading would execute, rather than an installed one.
 
@@ -182,6 +186,8 @@ def installed_plugins(installed: InstalledPlugins) -> list[Plugin]:
         ref = PluginRef(name=name, place=Place(file=""))
         try:
             plugin = _find(ref, Path(), installed)
+        except NeedsConfig:
+            continue
         except UsageError as error:
             raise SetupError(f"installed plugin {name!r}: {error}; fix or uninstall it") from error
         if plugin is not None:
@@ -192,10 +198,13 @@ def installed_plugins(installed: InstalledPlugins) -> list[Plugin]:
 def _find(ref: PluginRef, folder: Path, installed: InstalledPlugins) -> Plugin | None:
     """The plugin; None if the name is neither a file nor an import path, and no installed plugin has it."""
     package_version: str | None = None
+    origin = ref.name
     file, path = _FILE.fullmatch(ref.name), _IMPORT.fullmatch(ref.name)
     if file is not None:
         module = load_file(folder / file["file"])
-        target = _attribute(module, file["attribute"] or "plugin", str(folder / file["file"]))
+        attribute = file["attribute"] or "plugin"
+        target = _attribute(module, attribute, str(folder / file["file"]))
+        origin = f"{module.__file__}:{attribute}"
     elif path is not None:
         target = _imported(path["module"], path["attribute"])
     else:
@@ -203,8 +212,9 @@ def _find(ref: PluginRef, folder: Path, installed: InstalledPlugins) -> Plugin |
         if entry is None:
             return None
         target = _entry_target(entry)
+        origin = entry.value
         package_version = entry.dist.version if entry.dist is not None else None
-    plugin = _made(target, ref)
+    plugin = msgspec.structs.replace(_made(target, ref), origin=origin)
     if plugin.version == "0" and package_version is not None:
         plugin = msgspec.structs.replace(plugin, version=package_version)
     if ref.version is not None:
@@ -238,10 +248,9 @@ def _made(target: Any, ref: PluginRef) -> Plugin:
     if isinstance(target, PluginFactory):
         try:
             plugin = target(dict(ref.config))
-        except UsageError:
-            raise
         except Exception as error:
-            raise SetupError(f"it raised when given its config: {fault(error)}") from error
+            told = str(error) if isinstance(error, UsageError) else f"it raised when given its config: {fault(error)}"
+            raise (SetupError if ref.config else NeedsConfig)(told) from error
     if not isinstance(plugin, Plugin):
         hint = "; to use a function that returns one, decorate it with steadyhand.plugin.plugin_factory"
         found = f"found {type(plugin).__name__}{hint if callable(target) else ''}"
@@ -266,5 +275,5 @@ def _stem(name: str) -> str:
 
 
 def _refuse_duplicates(found: Sequence[tuple[PluginRef, Plugin]]) -> None:
-    labelled = [msgspec.structs.replace(plugin, name=f"{ref.name} ({ref.place})") for ref, plugin in found]
+    labelled = [msgspec.structs.replace(plugin, name=f"{ref.name} ({ref.place})", origin="") for ref, plugin in found]
     Registry(labelled)

@@ -334,7 +334,7 @@ second attempt was no better and was used anyway."""
 
 
 class UserSimulator(Protocol):
-    """Plays the user. One instance serves one trial."""
+    """Plays the user. One instance serves one trial. Its factory may declare `needs_model`."""
 
     async def generate_response(
         self, history: tuple[ConversationTurn, ...], config: UserSimulatorConfig, trial: TrialContext
@@ -345,3 +345,8 @@ class UserSimulator(Protocol):
         `Noted` event with the topic `ASKED_AGAIN`.
         """
         ...
+
+
+def user_needs_model(factory: object) -> bool:
+    """Whether it takes a chat model to play the user: the factory's attribute `needs_model`, or True."""
+    return bool(getattr(factory, "needs_model", True))

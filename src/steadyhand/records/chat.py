@@ -343,8 +343,8 @@ class Usage(Record, rename={"input_tokens": "input", "output_tokens": "output"})
 class ChatResponse(Record):
     """The result of one successful attempt.
 
-    `chunks` are (milliseconds after the request was sent, piece of text). `source` says whether the answer came live
-    from the model; anything else is never graded for latency. An answer that was `cut` holds what had arrived by
+    `chunks` are (milliseconds after the request was sent, number of characters). `source` says whether the answer came
+    live from the model; anything else is never graded for latency. An answer that was `cut` holds what had arrived by
     `ChatRequest.cut_after_ms`, its `finish_reason` is `deadline` and `attempt.cut_ms` is set. `timing_includes` says
     what else is included in the times, besides the model and the network. `finish_reason` is None if the server did not
     say, `finish_raw` is its own term, and `token_limit` is the request's token limit, if any. If the request was

@@ -183,10 +183,16 @@ def passed(
     *,
     evidence: Evidence | None = None,
     figures: dict[str, Any] | None = None,
+    judge: JudgeNote | None = None,
     rests_on: Ground | None = None,
 ) -> EvaluationResult:
     return EvaluationResult(
-        verdict=Verdict.PASSED, message=message, evidence=evidence, figures=figures or {}, rests_on=rests_on
+        verdict=Verdict.PASSED,
+        message=message,
+        evidence=evidence,
+        figures=figures or {},
+        judge=judge,
+        rests_on=rests_on,
     )
 
 
@@ -195,18 +201,30 @@ def failed(
     *,
     evidence: Evidence | None = None,
     figures: dict[str, Any] | None = None,
+    judge: JudgeNote | None = None,
     rests_on: Ground | None = None,
 ) -> EvaluationResult:
     return EvaluationResult(
-        verdict=Verdict.FAILED, message=message, evidence=evidence, figures=figures or {}, rests_on=rests_on
+        verdict=Verdict.FAILED,
+        message=message,
+        evidence=evidence,
+        figures=figures or {},
+        judge=judge,
+        rests_on=rests_on,
     )
 
 
 def inconclusive(
-    message: str, *, evidence: Evidence | None = None, figures: dict[str, Any] | None = None
+    message: str,
+    *,
+    evidence: Evidence | None = None,
+    figures: dict[str, Any] | None = None,
+    judge: JudgeNote | None = None,
 ) -> EvaluationResult:
     """It could not be decided: neither a pass nor a failure of the agent."""
-    return EvaluationResult(verdict=Verdict.INCONCLUSIVE, message=message, evidence=evidence, figures=figures or {})
+    return EvaluationResult(
+        verdict=Verdict.INCONCLUSIVE, message=message, evidence=evidence, figures=figures or {}, judge=judge
+    )
 
 
 class Anchor(Record):

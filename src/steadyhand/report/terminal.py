@@ -152,11 +152,6 @@ class _Gathered:
             self.told.append(trial)
 
 
-def _several_trials(rates: Sequence[ScenarioRate]) -> bool:
-    """A single trial of a single scenario has no figures beyond its own."""
-    return len(rates) > 1 or any(rate.total + rate.saved > 1 for rate in rates)
-
-
 def render_run(
     header: RunHeader,
     trials: Iterable[TrialRecord],
@@ -192,6 +187,24 @@ def render_run(
         yield ""
     yield from _totals(header, rates, found, page, view)
     yield from _provenance(header, record)
+
+
+def render_stored_run(
+    reader: RunReader,
+    rates: Sequence[ScenarioRate],
+    page: Page,
+    *,
+    view: View = View(),  # noqa: B008 - frozen
+) -> Iterator[str]:
+    """A recorded run, as it was shown when it ended. Raises `StoreError` if it cannot be read."""
+    yield from render_run(reader.header, reader.trials(), page, rates=rates, record=reader.path, view=view)
+    if reader.status != "finished":
+        yield f"status: {reader.status}"
+
+
+def _several_trials(rates: Sequence[ScenarioRate]) -> bool:
+    """A single trial of a single scenario has no figures beyond its own."""
+    return len(rates) > 1 or any(rate.total + rate.saved > 1 for rate in rates)
 
 
 def _totals(
@@ -425,16 +438,3 @@ def _warnings(warnings: Counter[str], page: Page) -> Iterator[str]:
         lines = list(page.wrap(message + mark, indent=len("warning: ")))
         yield f"{page.paint('warning:', 'fair')} {lines[0]}"
         yield from (" " * len("warning: ") + line for line in lines[1:])
-
-
-def render_stored_run(
-    reader: RunReader,
-    rates: Sequence[ScenarioRate],
-    page: Page,
-    *,
-    view: View = View(),  # noqa: B008 - frozen
-) -> Iterator[str]:
-    """A recorded run, as it was shown when it ended. Raises `StoreError` if it cannot be read."""
-    yield from render_run(reader.header, reader.trials(), page, rates=rates, record=reader.path, view=view)
-    if reader.status != "finished":
-        yield f"status: {reader.status}"

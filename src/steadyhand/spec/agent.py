@@ -40,7 +40,7 @@ from steadyhand.spec.yaml import Document
 
 Catalogue = Mapping[str, type[BaseModel]]
 Specs = dict[tuple[int, str], tuple[EvaluationSpec, ...]]
-COMMON_KEYS = frozenset(EvaluationHead.model_fields)
+COMMON_KEYS = tuple(EvaluationHead.model_fields)
 _ANSWERS = ("response", "responseFn", "error")
 _ENDING = re.compile(r"(?:\.scenario)?(?:\.ya?ml|\.json)?\Z", re.IGNORECASE)
 

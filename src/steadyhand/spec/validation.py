@@ -107,7 +107,7 @@ def describe(value: Any) -> str:
     return "a mapping" if isinstance(value, dict) else str(value)
 
 
-def nearest(name: str, allowed: Iterable[str]) -> str | None:
+def nearest(name: str, allowed: Iterable[str], *, likeness: float = 0.6) -> str | None:
     """The allowed name most like `name`, or None when none is close. `maxTurns` is close to `max_turns`."""
     by_letters: dict[str, str] = {}
     for right in allowed:
@@ -115,7 +115,7 @@ def nearest(name: str, allowed: Iterable[str]) -> str | None:
     wanted = _letters(name)
     if wanted in by_letters:
         return by_letters[wanted]
-    near = difflib.get_close_matches(wanted, by_letters, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(wanted, by_letters, n=1, cutoff=likeness)
     return by_letters[near[0]] if near else None
 
 

@@ -104,11 +104,26 @@ def test_a_run_has_one_configuration_and_says_which_others_it_ignores(project):
     scenarios = [project.one(), project.one(name="inner/one.scenario.yaml")]
     settings = project.settings()
     assert settings.retries == 1
-    (note,) = settings.ignored_configs(scenarios)
+    (note,) = settings.notes(scenarios)
     assert note == "inner/steadyhand.toml is ignored: this run uses steadyhand.toml; choose another with --config"
     assert project.settings(config=Path("inner/steadyhand.toml")).retries == 7
     none = project.settings(ignore_config=True)
-    assert (none.retries, none.ignored_configs(scenarios)) == (DEFAULT_RETRIES, [])
+    assert (none.retries, none.notes(scenarios)) == (DEFAULT_RETRIES, [])
+
+
+def test_options_of_a_service_that_no_scenario_has_are_noted(project):
+    served = AGENT.replace("run:", "setup: {services: {shop: {mcp: ./shop}}}\nrun:", 1)
+    scenarios = [project.one(served)]
+    project.write("steadyhand.toml", "retries = 1\n[services.shpo]\nstart_timeout_s = 5\n")
+    assert project.settings().notes(scenarios) == [
+        "steadyhand.toml:2:1: no scenario has the service 'shpo', so its options are not used; did you mean 'shop'?"
+    ]
+    project.write("steadyhand.toml", "[services.orders]\nstart_timeout_s = 5\n")
+    (note,) = project.settings().notes(scenarios)
+    assert note.endswith("no scenario has the service 'orders', so its options are not used; without options: shop")
+    assert project.settings().notes([project.one()]) == [], "those of other scenarios are not run now"
+    project.write("steadyhand.toml", "[services.shop]\nstart_timeout_s = 5\n[services.orders]\n")
+    assert project.settings().notes(scenarios) == []
 
 
 def test_a_configuration_that_is_not_there_is_an_error(project):

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from steadyhand.errors import SetupError
-from steadyhand.plugins.registry import InstalledPlugins
-from steadyhand.plugins.resolve import ResolvedPlugins, resolve_plugins
+from steadyhand.plugins.registry import InstalledPlugins, Registry
+from steadyhand.plugins.resolve import ResolvedPlugins, installed_plugins, resolve_plugins
 from steadyhand.records.location import Place
 from steadyhand.records.scenario import PluginRef
 
@@ -60,6 +60,28 @@ def test_an_entry_point_has_its_packages_version(tmp_path: Path, packages: Path)
 def test_an_entry_point_may_be_named_as_in_npm(tmp_path: Path, packages: Path):
     resolved = resolve(tmp_path, ref("@acme/plugin-make", config={"v": "3.0"}), live=True)
     assert [(plugin.name, plugin.version) for plugin in resolved.plugins] == [("made", "3.0")]
+
+
+def test_an_installed_factory_that_needs_a_configuration_is_for_those_who_name_it(tmp_path: Path, packages: Path):
+    assert [plugin.name for plugin in installed_plugins(InstalledPlugins())] == ["probe"]
+    with pytest.raises(SetupError, match=r"plugin '@acme/plugin-make': it raised when given its config: .*KeyError"):
+        resolve(tmp_path, ref("@acme/plugin-make"))
+
+
+def test_a_factory_that_is_named_twice_is_one_plugin_made_of_the_later_configuration(tmp_path: Path):
+    (tmp_path / "made.py").write_text(
+        PLUGIN + "from steadyhand.plugin import plugin_factory\n@plugin_factory\n"
+        "def plugin(config):\n    return Plugin(name='made', services={'it': [config['a']]}, models={'m': 'x:y'})\n"
+    )
+    project, scenario = (resolve(tmp_path, ref("./made.py", config={"a": a})).plugins for a in (1, 2))
+    registry = Registry([]).extended(project).extended(scenario)
+    assert registry.part("services", "it") == [2]
+    (tmp_path / "other.py").write_text((tmp_path / "made.py").read_text())
+    other = resolve(tmp_path, ref("./other.py", config={"a": 3})).plugins
+    with pytest.raises(SetupError, match="both bring the model provider 'm'"):
+        registry.extended(other)
+    with pytest.raises(SetupError, match=r"both bring the model provider 'm'"):
+        resolve(tmp_path, ref("./made.py", config={"a": 1}), ref("./made.py", config={"a": 2}))
 
 
 def test_entry_points_are_read_once(tmp_path: Path, packages: Path):

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import msgspec
 from pydantic import Field
 
-from steadyhand.builtin.agents.message_list import Taken, tool_calls
+from steadyhand.builtin.agents.message_list import AgentStep, tool_calls
 from steadyhand.builtin.agents.options import TracedOptions, filled_addresses, reached_through, shown_url
 from steadyhand.builtin.agents.trajectory import TrajectoryReporter, latest_user_text
 from steadyhand.errors import AgentError, ModelError
@@ -245,7 +245,7 @@ class TemplateAgent(HttpAgent):
             raise AgentError(f"{self._name}: option session points to a {type(found).__name__}; expected text")
         self.session = str(found)
 
-    def _taken(self, answer: Any, path: str) -> list[Taken]:
+    def _taken(self, answer: Any, path: str) -> list[AgentStep]:
         """An answer without tool calls may leave them out, at the end of the path only."""
         try:
             found = self._at_path(answer, path)
@@ -262,12 +262,12 @@ class TemplateAgent(HttpAgent):
             calls = tool_calls(found)
         except AgentError as error:
             raise AgentError(f"{self._name}: {error}") from error
-        steps: list[Taken] = []
+        steps: list[AgentStep] = []
         for number, (call, entry) in enumerate(zip(calls, cast("list[Any]", found or ()), strict=True), start=1):
             call_id = call.id or f"call {number}"
             failed = bool(entry.get("error")) or entry.get("status") in ("error", "failed")
             steps.append(msgspec.structs.replace(call, id=call_id, failed=failed))
             result = next((entry[name] for name in ("result", "output", "error") if entry.get(name) is not None), None)
             if result is not None:
-                steps.append(Taken(kind="result", id=call_id, name=call.name, content=result, failed=failed))
+                steps.append(AgentStep(kind="result", id=call_id, name=call.name, content=result, failed=failed))
         return steps

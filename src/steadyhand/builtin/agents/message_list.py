@@ -23,7 +23,7 @@ _NO_STEP = ("mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "
 _FAILED = ("error", "failed", "incomplete")
 
 
-class Taken(Record):
+class AgentStep(Record):
     """A step that the agent took: a thought, a tool call, or what came back from the call with the same `id`."""
 
     kind: Literal["thought", "call", "result"]
@@ -45,7 +45,7 @@ def with_fields(value: Any) -> Mapping[str, Any] | None:
     return None
 
 
-def tool_calls(given: object) -> tuple[Taken, ...]:
+def tool_calls(given: object) -> tuple[AgentStep, ...]:
     """The `tool_calls` of a reply. Raises `AgentError` if they cannot be read."""
     if given is None:
         return ()
@@ -55,7 +55,7 @@ def tool_calls(given: object) -> tuple[Taken, ...]:
     return tuple(_call(call, f"entry {number} of its `tool_calls`") for number, call in enumerate(calls, start=1))
 
 
-def _call(call: object, where: str) -> Taken:
+def _call(call: object, where: str) -> AgentStep:
     if isinstance(call, ToolCall):
         arguments = call.arguments if call.raw is None else call.raw
         call = {"id": call.id, "name": call.name, "arguments": arguments}
@@ -74,7 +74,7 @@ def _call(call: object, where: str) -> Taken:
         params = _params(arguments)
     except ValueError as error:
         raise AgentError(f"{where} ({name}) has {error}") from error
-    return Taken(kind="call", id=_text_of(entry.get("id")), name=name, params=params)
+    return AgentStep(kind="call", id=_text_of(entry.get("id")), name=name, params=params)
 
 
 def _params(arguments: Any) -> dict[str, Any]:
@@ -95,15 +95,15 @@ class TurnMessages:
     """The steps of a turn, the text of its last assistant message, and notes on everything else."""
 
     def __init__(self) -> None:
-        self.steps: list[Taken] = []
+        self.steps: list[AgentStep] = []
         self.notes: list[str] = []
         self.text: str | None = None
         self.last: str | None = None
-        self._calls: dict[str, Taken] = {}
+        self._calls: dict[str, AgentStep] = {}
 
     def thought(self, text: str, *, agent: str | None = None) -> None:
         if text.strip():
-            self.steps.append(Taken(kind="thought", content=text, agent=agent))
+            self.steps.append(AgentStep(kind="thought", content=text, agent=agent))
 
     def call(self, name: str, arguments: Any, *, id: str | None, agent: str | None = None) -> None:  # noqa: A002 - its name everywhere
         """A call whose arguments cannot be read was refused by the framework: an action that failed."""
@@ -111,7 +111,7 @@ class TurnMessages:
             params, failed = _params(arguments), False
         except ValueError:
             params, failed = {"unreadable_arguments": str(arguments)}, True
-        self._add(Taken(kind="call", id=id or "", name=name, params=params, failed=failed, agent=agent))
+        self._add(AgentStep(kind="call", id=id or "", name=name, params=params, failed=failed, agent=agent))
 
     def result(self, id: str | None, content: Any, *, failed: bool = False, name: str | None = None) -> None:  # noqa: A002 - its name everywhere
         """Raises `AgentError` for the result of an unknown call: its arguments would be missing."""
@@ -121,7 +121,7 @@ class TurnMessages:
         if not any(step is call for step in self.steps):
             self.steps.append(call)  # asked for in an earlier turn, and made in this one
         self.steps.append(
-            Taken(kind="result", id=call.id, name=call.name, content=content, failed=failed, agent=call.agent)
+            AgentStep(kind="result", id=call.id, name=call.name, content=content, failed=failed, agent=call.agent)
         )
 
     def message(self, message: Mapping[str, Any], where: str) -> None:
@@ -163,7 +163,7 @@ class TurnMessages:
             else:
                 self.notes.append(f"{where} has a part of the unknown type {kind!r}, which was ignored")
         for call in tool_calls(message.get("tool_calls")):
-            self._add(Taken(kind="call", id=call.id, name=call.name, params=call.params, agent=agent))
+            self._add(AgentStep(kind="call", id=call.id, name=call.name, params=call.params, agent=agent))
         if message.get("function_call"):
             self._add(_call(message["function_call"], f"the function_call of {where}"))
         for call in message.get("invalid_tool_calls") or ():
@@ -199,7 +199,7 @@ class TurnMessages:
         """Calls of earlier turns, whose results may come in this one."""
         self._calls.update(other._calls)
 
-    def _add(self, call: Taken) -> None:
+    def _add(self, call: AgentStep) -> None:
         self.steps.append(call)
         if call.id:
             self._calls[call.id] = call

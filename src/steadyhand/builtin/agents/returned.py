@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import msgspec
 
-from steadyhand.builtin.agents.message_list import Taken, TurnMessages, tool_calls, turn_messages, with_fields
+from steadyhand.builtin.agents.message_list import AgentStep, TurnMessages, tool_calls, turn_messages, with_fields
 from steadyhand.errors import AgentError
 from steadyhand.ports.agent import Reply, Turn
 from steadyhand.records.base import Record
@@ -35,7 +35,7 @@ class Returned(Record):
     for tool calls, so that their absence means that none were made; a plain reply does not."""
 
     reply: Reply
-    steps: tuple[Taken, ...] = ()
+    steps: tuple[AgentStep, ...] = ()
     notes: tuple[str, ...] = ()
     tells: bool = False
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from steadyhand.builtin.agents.message_list import Taken
+from steadyhand.builtin.agents.message_list import AgentStep
 from steadyhand.plugins.plugin import AgentSettings
 from steadyhand.ports.agent import Shows, TrialContext, Turn
 from steadyhand.records.base import plain_object
@@ -41,7 +41,7 @@ class TrajectoryReporter:
         self._actions: int = 0
         self._last: dict[str, str] = {}
 
-    def taken(self, steps: Sequence[Taken]) -> None:
+    def taken(self, steps: Sequence[AgentStep]) -> None:
         """Steps that were reported together, after all of them had ended."""
         failed = {step.id for step in steps if step.kind == "result" and step.failed and step.id}
         actions: dict[str, str] = {}

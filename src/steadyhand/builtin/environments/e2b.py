@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, TypedDict
 
 from pydantic import AfterValidator, Field
 
-from steadyhand.builtin.environments.files import LeadsOut, LocalLimits, split_path
+from steadyhand.builtin.environments.files import LocalLimits, OutsideWorkspace, split_path
 from steadyhand.builtin.environments.process import BoundedOutput
 from steadyhand.children.daemons import COMMAND_MARK
 from steadyhand.errors import SetupError, WorkspaceError
@@ -270,7 +270,7 @@ class E2BEnvironment:
             return None
         try:
             parts = split_path(path, self._root)
-        except LeadsOut:
+        except OutsideWorkspace:
             return None
         found = await self._locate("/".join(parts))
         if found is None:
@@ -364,7 +364,7 @@ class E2BEnvironment:
     def _place(self, path: str) -> str:
         try:
             return "/".join([self._options.workspace, *split_path(path, self._root)])
-        except LeadsOut as error:
+        except OutsideWorkspace as error:
             raise WorkspaceError(f"could not write {path!r}: it does not name a file inside the workspace") from error
 
 

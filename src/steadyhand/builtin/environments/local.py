@@ -23,8 +23,8 @@ from pydantic import Field
 from steadyhand.builtin.environments.cleanup import owner_file, remove_workspace, scratch_folder
 from steadyhand.builtin.environments.files import (
     MIB,
-    LeadsOut,
     LocalLimits,
+    OutsideWorkspace,
     capture_files,
     open_inside,
     regular_files,
@@ -208,7 +208,7 @@ class LocalEnvironment:
     def _read(self, path: str) -> bytes | None:
         try:
             descriptor = open_inside(self._workspace, split_path(path, self._workspace), os.O_RDONLY)
-        except LeadsOut:
+        except OutsideWorkspace:
             return None
         except OSError as error:
             if error.errno in (errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.EIO):
@@ -232,7 +232,7 @@ class LocalEnvironment:
             with os.fdopen(descriptor, "wb") as file:
                 file.truncate(0)
                 file.write(content)
-        except LeadsOut as error:
+        except OutsideWorkspace as error:
             raise WorkspaceError(f"could not write {path!r}: it does not name a file inside the workspace") from error
         except OSError as error:
             raise WorkspaceError(f"could not write {path!r} in the workspace: {error.strerror}") from error

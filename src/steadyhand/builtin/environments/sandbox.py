@@ -335,7 +335,9 @@ def _counts_per_namespace() -> bool:
     return False
 
 
-async def run_confined(command: Command, confinement: Confinement, kill_strays: Callable[[int], None]) -> CommandResult:
+async def run_confined(
+    command: Command, confinement: Confinement, kill_daemons: Callable[[int], None]
+) -> CommandResult:
     """As `run_command`. Raises `WorkspaceError` when the sandbox could not be set up: the command has not run then.
 
     Bubblewrap reports the command's end on a pipe of its own, which nothing inside can reach; the exit code and the
@@ -344,7 +346,7 @@ async def run_confined(command: Command, confinement: Confinement, kill_strays: 
     with lending(confinement.user) as lent:
         argv = confinement.argv(command.argv, lent)
         confined = msgspec.structs.replace(command, argv=argv, pass_fds=lent.passed)
-        result = await run_command(confined, kill_strays)
+        result = await run_command(confined, kill_daemons)
         os.set_blocking(lent.report, False)
         if not result.timed_out and b'"exit-code"' not in _said(lent.report):
             reason = result.stderr.strip() or f"bubblewrap ended with exit code {result.exit_code}"
