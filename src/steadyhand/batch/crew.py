@@ -7,7 +7,7 @@ import itertools
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 
@@ -26,6 +26,7 @@ MOST_LOSSES = 3
 """A trial that was under way each time so many workers were lost is not tried again: it may be what ends them."""
 
 _AHEAD_S = 0.02
+_LONG_S = 0.5
 _MOST_AHEAD = 64
 _SMOOTHING = 0.3
 _ENDING_S = 10.0
@@ -59,19 +60,20 @@ class Launch(Protocol):
 
 
 class _Job:
-    __slots__ = ("done", "losses", "number", "planned")
+    __slots__ = ("done", "given_at", "losses", "number", "planned")
 
     def __init__(self, number: int, planned: PlannedTrial, done: asyncio.Future[TrialRecord]) -> None:
         self.number: int = number
         self.planned: PlannedTrial = planned
         self.done: asyncio.Future[TrialRecord] = done
         self.losses: int = 0
+        self.given_at: float = 0.0
 
 
 class _Hand:
     """One worker. What is told to it in one turn of the event loop goes in one message."""
 
-    def __init__(self, number: int, places: int, gate: ProviderGate) -> None:
+    def __init__(self, number: int, places: int, gate: ProviderGate, now: Callable[[], float]) -> None:
         self.number: int = number
         self.places: int = places
         self.ahead: int = 0
@@ -79,9 +81,9 @@ class _Hand:
         self.jobs: dict[int, _Job] = {}
         self.desk: PermitDesk = PermitDesk(gate, self)
         self.lag_ms: float = 0.0
+        self._now = now
         self._orders: Orders | None = None
-        self._rate: float = 0.0
-        self._last: float = time.perf_counter()
+        self._trial_s: float | None = None
 
     @property
     def room(self) -> int:
@@ -96,6 +98,7 @@ class _Hand:
     def order(self, job: _Job) -> None:
         planned = job.planned
         self.jobs[job.number] = job
+        job.given_at = self._now()
         order = Order(
             number=job.number,
             scenario_id=planned.key.scenario_id,
@@ -105,14 +108,18 @@ class _Hand:
         )
         self._next().trials.append(order)
 
-    def measure(self, finished: int) -> None:
+    def measure(self, jobs: Sequence[_Job]) -> None:
         """A worker that ends many trials in the time of a round trip is given a few more than it may run at once, so
-        that it is never idle; one whose trials take long is not, because what is given may not be taken back."""
-        now = time.perf_counter()
-        rate = finished / max(now - self._last, 1e-6)
-        self._last = now
-        self._rate += _SMOOTHING * (min(rate, 1e5) - self._rate)
-        self.ahead = min(_MOST_AHEAD, int(self._rate * _AHEAD_S))
+        that it is never idle; one whose trials take long is not, because what is given may not be taken back.
+
+        How long they take counts, and not how many end at once: after a slow answer to all, thousands may.
+        """
+        now = self._now()
+        trial_s = max(sum(now - job.given_at for job in jobs) / len(jobs), 1e-6)
+        before_s = trial_s if self._trial_s is None else self._trial_s
+        self._trial_s = before_s + _SMOOTHING * (trial_s - before_s)
+        ahead = 0 if self._trial_s > _LONG_S else int((self.places + self.ahead) / self._trial_s * _AHEAD_S)
+        self.ahead = min(_MOST_AHEAD, ahead)
 
     def _next(self) -> Orders:
         if self._orders is None:
@@ -152,6 +159,7 @@ class Crew:
         gate: ProviderGate,
         spent: Callable[[AnyEvent], None],
         note: Callable[[str], None],
+        now: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._launch = launch
         self._size = size
@@ -160,6 +168,7 @@ class Crew:
         self._gate = gate
         self._spent = spent
         self._note = note
+        self._now = now
         self._hands: dict[int, _Hand] = {}
         self._starting: set[asyncio.Task[None]] = set()
         self._waiting: deque[_Job] = deque()
@@ -237,7 +246,7 @@ class Crew:
         self._hands.clear()
 
     async def _start(self, number: int) -> None:
-        hand = _Hand(number, self._share, self._gate)
+        hand = _Hand(number, self._share, self._gate, self._now)
         gone = False
 
         def lost(reason: str) -> None:
@@ -275,12 +284,14 @@ class Crew:
             hand.desk.end(end)
         for wait in report.back_offs:
             hand.desk.back_off(wait)
+        ended: list[_Job] = []
         for number, data in report.done:
             job = hand.jobs.pop(number, None)
             if job is not None and not job.done.done():
                 self._settle(job, data)
-        if report.done:
-            hand.measure(len(report.done))
+                ended.append(job)
+        if ended:
+            hand.measure(ended)
             self._deal()
 
     def _lost(self, hand: _Hand, reason: str) -> None:

@@ -41,8 +41,8 @@ class Hand:
     def granted(self):
         return [number for orders in self.sent for number, _ in orders.granted]
 
-    def answer(self, order):
-        self.hear(Report(done=[(order.number, encode(record_of(order)))]))
+    def answer(self, *orders):
+        self.hear(Report(done=[(order.number, encode(record_of(order))) for order in orders]))
 
 
 def record_of(order):
@@ -86,13 +86,15 @@ def clock():
 
 
 async def opened(office, *, clock=None, workers=2, concurrency=4, limits=None, notes=None):
-    gate = ProviderGate(clock=clock or SettableClock(), limits=limits or {})
+    clock = clock or SettableClock()
+    gate = ProviderGate(clock=clock, limits=limits or {})
     crew = Crew(
         office,
         CrewSize(workers, concurrency),
         gate=gate,
         spent=lambda event: None,
         note=(notes if notes is not None else []).append,
+        now=clock.now,
     )
     await crew.open()
     return crew
@@ -119,6 +121,22 @@ async def test_trials_are_shared_out_evenly_and_no_more_than_the_places(office):
     assert sum(task.done() for task in waiting) == 4
     await crew.close()
     assert all(hand.closed for hand in office.hands)
+    for task in waiting:
+        task.cancel()
+
+
+@pytest.mark.parametrize(("seconds", "ahead"), [(0.005, True), (20.0, False)])
+async def test_only_what_is_done_in_no_time_is_given_ahead(office, clock, seconds, ahead):
+    crew = await opened(office, clock=clock, workers=1, concurrency=20)
+    waiting = perform(crew, 40)
+    await turn()
+    (hand,) = office.hands
+    clock.advance(seconds)
+    hand.answer(*hand.trials)  # all at once, as after a slow answer to each
+    await turn()
+    assert (crew.places > 20) is ahead
+    assert (len(hand.trials) == 40) or not ahead
+    await crew.close()
     for task in waiting:
         task.cancel()
 
