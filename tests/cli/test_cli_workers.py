@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -12,6 +13,9 @@ from steadyhand.records.evaluation import Verdict
 from steadyhand.testing import Answer
 from support.loopback import Loopback
 from support.shell import DECISION
+from support.timeless import timeless
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 SLOW = "rules:\n  - reply: I call for help now.\n    delay_ms: 5\n"
 STUCK = "rules:\n  - reply: I call for help now.\n    delay_ms: 60000\n"
@@ -62,6 +66,45 @@ def test_verdicts_are_those_of_a_single_process(batch):
     assert ran == {"worker 1", "worker 2"}
     assert reader.finished
     assert judged(batch, "workers.sqlite") == expected
+
+
+def test_the_report_of_every_kind_of_agent_is_that_of_a_single_process(shell):
+    shutil.copytree(EXAMPLES, shell.folder, dirs_exist_ok=True)
+    shown = ("agents", "bring_your_own", "conversations", "plugins", "trials")
+    given = ("run", *shown, "-k", "not SCN-C-201", "--seed", "7", "--no-progress")  # its latency is graded
+    alone = shell(*given, "--json", "alone.json")
+    assert alone.code == 1, alone.err
+    ended = shell(*given, "--json", "workers.json", "--workers", "2")
+    assert ended.code == 1, ended.err
+    assert timeless(shell.folder / "workers.json") == timeless(shell.folder / "alone.json")
+
+
+def by_seed(served):
+    """Right, wrong, cut off and refused, as the seed of the trial has it."""
+    return (
+        Answer(text="I call for help now.", piece_chars=100),
+        Answer(text="We wait.", piece_chars=100),
+        Answer(text="I call for", finish_reason="length", piece_chars=100),
+        Answer(status=400, error="that cannot be answered"),
+    )[served.body["seed"] % 4]
+
+
+def test_the_report_of_a_served_model_is_that_of_a_single_process(batch):
+    with Loopback(by_seed) as server:
+        batch.write(
+            "steadyhand.toml",
+            f'[providers.openai]\nbase_url = "{server.url}"\nsend_seed = true\n'
+            '[prices."openai/x"]\ninput = 1.0\noutput = 2.0\n',
+        )
+        given = ("run", "untimed.yaml", "one.yaml", "--model", "openai/x", "--trials", "30", "--seed", "7")
+        for name, workers in (("alone.json", "1"), ("workers.json", "2")):
+            ended = batch(
+                *given, "--json", name, "--workers", workers, "--no-progress", OPENAI_API_KEY="k-0123456789abcdef"
+            )
+            assert ended.code == 1, ended.err
+    expected = timeless(batch.folder / "alone.json")
+    assert timeless(batch.folder / "workers.json") == expected
+    assert {trial["verdict"] for trial in expected["trials"]} == {"passed", "failed", "error"}
 
 
 def test_a_killed_worker_is_replaced_and_its_trials_are_done_again(batch):
