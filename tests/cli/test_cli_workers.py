@@ -1,6 +1,7 @@
 """--workers: the same verdicts from several processes; whatever is killed, nothing is lost and nothing done twice."""
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -12,7 +13,7 @@ import pytest
 from steadyhand.records.evaluation import Verdict
 from steadyhand.testing import Answer
 from support.loopback import Loopback
-from support.shell import DECISION
+from support.shell import DECISION, UNTIMED
 from support.timeless import timeless
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -198,15 +199,52 @@ def test_what_a_stopped_worker_measured_is_not_graded(batch):
     assert Verdict.PASSED in {trial.judged.verdict for trial in steady}
 
 
-def test_a_trial_that_ends_every_worker_is_an_error_of_its_own(batch):
-    batch.write("mine.py", "import os, signal\ndef agent(turn):\n    os.kill(os.getpid(), signal.SIGKILL)\n")
+ENDS = """\
+import os, signal, threading
+
+def killed():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def ended():
+    os._exit(0)
+
+def out_of_memory():
+    import resource
+    resource.setrlimit(resource.RLIMIT_AS, (1, 1))
+    hoard = [bytes(2**20)]
+
+def agent(message):
+    if "What now?" in message:
+        return "I call for help now."
+    WAY()
+"""
+
+
+@pytest.mark.parametrize("way", ["killed", "ended"])
+def test_a_trial_that_ends_every_worker_is_an_error_of_its_own(batch, way):
+    batch.write("mine.py", ENDS.replace("WAY", way))
+    batch.write("two.yaml", UNTIMED.replace("untimed", "ends").replace("What now?", "End it"))
     ended = batch(
-        "run", "untimed.yaml", "--agent", "python:./mine.py:agent", "--in-process", "--workers", "2", "--no-progress"
-    )
+        "run", "two.yaml", "untimed.yaml", "--agent", "python:./mine.py:agent", "--in-process", "--workers", "2",
+        "--no-progress",
+    )  # fmt: skip
     assert ended.code == 3, ended.err
-    (trial,) = batch.reader().trials()
+    trials = {trial.key.scenario_id: trial for trial in batch.reader().trials()}
+    innocent, trial = trials["untimed"], trials["ends"]
+    assert innocent.judged.verdict is Verdict.PASSED
     assert trial.judged.verdict is Verdict.ERROR
     assert "3 workers were lost" in trial.judged.reason
+
+
+def test_a_trial_without_memory_is_an_error(batch):
+    batch.write("mine.py", ENDS.replace("WAY", "out_of_memory"))
+    batch.write("two.yaml", UNTIMED.replace("untimed", "ends").replace("What now?", "End it"))
+    ended = batch(
+        "run", "two.yaml", "--agent", "python:./mine.py:agent", "--in-process", "--workers", "2", "--no-progress"
+    )
+    assert ended.code == 3, ended.out + ended.err
+    (trial,) = batch.reader().trials()
+    assert trial.judged.verdict is Verdict.ERROR
 
 
 def test_a_limit_holds_for_the_run_and_not_for_each_worker(batch):
@@ -223,16 +261,59 @@ def test_a_limit_holds_for_the_run_and_not_for_each_worker(batch):
         assert server.received == 30
 
 
-def test_a_budget_holds_for_the_run(batch):
+SERVED = """\
+[providers.openai]
+base_url = "{url}"
+[prices."openai/x"]
+input = 1.0
+output = 2.0
+"""
+"""A call of the server takes 7 and 5 tokens."""
+
+
+@pytest.mark.parametrize("limit", [("--max-tokens", "120"), ("--max-cost", "0.00017")])
+def test_a_budget_holds_for_the_run(batch, limit):
     with Loopback(Answer(text="I call for help now.")) as server:
-        batch.write("steadyhand.toml", f'[providers.openai]\nbase_url = "{server.url}"\n')
+        batch.write("steadyhand.toml", SERVED.format(url=server.url))
         ended = batch(
             "run", "untimed.yaml", "--model", "openai/x", "--trials", "400", "--workers", "2", "--concurrency", "4",
-            "--max-tokens", "50", "--no-progress", OPENAI_API_KEY="k-0123456789abcdef",
+            *limit, "--no-progress", OPENAI_API_KEY="k-0123456789abcdef",
         )  # fmt: skip
         assert ended.code == 3, ended.err
         assert "status: interrupted" in ended.out
-        assert 0 < server.received < 200
+        assert 10 <= server.received < 10 + 4, "ten calls are paid for; what was in flight then is finished"
+
+
+def test_an_outage_is_one_for_all_workers(batch):
+    """Ten failures in a row, which neither worker had alone, and one call that looks whether the server is back."""
+
+    def down_at_first(served):
+        return Answer(status=503) if served.number <= 12 else Answer(text="I call for help now.")
+
+    with Loopback(down_at_first) as server:
+        batch.write("steadyhand.toml", SERVED.format(url=server.url))
+        process = batch.start(
+            "run", "untimed.yaml", "--model", "openai/x", "--trials", "12", "--workers", "2", "--concurrency", "12",
+            "--retries", "9", OPENAI_API_KEY="k-0123456789abcdef",
+        )  # fmt: skip
+        out, err = process.communicate()
+        assert process.returncode == 0, out + err
+        assert err.count("openai seems to be down, new calls wait") == 1
+        assert err.count("openai is back") == 1
+        assert server.received == 24
+
+
+def test_until_decided_stops_all_workers(batch):
+    batch.replies(SLOW)
+    given = ("run", "untimed.yaml", "--trials", "2000", "--until", "decided", "--pass-rate", "0.9", "--seed", "7")
+    for name, workers in (("alone.json", "1"), ("workers.json", "2")):
+        ended = batch(*given, "--workers", workers, "--concurrency", "8", "--no-progress", "--json", name)
+        assert ended.code == 0, ended.err
+    alone, found = (json.loads((batch.folder / name).read_text()) for name in ("alone.json", "workers.json"))
+    decided = alone["scenarios"][0]["until"]
+    assert decided["decision"] == "passed"
+    assert found["scenarios"][0]["until"] == decided
+    assert decided["trials"] <= len(found["trials"]) < decided["trials"] + 8
 
 
 @pytest.mark.parametrize(

@@ -25,11 +25,19 @@ from steadyhand.store.schema import decode
 MOST_LOSSES = 3
 """A trial that was under way each time so many workers were lost is not tried again: it may be what ends them."""
 
+_SUSPECTS = 16
+"""Of the trials that a worker runs at once, one in so many may be on its last chance: whatever ended two workers is to
+take few others with it."""
+
 _AHEAD_S = 0.02
 _LONG_S = 0.5
 _MOST_AHEAD = 64
 _SMOOTHING = 0.3
 _ENDING_S = 10.0
+_LOOK_S = 5.0
+SILENT_LOOKS = 6
+"""Counted, and not timed: after a stop of the driver itself, what workers sent meanwhile has yet to be read."""
+
 _event = msgspec.msgpack.Decoder(AnyEvent)
 
 
@@ -69,6 +77,10 @@ class _Job:
         self.losses: int = 0
         self.given_at: float = 0.0
 
+    @property
+    def suspected(self) -> bool:
+        return self.losses == MOST_LOSSES - 1
+
 
 class _Hand:
     """One worker. What is told to it in one turn of the event loop goes in one message."""
@@ -79,6 +91,8 @@ class _Hand:
         self.ahead: int = 0
         self.link: Link | None = None
         self.jobs: dict[int, _Job] = {}
+        self.suspects: int = 0
+        self.silent_looks: int = 0
         self.desk: PermitDesk = PermitDesk(gate, self)
         self.lag_ms: float = 0.0
         self._now = now
@@ -89,6 +103,10 @@ class _Hand:
     def room(self) -> int:
         return 0 if self.link is None else self.places + self.ahead - len(self.jobs)
 
+    @property
+    def room_for_suspects(self) -> int:
+        return min(self.room, max(1, self.places // _SUSPECTS) - self.suspects)
+
     def grant(self, number: int, reason: str) -> None:
         self._next().granted.append((number, reason))
 
@@ -98,6 +116,7 @@ class _Hand:
     def order(self, job: _Job) -> None:
         planned = job.planned
         self.jobs[job.number] = job
+        self.suspects += job.suspected
         job.given_at = self._now()
         order = Order(
             number=job.number,
@@ -107,6 +126,12 @@ class _Hand:
             mock_seed=planned.mock_seed,
         )
         self._next().trials.append(order)
+
+    def take_back(self, number: int) -> _Job | None:
+        job = self.jobs.pop(number, None)
+        if job is not None:
+            self.suspects -= job.suspected
+        return job
 
     def measure(self, jobs: Sequence[_Job]) -> None:
         """A worker that ends many trials in the time of a round trip is given a few more than it may run at once, so
@@ -136,11 +161,13 @@ class _Hand:
 
 class CrewSize(NamedTuple):
     """How many workers there are to be, and how many trials may be in flight in all of them. If their number is
-    `elastic`, the run begins with the first."""
+    `elastic`, the run begins with the first. `ahead` says that they may be given a few more trials than they run at
+    once: not where the run may have to stop after any of them."""
 
     workers: int
     concurrency: int
     elastic: bool = False
+    ahead: bool = True
 
 
 class Crew:
@@ -172,9 +199,11 @@ class Crew:
         self._hands: dict[int, _Hand] = {}
         self._starting: set[asyncio.Task[None]] = set()
         self._waiting: deque[_Job] = deque()
+        self._suspects: deque[_Job] = deque()
         self._numbers = itertools.count(1)
         self._hand_numbers = itertools.count(1)
         self._closing: bool = False
+        self._timer: asyncio.TimerHandle | None = None
         self._encoded: dict[TrialKey, bytes] = {}
         self.failure: str | None = None
         """Why no trial can be run any more; None while some can."""
@@ -189,6 +218,7 @@ class Crew:
         done, _ = await asyncio.wait(tasks, return_when=when)
         for task in done:
             task.result()
+        self._keep_looking()
 
     def _begin(self, starting: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(starting)
@@ -206,10 +236,11 @@ class Crew:
             self._note(f"a worker could not be started; the run continues with the others: {error}")
             return
         self.failure = f"there is no worker left, and none could be started: {error}"
-        for job in self._waiting:
-            if not job.done.done():
-                job.done.set_exception(TrialError(self.failure))
-        self._waiting.clear()
+        for jobs in (self._suspects, self._waiting):
+            for job in jobs:
+                if not job.done.done():
+                    job.done.set_exception(TrialError(self.failure))
+            jobs.clear()
 
     @property
     def places(self) -> int:
@@ -235,6 +266,8 @@ class Crew:
     async def close(self) -> None:
         """Ends every worker, and what it still does. Safe to call twice."""
         self._closing = True
+        if self._timer is not None:
+            self._timer.cancel()
         for task in list(self._starting):
             task.cancel()
         links = [hand.link for hand in self._hands.values() if hand.link is not None]
@@ -263,17 +296,42 @@ class Crew:
         self._hands[number] = hand
         self._deal()
 
+    def look(self) -> None:
+        """Say once which workers, of which something is heard every second, have not been heard from for long.
+
+        They are not given up: what stops or keeps one busy may end, and its trials would be done twice.
+        """
+        for hand in self._hands.values():
+            hand.silent_looks += 1
+            if hand.silent_looks == SILENT_LOOKS and hand.link is not None:
+                self._note(
+                    f"{hand.link.name} has not been heard from for {SILENT_LOOKS * _LOOK_S:.0f} s, and "
+                    f"{len(hand.jobs)} trials wait for it; it is stopped, or something in it computes without end"
+                )
+
+    def _keep_looking(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(_LOOK_S, self._look_again)
+
+    def _look_again(self) -> None:
+        self.look()
+        self._keep_looking()
+
     def _deal(self) -> None:
-        while self._waiting:
-            hand = max(self._hands.values(), key=lambda each: each.room, default=None)
-            if hand is None or hand.room <= 0:
+        self._deal_out(self._suspects, lambda hand: hand.room_for_suspects)
+        self._deal_out(self._waiting, lambda hand: hand.room)
+
+    def _deal_out(self, jobs: deque[_Job], room: Callable[[_Hand], int]) -> None:
+        while jobs:
+            hand = max(self._hands.values(), key=room, default=None)
+            if hand is None or room(hand) <= 0:
                 return
-            job = self._waiting.popleft()
+            job = jobs.popleft()
             if not job.done.done():
                 hand.order(job)
 
     def _hear(self, hand: _Hand, report: Report) -> None:
         """A record counts only from the worker that the trial was given to, so none counts twice."""
+        hand.silent_looks = 0
         if report.lag_ms is not None:
             hand.lag_ms = report.lag_ms
         for event in report.spent:
@@ -286,12 +344,13 @@ class Crew:
             hand.desk.back_off(wait)
         ended: list[_Job] = []
         for number, data in report.done:
-            job = hand.jobs.pop(number, None)
+            job = hand.take_back(number)
             if job is not None and not job.done.done():
                 self._settle(job, data)
                 ended.append(job)
         if ended:
-            hand.measure(ended)
+            if self._size.ahead:
+                hand.measure(ended)
             self._deal()
 
     def _lost(self, hand: _Hand, reason: str) -> None:
@@ -311,7 +370,7 @@ class Crew:
                     TrialError(f"{MOST_LOSSES} workers were lost while they ran this trial; the last: {told}")
                 )
             else:
-                self._waiting.appendleft(job)
+                (self._suspects if job.suspected else self._waiting).appendleft(job)
         self._begin(self._start(next(self._hand_numbers)))
         self._deal()
 

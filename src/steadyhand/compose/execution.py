@@ -248,7 +248,7 @@ class Execution:
             return kept
 
         def stopping() -> bool:
-            failed = crew is not None and crew.failure is not None
+            failed = self._without_workers is not None
             return interrupts.stopping or failed or tape.broken is not None or not self._run.budget.may_start()
 
         return Batch(
@@ -296,6 +296,11 @@ class Execution:
         replaced = (*before.replaced, msgspec.structs.replace(before, replaced=()))
         return msgspec.structs.replace(trial, replaced=replaced)
 
+    @property
+    def _without_workers(self) -> str | None:
+        """Why no worker can run a trial any more; None while one can, and for a run of one process."""
+        return self._workers.crew.failure if self._workers is not None else None
+
     async def _ask_rest(self, builder: Builder, interrupts: Stops) -> None:
         if self._canaries is not None and not interrupts.stopping:
             await self._canaries.rest(builder, Prices.of_run(self._header))
@@ -304,6 +309,8 @@ class Execution:
         notes = [f"{trial}: {_late(count)} after the trial had ended, refused" for trial, count in builder.late.items()]
         if self._run.budget.exhausted is not None:
             notes.append(f"{self._run.budget.exhausted}; no more trials were started")
+        if (failure := self._without_workers) is not None:
+            notes.append(f"{failure}; no more trials were started")
         return notes
 
     def _close(self, writer: RunWriter) -> None:
@@ -312,6 +319,7 @@ class Execution:
             or self.broken is not None
             or self.crashed is not None
             or self._run.budget.exhausted is not None
+            or self._without_workers is not None
         ) or (self._run.origin is not None and not self._run.origin.complete)
         took_ms = self._header.took_ms + (time.monotonic() - self._began) * 1000
         header = self._header = msgspec.structs.replace(self._header, took_ms=took_ms)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from steadyhand.batch.crew import Crew, CrewSize
+from steadyhand.batch.crew import SILENT_LOOKS, Crew, CrewSize
 from steadyhand.batch.messages import CallEnd, LeaveRequest, Report
 from steadyhand.batch.plan import Plan
 from steadyhand.batch.provider import ProviderGate, ProviderLimits
@@ -85,12 +85,12 @@ def clock():
     return SettableClock(auto_advance=False)
 
 
-async def opened(office, *, clock=None, workers=2, concurrency=4, limits=None, notes=None):
+async def opened(office, *, clock=None, workers=2, concurrency=4, limits=None, notes=None, ahead=True):
     clock = clock or SettableClock()
     gate = ProviderGate(clock=clock, limits=limits or {})
     crew = Crew(
         office,
-        CrewSize(workers, concurrency),
+        CrewSize(workers, concurrency, ahead=ahead),
         gate=gate,
         spent=lambda event: None,
         note=(notes if notes is not None else []).append,
@@ -125,9 +125,11 @@ async def test_trials_are_shared_out_evenly_and_no_more_than_the_places(office):
         task.cancel()
 
 
-@pytest.mark.parametrize(("seconds", "ahead"), [(0.005, True), (20.0, False)])
-async def test_only_what_is_done_in_no_time_is_given_ahead(office, clock, seconds, ahead):
-    crew = await opened(office, clock=clock, workers=1, concurrency=20)
+@pytest.mark.parametrize(
+    ("seconds", "may_stop", "ahead"), [(0.005, False, True), (20.0, False, False), (0.005, True, False)]
+)
+async def test_only_what_is_done_in_no_time_is_given_ahead(office, clock, seconds, may_stop, ahead):
+    crew = await opened(office, clock=clock, workers=1, concurrency=20, ahead=not may_stop)
     waiting = perform(crew, 40)
     await turn()
     (hand,) = office.hands
@@ -176,6 +178,24 @@ async def test_a_trial_that_is_there_each_time_a_worker_is_lost_is_given_up(offi
     await crew.close()
 
 
+async def test_a_trial_that_ends_workers_takes_no_other_with_it(office):
+    crew = await opened(office, workers=1, concurrency=4)
+    waiting = perform(crew, 4)
+    number = 0
+    while not all(task.done() for task in waiting):
+        await turn()
+        hand = office.hands[number]
+        killer = [order for order in hand.trials if order.index == 2]
+        if killer:
+            number += 1
+            hand.lost("gone")
+        else:
+            hand.answer(*hand.trials)
+    assert [task.exception() is None for task in waiting] == [True, True, False, True]
+    assert number == 3
+    await crew.close()
+
+
 async def test_the_run_fails_when_there_is_nobody_left(office):
     crew = await opened(office, workers=1, concurrency=2)
     waiting = perform(crew, 2)
@@ -188,6 +208,23 @@ async def test_the_run_fails_when_there_is_nobody_left(office):
     assert crew.failure is not None
     with pytest.raises(TrialError):
         await crew.perform(PLAN[3])
+    await crew.close()
+
+
+async def test_a_worker_that_is_silent_for_long_is_named_once_and_keeps_its_trials(office):
+    notes = []
+    crew = await opened(office, workers=2, concurrency=2, notes=notes)
+    waiting = perform(crew, 2)
+    await turn()
+    stopped, steady = office.hands
+    for _ in range(3 * SILENT_LOOKS):
+        steady.hear(Report())
+        crew.look()
+    (told,) = notes
+    assert told.startswith("worker 1 has not been heard from for 30 s, and 1 trials wait for it")
+    for hand in (stopped, steady):
+        hand.answer(*hand.trials)
+    assert [record.key.index for record in await asyncio.gather(*waiting)] == [0, 1]
     await crew.close()
 
 

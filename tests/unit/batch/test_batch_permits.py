@@ -137,7 +137,7 @@ async def test_an_outage_that_one_worker_ran_into_holds_for_all_and_is_given_up_
     assert await call(second, down()) == "openai is down"
     assert clock.now() > before
     clock.advance(GIVE_UP_S)
-    with pytest.raises(ModelError, match="openai has been down for .* and is given up") as raised:
+    with pytest.raises(ModelError, match=r"openai has been down for .* and is given up") as raised:
         await call(first)
     assert raised.value.kind == "connect"
 
