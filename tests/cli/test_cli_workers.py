@@ -108,19 +108,19 @@ def test_the_report_of_a_served_model_is_that_of_a_single_process(batch):
     assert {trial["verdict"] for trial in expected["trials"]} == {"passed", "failed", "error"}
 
 
-def test_a_killed_worker_is_replaced_and_its_trials_are_done_again(batch):
+def test_killed_workers_are_replaced_and_their_trials_are_done_again(batch):
     batch.replies(SLOW)
     process = batch.start("run", "untimed.yaml", "--trials", "400", "--workers", "2", "--seed", "7")
-    for moment in (20, 120):
-        batch.wait_for(moment, process)
-        os.kill(workers_of(process.pid)[0], signal.SIGKILL)
+    batch.wait_for(20, process)
+    for pid in workers_of(process.pid):
+        os.kill(pid, signal.SIGKILL)
     out, err = process.communicate()
     assert process.returncode == 0, out + err
-    assert "was lost: its process ended by SIGKILL" in err
+    assert err.count("was lost: its process ended by SIGKILL") == 2
     reader = batch.reader()
     assert [trial.key.index for trial in reader.trials()] == list(range(400))
     assert reader.counts()[Verdict.PASSED] == 400
-    assert {trial.ran_on.worker for trial in reader.trials()} >= {"worker 1", "worker 2", "worker 3", "worker 4"}
+    assert {trial.ran_on.worker for trial in reader.trials()} & {"worker 3", "worker 4"}
 
 
 def test_a_killed_driver_takes_its_workers_along_and_is_resumed(batch):
@@ -313,7 +313,7 @@ def test_until_decided_stops_all_workers(batch):
     decided = alone["scenarios"][0]["until"]
     assert decided["decision"] == "passed"
     assert found["scenarios"][0]["until"] == decided
-    assert decided["trials"] <= len(found["trials"]) < decided["trials"] + 8
+    assert decided["trials"] <= len(found["trials"]) < decided["trials"] + 4 * 8
 
 
 @pytest.mark.parametrize(
