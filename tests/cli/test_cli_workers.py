@@ -5,6 +5,8 @@ import json
 import os
 import shutil
 import signal
+import socket
+import sys
 import time
 from pathlib import Path
 
@@ -347,3 +349,40 @@ def test_a_worker_that_cannot_start_stops_the_run(batch):
     )
     assert ended.code == 2, ended.out + ended.err
     assert "RuntimeError: not here" in ended.err
+
+
+def test_an_address_at_which_nothing_listens(batch):
+    ended = batch("run", "untimed.yaml", "--engine", "ray", "--ray-address", "127.0.0.1:1")
+    assert ended.code == 2
+    assert "nothing answers there" in ended.err
+    assert "ray start --head" in ended.err
+
+
+def test_an_address_that_is_not_ray(batch):
+    with Loopback(Answer()) as server:
+        address = server.url.removeprefix("http://").removesuffix("/v1")
+        ended = batch("run", "untimed.yaml", "--engine", "ray", "--ray-address", address)
+    assert ended.code == 2
+    assert ended.err.startswith(f"steadyhand: --ray-address {address}: what answers there is not Ray")
+
+
+def test_an_interrupt_while_a_cluster_is_waited_for(batch):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        process = batch.start("run", "untimed.yaml", "--engine", "ray", "--ray-address", address)
+        connection, _ = silent.accept()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate()
+        connection.close()
+    assert process.returncode == 130, out + err
+    assert "Traceback" not in err
+
+
+def test_ray_is_not_installed(batch):
+    batch.write("without/ray.py", "raise ImportError('No module named ray')\n")
+    path = os.pathsep.join((str(batch.folder / "without"), *sys.path))
+    ended = batch("run", "untimed.yaml", "--engine", "ray", PYTHONPATH=path)
+    assert ended.code == 2
+    assert (
+        ended.err == "steadyhand: --engine ray: Ray is not installed; install it with `pip install 'steadyhand[ray]'`\n"
+    )

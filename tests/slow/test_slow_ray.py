@@ -113,10 +113,3 @@ def test_without_an_address_a_ray_of_this_machine_is_started_and_stopped(batch):
     )  # fmt: skip
     assert ended.code == 0, ended.err
     assert {trial.ran_on.worker for trial in batch.reader().trials()} == {"worker 1"}
-
-
-def test_an_address_that_does_not_answer_is_told(batch):
-    ended = batch("run", "untimed.yaml", "--engine", "ray", "--ray-address", "127.0.0.1:1")
-    assert ended.code == 2
-    assert "nothing answers there" in ended.err
-    assert "ray start --head" in ended.err

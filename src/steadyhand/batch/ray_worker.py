@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import os
 import socket
+import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -19,6 +21,10 @@ from steadyhand.children.channel import RemoteError, raised
 from steadyhand.errors import SetupError, SteadyhandError
 
 _CONNECT_S = 10.0
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+_SETTINGS = 4
+_NO_SETTINGS = bytes((0, 0, 0, _SETTINGS, 0, 0, 0, 0, 0))
+T = TypeVar("T")
 _LEFT_OUT = (".git", ".venv", "venv", "node_modules", "__pycache__", ".steadyhand", ".env", "*.env")
 _INSTALL = "install it with `pip install 'steadyhand[ray]'`"
 
@@ -53,13 +59,13 @@ class RayWorkers:
     async def open(self) -> int:
         """Connect, and give the number of processors that the cluster has now. Raises `SetupError`."""
         if self._address is not None:
-            await asyncio.to_thread(_check_address, self._address)
+            await _in_thread(lambda: _check_address(self._address or ""))
         # In a thread: Ray takes over the signals of the main one.
-        return await asyncio.to_thread(self._connect)
+        return await _in_thread(self._connect)
 
     async def close(self) -> None:
         if self._ray is not None:
-            await asyncio.to_thread(self._ray.shutdown)
+            await _in_thread(self._ray.shutdown)
 
     def _connect(self) -> int:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -137,21 +143,56 @@ class _RayWorker:
         self._lost(reason)
 
 
+async def _in_thread(work: Callable[[], T]) -> T:
+    """In one that nobody waits for at the end: connecting to a cluster may take for ever, and cannot be cancelled."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def settle(set_outcome: Callable[[], None]) -> None:
+        if not done.done():
+            set_outcome()
+
+    def run() -> None:
+        try:
+            found = work()
+        except BaseException as error:  # noqa: BLE001 - raised where it is awaited
+            outcome = partial(done.set_exception, error)
+        else:
+            outcome = partial(done.set_result, found)
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(settle, outcome)
+
+    threading.Thread(target=run, daemon=True).start()
+    return await done
+
+
 def _check_address(address: str) -> None:
-    """Raises `SetupError` when nothing answers, which Ray itself takes minutes to find out."""
+    """Raises `SetupError` when no gRPC server answers, which Ray itself takes minutes to find out, or never does."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
         if address == "auto":
             return
         raise SetupError(f"--ray-address {address}: expected host:port, such as 10.0.0.5:6379, ray://host:port or auto")
+    instead = "start the head node with `ray start --head`, or leave the address out to use this machine"
     try:
-        with socket.create_connection((host, int(port)), timeout=_CONNECT_S):
-            return
+        with socket.create_connection((host, int(port)), timeout=_CONNECT_S) as connection:
+            greeted = os.environ.get("RAY_USE_TLS", "0") != "0" or _speaks_http2(connection)
     except OSError as error:
-        raise SetupError(
-            f"--ray-address {address}: nothing answers there ({error}); start the head node with "
-            "`ray start --head`, or leave the address out to use this machine"
-        ) from error
+        raise SetupError(f"--ray-address {address}: nothing answers there ({error}); {instead}") from error
+    if not greeted:
+        raise SetupError(f"--ray-address {address}: what answers there is not Ray; {instead}")
+
+
+def _speaks_http2(connection: socket.socket) -> bool:
+    """Whether it answers the preface of HTTP/2 with its settings, as every gRPC server does. Raises `OSError`."""
+    connection.sendall(_PREFACE + _NO_SETTINGS)
+    answer = b""
+    while len(answer) < len(_NO_SETTINGS):
+        data = connection.recv(64)
+        if not data:
+            return False
+        answer += data
+    return answer[3] == _SETTINGS
 
 
 def _first_line(error: BaseException) -> str:

@@ -49,6 +49,8 @@ class Stops(Protocol):
     def stopping(self) -> bool: ...
 
 
+_LOOK_S = 0.1
+
 Attend = Callable[[Callable[[str], None]], AbstractContextManager[Stops]]
 """Entered around the trials, in the task that runs them, with a function to tell the user something."""
 
@@ -123,7 +125,7 @@ class Execution:
                     note(f"{message} ({count} scenarios)" if count > 1 else message)
                 self._canaries = self._prepare_canaries(builder)
                 with attend(note) as interrupts:
-                    await self._open_workers(note)
+                    await self._open_workers(note, interrupts)
                     lag.reset()
                     return await self._record(builder, tape, observers, interrupts)
             finally:
@@ -133,13 +135,25 @@ class Execution:
                 if self._workers is not None:
                     clean_workspaces()  # of a worker that was killed
 
-    async def _open_workers(self, note: Callable[[str], None]) -> None:
-        """Raises `SetupError` when the workers cannot start."""
-        if self._run.crewed:
-            from steadyhand.compose.executors import open_workers
+    async def _open_workers(self, note: Callable[[str], None], interrupts: Stops) -> None:
+        """Raises `SetupError` when the workers cannot start, and `KeyboardInterrupt` when nobody wants them any more:
+        a cluster may take minutes to have room for them."""
+        if not self._run.crewed:
+            return
+        from steadyhand.compose.executors import open_workers
 
-            assert isinstance(self._gate, ProviderGate), "a replay runs in one process"
-            self._workers = await open_workers(self._run, self._gate, note)
+        assert isinstance(self._gate, ProviderGate), "a replay runs in one process"
+        opening = asyncio.ensure_future(open_workers(self._run, self._gate, note))
+        try:
+            while not opening.done() and not interrupts.stopping:
+                await asyncio.wait([opening], timeout=_LOOK_S)
+        finally:
+            if not opening.done():
+                opening.cancel()
+                await asyncio.wait([opening])
+        if opening.cancelled():
+            raise KeyboardInterrupt
+        self._workers = opening.result()
 
     def _cannot_pass(self) -> list[str]:
         """A note for each ceiling that is too low for the test ever to say passed."""
