@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import queue
 import socket
 import threading
 from collections.abc import Callable, Mapping
@@ -55,17 +56,17 @@ class RayWorkers:
         self._variables = dict(variables or {})
         self._cpus = cpus
         self._ray: Any = None
+        self._thread: _RayThread = _RayThread()
 
     async def open(self) -> int:
         """Connect, and give the number of processors that the cluster has now. Raises `SetupError`."""
         if self._address is not None:
-            await _in_thread(lambda: _check_address(self._address or ""))
-        # In a thread: Ray takes over the signals of the main one.
-        return await _in_thread(self._connect)
+            await self._thread.call(partial(_check_address, self._address))
+        return await self._thread.call(self._connect)
 
     async def close(self) -> None:
         if self._ray is not None:
-            await _in_thread(self._ray.shutdown)
+            await self._thread.call(self._ray.shutdown)
 
     def _connect(self) -> int:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -143,27 +144,41 @@ class _RayWorker:
         self._lost(reason)
 
 
-async def _in_thread(work: Callable[[], T]) -> T:
-    """In one that nobody waits for at the end: connecting to a cluster may take for ever, and cannot be cancelled."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
+class _RayThread:
+    """The thread that talks to Ray while it connects and disconnects: in the main one, Ray would take over the signals.
 
-    def settle(set_outcome: Callable[[], None]) -> None:
-        if not done.done():
-            set_outcome()
+    Nobody waits for it at the end, since connecting may take for ever and cannot be cancelled. It lives as long as the
+    process: what Ray starts on this machine is killed by the kernel when the thread that started it ends.
+    """
 
-    def run() -> None:
-        try:
-            found = work()
-        except BaseException as error:  # noqa: BLE001 - raised where it is awaited
-            outcome = partial(done.set_exception, error)
-        else:
-            outcome = partial(done.set_result, found)
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(settle, outcome)
+    def __init__(self) -> None:
+        self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        threading.Thread(target=self._run, daemon=True).start()
 
-    threading.Thread(target=run, daemon=True).start()
-    return await done
+    async def call(self, work: Callable[[], T]) -> T:
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+
+        def settle(set_outcome: Callable[[], None]) -> None:
+            if not done.done():
+                set_outcome()
+
+        def run() -> None:
+            try:
+                found = work()
+            except BaseException as error:  # noqa: BLE001 - raised where it is awaited
+                outcome = partial(done.set_exception, error)
+            else:
+                outcome = partial(done.set_result, found)
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(settle, outcome)
+
+        self._work.put(run)
+        return await done
+
+    def _run(self) -> None:
+        while True:
+            self._work.get()()
 
 
 def _check_address(address: str) -> None:
