@@ -34,6 +34,7 @@ _LONG_S = 0.5
 _MOST_AHEAD = 64
 _SMOOTHING = 0.3
 _ENDING_S = 10.0
+_PATIENCE_S = 10.0
 _LOOK_S = 5.0
 SILENT_LOOKS = 6
 """Counted, and not timed: after a stop of the driver itself, what workers sent meanwhile has yet to be read."""
@@ -215,7 +216,10 @@ class Crew:
         """
         tasks = [self._begin(self._start(next(self._hand_numbers))) for _ in range(self._size.workers)]
         when = asyncio.FIRST_COMPLETED if self._size.elastic else asyncio.ALL_COMPLETED
-        done, _ = await asyncio.wait(tasks, return_when=when)
+        done, _ = await asyncio.wait(tasks, return_when=when, timeout=_PATIENCE_S)
+        if not done:
+            self._note("no worker is ready yet; a cluster without room for one has to grow first")
+            done, _ = await asyncio.wait(tasks, return_when=when)
         for task in done:
             task.result()
         self._keep_looking()

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import queue
+import signal
 import socket
 import threading
 from collections.abc import Callable, Mapping
@@ -62,7 +63,11 @@ class RayWorkers:
         """Connect, and give the number of processors that the cluster has now. Raises `SetupError`."""
         if self._address is not None:
             await self._thread.call(partial(_check_address, self._address))
-        return await self._thread.call(self._connect)
+        processors = await self._thread.call(self._connect)
+        if threading.current_thread() is threading.main_thread():
+            # Ray's own handler, which prints a stack trace, has taken the place of ours.
+            signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
+        return processors
 
     async def close(self) -> None:
         if self._ray is not None:
