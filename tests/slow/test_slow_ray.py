@@ -2,6 +2,7 @@
 
 import shutil
 import signal
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -81,6 +82,25 @@ def cluster():
         made.shutdown()
 
 
+class Told:
+    """What a process says on stderr, read as it comes: a pipe that nobody reads would hold it up."""
+
+    def __init__(self, process):
+        self.lines = []
+        self._changed = threading.Condition()
+        threading.Thread(target=self._read, args=(process.stderr,), daemon=True).start()
+
+    def _read(self, stream):
+        for line in stream:
+            with self._changed:
+                self.lines.append(line)
+                self._changed.notify()
+
+    def wait_for(self, text):
+        with self._changed:
+            self._changed.wait_for(lambda: any(text in line for line in self.lines))
+
+
 def verdicts(reader):
     return {
         trial.key: (trial.judged.verdict, trial.seed, [(each.type, each.verdict) for each in trial.evaluations])
@@ -95,16 +115,15 @@ def test_nodes_come_and_go_and_the_driver_is_killed_and_nothing_is_lost_or_done_
     batch.record().unlink()
 
     process = batch.start(*RUN, "--engine", "ray", "--ray-address", cluster.address, "--workers", "2", **LOOPBACK)
-    for line in process.stderr:
-        if "no worker is ready yet" in line:
-            break
+    told = Told(process)
+    told.wait_for("no worker is ready yet")
     nodes = [cluster.add_node(num_cpus=2, **NODE) for _ in range(2)]
     batch.wait_for(800, process)
     cluster.remove_node(nodes[0], allow_graceful=False)
     batch.wait_for(2000, process)
-    assert process.poll() is None
+    assert process.poll() is None, told.lines
     process.send_signal(signal.SIGKILL)
-    process.communicate()
+    process.wait()
     kept = {trial.key: trial for trial in batch.reader().trials()}
     assert len(kept) < 2 * TRIALS
 

@@ -17,7 +17,7 @@ from steadyhand.batch.messages import Order, Orders, Report
 from steadyhand.batch.permits import PermitDesk
 from steadyhand.batch.provider import ProviderGate
 from steadyhand.children.channel import RemoteError
-from steadyhand.errors import StoreError, TrialError
+from steadyhand.errors import SetupError, StoreError, TrialError
 from steadyhand.records.event import AnyEvent
 from steadyhand.records.run import PlannedTrial, TrialKey, TrialRecord
 from steadyhand.store.schema import decode
@@ -42,6 +42,10 @@ SILENT_LOOKS = 6
 _event = msgspec.msgpack.Decoder(AnyEvent)
 
 
+class StartFailed(SetupError):
+    """This worker could not be started; the next one may be, on another machine or a moment later."""
+
+
 class Link(Protocol):
     """A worker at the other end of something."""
 
@@ -63,7 +67,8 @@ class Launch(Protocol):
     ) -> Link:
         """Start a worker that runs so many trials at once, and wait until it is ready.
 
-        `hear` gets its reports, and `lost` is called once, with the reason, when it is gone. Raises `SetupError`.
+        `hear` gets its reports, and `lost` is called once, with the reason, when it is gone. Raises `SetupError`,
+        `StartFailed` where it is worth another try.
         """
         ...
 
@@ -292,13 +297,21 @@ class Crew:
             if hand.link is not None:
                 self._lost(hand, reason)
 
-        link = await self._launch(number, self._share, lambda report: self._hear(hand, report), lost)
+        link = await self._launched(number, lambda report: self._hear(hand, report), lost)
         if self._closing or gone:
             await link.close(0.0)
             return
         hand.link = link
         self._hands[number] = hand
         self._deal()
+
+    async def _launched(self, number: int, hear: Callable[[Report], None], lost: Callable[[str], None]) -> Link:
+        for _ in range(MOST_LOSSES - 1):
+            try:
+                return await self._launch(number, self._share, hear, lost)
+            except StartFailed as error:
+                self._note(f"{error}; starting it again")
+        return await self._launch(number, self._share, hear, lost)
 
     def look(self) -> None:
         """Say once which workers, of which something is heard every second, have not been heard from for long.

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from steadyhand.batch.crew import Link
+from steadyhand.batch.crew import Link, StartFailed
 from steadyhand.batch.messages import Orders, Report, WorkerSetup
 from steadyhand.children.channel import RemoteError, raised
 from steadyhand.errors import SetupError, SteadyhandError
@@ -106,11 +106,15 @@ class RayWorkers:
         try:
             answer: bytes = await handle.start.remote(msgspec.msgpack.encode(setup))
         except Exception as error:
-            raise SetupError(f"{name} did not start: {_first_line(error)}") from error
+            raise StartFailed(f"{name} did not start: {_first_line(error)}") from error
         fault = msgspec.msgpack.decode(answer, type=RemoteError | None)
         if fault is not None:
             error = raised(fault)
-            raise error if isinstance(error, SteadyhandError) else SetupError(f"{name}: {fault.type}: {fault.message}")
+            with contextlib.suppress(Exception):
+                self._ray.kill(handle)
+            if isinstance(error, SteadyhandError):
+                raise error
+            raise StartFailed(f"{name} did not start: {fault.type}: {fault.message}")
         return _RayWorker(name, handle, self._ray, hear, lost)
 
 

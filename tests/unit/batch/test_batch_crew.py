@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from steadyhand.batch.crew import SILENT_LOOKS, Crew, CrewSize
+from steadyhand.batch.crew import SILENT_LOOKS, Crew, CrewSize, StartFailed
 from steadyhand.batch.messages import CallEnd, LeaveRequest, Report
 from steadyhand.batch.plan import Plan
 from steadyhand.batch.provider import ProviderGate, ProviderLimits
@@ -62,13 +62,17 @@ PLAN = Plan([a_scenario()], seed=1, trials=40)
 
 
 class Office:
-    """Starts hands, and fails to from `refuse` on."""
+    """Starts hands, and fails to from `refuse` on, or as often as it `stumbles`."""
 
     def __init__(self):
         self.hands = []
         self.refuse = None
+        self.stumbles = 0
 
     async def __call__(self, number, places, hear, lost):
+        if self.stumbles:
+            self.stumbles -= 1
+            raise StartFailed(f"worker {number} did not start: a folder is gone")
         if self.refuse is not None:
             raise SetupError(self.refuse)
         self.hands.append(Hand(number, hear, lost))
@@ -226,6 +230,18 @@ async def test_a_worker_that_is_silent_for_long_is_named_once_and_keeps_its_tria
         hand.answer(*hand.trials)
     assert [record.key.index for record in await asyncio.gather(*waiting)] == [0, 1]
     await crew.close()
+
+
+async def test_one_that_could_not_start_at_first_is_started_again(office):
+    office.stumbles = 2
+    notes = []
+    crew = await opened(office, workers=1, notes=notes)
+    assert len(office.hands) == 1
+    assert notes == 2 * ["worker 1 did not start: a folder is gone; starting it again"]
+    await crew.close()
+    office.stumbles = 3
+    with pytest.raises(SetupError, match="a folder is gone"):
+        await opened(office, workers=1)
 
 
 async def test_one_that_cannot_start_stops_the_run(office):
